@@ -79,7 +79,7 @@ int measure_as_rank(const ValidationFlags& flags, const RankEnvironment& rank) {
   at::set_num_interop_threads(1);
   at::set_num_threads(1);
   const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = profile_groups()});
+      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = profile_groups()});
   const bool speaks = rank.rank == 0;
   const auto progress = [&](const std::string& words) {
     if (speaks) say(words);

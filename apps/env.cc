@@ -12,31 +12,31 @@ namespace chimera::apps {
 namespace {
 
 /// Returns the rendezvous file or HOST:PORT with its access rule, or the error.
-std::string meeting_text(const RankPlace& place, const Variables& variables) {
+std::string rendezvous_text(const RankPlace& place, const Variables& variables) {
   try {
-    const MeetingPoint meeting = meeting_point(place, variables);
-    if (!meeting.file.empty()) return meeting.file;
-    const char* guard = meeting.is_agent         ? "torchrun's agent asks for no secret"
-                        : meeting.secret.empty() ? "without a secret: see CHIMERA_SECRET"
-                                                 : "with a secret";
-    return fmt::format("{}:{}, {}", meeting.host, meeting.port, guard);
+    const RendezvousPoint rendezvous = rendezvous_point(place, variables);
+    if (!rendezvous.file.empty()) return rendezvous.file;
+    const char* guard = rendezvous.is_agent         ? "torchrun's agent asks for no secret"
+                        : rendezvous.secret.empty() ? "without a secret: see CHIMERA_SECRET"
+                                                    : "with a secret";
+    return fmt::format("{}:{}, {}", rendezvous.host, rendezvous.port, guard);
   } catch (const Error& error) {
     return fmt::format("not known: {}", error.what());
   }
 }
 
-std::string as_text(const std::optional<RankPlace>& place, const std::string& meeting) {
+std::string as_text(const std::optional<RankPlace>& place, const std::string& rendezvous) {
   if (!place) return "No launcher has started this process: `chimera train` starts its ranks itself.\n";
   std::string text =
       fmt::format("started by   {}\nrank         {} of {}\non its host  {} of {}\n", to_text(place->launcher),
                   place->rank, place->world_size, place->local_rank, place->local_size);
-  if (place->world_size > 1) text += fmt::format("ranks meet   {}\n", meeting);
+  if (place->world_size > 1) text += fmt::format("ranks meet   {}\n", rendezvous);
   if (!place->conflict.empty()) text += fmt::format("conflict     {}\n", place->conflict);
   for (const auto& [name, value] : place->read) text += fmt::format("  {}={}\n", name, value);
   return text;
 }
 
-std::string as_json(const std::optional<RankPlace>& place, const std::string& meeting) {
+std::string as_json(const std::optional<RankPlace>& place, const std::string& rendezvous) {
   if (!place) return "null\n";
   nlohmann::ordered_json json = {
       {"launcher", to_text(place->launcher)},
@@ -44,7 +44,7 @@ std::string as_json(const std::optional<RankPlace>& place, const std::string& me
       {"world_size", place->world_size},
       {"local_rank", place->local_rank},
       {"local_world_size", place->local_size},
-      {"meeting", place->world_size > 1 ? nlohmann::ordered_json(meeting) : nullptr},
+      {"meeting", place->world_size > 1 ? nlohmann::ordered_json(rendezvous) : nullptr},
       {"conflict", place->conflict.empty() ? nullptr : nlohmann::ordered_json(place->conflict)},
       {"variables", place->read}};
   return json.dump(2) + "\n";
@@ -68,8 +68,8 @@ void add_env(CLI::App& program, int&) {
   command->callback([format] {
     const Variables variables = own_variables();
     const auto place = find_place(variables);
-    const std::string meeting = place && place->world_size > 1 ? meeting_text(*place, variables) : "";
-    write_output("", *format == Format::Json ? as_json(place, meeting) : as_text(place, meeting));
+    const std::string rendezvous = place && place->world_size > 1 ? rendezvous_text(*place, variables) : "";
+    write_output("", *format == Format::Json ? as_json(place, rendezvous) : as_text(place, rendezvous));
   });
 }
 

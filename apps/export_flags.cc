@@ -12,7 +12,7 @@ namespace chimera::apps {
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description) {
   return add_word(
-      app, flag, element_words(),
+      app, flag, element_type_names(),
       [&word, flag](const std::string& given) {
         (void)element_type_of_word(flag, given);
         word = given;
@@ -37,7 +37,7 @@ void ExportFlags::add_to(CLI::App& app, TrainOptions& options) {
              add_shard_size(app, "--export-shard-size", options.export_shard_bytes)};
 }
 
-void ExportFlags::require_sense(const TrainOptions& options) const {
+void ExportFlags::check_flags(const TrainOptions& options) const {
   for (const CLI::Option* option : details) {
     if (option->count() > 0 && options.export_folder.empty()) {
       throw ConfigError(fmt::format("{} is for --export", option->get_name()));

@@ -13,10 +13,10 @@ struct ExportFlags {
 
   void add_to(CLI::App& app, TrainOptions& options);
   /// Throws ConfigError if such flags are given without --export.
-  void require_sense(const TrainOptions& options) const;
+  void check_flags(const TrainOptions& options) const;
 };
 
-/// Adds a flag for one of element_words().
+/// Adds a flag for one of element_type_names().
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description);
 CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes);

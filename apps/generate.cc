@@ -133,7 +133,7 @@ void add_prompt(GenerateJob& job, const GivenPrompt& given) {
   job.tokens.push_back(tokens);
 }
 
-void require_sense(const GenerateOptions& options) {
+void check_flags(const GenerateOptions& options) {
   require_valid(options.continuation.sampling);
   require_between("--tokens", options.tokens.value_or(0), 0, std::numeric_limits<std::int32_t>::max());
   require_between("--stages", options.stages, 1, kMostStages);
@@ -189,7 +189,7 @@ struct OwnStage {
     const at::ScalarType dtype = scalar_type(job.options.dtype);
     const StageLayers& layers = job.partition[rank.index()];
     const TiedUses uses{layers.embedding, layers.head};
-    const FirstValue value = stored_values(job.folder);
+    const InitialValue value = stored_values(job.folder);
     if (model.tied && uses.any()) tied = make_tied_weight(model, uses, dtype, value);
     stage = make_stage(model, layers, dtype, value, tied ? tied->leaves() : TiedLeaves{});
   }
@@ -211,8 +211,8 @@ void use_threads(const GenerateJob& job) {
 void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
   use_threads(job);
   const OwnStage own(job, rank);
-  SpreadModel model({{StageId(rank.value()), own.stage.get()}}, one_stage_a_rank(job, rank), transport,
-                    job.folder->model().hidden, scalar_type(job.options.dtype));
+  DistributedModel model({{StageId(rank.value()), own.stage.get()}}, one_stage_a_rank(job, rank), transport,
+                         job.folder->model().hidden, scalar_type(job.options.dtype));
   Writer writer(job);
   const bool speaks = rank == RankId(0);
   ContinuationOptions options = job.options.continuation;
@@ -233,14 +233,14 @@ void continue_on(const GenerateJob& job, const std::optional<RankEnvironment>& r
     return run_rank_threads(1, {}, [&](RankId self, Transport& transport) { continue_all(job, self, transport); });
   }
   const auto transport =
-      connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .meeting = rank->meeting, .groups = {}});
+      connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .rendezvous = rank->rendezvous, .groups = {}});
   continue_all(job, RankId(rank->rank), *transport);
 }
 
 }  // namespace
 
 GenerateJob prepare_generate(const GenerateOptions& options) {
-  require_sense(options);
+  check_flags(options);
   GenerateJob job;
   job.options = options;
   job.folder = std::make_shared<const ModelFolder>(options.from);

@@ -93,7 +93,7 @@ bool trains(const LaunchArguments& options) {
   return !options.command.empty() && options.command.front() == kTrain.name;
 }
 
-void require_sense(const LaunchArguments& options) {
+void check_flags(const LaunchArguments& options) {
   if (!trains(options) && !measures_between_hosts(options.command)) {
     throw ConfigError(
         "expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ..., or "
@@ -212,10 +212,10 @@ void add_launch(CLI::App& program, int& exit_code) {
   add_flags(*command, *options);
   command->callback([options, &exit_code] {
     if (options->part) {
-      exit_code = run_part(STDIN_FILENO);
+      exit_code = run_host_ranks(STDIN_FILENO);
       return;
     }
-    require_sense(*options);
+    check_flags(*options);
     static_cast<void>(spares_of(*options));
     if (options->dry_run) {
       return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));

@@ -9,7 +9,7 @@
 
 int main(int argc, char** argv) {
   using namespace chimera::apps;
-  chimera::keep_standard_descriptors();
+  chimera::open_missing_standard_streams();
 #ifdef CHIMERA_WITH_TORCH
   if (needs_training_half({argv + 1, argv + argc})) return run_training_half(argc, argv);
   return run_program(argc, argv, [](CLI::App& program, const Invocation&, int&) { list_training_commands(program); });

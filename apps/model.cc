@@ -58,7 +58,7 @@ Schedule schedule_of(const ModelArguments& options) {
   }
   const std::int64_t micro_batches = options.micro_batches == 0 ? options.stages : options.micro_batches;
   const Generator& generator = find_generator(options.schedule);
-  return generator.generate(usual_shape(generator, options.stages, micro_batches));
+  return generator.generate(default_shape(generator, options.stages, micro_batches));
 }
 
 ModelReport report_of(const ModelArguments& options) {

@@ -181,8 +181,8 @@ std::vector<PipelineShape> ShapeFlags::listed() const {
   return shapes;
 }
 
-std::optional<PipelineShape> ShapeFlags::taken_of(const Generator& generator, const PipelineShape& one) const {
-  PipelineShape asked = usual_shape(generator, one.stages, one.micro_batches);
+std::optional<PipelineShape> ShapeFlags::applicable_shape(const Generator& generator, const PipelineShape& one) const {
+  PipelineShape asked = default_shape(generator, one.stages, one.micro_batches);
   for (const AxisFlag& flag : axes) {
     if (!flag.given()) continue;
     if (find_axis(generator, flag.axis.axis) != nullptr) {
@@ -241,7 +241,7 @@ PipelineShape ShapeFlags::shape_beside(const Schedule& schedule, const Generator
 }
 
 PipelineShape ShapeFlags::shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const {
-  PipelineShape asked = usual_shape(generator, depth, count);
+  PipelineShape asked = default_shape(generator, depth, count);
   for (const AxisFlag& flag : axes) {
     if (flag.given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.values.front());
   }

@@ -127,7 +127,8 @@ struct ShapeFlags {
   [[nodiscard]] std::vector<PipelineShape> listed() const;
   /// Returns the generator's shape for an element of listed(), or nothing for duplicates, which differ only in
   /// parameters that the generator lacks.
-  [[nodiscard]] std::optional<PipelineShape> taken_of(const Generator& generator, const PipelineShape& one) const;
+  [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
+                                                              const PipelineShape& one) const;
   /// Throws ConfigError if a flag applies neither to this schedule nor to those in `beside`.
   [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
   /// Returns the generator's shape with D and N of a schedule, and the flags that apply.

@@ -24,7 +24,7 @@ void PairFlags::add_time_to(CLI::App& app) {
 Schedule PairFlags::paired(Schedule schedule) const {
   switch (choice) {
     case PairChoice::Own: return schedule;
-    case PairChoice::Neighbours: return pair_neighbours(std::move(schedule));
+    case PairChoice::Neighbors: return pair_neighbors(std::move(schedule));
     case PairChoice::None: return without_pairs(std::move(schedule));
   }
   return schedule;

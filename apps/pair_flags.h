@@ -11,8 +11,8 @@ namespace apps {
 
 /// Which ops of a schedule form pairs (--pairs).
 enum class PairChoice : std::uint8_t {
-  Own,         ///< as in its generator or file
-  Neighbours,  ///< each forward and the backward directly after it (pair_neighbours)
+  Own,        ///< as in its generator or file
+  Neighbors,  ///< each forward and the backward directly after it (pair_neighbors)
   None,
 };
 
@@ -20,7 +20,7 @@ enum class PairChoice : std::uint8_t {
 
 template <>
 inline constexpr auto kNames<apps::PairChoice> = std::to_array<Named<apps::PairChoice>>(
-    {{apps::PairChoice::Own, "own"}, {apps::PairChoice::Neighbours, "neighbours"}, {apps::PairChoice::None, "none"}});
+    {{apps::PairChoice::Own, "own"}, {apps::PairChoice::Neighbors, "neighbours"}, {apps::PairChoice::None, "none"}});
 
 namespace apps {
 

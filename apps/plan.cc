@@ -246,7 +246,7 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
                                     .flags = to_words(all_flags(options, report.problem, chosen))}));
 }
 
-void require_sense(const PlanArguments& options) {
+void check_flags(const PlanArguments& options) {
   if (options.top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options.top));
   if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
   if (options.sbatch.empty() && options.ranks_option->count() > 0) {
@@ -332,7 +332,7 @@ void add_plan(CLI::App& program, int& exit_code) {
   options->ranks_option =
       add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks on each of the job's nodes (default 1)");
   command->callback([options, &exit_code] {
-    require_sense(*options);
+    check_flags(*options);
     PlanReport report = make_report(*options);
     measure(*options, report);
     write_plan(*options, report);

@@ -39,7 +39,7 @@ void PlanFlags::add_to(CLI::App& app) {
   add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers");
   add_number(app, "--memory", memory, "GiB that a worker has (default: what the machine's profile says)");
   add_count(app, "--sequence", sequence, "tokens of a sequence (default 128)");
-  begin_group(app, heading::kOptimisation);
+  begin_group(app, heading::kOptimization);
   add_choice(
       app, "--dtype", dtype,
       "type that layers compute with; bfloat16 is mixed precision with float32 master weights (default float32)");

@@ -143,7 +143,7 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   at::set_num_interop_threads(1);
   at::set_num_threads(static_cast<int>(flags.options.threads));
   const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = profile_groups()});
+      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = profile_groups()});
   const auto say = [&](const std::string& words) {
     if (rank.rank == 0) messages().show(fmt::format("\r{:<40}", words));
   };
@@ -171,9 +171,12 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   if (self == 0 && !flags.output.empty()) require_writable_whole(flags.output);
   at::set_num_threads(1);
   RankEnvironment rank = join_place(*invocation.place);
-  if (!flags.interface.empty()) rank.meeting.interface = flags.interface;
-  const auto transport = connect_gloo(
-      {.rank = self, .world_size = kHosts, .meeting = rank.meeting, .groups = profile_groups(), .share_memory = false});
+  if (!flags.interface.empty()) rank.rendezvous.interface = flags.interface;
+  const auto transport = connect_gloo({.rank = self,
+                                       .world_size = kHosts,
+                                       .rendezvous = rank.rendezvous,
+                                       .groups = profile_groups(),
+                                       .share_memory = false});
   const LinkSamples links = measure_between_hosts(*transport, self, kShareOfSeconds * flags.options.seconds);
   if (self == 0 && flags.links) {
     write_output("", to_json(fit_links(links)));

@@ -48,7 +48,7 @@ class Sweeper {
 
  private:
   void add(const Generator& generator, const PipelineShape& lists, const CostFlags& flags) {
-    const auto asked = sweep_.shape.taken_of(generator, lists);
+    const auto asked = sweep_.shape.applicable_shape(generator, lists);
     if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
     if (const auto refusal = generator.refusal(*asked)) {
       refusal_ = generator.name + ": " + *refusal;

@@ -184,8 +184,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   options.overrides = flags.model.overrides();
   flags.optimizer.complete(options.optimizer, options.learning_rate);
   if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
-  flags.exports.require_sense(options);
-  flags.checkpoints.require_sense(options);
+  flags.exports.check_flags(options);
+  flags.checkpoints.check_flags(options);
   while (options.checkpoint.folder.size() > 1 && options.checkpoint.folder.ends_with('/')) {
     options.checkpoint.folder.pop_back();
   }
@@ -219,7 +219,7 @@ struct Parsed {
 };
 
 /// The request and its words, after --config and --plan.
-struct Asked {
+struct TrainRequest {
   TrainOptions options;
   Words words;
   std::optional<Format> dry_run;  // its output format
@@ -240,14 +240,14 @@ Words planned_words(const Parsed& parsed) {
   return parsed.flags.plan.planned_words(options, parsed.flags.schedule->count() > 0);
 }
 
-Asked asked(Words words, const Invocation& invocation) {
+TrainRequest asked(Words words, const Invocation& invocation) {
   auto parsed = std::make_unique<Parsed>(words);
   if (!parsed->flags.config.empty()) {
     const Words first = config_words(parsed->flags.config, parsed->command);
     words.insert(words.begin(), first.begin(), first.end());
     parsed = std::make_unique<Parsed>(words);
   }
-  parsed->flags.plan.require_sense();
+  parsed->flags.plan.check_flags();
   if (!parsed->flags.dry_run && parsed->command.get_option("--format")->count() > 0) {
     throw ConfigError("--format is for --dry-run; --metrics writes JSON as training goes on");
   }
@@ -265,14 +265,14 @@ Asked asked(Words words, const Invocation& invocation) {
           flags.interface};
 }
 
-void print_dry_run(const Asked& all) {
+void print_dry_run(const TrainRequest& all) {
   const Job job = cut_job(job_shape(all.options));
   const Forecast expected = forecast(job, all.machine.empty() ? assumed_machine(job) : read_machine(all.machine));
   write_output("", *all.dry_run == Format::Json ? dry_run_json(job, expected) : dry_run_text(job, expected));
 }
 
 /// Returns the peak FLOP/s for MFU; 0 if unknown.
-double peak_flops(const Job& job, const Asked& all) {
+double peak_flops(const Job& job, const TrainRequest& all) {
   if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
   const double peak = matrix_peak(read_machine(all.machine), job.options.dtype, job.num_ranks(), intra_op_threads(job));
   if (peak == 0 && !all.plans) {
@@ -314,12 +314,12 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   if (place.rank == 0) output().write(describe(job));
   RankEnvironment rank = join_place(place);
-  if (!interface.empty()) rank.meeting.interface = interface;
-  if (rank.meeting.listens && rank.meeting.secret.empty()) {
+  if (!interface.empty()) rank.rendezvous.interface = interface;
+  if (rank.rendezvous.listens && rank.rendezvous.secret.empty()) {
     messages().write(fmt::format(
         "chimera: the ranks meet at {}:{} without a secret: whoever reaches that may join; give all of them one "
         "CHIMERA_SECRET, or a CHIMERA_SECRET_FILE\n",
-        rank.meeting.host, rank.meeting.port));
+        rank.rendezvous.host, rank.rendezvous.port));
   }
   return run_rank(job, std::move(rank));
 }
@@ -431,7 +431,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   flags->add_to(*command);
   command->callback([flags, &invocation, &exit_code] {
     keep_freed_memory();
-    Asked all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
+    TrainRequest all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
     if (!all.options.from.empty() && !invocation.rank) {  // ranks use the same model folder
       all.options.from = resolved_model_folder(all.options.from, available_cores());
       all.words.insert(all.words.end(), {"--from", all.options.from});

@@ -68,7 +68,7 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
                             "checkpoint's run");
 }
 
-void CheckpointFlags::require_sense(const TrainOptions& options) const {
+void CheckpointFlags::check_flags(const TrainOptions& options) const {
   for (const CLI::Option* option : details) {
     if (option->count() > 0 && options.checkpoint.folder.empty()) {
       throw ConfigError(fmt::format("{} is for --checkpoint", option->get_name()));
@@ -151,7 +151,7 @@ void TrainPlanFlags::add_to(CLI::App& app) {
             add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers, for --plan auto")};
 }
 
-void TrainPlanFlags::require_sense() const {
+void TrainPlanFlags::check_flags() const {
   if (plan_option->count() > 0) return;
   for (const CLI::Option* option : others) {
     const bool used = option->get_name() == "--machine";
@@ -263,9 +263,9 @@ void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
       "intra-op threads of a rank (default: cores / ranks of this host, at least 1; 1 with --reduction canonical)");
 }
 
-void add_optimisation(CLI::App& command, TrainCommandLine& flags) {
+void add_optimization(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
-  begin_group(command, heading::kOptimisation);
+  begin_group(command, heading::kOptimization);
   flags.optimizer.add_to(command, o.optimizer, o.learning_rate);
   add_number(command, "--clip", o.clip,
              "largest global gradient norm; in asynchronous schedules each stage has its own; 0: none (default 1)");
@@ -329,7 +329,7 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
       "the first step is done 120, unless a rank was stopped by a signal)");
   command.add_flag("--verify-messages", o.verify_messages,
                    "send an XXH3 checksum with every tensor that travels between ranks, and compare it on arrival");
-  add_number(command, "--meeting-seconds", o.meeting_seconds,
+  add_number(command, "--meeting-seconds", o.rendezvous_seconds,
              "seconds that ranks have to find each other where torchrun, srun or mpirun starts them (default 120)");
   command
       .add_option("--interface", flags.interface,
@@ -372,7 +372,7 @@ void TrainCommandLine::add_to(CLI::App& command) {
   add_model_and_data(command, *this);
   add_schedule_and_shape(command, *this);
   add_parallelism(command, *this);
-  add_optimisation(command, *this);
+  add_optimization(command, *this);
   add_numbers(command, *this);
   add_memory(command, *this);
   begin_group(command, heading::kPlanning);

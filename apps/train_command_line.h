@@ -21,7 +21,7 @@ struct CheckpointFlags {
 
   void add_to(CLI::App& app, TrainOptions& options);
   /// Throws ConfigError if flags lack the flag they depend on, or keep no checkpoint.
-  void require_sense(const TrainOptions& options) const;
+  void check_flags(const TrainOptions& options) const;
 };
 
 struct OptimizerFlags {
@@ -66,7 +66,7 @@ struct TrainPlanFlags {
   void add_to(CLI::App& app);
   [[nodiscard]] bool is_auto() const { return plan == PlanChoice::Auto; }
   /// Throws ConfigError if flags are given that require --plan.
-  void require_sense() const;
+  void check_flags() const;
   /// Returns the fastest plan for `options` as flags; if `schedule_given`, for their schedule only. Flags that a plan
   /// decides must not be given. Throws ConfigError as make_plan() does.
   [[nodiscard]] std::vector<std::string> planned_words(const TrainOptions& options, bool schedule_given) const;

@@ -133,7 +133,7 @@ void measure_rank(const Options& options, const RankEnvironment& rank) {
   at::set_num_threads(1);
   const Job job = prepare_job(options_of(variants()[0], options));
   const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = job.rank_groups()});
+      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
   auto all = contenders(options, RankId(rank.rank), *transport);
   measure(all, *transport, options.rounds);
   for (const Contender& one : all) {

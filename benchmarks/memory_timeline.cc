@@ -44,7 +44,7 @@ void measure_rank(const std::string& data, const std::string& schedule, const st
   at::set_num_threads(1);
   const Job job = prepare_job(options_for(data, schedule, recompute));
   const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = job.rank_groups()});
+      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
   const auto workers =
       compare_memory(job, RankId(rank.rank), *transport, sizes == kDerived ? Sizes::Derived : Sizes::Measured);
   if (rank.rank != 0) return;

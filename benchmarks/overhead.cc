@@ -219,9 +219,9 @@ double measure_rank(const std::string& schedule, const RankEnvironment& rank) {
   const Case with(schedule);
   const RankGroups groups = kRanks.ranks_of(stage_groups(with.schedule.placement));
   const WorkerId worker(rank.rank);
-  const std::string store = fmt::format("/proc/self/fd/{}", ::open(rank.meeting.file.c_str(), O_RDWR | O_CLOEXEC));
+  const std::string store = fmt::format("/proc/self/fd/{}", ::open(rank.rendezvous.file.c_str(), O_RDWR | O_CLOEXEC));
   const auto transport =
-      connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = groups});
+      connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = groups});
   RawGloo raw(RankId(rank.rank), with.program, groups, store, {{1, 1, kHidden}, at::kFloat}, kHidden);
   const Figures mine = measure(with, worker, *transport, &raw);
   std::vector<double> all(kStages * kNumbers, 0);

@@ -17,7 +17,7 @@ void print_step_times(const MachineProfile& machine) {
   const std::vector<std::pair<std::string, ThroughputPrediction>> models = {
       {"equation 1", predict_figure_13(machine, StepModel::EquationOne)},
       {"simulator, post", predict_figure_13(machine, StepModel::SumsAfterOps)},
-      {"simulator, eager-opt", predict_figure_13(machine, StepModel::SumsBesideOps)}};
+      {"simulator, eager-opt", predict_figure_13(machine, StepModel::OverlappedSums)}};
   fmt::print("BERT-48, 32 nodes, mini-batch 512: sequences a second (figure 13)\n{:<10} {:>9} {:>20}", "W D B",
              "measured", "paper's model");
   for (const auto& [name, prediction] : models) fmt::print(" {:>20}", name);

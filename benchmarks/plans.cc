@@ -137,10 +137,10 @@ struct Measured {
 
 /// All candidates that fit, the planner's choice first.
 std::vector<Measured> measure(const Options& options, const Problem& problem, const RankEnvironment& rank,
-                              const std::string& meeting) {
+                              const std::string& rendezvous) {
   const auto transport = connect_gloo({.rank = rank.rank,
                                        .world_size = rank.world_size,
-                                       .meeting = meeting_in_file(meeting + "-world"),
+                                       .rendezvous = file_rendezvous(rendezvous + "-world"),
                                        .groups = profile_groups(),
                                        .share_memory = problem.share_memory});
   Predictor predictor(plan_problem(problem, profiled(options, problem, *transport, rank.rank)));
@@ -150,7 +150,7 @@ std::vector<Measured> measure(const Options& options, const Problem& problem, co
     runs.emplace_back(train_options(options, problem, each.candidate), problem.share_memory);
   Lockstep ranks(*transport, rank.rank, profile_ranks({}, available_cores()).computing);
   SpeedGauge gauge(ranks, {{"gpt2-mini", 2}});
-  StepContest contest(ranks, rank.world_size, gauge, runs, meeting);
+  StepContest contest(ranks, rank.world_size, gauge, runs, rendezvous);
   contest.round();
   contest.forget();
   for (std::int64_t round = 0; round < options.rounds; ++round) contest.round();

@@ -80,7 +80,7 @@ void measure_rank(const std::string& data, const RankEnvironment& rank) {
   at::set_num_threads(1);
   const Job job = prepare_job(options_for(data));
   const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = job.rank_groups()});
+      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
   Trainer trainer(job, RankId(rank.rank), *transport);
   std::int64_t step = 0;
   while (step < kWarmUpSteps) static_cast<void>(trainer.train_step(step++));

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/model/fixtures/*.safetensors: small random models of Hugging Face `transformers`, with inputs, logits,
-loss and gradients in float64. The C++ tests compare with them and need no Python.
+"""Writes tests/model/fixtures/*.safetensors: small random models of Hugging Face `transformers`.
+
+Each has inputs, logits, loss and gradients in float64. The C++ tests compare with them and need no Python.
 
     ./dev oracles
     .venv-oracles/bin/python tools/make_model_fixtures.py

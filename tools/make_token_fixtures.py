@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/data/fixtures: the same three documents as files of tokens in every format, by numpy alone, from the
-layouts that the formats' own programs have (the sources stand in src/data/token_format.h). The C++ tests compare their
+"""Writes tests/data/fixtures: the same three documents as token files in every format.
+
+It uses numpy alone and the layouts that the formats' own programs have (the sources stand in src/data/token_format.h). The C++ tests compare their
 readers with them and need no Python.
 
     pip install numpy==2.4.6

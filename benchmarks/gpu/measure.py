@@ -62,7 +62,7 @@ def run_limited(command, limit, log):
             return None
 
 
-def run_part(part, folder, seconds_left):
+def run_host_ranks(part, folder, seconds_left):
     if part.skip:
         return Outcome(part, "not run", part.skip)
     limit = min(part.limit, seconds_left)
@@ -95,7 +95,7 @@ def run_all(parts, folder, seconds):
         if outcomes and outcomes[0].state == "FAILED":
             part = dataclasses.replace(part, skip="nothing is built")
         print(f"== {part.name}", file=sys.stderr, flush=True)
-        outcomes.append(run_part(part, folder, end - time.monotonic()))
+        outcomes.append(run_host_ranks(part, folder, end - time.monotonic()))
     return outcomes
 
 

@@ -14,8 +14,8 @@ using Report = std::function<void(const std::string&)>;
 
 /// The result of `work`, which runs on a thread of its own and touches nothing of Python. Meanwhile the calling thread,
 /// without the GIL, hands reports to `progress` and looks for signals, 20 times a second. What either raises ends the
-/// call at once: `work` is told by allow_interruption() (core/interruption.h) and by its next report, and what it still
-/// does is of no interest. It owns what it reads.
+/// call at once: `work` is told by throw_if_interrupted() (core/interruption.h) and by its next report, and what it
+/// still does is of no interest. It owns what it reads.
 [[nodiscard]] std::string run_interruptibly(std::function<std::string(const Report&)> work,
                                             const std::optional<nanobind::callable>& progress);
 

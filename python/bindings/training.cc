@@ -134,12 +134,12 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   /// Joins the other processes of the run.
-  void join_processes(const MeetingPoint& meeting, std::int64_t world_size) {
+  void join_processes(const RendezvousPoint& rendezvous, std::int64_t world_size) {
     GlooOptions options;
     options.timeout = std::chrono::minutes(30);  // no launcher of ours finds hangs
     options.rank = static_cast<int>(first_rank_);
     options.world_size = static_cast<int>(world_size);
-    options.meeting = meeting;
+    options.rendezvous = rendezvous;
     options.groups = runs_.front()->rank_groups();
     options.pairs = runs_.front()->talking_pairs();
     guarded([&] { transports_.push_back(connect_gloo(options)); });
@@ -298,24 +298,24 @@ Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vect
 }
 
 void join_in_file(Run& run, const std::string& path, std::int64_t world_size) {
-  run.join_processes(meeting_in_file(path), world_size);
+  run.join_processes(file_rendezvous(path), world_size);
 }
 
 void join_at_server(Run& run, const std::string& host, std::uint16_t port, std::int64_t world_size) {
-  MeetingPoint meeting;
-  meeting.host = host;
-  meeting.port = port;
-  run.join_processes(meeting, world_size);
+  RendezvousPoint rendezvous;
+  rendezvous.host = host;
+  rendezvous.port = port;
+  run.join_processes(rendezvous, world_size);
 }
 
 /// What ranks that are processes with a GPU each set before CUDA starts. `host` and `port`: where those of several
 /// hosts meet; empty: all are on one.
 std::map<std::string, std::string> gpu_variables(const std::string& host, std::uint16_t port) {
-  MeetingPoint meeting;
-  meeting.host = host;
-  meeting.port = port;
+  RendezvousPoint rendezvous;
+  rendezvous.host = host;
+  rendezvous.port = port;
   std::map<std::string, std::string> variables;
-  for (const VariableList& list : {cuda_variables(), nccl_variables(meeting)}) {
+  for (const VariableList& list : {cuda_variables(), nccl_variables(rendezvous)}) {
     variables.insert(list.begin(), list.end());
   }
   return variables;

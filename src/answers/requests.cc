@@ -49,7 +49,7 @@ Schedule generated(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
   const Generator& generator = find_generator(value.text("name"));
   const PipelineShape shape =
-      requested_shape(value, usual_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
+      requested_shape(value, default_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
   // A lower bound before generation: every worker runs each of its stages at least forward and backward.
   if (!generator.refusal(shape))
     require_few(2 * shape.stages * shape.micro_batches * std::max<std::int64_t>(1, generator.stages_a_worker(shape)));

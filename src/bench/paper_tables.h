@@ -24,7 +24,7 @@ struct ThroughputRow {
 
 /// Equation 1, or simulations: all-reduces after a worker's last op and fully exposed, or eager-opt as in the paper,
 /// with the machine's contention.
-enum class StepModel { EquationOne, SumsAfterOps, SumsBesideOps };
+enum class StepModel { EquationOne, SumsAfterOps, OverlappedSums };
 
 /// Fitted so that the first and last row (W2 D16, W16 D2) match the measurement.
 struct LinkFit {

@@ -151,7 +151,7 @@ double Validated::spread() const {
   return std::max(ratio, 1 / ratio) - 1;
 }
 
-ValidationSummary summarise(const std::vector<Validated>& runs) {
+ValidationSummary summarize(const std::vector<Validated>& runs) {
   std::vector<double> times;
   std::vector<double> bytes;
   std::vector<double> spreads;
@@ -166,7 +166,7 @@ ValidationSummary summarise(const std::vector<Validated>& runs) {
 }
 
 std::string to_text(const std::vector<Validated>& runs, const std::string& machine) {
-  const ValidationSummary all = summarise(runs);
+  const ValidationSummary all = summarize(runs);
   std::string text = machine + "\n\n";
   text += "| run | predicted ms | measured ms | error | spread | predicted MiB | tensors MiB | error | RSS MiB |\n";
   text += "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
@@ -203,7 +203,7 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                     {"tensor_bytes", one.bytes},
                     {"resident_bytes", one.resident_bytes}});
   }
-  const ValidationSummary all = summarise(runs);
+  const ValidationSummary all = summarize(runs);
   const nlohmann::ordered_json json = {{"machine", machine},
                                        {"median_time_error", all.median_time_error},
                                        {"worst_time_error", all.worst_time_error},

@@ -65,7 +65,7 @@ struct ValidationSummary {
   double worst_memory_error = 0;
   double median_spread = 0;
 };
-[[nodiscard]] ValidationSummary summarise(const std::vector<Validated>& runs);
+[[nodiscard]] ValidationSummary summarize(const std::vector<Validated>& runs);
 
 /// `machine`: time and place of the measurement.
 [[nodiscard]] std::string to_text(const std::vector<Validated>& runs, const std::string& machine);

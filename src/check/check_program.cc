@@ -168,7 +168,7 @@ class ProgramTensors {
     return static_cast<std::uint32_t>(kinds_before * static_cast<std::size_t>(micro_batches_) +
                                       slot(op.stage.value(), op.micro_batch));
   }
-  /// Adds missing or superfluous ops, and transfers without a wait.
+  /// Adds missing or expired_steps ops, and transfers without a wait.
   void report_unfinished(bool trains, Findings& findings) const;
 
  private:
@@ -274,7 +274,7 @@ class ProgramRun {
       while (next_[worker] < instructions.size() && step(worker, instructions[next_[worker]])) ++next_[worker];
     }
     collectives_.check_order(findings_);
-    if (!report_stuck(program_, next_, collectives_, findings_)) report_unfinished();
+    if (!report_deadlock(program_, next_, collectives_, findings_)) report_unfinished();
     return findings_.take();
   }
 

@@ -31,9 +31,9 @@ std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::ve
 /// Returns the op, or the pair that it runs in: `0F1&0B0`.
 std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
   const auto& ops = schedule.workers[place.worker];
-  if (place.position > 0 && num_at_once(ops, place.position - 1, pairs) > 1) --place.position;
+  if (place.position > 0 && num_concurrent(ops, place.position - 1, pairs) > 1) --place.position;
   const std::string text = to_text(ops[place.position]);
-  return num_at_once(ops, place.position, pairs) > 1 ? text + "&" + to_text(ops[place.position + 1]) : text;
+  return num_concurrent(ops, place.position, pairs) > 1 ? text + "&" + to_text(ops[place.position + 1]) : text;
 }
 
 std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {

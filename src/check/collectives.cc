@@ -74,13 +74,13 @@ void Collectives::check_order(Findings& findings) const {
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const ParameterGroupId first(cycle[i]);
     const ParameterGroupId second(cycle[(i + 1) % cycle.size()]);
-    const auto has_both_so = [&](const std::vector<ParameterGroupId>& groups) {
+    const auto are_adjacent = [&](const std::vector<ParameterGroupId>& groups) {
       const auto found = std::adjacent_find(groups.begin(), groups.end(), [&](ParameterGroupId a, ParameterGroupId b) {
         return a == first && b == second;
       });
       return found != groups.end();
     };
-    const auto worker = std::find_if(order_.begin(), order_.end(), has_both_so) - order_.begin();
+    const auto worker = std::find_if(order_.begin(), order_.end(), are_adjacent) - order_.begin();
     message += fmt::format("{}worker {} starts the all-reduce of stage {} before that of stage {}",
                            message.empty() ? "" : "; ", worker, first.value(), second.value());
   }
@@ -148,8 +148,8 @@ class Deadlock {
 
 }  // namespace
 
-bool report_stuck(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
-                  Findings& findings) {
+bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
+                     Findings& findings) {
   for (std::size_t w = 0; w < next.size(); ++w) {
     if (next[w] == program.workers[w].size()) continue;
     Deadlock(program, next, collectives).report(findings);

@@ -74,7 +74,7 @@ class Collectives {
 };
 
 /// Adds the deadlock of workers that are blocked at instruction next[w]. Returns whether there are any.
-bool report_stuck(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
-                  Findings& findings);
+bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
+                     Findings& findings);
 
 }  // namespace chimera

@@ -14,7 +14,7 @@ class Search {
  public:
   explicit Search(const Graph& successors)
       : successors_(successors), alive_(successors.size(), true), from_(successors.size(), kNone) {
-    strike_off_ends();
+    remove_dead_ends();
   }
 
   std::vector<std::uint32_t> run() {
@@ -27,7 +27,7 @@ class Search {
 
  private:
   /// Removes nodes without live successors, so that every remaining node leads to a cycle.
-  void strike_off_ends() {
+  void remove_dead_ends() {
     std::vector<std::vector<std::uint32_t>> predecessors(successors_.size());
     std::vector<std::size_t> open(successors_.size());
     std::vector<std::uint32_t> ends;
@@ -131,11 +131,11 @@ class CycleSearch {
   /// Returns the position of the op or of its pair's first op.
   std::size_t begin(const Place& op) const {
     const auto& ops = table_.schedule().workers[op.worker];
-    return op.position > 0 && num_at_once(ops, op.position - 1, pairs_) > 1 ? op.position - 1 : op.position;
+    return op.position > 0 && num_concurrent(ops, op.position - 1, pairs_) > 1 ? op.position - 1 : op.position;
   }
   /// Returns the last position that runs together with the op.
   std::size_t end(const Place& op) const {
-    return op.position + num_at_once(table_.schedule().workers[op.worker], op.position, pairs_) - 1;
+    return op.position + num_concurrent(table_.schedule().workers[op.worker], op.position, pairs_) - 1;
   }
 
   /// Collects the waits of blocked ops, except waits implied by the worker's own order.

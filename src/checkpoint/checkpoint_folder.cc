@@ -62,7 +62,7 @@ std::vector<std::int64_t> listed_steps(const std::string& folder) {
   return steps;
 }
 
-std::vector<std::int64_t> superfluous(const std::vector<std::int64_t>& steps, const Retention& retention) {
+std::vector<std::int64_t> expired_steps(const std::vector<std::int64_t>& steps, const Retention& retention) {
   const auto kept = std::min(steps.size(), static_cast<std::size_t>(retention.last));
   std::vector<std::int64_t> old(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(kept));
   std::erase_if(old, [&](std::int64_t step) { return retention.every > 0 && step % retention.every == 0; });
@@ -72,7 +72,7 @@ std::vector<std::int64_t> superfluous(const std::vector<std::int64_t>& steps, co
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention) {
   std::vector<std::int64_t> steps = listed_steps(folder);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
-  for (const std::int64_t step : superfluous(steps, retention)) {
+  for (const std::int64_t step : expired_steps(steps, retention)) {
     disk.rename(checkpoint_path(folder, step), unfinished_path(folder, step));
     remove_with_files(disk, unfinished_path(folder, step));
   }

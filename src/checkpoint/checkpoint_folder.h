@@ -56,7 +56,8 @@ struct Retention {
   std::int64_t last = 3;
   std::int64_t every = 0;
 };
-[[nodiscard]] std::vector<std::int64_t> superfluous(const std::vector<std::int64_t>& steps, const Retention& retention);
+[[nodiscard]] std::vector<std::int64_t> expired_steps(const std::vector<std::int64_t>& steps,
+                                                      const Retention& retention);
 
 /// Removes checkpoints up to `newest`, the last committed step, except those to keep. Each disappears atomically from
 /// listed_steps(). Throws as `disk` does.

@@ -81,7 +81,7 @@ struct Console::State {
 
 /// Returns false if the system has no thread to give.
 bool Console::start_writer(const std::shared_ptr<State>& state) {
-  const NoSignals none;
+  const SignalBlocker none;
   try {
     std::thread([state] { state->run(); }).detach();
   } catch (const std::system_error&) {
@@ -184,7 +184,7 @@ void end_at_once(int exit_code, std::chrono::milliseconds patience) {
   ::_exit(exit_code);
 }
 
-void keep_standard_descriptors() {
+void open_missing_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
     const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest free number, `descriptor`

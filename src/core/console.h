@@ -55,6 +55,6 @@ void finish_output(std::chrono::milliseconds patience);
 
 /// Opens /dev/null for each standard stream that is closed; otherwise the next opened file would receive messages. Must
 /// be called first in main().
-void keep_standard_descriptors();
+void open_missing_standard_streams();
 
 }  // namespace chimera

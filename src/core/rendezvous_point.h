@@ -7,7 +7,7 @@
 namespace chimera {
 
 /// The file or server that holds the key-value store for the rendezvous of a job.
-struct MeetingPoint {
+struct RendezvousPoint {
   /// File that all ranks can open, initially empty. May be "/proc/self/fd/N"; N may be closed after the rendezvous. If
   /// empty, `host` applies.
   std::string file = {};
@@ -21,10 +21,10 @@ struct MeetingPoint {
   std::string interface = {};
 };
 
-[[nodiscard]] inline MeetingPoint meeting_in_file(std::string path) {
-  MeetingPoint meeting;
-  meeting.file = std::move(path);
-  return meeting;
+[[nodiscard]] inline RendezvousPoint file_rendezvous(std::string path) {
+  RendezvousPoint rendezvous;
+  rendezvous.file = std::move(path);
+  return rendezvous;
 }
 
 }  // namespace chimera

@@ -13,7 +13,7 @@ Interruptible::Interruptible(const std::atomic<bool>& wanted) : outer_(interrupt
 
 Interruptible::~Interruptible() { interruption_wanted = outer_; }
 
-void allow_interruption() {
+void throw_if_interrupted() {
   if (interruption_wanted != nullptr && interruption_wanted->load(std::memory_order_relaxed)) throw Interrupted();
 }
 

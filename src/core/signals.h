@@ -9,13 +9,13 @@
 
 namespace chimera {
 
-/// Thrown by allow_interruption(). Not an Error, because the request was valid.
+/// Thrown by throw_if_interrupted(). Not an Error, because the request was valid.
 class Interrupted : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "interrupted"; }
 };
 
-/// While it lives, allow_interruption() on this thread tests `wanted`, a borrowed flag. If nested, the innermost
+/// While it lives, throw_if_interrupted() on this thread tests `wanted`, a borrowed flag. If nested, the innermost
 /// applies.
 class Interruptible {
  public:
@@ -30,20 +30,20 @@ class Interruptible {
 
 /// Throws Interrupted if the flag of this thread's Interruptible is set. For the outer loops of long computations;
 /// costs nanoseconds.
-void allow_interruption();
+void throw_if_interrupted();
 
 /// Blocks all signals of the calling thread while it lives. Threads started meanwhile keep them blocked, so that their
 /// writes to a closed pipe only fail.
-class NoSignals {
+class SignalBlocker {
  public:
-  NoSignals() {
+  SignalBlocker() {
     sigset_t all;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &previous_);
   }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
+  SignalBlocker(const SignalBlocker&) = delete;
+  SignalBlocker& operator=(const SignalBlocker&) = delete;
+  ~SignalBlocker() { ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
 
  private:
   sigset_t previous_{};

@@ -38,11 +38,11 @@ class Groups {
   using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
 
   explicit Groups(const NcclOptions& options)
-      : meeting_(std::make_shared<MeetingStore>(options.meeting, options.start_up_timeout)),
+      : rendezvous_(std::make_shared<RendezvousStore>(options.rendezvous, options.start_up_timeout)),
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(options.gpu)),
         timeout_(options.timeout) {}
 
-  [[nodiscard]] MeetingStore& meeting() const { return *meeting_; }
+  [[nodiscard]] RendezvousStore& rendezvous() const { return *rendezvous_; }
   [[nodiscard]] at::Device device() const { return device_; }
 
   Group make(const NewCommunicator& wanted) {
@@ -50,7 +50,7 @@ class Groups {
     options->group_name = wanted.name;
     options->timeout = timeout_;
     options->config.maxCTAs = wanted.blocks;
-    auto store = c10::make_intrusive<c10d::PrefixStore>(wanted.name, meeting_->store());
+    auto store = c10::make_intrusive<c10d::PrefixStore>(wanted.name, rendezvous_->store());
     made_.push_back(
         c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), wanted.member, wanted.size, std::move(options)));
     made_.back()->eagerConnectSingleDevice(device_);
@@ -64,7 +64,7 @@ class Groups {
   }
 
  private:
-  std::shared_ptr<MeetingStore> meeting_;
+  std::shared_ptr<RendezvousStore> rendezvous_;
   at::Device device_;
   std::chrono::milliseconds timeout_;
   std::vector<Group> made_;
@@ -72,8 +72,8 @@ class Groups {
 
 Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   const auto groups = std::make_shared<Groups>(options);
-  groups->meeting().await_all(options.rank, options.world_size);
-  c10d::Store& store = *groups->meeting().store();
+  groups->rendezvous().await_all(options.rank, options.world_size);
+  c10d::Store& store = *groups->rendezvous().store();
   compare_attendees(store, {options.rank, options.fingerprint, gpu.uuid}, options.world_size);
   const CommunicatorPlan plan{options.rank, options.world_size, options.groups, options.pairs};
   const BlockLimits limits =
@@ -84,7 +84,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
     to.device = groups->device();
     to.sums_in_order = options.sums_in_order;
     to.keep = groups;  // Process groups read the store
-    to.connected = [groups] { groups->meeting().close_doors(); };
+    to.connected = [groups] { groups->rendezvous().stop_accepting(); };
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
     return to;
   } catch (...) {
@@ -161,7 +161,7 @@ class CudaAccelerator final : public Accelerator {
   }
 
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
-    set_unless_set(nccl_variables(options.meeting));
+    set_unless_set(nccl_variables(options.rendezvous));
     try {
       c10::cuda::set_device(static_cast<c10::DeviceIndex>(options.gpu));
       return make_pair_transport(join(options, traits(options.gpu)));

@@ -45,7 +45,7 @@ bool is_bytes_of_text(const TokenFile& file) {
 }
 
 /// Reads ids to check them: see open_corpus().
-void look_at_ids(const TokenStream& stream) {
+void check_ids(const TokenStream& stream) {
   constexpr std::int64_t kBlocks = 64;
   constexpr std::int64_t kBlock = std::int64_t{1} << 19;
   std::vector<std::int64_t> block;
@@ -60,7 +60,7 @@ void look_at_ids(const TokenStream& stream) {
 void add_stream(const std::shared_ptr<const TokenStream>& stream, Opened& opened) {
   const auto& files = stream->files();
   const bool is_plain_text = std::all_of(files.begin(), files.end(), is_bytes_of_text);
-  if (!is_plain_text) look_at_ids(*stream);
+  if (!is_plain_text) check_ids(*stream);
   opened.is_plain_text &= is_plain_text;
   for (const TokenFile& file : files) {
     opened.files.push_back(&file.file());

@@ -39,7 +39,7 @@ class Prefetcher {
 
   /// `make` must be pure and thread-safe. If no thread can be started, get() makes everything.
   explicit Prefetcher(Make make) : make_(std::move(make)) {
-    const NoSignals no_signals;
+    const SignalBlocker no_signals;
     try {
       thread_ = std::thread([this] { work(); });
     } catch (const std::system_error&) {  // see the constructor
@@ -83,7 +83,7 @@ class Prefetcher {
     return make_(place);
   }
   /// Returns how many calls of get() made the data.
-  [[nodiscard]] std::int64_t made_late() const { return made_late_; }
+  [[nodiscard]] std::int64_t cache_misses() const { return made_late_; }
 
  private:
   using Task = std::packaged_task<Made()>;

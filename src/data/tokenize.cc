@@ -47,7 +47,7 @@ class OrderedWorkers {
   /// Calls `make_work` once per worker, on this thread. Starts fewer workers if the system has no more threads; throws
   /// std::system_error if it has none.
   OrderedWorkers(int workers, const std::function<Work()>& make_work) {
-    const NoSignals none;  // signals are for the main thread
+    const SignalBlocker none;  // signals are for the main thread
     try {
       for (int i = 0; i < workers; ++i) {
         threads_.emplace_back([this, work = make_work()] { run(work); });

@@ -136,8 +136,8 @@ RankId FitRun::owner(StageId id) const { return ranks.rank({GroupId(0), schedule
 
 std::vector<RankPair> FitRun::talking_pairs() const {
   std::set<RankPair> pairs;
-  add_talking_pairs(ranks, program, pairs);
-  add_talking_pairs(ranks, validation, pairs);
+  add_communicating_pairs(ranks, program, pairs);
+  add_communicating_pairs(ranks, validation, pairs);
   const RankGroups holders = rank_groups();
   for (std::size_t s = 0; s < holders.size(); ++s) {
     const RankId giver = owner(StageId(static_cast<std::int64_t>(s)));

@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-void add_talking_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs) {
+void add_communicating_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs) {
   for (std::size_t w = 0; w < program.workers.size(); ++w) {
     for (const Instruction& instruction : program.workers[w]) {
       if (!is_transfer(instruction.kind)) continue;

@@ -16,7 +16,7 @@
 
 namespace chimera {
 
-void add_talking_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs);
+void add_communicating_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs);
 
 struct ProgramChoices {
   AllReducePlacement sync = AllReducePlacement::EagerOpt;

@@ -36,7 +36,7 @@ void read_values(const WeightFiles::Found& found, const at::Tensor& value) {
   }
 }
 
-FirstValue values_at(FindValues find) {
+InitialValue values_at(FindValues find) {
   return [find = std::move(find)](const ParameterSpec& parameter, const at::TensorOptions& options) {
     at::Tensor value = at::empty(parameter.shape, options);
     read_values(find(parameter), value);
@@ -44,7 +44,7 @@ FirstValue values_at(FindValues find) {
   };
 }
 
-FirstValue stored_values(std::shared_ptr<const ModelFolder> folder) {
+InitialValue stored_values(std::shared_ptr<const ModelFolder> folder) {
   return values_at([folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
 }
 

@@ -15,13 +15,13 @@ namespace chimera {
 void read_values(const WeightFiles::Found& found, const at::Tensor& value);
 
 using FindValues = std::function<WeightFiles::Found(const ParameterSpec& parameter)>;
-[[nodiscard]] FirstValue values_at(FindValues find);
+[[nodiscard]] InitialValue values_at(FindValues find);
 
 /// Reads each parameter on demand, so that a rank reads only its stages. The result throws ConfigError if the folder's
 /// files cannot be read any more.
-[[nodiscard]] FirstValue stored_values(std::shared_ptr<const ModelFolder> folder);
+[[nodiscard]] InitialValue stored_values(std::shared_ptr<const ModelFolder> folder);
 
-[[nodiscard]] inline FirstValue first_values(const std::shared_ptr<const ModelFolder>& folder, std::int64_t seed) {
+[[nodiscard]] inline InitialValue first_values(const std::shared_ptr<const ModelFolder>& folder, std::int64_t seed) {
   return folder ? stored_values(folder) : initial_values_of(static_cast<std::uint64_t>(seed));
 }
 

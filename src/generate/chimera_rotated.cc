@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kChimeraRotated = "chimera-rotated";
 
 std::optional<std::string> rotated_refusal(const PipelineShape& shape) {
-  if (auto refused = insane(shape)) return refused;
+  if (auto refused = shape_error(shape)) return refused;
   if (shape.pipelines < 2 || shape.stages % shape.pipelines != 0) {
     return fmt::format("--pipelines must be 2 or more and divide --stages {}, not {}", shape.stages, shape.pipelines);
   }

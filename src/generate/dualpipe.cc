@@ -32,7 +32,7 @@ namespace {
 constexpr const char* kDualpipev = "dualpipev";
 
 std::optional<std::string> dualpipev_refusal(const PipelineShape& shape) {
-  if (auto refused = insane(shape, 6)) return refused;
+  if (auto refused = shape_error(shape, 6)) return refused;
   if (shape.micro_batches >= 2 * shape.stages) return std::nullopt;
   return fmt::format("--micro-batches must be at least 2D = {}, not {}", 2 * shape.stages, shape.micro_batches);
 }
@@ -68,7 +68,7 @@ namespace {
 constexpr const char* kDualpipe = "dualpipe";
 
 std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
-  if (auto refused = insane(shape, 3)) return refused;
+  if (auto refused = shape_error(shape, 3)) return refused;
   if (shape.stages % 2 != 0) {
     return fmt::format("--stages must be even, not {} (its workers mirror each other in pairs)", shape.stages);
   }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kGems = "gems";
 
-std::optional<std::string> gems_refusal(const PipelineShape& shape) { return insane(shape); }
+std::optional<std::string> gems_refusal(const PipelineShape& shape) { return shape_error(shape); }
 
 CriticalOps gems_critical_ops(const PipelineShape& shape, double) {
   return {shape.micro_batches + shape.stages - 1, shape.micro_batches * shape.stages};

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kGpipe = "gpipe";
 
-std::optional<std::string> gpipe_refusal(const PipelineShape& shape) { return insane(shape); }
+std::optional<std::string> gpipe_refusal(const PipelineShape& shape) { return shape_error(shape); }
 
 CriticalOps gpipe_critical_ops(const PipelineShape& shape, double) {
   const std::int64_t each = shape.micro_batches + shape.stages - 1;

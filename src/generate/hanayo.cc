@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-std::optional<std::string> wave_pattern_refusal(const PipelineShape& shape) { return insane(shape, 6); }
+std::optional<std::string> wave_pattern_refusal(const PipelineShape& shape) { return shape_error(shape, 6); }
 
 Schedule wave_pattern(const char* name, const PipelineShape& shape,
                       const std::function<PatternSlots(std::int64_t depth, std::int64_t worker)>& slots_of) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kOneFOneB = "1f1b";
 
-std::optional<std::string> one_f_one_b_refusal(const PipelineShape& shape) { return insane(shape); }
+std::optional<std::string> one_f_one_b_refusal(const PipelineShape& shape) { return shape_error(shape); }
 
 CriticalOps one_f_one_b_critical_ops(const PipelineShape& shape, double) {
   const std::int64_t each = shape.micro_batches + shape.stages - 1;

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kPipedreamTwoBw = "pipedream-2bw";
 
 std::optional<std::string> pipedream_two_bw_refusal(const PipelineShape& shape) {
-  if (auto refused = insane(shape)) return refused;
+  if (auto refused = shape_error(shape)) return refused;
   if (shape.micro_batches >= shape.stages) return std::nullopt;
   return fmt::format("--micro-batches must be at least --stages = {}, not {} (an update takes D or more)", shape.stages,
                      shape.micro_batches);
@@ -52,7 +52,7 @@ namespace {
 
 constexpr const char* kPipedream = "pipedream";
 
-std::optional<std::string> pipedream_refusal(const PipelineShape& shape) { return insane(shape); }
+std::optional<std::string> pipedream_refusal(const PipelineShape& shape) { return shape_error(shape); }
 
 CriticalOps pipedream_critical_ops(const PipelineShape& shape, double) {
   return {shape.micro_batches, shape.micro_batches};

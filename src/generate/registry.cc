@@ -78,7 +78,7 @@ const TakenAxis* find_axis(const Generator& generator, Axis axis) {
   return found == generator.axes.end() ? nullptr : &*found;
 }
 
-PipelineShape usual_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches) {
+PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches) {
   PipelineShape shape{.stages = stages, .micro_batches = micro_batches};
   for (const TakenAxis& taken : generator.axes) shape_axis(taken.axis).set(shape, taken.usual);
   return shape;

@@ -40,7 +40,7 @@ inline constexpr std::array kRepresentativeSchedules = {"gpipe", "1f1b", "chimer
 [[nodiscard]] const TakenAxis* find_axis(const Generator& generator, Axis axis);
 
 /// Returns the shape with the schedule's defaults for all other parameters.
-[[nodiscard]] PipelineShape usual_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches);
+[[nodiscard]] PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches);
 
 /// Returns Generator::late_forwards; false for unknown names.
 [[nodiscard]] bool draws_forwards_late(const Schedule& schedule);

@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-std::optional<std::string> insane(const PipelineShape& shape, std::int64_t ops_each) {
+std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each) {
   const auto below = [](const std::string& what, std::int64_t least, std::int64_t value) {
     return fmt::format("{} must be at least {}, not {}", what, least, value);
   };
@@ -26,7 +26,7 @@ std::optional<std::string> insane(const PipelineShape& shape, std::int64_t ops_e
 }
 
 std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each) {
-  if (auto refused = insane(shape, ops_each)) return refused;
+  if (auto refused = shape_error(shape, ops_each)) return refused;
   if (shape.chunks <= kMostOps / ops_each / (shape.stages * shape.micro_batches)) return std::nullopt;
   return fmt::format("{} workers times {} chunks times {} micro-batches are more than {} ops; use fewer", shape.stages,
                      shape.chunks, shape.micro_batches, kMostOps);
@@ -39,7 +39,7 @@ TakenAxis looped_chunks() {
 }
 
 std::optional<std::string> wave_refusal(const PipelineShape& shape, std::int64_t ops_each) {
-  return insane(shape, 2 * ops_each * std::clamp<std::int64_t>(shape.waves, 1, kMostOps));
+  return shape_error(shape, 2 * ops_each * std::clamp<std::int64_t>(shape.waves, 1, kMostOps));
 }
 
 TakenAxis waves() {

@@ -10,19 +10,19 @@ namespace chimera {
 
 /// Returns why no schedule has this shape: D, N or another parameter is not positive, or there are more than kMostOps
 /// ops (`ops_each` per worker and micro-batch).
-[[nodiscard]] std::optional<std::string> insane(const PipelineShape& shape, std::int64_t ops_each = 2);
+[[nodiscard]] std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each = 2);
 
 /// Throws ConfigError, `NAME: reason`, if there is a reason.
 void require_shape(const char* schedule, const std::optional<std::string>& refusal);
 
-/// Returns why no schedule with v = `chunks` has this shape: insane(), or too many ops with `ops_each` per stage and
-/// micro-batch.
+/// Returns why no schedule with v = `chunks` has this shape: shape_error(), or too many ops with `ops_each` per stage
+/// and micro-batch.
 [[nodiscard]] std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
 /// Returns the axis --chunks: 2 by default; plans try 2 and 4.
 [[nodiscard]] TakenAxis looped_chunks();
 
-/// Returns why no schedule of waves has this shape: insane() with `ops_each` ops per stage and micro-batch.
+/// Returns why no schedule of waves has this shape: shape_error() with `ops_each` ops per stage and micro-batch.
 [[nodiscard]] std::optional<std::string> wave_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
 /// Returns the axis --waves: 1 by default; plans try 1 and 2.

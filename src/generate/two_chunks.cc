@@ -76,7 +76,7 @@ namespace {
 
 constexpr const char* kZbV = "zb-v";
 
-std::optional<std::string> zb_v_refusal(const PipelineShape& shape) { return insane(shape, 6); }
+std::optional<std::string> zb_v_refusal(const PipelineShape& shape) { return shape_error(shape, 6); }
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 
 namespace chimera {
 
-std::optional<std::string> zero_bubble_refusal(const PipelineShape& shape) { return insane(shape, 3); }
+std::optional<std::string> zero_bubble_refusal(const PipelineShape& shape) { return shape_error(shape, 3); }
 
 Schedule zero_bubble(const char* name, const PipelineShape& shape, std::int64_t fill) {
   require_shape(name, zero_bubble_refusal(shape));

@@ -401,7 +401,7 @@ void add_bert(const ModelConfig& model, Json& json) {
 
 }  // namespace
 
-std::vector<std::string> element_words() {
+std::vector<std::string> element_type_names() {
   std::vector<std::string> words;
   for (const ElementWord& known : kElementWords) words.emplace_back(known.word);
   return words;
@@ -409,7 +409,7 @@ std::vector<std::string> element_words() {
 
 ElementType element_type_of_word(const std::string& what, const std::string& word) {
   const auto known = std::ranges::find(kElementWords, std::string_view(word), &ElementWord::word);
-  if (known == kElementWords.end()) throw ConfigError(unknown_name(what, word, element_words()));
+  if (known == kElementWords.end()) throw ConfigError(unknown_name(what, word, element_type_names()));
   return known->type;
 }
 

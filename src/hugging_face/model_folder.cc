@@ -74,7 +74,7 @@ void ModelFolder::require_whole() const {
     std::ranges::sort(names);
     for (std::size_t i = 0; i < file.tensors().size(); ++i) {
       const std::string tensor = file.tensors()[i].name;
-      if (std::ranges::binary_search(names, tensor) || is_no_weight(model_, tensor)) continue;
+      if (std::ranges::binary_search(names, tensor) || is_ignored_tensor(model_, tensor)) continue;
       const auto repeated = repeated_parameter(model_, tensor);
       if (!repeated) {
         throw ConfigError(fmt::format("{}: tensor {} belongs to no {} model of the sizes in {}", path_,

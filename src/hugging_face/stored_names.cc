@@ -49,7 +49,7 @@ std::optional<ParameterSpec> repeated_parameter(const ModelConfig& model, std::s
   return tied_parameter(model);
 }
 
-bool is_no_weight(const ModelConfig& model, std::string_view tensor) {
+bool is_ignored_tensor(const ModelConfig& model, std::string_view tensor) {
   switch (model.family) {
     case Family::Gpt2: return tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias");
     case Family::Bert: return tensor == "bert.embeddings.position_ids" || (!model.tied && tensor == kBertBias);

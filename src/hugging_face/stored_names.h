@@ -24,6 +24,6 @@ namespace chimera {
 
 /// Returns whether the tensor is a mask, positions or frequencies of older versions, or a bias that the model does not
 /// use.
-[[nodiscard]] bool is_no_weight(const ModelConfig& model, std::string_view tensor);
+[[nodiscard]] bool is_ignored_tensor(const ModelConfig& model, std::string_view tensor);
 
 }  // namespace chimera

@@ -110,7 +110,7 @@ std::int64_t most_new_tokens(const ModelConfig& model, std::int64_t prompt_token
     throw ConfigError(fmt::format("{} has {} tokens, model {} {} positions; give a shorter one", what, prompt_tokens,
                                   model.name, model.positions));
   }
-  require_no_sliding(model, prompt_tokens);
+  require_within_window(model, prompt_tokens);
   return std::min(model.positions, model.sliding_window.value_or(model.positions)) - prompt_tokens + 1;
 }
 
@@ -122,7 +122,7 @@ void require_in_vocabulary(const TokenIds& ids, const ModelConfig& model, const 
   }
 }
 
-Continuation continue_prompt(SpreadModel& model, const Prompt& prompt, const ContinuationOptions& options,
+Continuation continue_prompt(DistributedModel& model, const Prompt& prompt, const ContinuationOptions& options,
                              const Tokenizer* tokenizer, const OnToken& on_token) {
   const CounterRandom random(static_cast<std::uint64_t>(options.sampling.seed),
                              fmt::format("tokens.{}", prompt.number));

@@ -88,8 +88,9 @@ void require_in_vocabulary(const TokenIds& ids, const ModelConfig& model, const 
 
 /// Continues a prompt; options.tokens must be at most most_new_tokens(). All ranks call it with the same arguments and
 /// get the same result. Draws depend only on the seed, the prompt's number and the new token's index. `tokenizer` may
-/// be null. Throws as SpreadModel::next() and choose_token() do.
-[[nodiscard]] Continuation continue_prompt(SpreadModel& model, const Prompt& prompt, const ContinuationOptions& options,
-                                           const Tokenizer* tokenizer, const OnToken& on_token = {});
+/// be null. Throws as DistributedModel::next() and choose_token() do.
+[[nodiscard]] Continuation continue_prompt(DistributedModel& model, const Prompt& prompt,
+                                           const ContinuationOptions& options, const Tokenizer* tokenizer,
+                                           const OnToken& on_token = {});
 
 }  // namespace chimera

@@ -7,20 +7,20 @@
 
 namespace chimera {
 
-SpreadModel::SpreadModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport,
-                         std::int64_t hidden, at::ScalarType dtype, at::Device device)
+DistributedModel::DistributedModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport,
+                                   std::int64_t hidden, at::ScalarType dtype, at::Device device)
     : ranks_(std::move(ranks)), transport_(transport), hidden_(hidden), dtype_(dtype), device_(device) {
   for (const auto& [id, stage] : stages) {
     if (holds(id.index())) stages_.emplace(id.index(), &dynamic_cast<const TransformerStage&>(*stage));
   }
 }
 
-void SpreadModel::begin(std::int64_t tokens) {
+void DistributedModel::begin(std::int64_t tokens) {
   caches_.clear();
   for (const auto& [index, stage] : stages_) caches_.emplace(index, KeyValueCache(tokens));
 }
 
-TokenId SpreadModel::next(std::span<const TokenId> tokens, const Choose& choose) {
+TokenId DistributedModel::next(std::span<const TokenId> tokens, const Choose& choose) {
   const at::NoGradGuard no_graph;
   const at::Tensor logits = read(tokens);
   std::array<double, 1> token = {logits.defined() ? static_cast<double>(choose(logits)) : 0.0};
@@ -28,7 +28,7 @@ TokenId SpreadModel::next(std::span<const TokenId> tokens, const Choose& choose)
   return static_cast<TokenId>(token[0]);
 }
 
-at::Tensor SpreadModel::read(std::span<const TokenId> tokens) {
+at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
   ++reads_;
   const std::size_t last = ranks_.holders.size() - 1;
   at::Tensor hidden;
@@ -42,7 +42,7 @@ at::Tensor SpreadModel::read(std::span<const TokenId> tokens) {
   return stages_.at(last)->logits(hidden.narrow(1, std::ssize(tokens) - 1, 1)).flatten();
 }
 
-at::Tensor SpreadModel::run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens) {
+at::Tensor DistributedModel::run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens) {
   MicroBatch batch{.cache = &caches_.at(stage)};
   if (stage == 0) {
     const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
@@ -51,15 +51,15 @@ at::Tensor SpreadModel::run(std::size_t stage, const at::Tensor& input, std::spa
   return stages_.at(stage)->hidden_states(input, batch);
 }
 
-at::Tensor SpreadModel::received(std::size_t from, std::int64_t tokens) {
+at::Tensor DistributedModel::received(std::size_t from, std::int64_t tokens) {
   return transport_.post_receive(ranks_.holders[from], {{1, tokens, hidden_}, dtype_}, tag(from))->wait();
 }
 
-void SpreadModel::send(std::size_t stage, const at::Tensor& hidden) {
+void DistributedModel::send(std::size_t stage, const at::Tensor& hidden) {
   transport_.start_send(ranks_.holders[stage + 1], hidden.contiguous(), tag(stage))->wait();
 }
 
-MessageTag SpreadModel::tag(std::size_t stage) const {
+MessageTag DistributedModel::tag(std::size_t stage) const {
   const auto number = static_cast<std::int64_t>(stage);
   return {.step = reads_, .op = {OpKind::Forward, ReplicaId(0), StageId(number), MicroBatchId(0)}};
 }

@@ -24,12 +24,12 @@ struct StageRanks {
 
 /// A replica of a causal model over the ranks of a transport. All ranks, even without stages, must call its functions
 /// in the same order with the same arguments.
-class SpreadModel {
+class DistributedModel {
  public:
   /// `stages`: stages on this rank, of GPT-2 or Llama; stages that `ranks` assigns to other ranks are ignored.
   /// `hidden`, `dtype`: width and type of hidden states. Borrows stages and transport.
-  SpreadModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport, std::int64_t hidden,
-              at::ScalarType dtype, at::Device device = at::kCPU);
+  DistributedModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport, std::int64_t hidden,
+                   at::ScalarType dtype, at::Device device = at::kCPU);
 
   /// Begins a sequence of at most `tokens` tokens.
   void begin(std::int64_t tokens);

@@ -85,7 +85,7 @@ at::Tensor BertStage::sentence_logits(const at::Tensor& hidden) const {
 
 at::Tensor BertStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
   const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor places = batch.target_places.defined() ? batch.target_places : target_places(targets);
+  const at::Tensor places = batch.target_indices.defined() ? batch.target_indices : target_indices(targets);
   const at::Tensor masked = transform(hidden.flatten(0, 1).index_select(0, places));
   // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
   const at::Tensor sentence_loss =

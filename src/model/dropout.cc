@@ -164,14 +164,14 @@ at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite si
 
 namespace {
 
-constexpr std::int64_t kSites = 4;           // DropoutSite values per layer
-constexpr std::int64_t kMostInALayer = 256;  // KeyedDropout calls
+constexpr std::int64_t kSites = 4;                  // DropoutSite values per layer
+constexpr std::int64_t kMaxDropoutsPerLayer = 256;  // KeyedDropout calls
 thread_local DropoutScope* current = nullptr;
 
 }  // namespace
 
 DropoutScope::DropoutScope(const Dropout& masks, std::int64_t layer)
-    : masks_(masks.in_layer(layer * (kMostInALayer / kSites))), before_(std::exchange(current, this)) {}
+    : masks_(masks.in_layer(layer * (kMaxDropoutsPerLayer / kSites))), before_(std::exchange(current, this)) {}
 
 DropoutScope::~DropoutScope() { current = before_; }
 
@@ -185,8 +185,8 @@ at::Tensor KeyedDropoutImpl::forward(const at::Tensor& input) {
   if (!is_training()) return input;
   if (current == nullptr) throw Error("KeyedDropout has no sample to take its mask for: only stages run it, or eval()");
   const std::int64_t place = current->next_++;
-  if (place == kMostInALayer) {
-    throw ConfigError(fmt::format("a layer has more than {} KeyedDropouts; cut it into several", kMostInALayer));
+  if (place == kMaxDropoutsPerLayer) {
+    throw ConfigError(fmt::format("a layer has more than {} KeyedDropouts; cut it into several", kMaxDropoutsPerLayer));
   }
   Dropout masks = current->masks_.in_layer(current->masks_.layer + place / kSites);
   masks.probability = probability_;

@@ -15,18 +15,18 @@
 namespace chimera {
 
 /// Makes a parameter with its value before the first step: contiguous, with the type and device in the options.
-using FirstValue = std::function<at::Tensor(const ParameterSpec& parameter, const at::TensorOptions& options)>;
+using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, const at::TensorOptions& options)>;
 
-[[nodiscard]] FirstValue initial_values_of(std::uint64_t seed);
+[[nodiscard]] InitialValue initial_values_of(std::uint64_t seed);
 
 /// make_stage() (model/stage.h) with these values.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
-                                                at::ScalarType dtype, const FirstValue& value,
+                                                at::ScalarType dtype, const InitialValue& value,
                                                 const TiedLeaves& tied = {}, at::Device device = at::kCPU);
 
 /// make_tied_weight() (model/tied_weight.h) with these values.
 [[nodiscard]] std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses,
-                                                           at::ScalarType dtype, const FirstValue& value,
+                                                           at::ScalarType dtype, const InitialValue& value,
                                                            at::Device device = at::kCPU);
 
 /// Returns the type of master weights, gradients and optimizer state for hidden states of type `compute`: the wider of

@@ -141,7 +141,7 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
                                 at::Reduction::Sum, kIgnored);
 }
 
-at::Tensor target_places(const at::Tensor& targets) { return (targets != kIgnored).nonzero().squeeze(1); }
+at::Tensor target_indices(const at::Tensor& targets) { return (targets != kIgnored).nonzero().squeeze(1); }
 
 void require_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
   if (!values.is_cpu() || values.numel() == 0) return;

@@ -126,7 +126,7 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 [[nodiscard]] at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 /// Returns the indices of `targets` [n] that are not kIgnored, ascending. Synchronizes with a GPU.
-[[nodiscard]] at::Tensor target_places(const at::Tensor& targets);
+[[nodiscard]] at::Tensor target_indices(const at::Tensor& targets);
 
 /// Throws ConfigError, naming the value as `what`, if one of `values` is `vocabulary` or larger. Checks only on the
 /// CPU: GPU kernels check indices themselves, and a check would synchronize.

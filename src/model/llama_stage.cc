@@ -37,7 +37,7 @@ void turn(const Element* __restrict in, Element* __restrict out, const Element* 
   }
 }
 
-at::Tensor turned_on_cpu(const at::Tensor& input, const RotaryTable& table, double direction) {
+at::Tensor rotated_on_cpu(const at::Tensor& input, const RotaryTable& table, double direction) {
   const at::Tensor in = input.contiguous();
   const at::Tensor out = at::empty_like(in);
   const std::int64_t half = table.cosine.size(1);
@@ -71,7 +71,7 @@ at::Tensor turned_anywhere(const at::Tensor& input, const RotaryTable& table, do
 }
 
 at::Tensor turned(const at::Tensor& input, const RotaryTable& table, double direction) {
-  return input.is_cpu() ? turned_on_cpu(input, table, direction) : turned_anywhere(input, table, direction);
+  return input.is_cpu() ? rotated_on_cpu(input, table, direction) : turned_anywhere(input, table, direction);
 }
 
 struct RotateFunction : torch::autograd::Function<RotateFunction> {
@@ -175,7 +175,7 @@ RotaryTable LlamaStage::table_of(std::int64_t first, std::int64_t end, const at:
     throw ConfigError(
         fmt::format("a sequence of {} tokens is longer than the model's {} positions", end, config_.positions));
   }
-  require_no_sliding(config_, end);
+  require_within_window(config_, end);
   if (table_.length() < end) {
     const std::int64_t ahead = std::min(2 * table_.length(), config_.positions);
     table_ = rotary_table(config_, std::max(end, ahead), hidden.options());

@@ -13,7 +13,7 @@ namespace chimera {
 
 std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
   std::vector<at::Tensor*> tensors;
-  for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.target_places, &batch.token_types,
+  for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.target_indices, &batch.token_types,
                              &batch.attention_mask, &batch.documents, &batch.next_sentence}) {
     if (tensor->defined()) tensors.push_back(tensor);
   }
@@ -60,7 +60,7 @@ TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, con
 }
 
 std::vector<Parameter> valued(const std::vector<ParameterSpec>& specs, const at::TensorOptions& options,
-                              const FirstValue& value) {
+                              const InitialValue& value) {
   std::vector<Parameter> parameters;
   for (const ParameterSpec& spec : specs) parameters.push_back({spec.name, value(spec, options)});
   return parameters;
@@ -68,7 +68,7 @@ std::vector<Parameter> valued(const std::vector<ParameterSpec>& specs, const at:
 
 }  // namespace
 
-FirstValue initial_values_of(std::uint64_t seed) {
+InitialValue initial_values_of(std::uint64_t seed) {
   return [seed](const ParameterSpec& parameter, const at::TensorOptions& options) {
     return initial_values({parameter}, options, seed).front().value;
   };
@@ -80,7 +80,7 @@ std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& 
 }
 
 std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers, at::ScalarType dtype,
-                                  const FirstValue& value, const TiedLeaves& tied, at::Device device) {
+                                  const InitialValue& value, const TiedLeaves& tied, at::Device device) {
   const TiedLeaves used = used_leaves(config, layers, tied);
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
   auto parameters = valued(own_parameters(config, layers), options, value);

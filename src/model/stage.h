@@ -22,9 +22,9 @@ class KeyValueCache;
 struct MicroBatch {
   at::Tensor tokens = {};   ///< [b, L] int64
   at::Tensor targets = {};  ///< [b, L] int64; kIgnored (-100, model/layers.h): no loss
-  /// [n] int64, target_places() of the flattened targets; BERT only; undefined = the stage computes it and waits for
+  /// [n] int64, target_indices() of the flattened targets; BERT only; undefined = the stage computes it and waits for
   /// its device
-  at::Tensor target_places = {};
+  at::Tensor target_indices = {};
   at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
   at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = all true
   at::Tensor documents = {};  ///< [b, L] int64, document number of each token; GPT-2, Llama; undefined = one document

@@ -31,7 +31,7 @@ std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const Ti
 }
 
 std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,
-                                             const FirstValue& value, at::Device device) {
+                                             const InitialValue& value, at::Device device) {
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
   const ParameterSpec spec = tied_parameter(config);
   return std::make_unique<TiedWeight>(Parameter{spec.name, value(spec, options)}, uses);

@@ -204,7 +204,7 @@ double norm_epsilon_of(const ModelConfig& config) {
   return 0;
 }
 
-void require_no_sliding(const ModelConfig& config, std::int64_t sequence) {
+void require_within_window(const ModelConfig& config, std::int64_t sequence) {
   if (!config.sliding_window || sequence <= *config.sliding_window) return;
   refuse(config, fmt::format("a sequence of {0} tokens is longer than its sliding window of {1}, and windows below the "
                              "sequence are not supported; choose --sequence {1} or less",

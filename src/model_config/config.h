@@ -116,7 +116,7 @@ inline constexpr std::int64_t kTokenTypes = 2;
 void require_valid(const ModelConfig& config);
 
 /// Throws ConfigError if a sequence is longer than the model's sliding window.
-void require_no_sliding(const ModelConfig& config, std::int64_t sequence);
+void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
 /// Returns the fields of a model file, without `layers`, unset fields, and Llama's fields for other families. They
 /// define one layer of each kind.

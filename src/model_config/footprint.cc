@@ -32,7 +32,7 @@ void check(const ModelConfig& config, const Workload& workload) {
     throw ConfigError(fmt::format("model '{}': a sequence of {} tokens is longer than its {} positions", config.name,
                                   workload.sequence, config.positions));
   }
-  require_no_sliding(config, workload.sequence);
+  require_within_window(config, workload.sequence);
 }
 
 LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const LayerTensors& tensors) {
@@ -53,7 +53,7 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Lay
       layer.forward_flops = 2 * tensors.flops_of_logits() + tensors.flops_of_transform();
       layer.input_gradient_flops = tensors.flops_of_transform();
       layer.weight_gradient_flops =
-          (1 + tensors.share_made_again()) * tensors.flops_of_logits() + tensors.flops_of_transform();
+          (1 + tensors.recomputed_fraction()) * tensors.flops_of_logits() + tensors.flops_of_transform();
       break;
   }
   layer.activations = tensors.kept(kind);
@@ -123,7 +123,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   if (stage.end_layer > stage.first_layer) result.memory.activations += tensors.kept_document_mask();
   if (stage.head) {
     add(LayerKind::Head, 1);
-    result.memory.activations -= tensors.dropped_output();
+    result.memory.activations -= tensors.freed_output();
   }
   result.memory.deferred = deferred;
   result.forward_working_set = tensors.forward_working_set(stage);
@@ -256,8 +256,8 @@ double LayerTensors::forward_working_set(const StageLayers& stage) const {
   double most = 0;
   double later = 0;  // kept by later layers
   if (stage.head) {
-    most = chunk_of_logits() - kept_logits() + dropped_output();
-    later += left_by_head();
+    most = chunk_of_logits() - kept_logits() + freed_output();
+    later += net_kept_by_head();
   }
   if (stage.end_layer > stage.first_layer) {
     // Temporary tensors: document mask, copied projections, terms of the residual sum.

@@ -130,7 +130,7 @@ class LayerTensors {
   [[nodiscard]] double flops_of_attention() const { return 4 * sequences_ * length_ * length_ * query_width_; }
   [[nodiscard]] double flops_of_logits() const { return 2 * targets_ * width_ * vocabulary_; }
   /// Fraction of the logits that W recomputes.
-  [[nodiscard]] double share_made_again() const { return 1 - last_chunk() / targets_; }
+  [[nodiscard]] double recomputed_fraction() const { return 1 - last_chunk() / targets_; }
   /// The head before the logits, and the sentence-order head.
   [[nodiscard]] double flops_of_transform() const {
     return causal_ ? 0 : 2 * targets_ * width_ * width_ + 2 * sequences_ * width_ * (width_ + 2);
@@ -140,7 +140,7 @@ class LayerTensors {
   [[nodiscard]] bool linear_reads_input(LayerKind kind) const { return !causal_ && kind == LayerKind::Block; }
 
   /// The last block's output, if a stage with the head does not keep it.
-  [[nodiscard]] double dropped_output() const { return causal_ ? 0 : hidden(); }
+  [[nodiscard]] double freed_output() const { return causal_ ? 0 : hidden(); }
 
   [[nodiscard]] double kept(LayerKind kind) const;
   /// Inputs of linear layers and gradients of their outputs; for the embedding, the gradient of its rows.
@@ -161,7 +161,7 @@ class LayerTensors {
   [[nodiscard]] double deferred_by_block() const;
   [[nodiscard]] double kept_by_head() const;
   /// Bytes that the head adds to those kept by its stage.
-  [[nodiscard]] double left_by_head() const { return kept_by_head() - dropped_output(); }
+  [[nodiscard]] double net_kept_by_head() const { return kept_by_head() - freed_output(); }
   /// Returns whether query, key and value are copied: products with dropout need one matrix per head.
   [[nodiscard]] bool copies_projections() const;
   [[nodiscard]] double copied_projections() const;

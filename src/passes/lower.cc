@@ -157,7 +157,7 @@ class Lowering {
     next_update_ = 0;
     num_sums_ = 0;
     start_all_reduces(w, -1);
-    for (std::size_t i = 0; i < ops.size(); i += num_at_once(ops, i, options_.pairs)) lower_at_once(w, i);
+    for (std::size_t i = 0; i < ops.size(); i += num_concurrent(ops, i, options_.pairs)) lower_at_once(w, i);
     post_receives(ops.size());
     finish(w);
     return std::move(out_);
@@ -165,7 +165,7 @@ class Lowering {
 
   void lower_at_once(std::size_t w, std::size_t begin) {
     const auto& ops = schedule_.workers[w];
-    const std::size_t end = begin + num_at_once(ops, begin, options_.pairs);
+    const std::size_t end = begin + num_concurrent(ops, begin, options_.pairs);
     post_receives(begin);
     end_steps_before(start_[table_.first(w) + static_cast<OpIndex>(begin)]);
     for (std::size_t i = begin; i < end; ++i) recompute(ops[i]);
@@ -227,7 +227,7 @@ class Lowering {
       std::size_t position = k < ahead ? 0 : turns_[k - ahead];
       if (options_.discipline == ChannelDiscipline::SerialPair) {
         for (; send != sends_.end() && send->to == peer && send->position < turns_[k]; ++send) {
-          behind = send->position + num_at_once(schedule_.workers[w], send->position, options_.pairs);
+          behind = send->position + num_concurrent(schedule_.workers[w], send->position, options_.pairs);
         }
         position = std::max(position, behind);
       }

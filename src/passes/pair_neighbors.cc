@@ -38,7 +38,7 @@ class Pairing {
     const auto& ops = schedule_.workers[w];
     const std::size_t before = next_[w];
     while (next_[w] < ops.size()) {
-      const auto at_once = ops_at_once(ops, next_[w], Pairs::Together);
+      const auto at_once = concurrent_ops(ops, next_[w], Pairs::Together);
       if (!std::ranges::all_of(at_once, [&](const Op& op) { return has_inputs(op); })) break;
       const auto first = is_done_.begin() + static_cast<std::ptrdiff_t>(table_.first(w) + next_[w]);
       std::fill_n(first, at_once.size(), true);
@@ -65,7 +65,7 @@ class Pairing {
 
 }  // namespace
 
-Schedule pair_neighbours(Schedule schedule) {
+Schedule pair_neighbors(Schedule schedule) {
   if (schedule.updates) return schedule;
   for (auto& ops : schedule.workers) pair_all(ops);
   Pairing(schedule).run();

@@ -8,6 +8,6 @@ namespace chimera {
 /// pairs that would deadlock together. All workers run until they block. Whenever all are blocked, the first worker
 /// whose pair waits only for an input of the second op runs it in order. Leaves an asynchronous schedule unchanged.
 /// Requires a schedule that check() accepts.
-[[nodiscard]] Schedule pair_neighbours(Schedule schedule);
+[[nodiscard]] Schedule pair_neighbors(Schedule schedule);
 
 }  // namespace chimera

@@ -75,7 +75,7 @@ std::size_t admitted(const Schedule& step, const Ops& ops) {
 }
 
 /// Puts `admitted` forwards first, then one after each op that ends a micro-batch.
-Ops with_so_many_at_work(const Ops& ops, std::size_t admitted) {
+Ops with_bounded_in_flight(const Ops& ops, std::size_t admitted) {
   Ops forwards;
   Ops others;
   for (const Op& op : ops) (op.kind == OpKind::Forward ? forwards : others).push_back(op);
@@ -135,20 +135,20 @@ Schedule unroll(const Schedule& step, std::int64_t steps) {
   stream.micro_batches = step.micro_batches * steps;
   for (auto& ops : stream.workers) {
     const std::size_t at_work = admitted(step, ops);
-    ops = at_work > 0 ? with_so_many_at_work(repeated(ops, steps, step.micro_batches, /*flush=*/true), at_work)
+    ops = at_work > 0 ? with_bounded_in_flight(repeated(ops, steps, step.micro_batches, /*flush=*/true), at_work)
                       : repeated(ops, steps, step.micro_batches, /*flush=*/!step.updates);
   }
   if (step.updates) state_versions(stream);
   return stream;
 }
 
-std::int64_t steps_at_work(const Schedule& step) {
+std::int64_t steps_in_flight(const Schedule& step) {
   return step.updates ? (step.stages + step.micro_batches - 1) / step.micro_batches : 1;
 }
 
-std::int64_t steps_to_time(const Schedule& step) {
+std::int64_t steps_to_simulate(const Schedule& step) {
   // so that one step in the middle has neither start nor end
-  return step.updates ? 2 * steps_at_work(step) + 2 : 1;
+  return step.updates ? 2 * steps_in_flight(step) + 2 : 1;
 }
 
 namespace {
@@ -213,7 +213,7 @@ Stream lower_stream(const Schedule& step, std::int64_t steps, LoweringOptions op
   require_whole_updates(step);
   Stream stream{steps, step.micro_batches, step.micro_batches / step.updates->micro_batches, {}, {}, {}};
   // In shorter runs the middle pieces might be equal only because both drain.
-  for (std::int64_t length = steps_to_time(step);; length *= 2) {
+  for (std::int64_t length = steps_to_simulate(step);; length *= 2) {
     options.steps = std::min(length, steps);
     stream.schedule = unroll(step, options.steps);
     stream.program = lower(stream.schedule, options);

@@ -52,9 +52,9 @@ struct Stream {
 [[nodiscard]] Schedule unroll(const Schedule& step, std::int64_t steps);
 
 /// Returns the number of steps in flight at once: 1 with a flush, else D / N rounded up.
-[[nodiscard]] std::int64_t steps_at_work(const Schedule& step);
+[[nodiscard]] std::int64_t steps_in_flight(const Schedule& step);
 
 /// Returns the number of steps to simulate for Timeline::period: 1 with a flush.
-[[nodiscard]] std::int64_t steps_to_time(const Schedule& step);
+[[nodiscard]] std::int64_t steps_to_simulate(const Schedule& step);
 
 }  // namespace chimera

@@ -35,7 +35,7 @@ bool allows(const std::vector<std::int64_t>& given, std::int64_t value) {
 std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count,
                                      const std::vector<std::int64_t>& pipelines) {
   if (!pipelines.empty() && find_axis(generator, Axis::Pipelines) == nullptr) return {};
-  std::vector<PipelineShape> shapes = {usual_shape(generator, depth, count)};
+  std::vector<PipelineShape> shapes = {default_shape(generator, depth, count)};
   for (const TakenAxis& taken : generator.axes) {
     std::vector<PipelineShape> more;
     for (const PipelineShape& shape : shapes) {

@@ -289,7 +289,7 @@ bool CutSearch::visit(std::size_t stage, std::size_t first) {
     found_.push_back(cut_);
     return true;
   }
-  allow_interruption();
+  throw_if_interrupted();
   if (++steps_ >= kMostSteps || !has_room(stage, first)) return false;
   Failed here = state(stage, first);
   if (failed_.contains(here)) return false;

@@ -120,7 +120,7 @@ class Planner {
   /// Ranks the candidate if it takes less than `seconds`. Recomputation is first chosen by the order of ops. If waiting
   /// messages then exceed the memory, `memory` decreases until enough stages recompute.
   Outcome try_out(Candidate candidate, double seconds) {
-    allow_interruption();
+    throw_if_interrupted();
     double memory = predictor_.problem().memory_bytes;
     while (const auto planned = fitted(predictor_, candidate, options_, memory)) {
       const auto prediction = predictor_.predict_below(seconds, *planned, candidate);
@@ -154,7 +154,7 @@ class Planner {
   const Candidate* smallest = nullptr;
   std::set<std::string> seen;
   for (const Candidate& candidate : candidates) {
-    allow_interruption();
+    throw_if_interrupted();
     const bool deep_enough = candidate.shape.micro_batches > 4 * candidate.shape.stages;
     if (options.given.empty() && deep_enough && candidate.micro_batch_size > 1) continue;
     const PlannedSchedule planned = predictor.prepare(candidate);

@@ -28,12 +28,12 @@ struct Run {
 };
 
 Run run_of(const std::shared_ptr<const Schedule>& schedule) {
-  const std::int64_t steps = steps_to_time(*schedule);
+  const std::int64_t steps = steps_to_simulate(*schedule);
   if (steps == 1) return {schedule, 1};
   return {std::make_shared<const Schedule>(unroll(*schedule, steps)), steps};
 }
 
-double cores_of(const PlanProblem& problem, const Candidate& candidate, const NodesOfGroup& nodes) {
+double cores_of(const PlanProblem& problem, const Candidate& candidate, const NodePlacement& nodes) {
   const MachineProfile& machine = problem.machine;
   const std::int64_t threads = candidate.tensor_parallel * machine.threads;
   const std::int64_t groups = nodes.node_of.empty() ? candidate.data_parallel : 1;

@@ -400,7 +400,7 @@ class Builder {
     const auto node = [&](std::int64_t group, std::int64_t worker) {
       return node_of(ranks_.rank({GroupId(group), WorkerId(worker)}));
     };
-    NodesOfGroup& nodes = model_.nodes;
+    NodePlacement& nodes = model_.nodes;
     std::vector<std::int64_t> known;
     for (std::int64_t worker = 0; worker < ranks_.workers; ++worker) {
       const auto own = std::ranges::find(known, node(0, worker));

@@ -16,7 +16,7 @@ struct StageModel {
   std::vector<StageFootprint> footprints;  // [S], for the schedule's micro-batches and each of the T workers
   std::vector<LayerTime> tensor_sums;      // [S]: part of the costs in all-reduces over T workers
   double step_seconds = 0;                 // overhead per step
-  NodesOfGroup nodes = {};                 // Empty: all workers are on one node
+  NodePlacement nodes = {};                // Empty: all workers are on one node
   double computing_share_of_sums = 1;      // share of all-reduce time that uses cores: their time on a single node
 };
 

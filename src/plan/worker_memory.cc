@@ -9,7 +9,7 @@ namespace chimera {
 namespace {
 
 std::optional<Schedule> several_steps_at_work(const Schedule& step) {
-  const std::int64_t steps = steps_at_work(step);
+  const std::int64_t steps = steps_in_flight(step);
   return steps > 1 ? std::optional(unroll(step, steps)) : std::nullopt;
 }
 

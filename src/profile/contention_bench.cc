@@ -45,8 +45,8 @@ class SumBesideOps {
   SumBesideOps(Lockstep& ranks, ParameterGroupId group, std::int64_t elements, const OpWork& compute)
       : ranks_(ranks), group_(group), gradients_(shared_zeros(elements, at::kFloat)), compute_(compute) {}
 
-  TimesBeside round() {
-    TimesBeside times;
+  OverlapTimes round() {
+    OverlapTimes times;
     ranks_.meet();
     times.ops_alone = seconds_of_call(compute_);
     ranks_.meet();
@@ -238,7 +238,7 @@ int core_of_first(Lockstep& ranks) {
 
 }  // namespace
 
-Contention slowed_down(const TimesBeside& times) {
+Contention slowdown_of(const OverlapTimes& times) {
   const double both = std::min(times.ops, times.sum);
   // Progress at the earlier end, in seconds of the time alone
   const double ops_done = times.ops_alone - (times.ops - both);
@@ -247,8 +247,8 @@ Contention slowed_down(const TimesBeside& times) {
   return {.ops_by_sums = share(ops_done), .sums_by_ops = share(sum_done)};
 }
 
-Contention measure_sums_beside_ops(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
-                                   const OpWork& compute, double seconds) {
+Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
+                                      const OpWork& compute, double seconds) {
   double alone = ranks.computes() ? seconds_of_call(compute) : 0;
   ranks.average({&alone, 1});
   std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
@@ -262,7 +262,7 @@ Contention measure_sums_beside_ops(Lockstep& ranks, ParameterGroupId group, cons
   const double deadline = monotonic_seconds() + seconds;
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
     if (beside) {
-      const Contention slowed = slowed_down(beside->round());
+      const Contention slowed = slowdown_of(beside->round());
       if (round == 0) continue;  // first touches of memory
       ops.push_back(slowed.ops_by_sums);
       summed.push_back(slowed.sums_by_ops);

@@ -15,20 +15,20 @@ namespace chimera {
 using OpWork = std::function<void()>;
 
 /// Seconds of ops and an all-reduce: alone, and started together.
-struct TimesBeside {
+struct OverlapTimes {
   double ops_alone = 0;
   double sum_alone = 0;
   double ops = 0;
   double sum = 0;
 };
 /// Returns `ops_by_sums` and `sums_by_ops` during the overlap; the later end runs without slowdown.
-[[nodiscard]] Contention slowed_down(const TimesBeside& times);
+[[nodiscard]] Contention slowdown_of(const OverlapTimes& times);
 
 /// Measures slowdowns between all-reduces of ranks 0 and 1 (`group`) and ops of all computing ranks, averaged over
 /// ranks 0 and 1; `transfers` is 0. The all-reduce is large enough to outlast the ops, up to 256 MiB; `sums` predicts
 /// its time.
-[[nodiscard]] Contention measure_sums_beside_ops(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
-                                                 const OpWork& compute, double seconds);
+[[nodiscard]] Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
+                                                    const OpWork& compute, double seconds);
 
 /// Returns the CPU time of a message of L bytes at each end, alpha + beta L. Ranks 0 and 1 exchange messages of
 /// `largest` / 256 to `largest` bytes while they compute; the time of computing alone is subtracted.

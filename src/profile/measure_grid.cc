@@ -98,7 +98,7 @@ GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int ra
   if (grid.profiles && any_on_sockets(grid)) {
     sockets = connect_gloo({.rank = rank,
                             .world_size = world_size,
-                            .meeting = meeting_in_file(grid.folder + "/sockets"),
+                            .rendezvous = file_rendezvous(grid.folder + "/sockets"),
                             .groups = profile_groups(),
                             .share_memory = false});
   }

@@ -209,7 +209,8 @@ void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& o
   machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
   machine.core_sharing = measure_core_sharing(ranks, all_layers_of(options, items), seconds / 6);
   if (ranks.computing() < 2) return;
-  machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
+  machine.contention =
+      measure_all_reduce_overlap(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
   machine.contention.sums_overlap = measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 6);
   machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
 }
@@ -255,7 +256,7 @@ void require_measurable(const ProfileOptions& options, int cores) {
       throw ConfigError(fmt::format("--sequence {} is more than the {} positions of model '{}'", options.sequence,
                                     model.positions, name));
     }
-    require_no_sliding(model, options.sequence);
+    require_within_window(model, options.sequence);
     const std::int64_t needed = vocabulary_needed(sample_kind(model));
     if (model.vocabulary < needed) {
       throw ConfigError(

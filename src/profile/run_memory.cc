@@ -60,7 +60,7 @@ class Connector {
     if (exchange_ == Exchange::ByReference) return hub_.transport(rank);
     return connect_gloo({.rank = static_cast<int>(rank.value()),
                          .world_size = ranks_,
-                         .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store_.get())),
+                         .rendezvous = file_rendezvous("/proc/self/fd/" + std::to_string(store_.get())),
                          .groups = groups_});
   }
   /// Ends waiting ranks; ranks over Gloo detect closed peers.

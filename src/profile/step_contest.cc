@@ -138,7 +138,7 @@ class StepContest::Processes : public Entrant {
     const auto ranks = static_cast<int>(job_.num_ranks());
     transport_ = connect_gloo({.rank = rank,
                                .world_size = ranks,
-                               .meeting = meeting_in_file(store),
+                               .rendezvous = file_rendezvous(store),
                                .groups = job_.rank_groups(),
                                .share_memory = share_memory});
   }

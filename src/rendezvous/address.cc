@@ -48,13 +48,13 @@ void set_port(SocketAddress& address, std::uint16_t port) {
   }
 }
 
-/// Resolves the host of `meeting`. On failure sets `error` and returns an empty list.
-std::vector<SocketAddress> look_up(const MeetingPoint& meeting, int flags, int& error) {
+/// Resolves the host of `rendezvous`. On failure sets `error` and returns an empty list.
+std::vector<SocketAddress> look_up(const RendezvousPoint& rendezvous, int flags, int& error) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;
   addrinfo* found = nullptr;
-  error = ::getaddrinfo(meeting.host.c_str(), std::to_string(meeting.port).c_str(), &hints, &found);
+  error = ::getaddrinfo(rendezvous.host.c_str(), std::to_string(rendezvous.port).c_str(), &hints, &found);
   if (error != 0) return {};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   std::vector<SocketAddress> addresses;
@@ -118,7 +118,7 @@ std::optional<SocketAddress> address_towards(const SocketAddress& to) {
 
 /// Returns the source address of the default route, found with documentation addresses (RFC 5737, RFC 3849), or else an
 /// address that is neither loopback nor link-local.
-SocketAddress outward_address(const MeetingPoint& meeting) {
+SocketAddress outward_address(const RendezvousPoint& rendezvous) {
   for (const char* example : {"192.0.2.1", "2001:db8::1"}) {
     int error = 0;
     for (const SocketAddress& address : look_up({.host = example, .port = 9}, AI_NUMERICHOST, error)) {
@@ -130,12 +130,12 @@ SocketAddress outward_address(const MeetingPoint& meeting) {
     if (!is_loopback(each.address) && !is_link_local(each.address)) return each.address;
   }
   throw TransportError(fmt::format(
-      "'{}' is this host, and no address of it leads out; name its address, or give --interface", meeting.host));
+      "'{}' is this host, and no address of it leads out; name its address, or give --interface", rendezvous.host));
 }
 
-bool is_meant_as_it_is(const MeetingPoint& meeting) {
+bool is_meant_as_it_is(const RendezvousPoint& rendezvous) {
   int error = 0;
-  return meeting.host.find("localhost") != std::string::npos || !look_up(meeting, AI_NUMERICHOST, error).empty();
+  return rendezvous.host.find("localhost") != std::string::npos || !look_up(rendezvous, AI_NUMERICHOST, error).empty();
 }
 
 /// Returns a socket for the first address that `use` accepts; otherwise sets `reason` to the last error.
@@ -174,60 +174,62 @@ std::string to_text(const SocketAddress& address) {
   return text.data();
 }
 
-std::string place_of(const MeetingPoint& meeting) { return fmt::format("{}:{}", meeting.host, meeting.port); }
+std::string place_of(const RendezvousPoint& rendezvous) {
+  return fmt::format("{}:{}", rendezvous.host, rendezvous.port);
+}
 
-std::vector<SocketAddress> server_addresses(const MeetingPoint& meeting) {
+std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
   int error = 0;
-  std::vector<SocketAddress> addresses = look_up(meeting, 0, error);
+  std::vector<SocketAddress> addresses = look_up(rendezvous, 0, error);
   if (addresses.empty()) {
-    throw TransportError(fmt::format("the ranks cannot meet at {}: {}", place_of(meeting), ::gai_strerror(error)));
+    throw TransportError(fmt::format("the ranks cannot meet at {}: {}", place_of(rendezvous), ::gai_strerror(error)));
   }
-  if (is_meant_as_it_is(meeting) || std::ranges::none_of(addresses, is_loopback)) return addresses;
+  if (is_meant_as_it_is(rendezvous) || std::ranges::none_of(addresses, is_loopback)) return addresses;
   std::erase_if(addresses, is_loopback);
   if (addresses.empty()) {
-    addresses = {meeting.interface.empty() ? outward_address(meeting)
-                                           : address_of_interface(meeting.interface, AF_UNSPEC)};
-    set_port(addresses.front(), meeting.port);
+    addresses = {rendezvous.interface.empty() ? outward_address(rendezvous)
+                                              : address_of_interface(rendezvous.interface, AF_UNSPEC)};
+    set_port(addresses.front(), rendezvous.port);
   }
   return addresses;
 }
 
-FileDescriptor listen_at(const MeetingPoint& meeting) {
+FileDescriptor listen_at(const RendezvousPoint& rendezvous) {
   std::string reason;
-  auto listener = first_socket(server_addresses(meeting), 0, reason, [](int socket, const SocketAddress& address) {
+  auto listener = first_socket(server_addresses(rendezvous), 0, reason, [](int socket, const SocketAddress& address) {
     const int on = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     return ::bind(socket, address.get(), address.size) == 0 && ::listen(socket, SOMAXCONN) == 0;
   });
   if (!listener) {
-    throw TransportError(fmt::format("cannot listen, for the ranks to meet, at {}: {}", place_of(meeting), reason));
+    throw TransportError(fmt::format("cannot listen, for the ranks to meet, at {}: {}", place_of(rendezvous), reason));
   }
   return std::move(*listener);
 }
 
-FileDescriptor connect_to(const MeetingPoint& meeting, Deadline deadline) {
+FileDescriptor connect_to(const RendezvousPoint& rendezvous, Deadline deadline) {
   std::string reason;
   auto connected =
-      first_socket(server_addresses(meeting), SOCK_NONBLOCK, reason,
+      first_socket(server_addresses(rendezvous), SOCK_NONBLOCK, reason,
                    [&](int socket, const SocketAddress& address) { return connect_by(socket, address, deadline); });
   if (!connected) throw ChannelError(reason);
   return std::move(*connected);
 }
 
-std::string own_address(const MeetingPoint& meeting) {
-  const auto addresses = server_addresses(meeting);
-  if (!meeting.interface.empty()) {
-    return to_text(address_of_interface(meeting.interface, addresses.front().family()));
+std::string own_address(const RendezvousPoint& rendezvous) {
+  const auto addresses = server_addresses(rendezvous);
+  if (!rendezvous.interface.empty()) {
+    return to_text(address_of_interface(rendezvous.interface, addresses.front().family()));
   }
   for (const SocketAddress& address : addresses) {
     if (const auto own = address_towards(address)) return to_text(*own);
   }
-  throw TransportError(fmt::format("cannot find a way to {}: {}", place_of(meeting), system_message(errno)));
+  throw TransportError(fmt::format("cannot find a way to {}: {}", place_of(rendezvous), system_message(errno)));
 }
 
-std::string own_interface(const MeetingPoint& meeting) {
-  const std::string address = own_address(meeting);
-  if (!meeting.interface.empty()) return meeting.interface;
+std::string own_interface(const RendezvousPoint& rendezvous) {
+  const std::string address = own_address(rendezvous);
+  if (!rendezvous.interface.empty()) return rendezvous.interface;
   std::set<std::string> names;
   for (const InterfaceAddress& each : interface_addresses(names)) {
     if (to_text(each.address) == address) return each.interface;

@@ -143,7 +143,7 @@ void Channel::receive_bytes(std::span<std::uint8_t> bytes, Deadline deadline) {
 }
 
 void Channel::send(std::string_view message, Deadline deadline) {
-  if (message.size() > kMostBytes) throw ChannelError("a message of a meeting is too long");
+  if (message.size() > kMostBytes) throw ChannelError("a rendezvous message is too long");
   const auto size = static_cast<std::uint32_t>(message.size());
   std::array<std::uint8_t, sizeof size> head{};
   std::memcpy(head.data(), &size, sizeof size);  // hosts must have the same byte order
@@ -156,7 +156,7 @@ std::optional<std::string> Channel::receive(Deadline deadline) {
   std::array<std::uint8_t, sizeof size> head{};
   if (!fill(head, deadline)) return std::nullopt;
   std::memcpy(&size, head.data(), sizeof size);
-  if (size > kMostBytes) throw ChannelError("a message of a meeting is too long");
+  if (size > kMostBytes) throw ChannelError("a rendezvous message is too long");
   std::string message(size, '\0');
   receive_bytes({reinterpret_cast<std::uint8_t*>(message.data()), message.size()}, deadline);
   return message;

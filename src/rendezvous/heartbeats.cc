@@ -126,7 +126,7 @@ void Heartbeats::begin() {
   for (FileDescriptor* event : {&stop_, &news_}) {
     *event = FileDescriptor(check_system(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "watch the other hosts"));
   }
-  const NoSignals none;
+  const SignalBlocker none;
   thread_ = std::thread([this] { watch(); });
 }
 

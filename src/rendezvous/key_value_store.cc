@@ -7,19 +7,19 @@
 
 namespace chimera {
 
-void Words::set(const std::string& name, std::string value) {
+void KeyValueStore::set(const std::string& name, std::string value) {
   const std::scoped_lock lock(mutex_);
   values_[name] = std::move(value);
   changed_.notify_all();
 }
 
-std::optional<std::string> Words::find(const std::string& name) const {
+std::optional<std::string> KeyValueStore::find(const std::string& name) const {
   const std::scoped_lock lock(mutex_);
   const auto found = values_.find(name);
   return found == values_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::int64_t Words::add(const std::string& name, std::int64_t number) {
+std::int64_t KeyValueStore::add(const std::string& name, std::int64_t number) {
   const std::scoped_lock lock(mutex_);
   const auto old = parse_number<std::int64_t>(values_[name]).value_or(0);
   // Overflow wraps around instead of being undefined.
@@ -29,32 +29,32 @@ std::int64_t Words::add(const std::string& name, std::int64_t number) {
   return sum;
 }
 
-bool Words::remove(const std::string& name) {
+bool KeyValueStore::remove(const std::string& name) {
   const std::scoped_lock lock(mutex_);
   return values_.erase(name) > 0;
 }
 
-std::int64_t Words::count() const {
+std::int64_t KeyValueStore::count() const {
   const std::scoped_lock lock(mutex_);
   return static_cast<std::int64_t>(values_.size());
 }
 
-bool Words::holds(const std::vector<std::string>& names) const {
+bool KeyValueStore::holds(const std::vector<std::string>& names) const {
   return std::ranges::all_of(names, [&](const std::string& name) { return values_.contains(name); });
 }
 
-bool Words::has_all(const std::vector<std::string>& names) const {
+bool KeyValueStore::has_all(const std::vector<std::string>& names) const {
   const std::scoped_lock lock(mutex_);
   return holds(names);
 }
 
-bool Words::wait(const std::vector<std::string>& names, Deadline deadline) const {
+bool KeyValueStore::wait(const std::vector<std::string>& names, Deadline deadline) const {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline, [&] { return stopped_ || holds(names); });
   return holds(names);
 }
 
-void Words::stop() {
+void KeyValueStore::stop() {
   const std::scoped_lock lock(mutex_);
   stopped_ = true;
   changed_.notify_all();

@@ -13,7 +13,7 @@
 namespace chimera {
 
 /// The key-value store that ranks use for rendezvous. Thread-safe.
-class Words {
+class KeyValueStore {
  public:
   void set(const std::string& name, std::string value);
   /// Returns the value, or nullopt if the key is absent.

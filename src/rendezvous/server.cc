@@ -27,7 +27,7 @@ std::string text_of(const Json& json) {
 
 /// Rejects other numbers, because their conversion may overflow.
 std::int64_t integer_of(const Json& json) {
-  if (!json.is_number_integer()) throw ChannelError("not a message of a meeting");
+  if (!json.is_number_integer()) throw ChannelError("not a rendezvous message");
   return json.get<std::int64_t>();
 }
 
@@ -44,7 +44,7 @@ auto read_array(std::string_view bytes, std::size_t size, Read&& read) {
     if (json.is_array() && json.size() == size) return read(json);
   } catch (const Json::exception&) {
   }
-  throw ChannelError("not a message of a meeting");
+  throw ChannelError("not a rendezvous message");
 }
 
 std::size_t fewest_names(RequestKind kind) {
@@ -67,9 +67,9 @@ std::string to_bytes(const Answer& answer) {
 Request read_request(std::string_view bytes) {
   return read_array(bytes, 5, [](const Json& json) {
     const std::int64_t kind = integer_of(json[0]);
-    if (kind < 0 || kind > static_cast<int>(RequestKind::Wait)) throw ChannelError("not a request of a meeting");
+    if (kind < 0 || kind > static_cast<int>(RequestKind::Wait)) throw ChannelError("not a rendezvous request");
     Request request{.kind = static_cast<RequestKind>(kind)};
-    if (!json[1].is_array()) throw ChannelError("not a request of a meeting");
+    if (!json[1].is_array()) throw ChannelError("not a rendezvous request");
     for (const Json& name : json[1]) request.names.push_back(text_of(name));
     if (request.names.size() < fewest_names(request.kind)) throw ChannelError("a request without a name");
     request.value = text_of(json[2]);
@@ -85,7 +85,7 @@ Answer read_answer(std::string_view bytes) {
   });
 }
 
-Answer answer(Words& words, const Request& request) {
+Answer answer(KeyValueStore& words, const Request& request) {
   switch (request.kind) {
     case RequestKind::Set: words.set(request.names.front(), request.value); return {.is_there = true};
     case RequestKind::Get: {
@@ -105,13 +105,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
 
-Channel greeted(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
+Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
   const Deadline deadline = after(timeout);
   std::string reason;
   while (true) {
     try {
-      Channel channel(connect_to(meeting, deadline));
-      greet_as_client(channel, meeting.secret, deadline);
+      Channel channel(connect_to(rendezvous, deadline));
+      greet_as_client(channel, rendezvous.secret, deadline);
       return channel;
     } catch (const ChannelError& error) {
       reason = error.what();
@@ -123,15 +123,15 @@ Channel greeted(const MeetingPoint& meeting, std::chrono::milliseconds timeout) 
       fmt::format("no answer from {}, where the ranks meet, within {:g} s; rank 0 answers there once it has started, "
                   "unless another "
                   "program has the port ({})",
-                  place_of(meeting), std::chrono::duration<double>(timeout).count(), reason));
+                  place_of(rendezvous), std::chrono::duration<double>(timeout).count(), reason));
 }
 
 }  // namespace
 
-MeetingClient::MeetingClient(const MeetingPoint& meeting, std::chrono::milliseconds timeout)
-    : channel_(greeted(meeting, timeout)) {}
+RendezvousClient::RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
+    : channel_(greeted(rendezvous, timeout)) {}
 
-Answer MeetingClient::ask(const Request& request) {
+Answer RendezvousClient::ask(const Request& request) {
   const std::scoped_lock lock(mutex_);
   const Deadline deadline = after(request.timeout + kAnswerTime);
   try {
@@ -148,13 +148,13 @@ constexpr std::chrono::milliseconds kSendTime{10'000};  // limit for sending an 
 
 }  // namespace
 
-MeetingServer::MeetingServer(FileDescriptor listener, std::string secret)
+RendezvousServer::RendezvousServer(FileDescriptor listener, std::string secret)
     : listener_(std::move(listener)), secret_(std::move(secret)) {
-  const NoSignals none;
+  const SignalBlocker none;
   thread_ = std::thread([this] { listen(); });
 }
 
-MeetingServer::~MeetingServer() {
+RendezvousServer::~RendezvousServer() {
   stop_listening();
   words_.stop();
   {
@@ -164,13 +164,13 @@ MeetingServer::~MeetingServer() {
   for (Connection& connection : connections_) connection.thread.join();
 }
 
-void MeetingServer::stop_listening() {
+void RendezvousServer::stop_listening() {
   ::shutdown(listener_.get(), SHUT_RDWR);  // wakes accept4()
   if (thread_.joinable()) thread_.join();
   listener_ = FileDescriptor();
 }
 
-void MeetingServer::listen() {
+void RendezvousServer::listen() {
   while (true) {
     FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket.get() < 0) {
@@ -187,12 +187,12 @@ void MeetingServer::listen() {
   }
 }
 
-bool MeetingServer::full() {
+bool RendezvousServer::full() {
   const std::scoped_lock lock(mutex_);
   return std::ranges::count_if(connections_, [](const Connection& each) { return !each.is_trusted; }) >= kMostStrangers;
 }
 
-void MeetingServer::forget_ended() {
+void RendezvousServer::forget_ended() {
   const std::scoped_lock lock(mutex_);
   for (auto each = connections_.begin(); each != connections_.end();) {
     if (!each->has_ended) {
@@ -204,7 +204,7 @@ void MeetingServer::forget_ended() {
   }
 }
 
-void MeetingServer::serve(Connection& connection) {
+void RendezvousServer::serve(Connection& connection) {
   try {
     Channel& channel = connection.channel;
     greet_as_server(channel, secret_, after(kProofTime));

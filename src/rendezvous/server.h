@@ -40,14 +40,14 @@ struct Answer {
 [[nodiscard]] Answer read_answer(std::string_view bytes);
 
 /// Executes a request; blocks for Get and Wait.
-[[nodiscard]] Answer answer(Words& words, const Request& request);
+[[nodiscard]] Answer answer(KeyValueStore& words, const Request& request);
 
 /// Client of the rendezvous server. Thread-safe.
-class MeetingClient {
+class RendezvousClient {
  public:
   /// Connects and authenticates, with retries until `timeout`. Throws TransportError if all attempts fail; ConfigError
   /// if the secrets differ.
-  MeetingClient(const MeetingPoint& meeting, std::chrono::milliseconds timeout);
+  RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout);
 
   /// Sends a request and returns its answer. Throws PeerLostError if the connection fails, or no answer arrives within
   /// the request's timeout plus kAnswerTime.
@@ -62,12 +62,12 @@ class MeetingClient {
 
 /// Serves the key-value store to authenticated clients, with one thread per connection. Authentication is limited to
 /// kProofTime. While kMostStrangers clients are not authenticated, new connections are closed and must be retried.
-class MeetingServer {
+class RendezvousServer {
  public:
-  MeetingServer(FileDescriptor listener, std::string secret);
-  MeetingServer(const MeetingServer&) = delete;
-  MeetingServer& operator=(const MeetingServer&) = delete;
-  ~MeetingServer();
+  RendezvousServer(FileDescriptor listener, std::string secret);
+  RendezvousServer(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(const RendezvousServer&) = delete;
+  ~RendezvousServer();
 
   /// Accepts no more connections; existing connections stay open.
   void stop_listening();
@@ -91,7 +91,7 @@ class MeetingServer {
 
   FileDescriptor listener_;
   std::string secret_;
-  Words words_;
+  KeyValueStore words_;
   std::mutex mutex_;
   std::list<Connection> connections_;
   std::thread thread_;  // last, because it uses the other members

@@ -31,7 +31,7 @@ Culprit find_culprit(const ProgramShape& shape, WorkerId worker, const GradientN
   }
   const auto finite = [](double square) { return std::isfinite(square); };
   const auto square = static_cast<std::size_t>(std::ranges::find_if_not(squares, finite) - squares.begin());
-  if (square < squares.size()) return {.what = norms.describe(square), .is_own = norms.answers_for(square)};
+  if (square < squares.size()) return {.what = norms.describe(square), .is_own = norms.reports_on(square)};
   return {.what = "the gradient norm", .is_own = worker == WorkerId(0) && shape.group == GroupId(0)};
 }
 

@@ -135,7 +135,7 @@ class Executor {
   static Key key(const Op& op);
 
   void begin(const std::vector<Instruction>& program);
-  void run_part(std::span<const Instruction> part, const StepHooks& hooks);
+  void run_host_ranks(std::span<const Instruction> part, const StepHooks& hooks);
   void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
   const TensorSpec& message(const Op& maker) const;
@@ -159,8 +159,8 @@ class Executor {
   void use_weights(const Op& op);
   std::vector<double> sum_numbers(std::int64_t step, const StepHooks& hooks, std::size_t num_losses);
   void reduce_scalars(std::int64_t step, const StepHooks& hooks);
-  void meet_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
-                       const StepHooks& hooks);
+  void handle_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
+                         const StepHooks& hooks);
   [[nodiscard]] std::int64_t step_of(MicroBatchId id) const { return id.value() / shape_.micro_batches; }
   [[nodiscard]] std::int64_t step_of(MicroBatchId id, const StepHooks& hooks) const { return hooks.step + step_of(id); }
   at::Tensor take(const Op& maker);

@@ -91,7 +91,7 @@ void GradientNorms::take(std::int64_t step, bool has_gradients, at::Tensor value
 double GradientNorms::note_update(ParameterGroupId id, std::int64_t step) {
   std::vector<double> own(count(), 0);
   const double norm = std::sqrt(add(id, {}, own));
-  if (answers_for(id)) {
+  if (reports_on(id)) {
     std::vector<double>& sums = updates_.try_emplace(step, own.size(), 0.0).first->second;
     for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i] / static_cast<double>(shape_.updates);
   }
@@ -103,17 +103,17 @@ std::string GradientNorms::describe(std::size_t square) const {
                                    : "the gradient of " + shape_.parameters[square];
 }
 
-bool GradientNorms::answers_for(std::size_t square) const {
+bool GradientNorms::reports_on(std::size_t square) const {
   return std::ranges::any_of(groups_, [&](const auto& held) {
     const auto& [id, group] = held;
-    if (!answers_for(id)) return false;
+    if (!reports_on(id)) return false;
     if (shape_.parameters.empty()) return id.index() == square;
     return std::ranges::find(group->parameters(), shape_.parameters[square], &Parameter::name) !=
            group->parameters().end();
   });
 }
 
-bool GradientNorms::answers_for(ParameterGroupId id) const {
+bool GradientNorms::reports_on(ParameterGroupId id) const {
   return shape_.group == GroupId(0) && shape_.groups[id.index()].front() == worker_;
 }
 

@@ -56,10 +56,10 @@ class GradientNorms {
   /// Describes number `square`: "the gradient of stage 3", or of a parameter.
   [[nodiscard]] std::string describe(std::size_t square) const;
   /// Returns whether this rank is the first that holds the number, and so reports on it.
-  [[nodiscard]] bool answers_for(std::size_t square) const;
+  [[nodiscard]] bool reports_on(std::size_t square) const;
 
  private:
-  [[nodiscard]] bool answers_for(ParameterGroupId id) const;
+  [[nodiscard]] bool reports_on(ParameterGroupId id) const;
   [[nodiscard]] SquaresShare share_of(ParameterGroupId id) const;
   double add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const;
   void add(ParameterGroupId id, const SquaresShare& share, at::Tensor values);

@@ -44,7 +44,7 @@ bool RecordedSteps::has_sizes_of(Batches& batches) {
   return std::ranges::equal(batches_, batches, [](auto& recorded, auto& own) {
     const auto sizes = [](at::Tensor* tensor) { return tensor->sizes(); };
     const auto has = [](const MicroBatch& batch) {  // optional tensors that are present
-      return std::vector{batch.attention_mask.defined(), batch.documents.defined(), batch.target_places.defined()};
+      return std::vector{batch.attention_mask.defined(), batch.documents.defined(), batch.target_indices.defined()};
     };
     return recorded.first == own.first && has(recorded.second) == has(own.second) &&
            std::ranges::equal(tensors_of(recorded.second), tensors_of(own.second), {}, sizes, sizes);

@@ -54,7 +54,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (!std::all_of(values.begin(), values.end(), is_finite)) {
-    meet_non_finite(std::span(values).first(squares), suspects, hooks.step + step, hooks);
+    handle_non_finite(std::span(values).first(squares), suspects, hooks.step + step, hooks);
   }
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
@@ -66,8 +66,8 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   result_.peak_memory_bytes = *std::max_element(memory, values.end());
 }
 
-void Executor::meet_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
-                               const StepHooks& hooks) {
+void Executor::handle_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
+                                 const StepHooks& hooks) {
   const Culprit culprit = find_culprit(shape_, worker_, norms_, squares, suspects, transport_);
   const std::string what = fmt::format("{} is not finite in step {}", culprit.what, step);
   if (hooks.skip_non_finite) {

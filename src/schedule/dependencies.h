@@ -40,7 +40,7 @@ class OpTable {
   [[nodiscard]] std::size_t worker(OpIndex op) const { return worker_[op]; }
   [[nodiscard]] const Op& op(OpIndex op) const { return schedule_->workers[worker_[op]][op - first_[worker_[op]]]; }
   [[nodiscard]] std::span<const Op> at_once(OpIndex op, Pairs pairs) const {
-    return ops_at_once(schedule_->workers[worker_[op]], op - first_[worker_[op]], pairs);
+    return concurrent_ops(schedule_->workers[worker_[op]], op - first_[worker_[op]], pairs);
   }
   [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch) const;
   /// Returns the op (B or I) that makes this gradient, or kNoOp.
@@ -123,7 +123,7 @@ class DependencyWalk {
     const std::vector<Op>& ops = table_.schedule().workers[worker];
     const OpIndex first = table_.first(worker);
     for (std::size_t& position = next_[worker]; position < ops.size();) {
-      const std::size_t end = position + num_at_once(ops, position, pairs_);
+      const std::size_t end = position + num_concurrent(ops, position, pairs_);
       for (std::size_t i = position; i < end; ++i) {
         if (waits(worker, ops[i])) return;
       }

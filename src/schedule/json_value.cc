@@ -16,9 +16,9 @@ namespace chimera {
 namespace {
 
 /// Parser callback that rejects duplicate fields in one object and nesting deeper than kDeepest.
-class FieldsOnce {
+class DuplicateFieldCheck {
  public:
-  explicit FieldsOnce(std::string source) : source_(std::move(source)) {}
+  explicit DuplicateFieldCheck(std::string source) : source_(std::move(source)) {}
 
   bool operator()(int /*depth*/, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
     switch (event) {
@@ -77,7 +77,7 @@ class FieldsOnce {
 }  // namespace
 
 nlohmann::json parse_json(const std::string& text, const std::string& source) {
-  FieldsOnce fields(source);
+  DuplicateFieldCheck fields(source);
   const auto follow = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
     return fields(depth, event, parsed);
   };

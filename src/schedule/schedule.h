@@ -109,12 +109,12 @@ struct Schedule {
 [[nodiscard]] std::int64_t num_ops(const Schedule& schedule);
 
 /// Returns the number of ops (1 or 2) that run together from `position` on.
-[[nodiscard]] inline std::size_t num_at_once(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
+[[nodiscard]] inline std::size_t num_concurrent(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
   return pairs == Pairs::Together && ops[position].paired && position + 1 < ops.size() ? 2 : 1;
 }
 
-[[nodiscard]] inline std::span<const Op> ops_at_once(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
-  return std::span(ops).subspan(position, num_at_once(ops, position, pairs));
+[[nodiscard]] inline std::span<const Op> concurrent_ops(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
+  return std::span(ops).subspan(position, num_concurrent(ops, position, pairs));
 }
 
 [[nodiscard]] bool has_pairs(const Schedule& schedule);

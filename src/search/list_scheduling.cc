@@ -72,9 +72,9 @@ struct Choice {
 };
 
 /// Memory held by the workers, and reserved for the oldest micro-batch.
-class Holdings {
+class MemoryUse {
  public:
-  explicit Holdings(const Instance& instance) : instance_(instance), in_flight_(instance.replica.size(), 0) {
+  explicit MemoryUse(const Instance& instance) : instance_(instance), in_flight_(instance.replica.size(), 0) {
     for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
       auto& held = held_.emplace_back();
       auto& needed = needed_.emplace_back();
@@ -269,7 +269,7 @@ class ListScheduling {
   RandomSource& random_;
   double time_;                 // mean duration of an op
   std::vector<double> stages_;  // [chain]
-  Holdings holdings_;
+  MemoryUse holdings_;
   std::vector<double> end_;         // [op]
   std::vector<std::int32_t> done_;  // [lane]
   std::vector<double> free_;        // [worker]

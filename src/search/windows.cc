@@ -83,7 +83,7 @@ bool Windows::probe(WindowState& state, double deadline, Phase phase) {
       for (std::size_t pair = 0; pair < places.size() * places.size(); ++pair) {
         const std::size_t i = pair / places.size();
         const std::size_t j = pair % places.size();
-        if (!says_most(state, worker, i, j)) continue;
+        if (!is_strongest_open(state, worker, i, j)) continue;
         if (phase.over()) return true;
         phase.count(kTimedForAState);
         assumed_ = state;
@@ -98,7 +98,7 @@ bool Windows::probe(WindowState& state, double deadline, Phase phase) {
 
 /// Returns whether i before j is undecided and not implied by another undecided precedence of their lanes: if that is
 /// not refuted, the implied one hardly is.
-bool Windows::says_most(const WindowState& state, std::size_t worker, std::size_t i, std::size_t j) const {
+bool Windows::is_strongest_open(const WindowState& state, std::size_t worker, std::size_t i, std::size_t j) const {
   const auto& places = places_[worker];
   const std::size_t n = places.size();
   const auto& before = state.before[worker];

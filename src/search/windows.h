@@ -94,7 +94,8 @@ class Windows {
 
   [[nodiscard]] bool precedes_anyway(const Place& a, const Place& b) const;
   bool narrow_all(WindowState& state);
-  [[nodiscard]] bool says_most(const WindowState& state, std::size_t worker, std::size_t i, std::size_t j) const;
+  [[nodiscard]] bool is_strongest_open(const WindowState& state, std::size_t worker, std::size_t i,
+                                       std::size_t j) const;
   void raise(double& value, double to, std::size_t worker);
   bool follow_messages(WindowState& state);
   bool narrow_worker(WindowState& state, std::size_t worker);

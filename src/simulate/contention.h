@@ -34,7 +34,7 @@ struct Contention {
 void require_valid(const Contention& contention);
 
 /// Nodes of a group's workers, if data-parallel groups run in lockstep. Empty: one node.
-struct NodesOfGroup {
+struct NodePlacement {
   std::vector<std::size_t> node_of = {};  // [worker]
   std::vector<int> copies = {};           // [worker]: groups with this worker on the same node, including this group
   std::vector<bool> sums_leave = {};      // [parameter group]: whether its all-reduce spans nodes
@@ -47,13 +47,13 @@ struct NodesOfGroup {
     const int all = copies_of(worker);
     return cores < all ? std::max(1, static_cast<int>(cores)) : all;
   }
-  friend bool operator==(const NodesOfGroup&, const NodesOfGroup&) = default;
+  friend bool operator==(const NodePlacement&, const NodePlacement&) = default;
 };
 
-class WorkersInUse {
+class ContentionTracker {
  public:
   /// `cores`: of each node.
-  WorkersInUse(const Contention& contention, std::size_t workers, const NodesOfGroup& nodes, double cores)
+  ContentionTracker(const Contention& contention, std::size_t workers, const NodePlacement& nodes, double cores)
       : contention_(contention), nodes_(nodes), cores_(cores), in_use_(workers), of_nodes_(workers) {}
 
   void count_op(std::size_t worker, int change) { in_use_[worker].ops += change; }
@@ -114,7 +114,7 @@ class WorkersInUse {
     return sum(std::array{WorkerId(static_cast<std::int64_t>(worker))}, group);
   }
   /// Factor on an all-reduce's duration after its workers launched the next.
-  [[nodiscard]] double beside_next_sum() const { return 1 - contention_.sums_overlap; }
+  [[nodiscard]] double overlap_factor() const { return 1 - contention_.sums_overlap; }
 
  private:
   struct InUse {
@@ -134,7 +134,7 @@ class WorkersInUse {
   [[nodiscard]] bool leaves_node(std::size_t group) const { return knows_nodes() && nodes_.sums_leave[group]; }
 
   Contention contention_;
-  const NodesOfGroup& nodes_;
+  const NodePlacement& nodes_;
   double cores_;
   std::vector<InUse> in_use_;    // [worker]
   std::vector<InUse> of_nodes_;  // [node]: transfers between nodes only

@@ -158,7 +158,7 @@ class CoresRun {
     if (!schedule_.updates) timeline_.step_ends.assign(ranges_.size(), 0);
     for (std::size_t w = 0; w < workers_.size(); ++w) begin_step(w);
     for (double now = next_event(); now < kNever; now = next_event()) {
-      allow_interruption();
+      throw_if_interrupted();
       for (const Activity& activity : activities_.finished(now)) finish(activity, now);
       for (std::size_t w = 0; w < workers_.size(); ++w) {
         while (ready(w) <= now) begin_next(w, now);
@@ -195,7 +195,7 @@ class CoresRun {
   }
 
   std::span<const Op> next_ops(std::size_t w) const {
-    return ops_at_once(schedule_.workers[w], workers_[w].position, costs_.pairs());
+    return concurrent_ops(schedule_.workers[w], workers_[w].position, costs_.pairs());
   }
 
   bool recomputes_first(std::size_t w) const {
@@ -320,7 +320,7 @@ class CoresRun {
     if (activity.kind != Work::Sum) return in_use_.op(activity.of);
     const double slowest = in_use_.sum(groups_[activity.of], activity.of);
     const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
-    return sums_.has_next(group) ? slowest * in_use_.beside_next_sum() : slowest;
+    return sums_.has_next(group) ? slowest * in_use_.overlap_factor() : slowest;
   }
 
   std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
@@ -486,8 +486,8 @@ class CoresRun {
   Links links_;
   LinkQueues queues_;  // replaces links_ if there is contention
   bool contends_;
-  WorkersInUse in_use_;
-  const NodesOfGroup& nodes_;
+  ContentionTracker in_use_;
+  const NodePlacement& nodes_;
   TokenBuckets buckets_;              // for bursts
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
@@ -524,7 +524,7 @@ Timeline simulate_steps_on_cores(const Schedule& unrolled, std::int64_t steps, c
   CoresRun(unrolled, ranges, table, cores, launches_of_steps(unrolled, ranges, table), timeline).run();
   if (unrolled.updates) end_steps_with_ops(unrolled, steps, timeline);
   count_peaks(unrolled, timeline);
-  sum_up(timeline);
+  summarize_timeline(timeline);
   const double all_cores = cores.cores * static_cast<double>(cores.nodes.count());
   const double bound = std::max(lower_bound(unrolled, table), work_of_ops(unrolled, table) / all_cores);
   timeline.lower_bound = std::min(bound, timeline.makespan);

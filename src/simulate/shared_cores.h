@@ -19,7 +19,7 @@ struct SharedCores {
   /// the network.
   double all_reduce_share = 1;
   Contention contention = {};
-  NodesOfGroup nodes = {};
+  NodePlacement nodes = {};
 };
 
 /// Simulates like simulate(), but with limited cores. While k workers of a node run ops and updates, each advances at

@@ -70,7 +70,7 @@ class StepRun {
     OpIndex visited = 0;
     OpIndex second = kNoOp;  // of the pair timed last
     const auto visit = [&](OpIndex op) {
-      allow_interruption();
+      throw_if_interrupted();
       ++visited;
       if (op == second) return;
       const auto ops = table_.at_once(op, costs_.pairs());
@@ -145,7 +145,7 @@ class StepRun {
 
 void run_synchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
   Links links(costs);
-  Synchronisation synchronisation(schedule, costs, timeline);
+  StepSynchronization synchronisation(schedule, costs, timeline);
   std::vector<double> free(schedule.workers.size(), 0);
   const auto run_step = [&](const OpTable& step, const std::vector<StepRange>& ranges) {
     StepRun(step, ranges, costs, links, free, timeline).run();
@@ -178,7 +178,7 @@ Timeline simulate_steps(const Schedule& unrolled, std::int64_t steps, const Cost
   unrolled.updates ? run_asynchronous(unrolled, steps, table, timeline)
                    : run_synchronous(unrolled, steps, table, timeline);
   count_peaks(unrolled, timeline);
-  sum_up(timeline);
+  summarize_timeline(timeline);
   timeline.lower_bound = std::min(lower_bound(unrolled, table), timeline.makespan);  // rounding can exceed it
   return timeline;
 }

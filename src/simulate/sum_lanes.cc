@@ -92,10 +92,11 @@ Launches launches_of_steps(const Schedule& schedule, const std::vector<std::vect
   return launches;
 }
 
-Synchronisation::Synchronisation(const Schedule& schedule, const CostTable& costs, Timeline& timeline)
+StepSynchronization::StepSynchronization(const Schedule& schedule, const CostTable& costs, Timeline& timeline)
     : costs_(costs), timeline_(timeline), lanes_(schedule, costs, timeline), update_(costs.updates(schedule)) {}
 
-void Synchronisation::end_step(const OpTable& step, const std::vector<StepRange>& ranges, std::vector<double>& free) {
+void StepSynchronization::end_step(const OpTable& step, const std::vector<StepRange>& ranges,
+                                   std::vector<double>& free) {
   if (costs_.has_all_reduces()) sum(step, ranges, free);
   double start = 0;
   for (std::size_t w = 0; w < ranges.size(); ++w) start = std::max({start, free[w], lanes_.free_since(w)});
@@ -105,7 +106,8 @@ void Synchronisation::end_step(const OpTable& step, const std::vector<StepRange>
   }
 }
 
-void Synchronisation::sum(const OpTable& step, const std::vector<StepRange>& ranges, const std::vector<double>& free) {
+void StepSynchronization::sum(const OpTable& step, const std::vector<StepRange>& ranges,
+                              const std::vector<double>& free) {
   const auto launches = launches_of_step(step, costs_);
   for (std::size_t w = 0; w < ranges.size(); ++w) {
     const auto& ops = timeline_.workers[w].ops;

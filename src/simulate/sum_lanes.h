@@ -75,9 +75,9 @@ using Launches = std::vector<std::vector<std::vector<AllReduceStart>>>;
 /// Adds a step's all-reduces and updates to a timeline with its ops. All-reduces do not slow ops (SumLanes). Updates
 /// start after all ops and all-reduces of all workers, because the gradient norm over all stages comes first
 /// (ReduceScalars of a program, which takes no time here).
-class Synchronisation {
+class StepSynchronization {
  public:
-  Synchronisation(const Schedule& schedule, const CostTable& costs, Timeline& timeline);
+  StepSynchronization(const Schedule& schedule, const CostTable& costs, Timeline& timeline);
 
   /// `step` has the ops of `ranges`. `free[w]`: in, the end of worker w's ops; out, the end of its update.
   void end_step(const OpTable& step, const std::vector<StepRange>& ranges, std::vector<double>& free);

@@ -52,7 +52,7 @@ void count_peaks(const Schedule& schedule, Timeline& timeline) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) count_peaks(schedule, w, timeline.workers[w]);
 }
 
-void sum_up(Timeline& timeline) {
+void summarize_timeline(Timeline& timeline) {
   double busiest = 0;
   for (WorkerTimeline& worker : timeline.workers) {
     double until = 0;  // end of previous ops: the ops of a pair may overlap

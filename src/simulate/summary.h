@@ -17,7 +17,7 @@ void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& 
 void count_peaks(const Schedule& schedule, Timeline& timeline);
 
 /// Sets the values that depend on times. Adds ops to the workers' busy time, and only raises the makespan.
-void sum_up(Timeline& timeline);
+void summarize_timeline(Timeline& timeline);
 
 [[noreturn]] void throw_stuck(const Schedule& schedule);
 

@@ -127,12 +127,12 @@ class PipelineEncoder final : public Encoder {
 
  private:
   void encode_piece(std::string_view text, TokenIds& ids, bool first, bool continues) {
-    text = tokenizer_.parts_.normalizer.apply(text, normalised_, continues);
+    text = tokenizer_.parts_.normalizer.apply(text, normalized_, continues);
     first = first && !continues;
     if (tokenizer_.normalized_.empty()) return encode_words(text, ids, first);
-    normalised_pieces_.clear();
-    tokenizer_.normalized_.split(text, normalised_pieces_);
-    for (const TextPiece& piece : normalised_pieces_) {
+    normalized_pieces_.clear();
+    tokenizer_.normalized_.split(text, normalized_pieces_);
+    for (const TextPiece& piece : normalized_pieces_) {
       if (piece.token >= 0) {
         ids.push_back(piece.token);
       } else {
@@ -151,9 +151,9 @@ class PipelineEncoder final : public Encoder {
   const PipelineTokenizer& tokenizer_;
   WordCache cache_;
   WordBuffers buffers_;
-  std::string normalised_;
+  std::string normalized_;
   std::vector<TextPiece> pieces_;
-  std::vector<TextPiece> normalised_pieces_;
+  std::vector<TextPiece> normalized_pieces_;
 };
 
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts)

@@ -58,7 +58,7 @@ bool is_young(char32_t c) {
   return age[0] > kKnown || (age[0] == kKnown && age[1] > 0);
 }
 
-void append_normalised(std::string& out, std::string_view text, const icu::Normalizer2& normalizer) {
+void append_normalized(std::string& out, std::string_view text, const icu::Normalizer2& normalizer) {
   if (text.empty()) return;
   icu::StringByteSink<std::string> sink(&out);
   UErrorCode status = U_ZERO_ERROR;
@@ -78,11 +78,11 @@ std::string normalised(std::string_view text, const icu::Normalizer2* normalizer
     // A line end never combines with the text before it.
     const bool may_cut = c == U'\n' && here - start > kMostAtOnce;
     if (!may_cut && (c < 0x80 || !is_young(c))) continue;
-    append_normalised(out, text.substr(start, here - start), *normalizer);
+    append_normalized(out, text.substr(start, here - start), *normalizer);
     out += text.substr(here, i - here);
     start = i;
   }
-  append_normalised(out, text.substr(start), *normalizer);
+  append_normalized(out, text.substr(start), *normalizer);
   return out;
 }
 

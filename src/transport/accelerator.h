@@ -22,7 +22,7 @@ struct NcclOptions {
   int rank = 0;
   int world_size = 1;
   int gpu = 0;  ///< index among the GPUs visible to this process
-  MeetingPoint meeting;
+  RendezvousPoint rendezvous;
   RankGroups groups;
   std::vector<RankPair> pairs;   ///< ranks that exchange messages, ascending; the same on every rank
   bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called

@@ -28,7 +28,8 @@ std::vector<SumOperand> from_left_to_right(const SumOrder& order, const std::vec
     }
   }
   if (all.empty()) throw TransportError("there is nothing to add");
-  std::sort(all.begin(), all.end(), [](const SumOperand& a, const SumOperand& b) { return a.first_block() < b.first_block(); });
+  std::sort(all.begin(), all.end(),
+            [](const SumOperand& a, const SumOperand& b) { return a.first_block() < b.first_block(); });
   return all;
 }
 

@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Figure13Test, ::testing::Values(StepModel::Equa
 // Sums beside ops that go on undisturbed hide too much: Gloo's threads and the copies through the host are not free.
 // The best configuration is right, and no error is larger than 15 %.
 TEST(Figure13BesideOpsTest, FindsTheBestAndIsWithinFifteenPercent) {
-  const auto predicted = predict_figure_13(p100(), StepModel::SumsBesideOps).sequences_per_second;
+  const auto predicted = predict_figure_13(p100(), StepModel::OverlappedSums).sequences_per_second;
   EXPECT_EQ(std::ranges::max_element(predicted) - predicted.begin(), 2);
   for (const std::size_t row : {1, 2}) {
     EXPECT_NEAR(predicted[row] / figure_13()[row].measured, 1, 0.15);

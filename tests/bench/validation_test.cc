@@ -47,7 +47,7 @@ TEST(ValidationTest, ErrorsAreRelativeToTheMedianMeasurement) {
 TEST(ValidationTest, SummaryIsOfAbsoluteErrors) {
   const std::vector<Validated> runs = {run_with(0.9, {1, 1}, 1, 1), run_with(1.2, {1, 1}, 1.5, 1),
                                        run_with(1.02, {1, 1}, 1.1, 1)};
-  const ValidationSummary all = summarise(runs);
+  const ValidationSummary all = summarize(runs);
   EXPECT_NEAR(all.median_time_error, 0.1, 1e-12);
   EXPECT_NEAR(all.worst_time_error, 0.2, 1e-12);
   EXPECT_NEAR(all.median_memory_error, 0.1, 1e-12);

@@ -37,10 +37,10 @@ TEST(CheckpointFolderTest, ListsWhatIsACheckpointByItsName) {
 
 TEST(CheckpointFolderTest, KeepsTheNewestAndEveryMultiple) {
   const std::vector<std::int64_t> steps = {10, 20, 30, 40, 50, 60};
-  EXPECT_THAT(superfluous(steps, {.last = 2, .every = 0}), ElementsAre(10, 20, 30, 40));
-  EXPECT_THAT(superfluous(steps, {.last = 2, .every = 30}), ElementsAre(10, 20, 40));
-  EXPECT_THAT(superfluous(steps, {.last = 9, .every = 0}), IsEmpty());
-  EXPECT_THAT(superfluous({}, {.last = 1, .every = 0}), IsEmpty());
+  EXPECT_THAT(expired_steps(steps, {.last = 2, .every = 0}), ElementsAre(10, 20, 30, 40));
+  EXPECT_THAT(expired_steps(steps, {.last = 2, .every = 30}), ElementsAre(10, 20, 40));
+  EXPECT_THAT(expired_steps(steps, {.last = 9, .every = 0}), IsEmpty());
+  EXPECT_THAT(expired_steps({}, {.last = 1, .every = 0}), IsEmpty());
 }
 
 TEST(CheckpointFolderTest, LeavesNewerOnesThanTheOneCommitted) {

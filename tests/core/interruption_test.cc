@@ -10,9 +10,9 @@ namespace {
 TEST(InterruptionTest, EndsAComputationOnceItIsWanted) {
   std::atomic<bool> wanted = false;
   const Interruptible scope(wanted);
-  EXPECT_NO_THROW(allow_interruption());
+  EXPECT_NO_THROW(throw_if_interrupted());
   wanted = true;
-  EXPECT_THROW(allow_interruption(), Interrupted);
+  EXPECT_THROW(throw_if_interrupted(), Interrupted);
 }
 
 TEST(InterruptionTest, MeansNothingOutsideOfItsScope) {
@@ -22,11 +22,11 @@ TEST(InterruptionTest, MeansNothingOutsideOfItsScope) {
     const Interruptible outer(wanted);
     {
       const Interruptible inner(not_wanted);
-      EXPECT_NO_THROW(allow_interruption());
+      EXPECT_NO_THROW(throw_if_interrupted());
     }
-    EXPECT_THROW(allow_interruption(), Interrupted);
+    EXPECT_THROW(throw_if_interrupted(), Interrupted);
   }
-  EXPECT_NO_THROW(allow_interruption());
+  EXPECT_NO_THROW(throw_if_interrupted());
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(SamplePrefetcherTest, MakesWhatIsAnnouncedOnceOnAThreadOfItsOwn) {
   EXPECT_EQ(maker.made_by_caller, 0);
   (void)prefetcher.get(places_of(2)[0]);
   EXPECT_EQ(maker.made_by_caller, 1) << "not announced";
-  EXPECT_EQ(prefetcher.made_late(), 1);
+  EXPECT_EQ(prefetcher.cache_misses(), 1);
 }
 
 TEST(SamplePrefetcherTest, ForgetsStepsThatArePast) {

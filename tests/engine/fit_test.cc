@@ -133,7 +133,7 @@ TEST(FitTest, EveryScheduleTrainsLikeTheUnpipelinedModel) {
   const Outcome expected = run_unpipelined(small_options("none", {4, 8}));
   EXPECT_EQ(expected.parameters.count("0.0.weight"), 1U) << "global layer index and the module's own name";
   for (const Generator& generator : generators()) {
-    const PipelineShape shape = usual_shape(generator, 4, 8);
+    const PipelineShape shape = default_shape(generator, 4, 8);
     const Schedule schedule = generator.generate(shape);
     if (schedule.updates || schedule.stages > 8) continue;
     SCOPED_TRACE(generator.name);
@@ -269,7 +269,7 @@ TEST(FitTest, RanksOverGlooTrainAlike) {
     at::set_num_threads(1);
     const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
                                          .world_size = 2,
-                                         .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store.get())),
+                                         .rendezvous = file_rendezvous("/proc/self/fd/" + std::to_string(store.get())),
                                          .groups = run.rank_groups()});
     RankFit trainer(run, rank, *transport);
     for (std::int64_t step = 0; step < options.steps; ++step)

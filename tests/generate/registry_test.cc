@@ -36,7 +36,7 @@ TEST(RegistryTest, EveryScheduleIsLegalAtEveryShape) {
 std::vector<PipelineShape> all_shapes(const Generator& generator) {
   std::vector<PipelineShape> shapes;
   for (std::int64_t d = 0; d <= 6; ++d) {
-    for (std::int64_t n = 0; n <= 13; ++n) shapes.push_back(usual_shape(generator, d, n));
+    for (std::int64_t n = 0; n <= 13; ++n) shapes.push_back(default_shape(generator, d, n));
   }
   for (const TakenAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
@@ -55,7 +55,7 @@ std::vector<PipelineShape> all_shapes(const Generator& generator) {
 TEST(RegistryTest, EveryFigureIsTheGoldenFile) {
   for (const Generator& generator : generators()) {
     const Schedule schedule =
-        generator.generate(usual_shape(generator, generator.figure.stages, generator.figure.micro_batches));
+        generator.generate(default_shape(generator, generator.figure.stages, generator.figure.micro_batches));
     EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden(generator.name + ".txt")) << generator.name;
   }
 }
@@ -89,7 +89,7 @@ TEST(RegistryTest, AnEntryCountsWhatItsGeneratorMakes) {
 
 TEST(RegistryTest, ParametersThatAScheduleDoesNotTakeChangeNothing) {
   for (const Generator& generator : generators()) {
-    const PipelineShape usual = usual_shape(generator, 4, 8);
+    const PipelineShape usual = default_shape(generator, 4, 8);
     for (const ShapeAxis& axis : shape_axes()) {
       if (find_axis(generator, axis.axis) != nullptr) continue;
       PipelineShape other = usual;
@@ -102,7 +102,7 @@ TEST(RegistryTest, ParametersThatAScheduleDoesNotTakeChangeNothing) {
 TEST(RegistryTest, PlannedValuesAreOnesThatTheScheduleTakes) {
   for (const Generator& generator : generators()) {
     for (const TakenAxis& taken : generator.axes) {
-      PipelineShape shape = usual_shape(generator, 4, 8);
+      PipelineShape shape = default_shape(generator, 4, 8);
       for (const std::int64_t value : taken.planned(shape)) {
         shape_axis(taken.axis).set(shape, value);
         EXPECT_EQ(generator.refusal(shape), std::nullopt) << generator.name;

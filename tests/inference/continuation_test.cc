@@ -40,7 +40,7 @@ std::vector<Continuation> continuations(const ModelConfig& config, const std::ve
       // Some hold stages of other copies too.
       stages.emplace(StageId(static_cast<std::int64_t>(s)), rough_stage(config, partition[s]));
     }
-    SpreadModel model(borrow<Stage>(stages), places, transport, config.hidden, at::kDouble);
+    DistributedModel model(borrow<Stage>(stages), places, transport, config.hidden, at::kDouble);
     std::vector<Continuation> own;
     for (const Prompt& prompt : prompts) own.push_back(continue_prompt(model, prompt, options, tokenizer));
     const std::scoped_lock lock(mutex);
@@ -144,7 +144,7 @@ TEST(ContinuationTest, TellsEveryTokenOnceWithItsText) {
   run_rank_threads(1, {}, [&](RankId self, Transport& transport) {
     std::map<StageId, std::unique_ptr<Stage>> stages;
     stages.emplace(StageId(0), rough_stage(config, whole(config)));
-    SpreadModel model(borrow<Stage>(stages), {{self}, self}, transport, config.hidden, at::kDouble);
+    DistributedModel model(borrow<Stage>(stages), {{self}, self}, transport, config.hidden, at::kDouble);
     TokenIds told;
     std::string text;
     const Continuation said = continue_prompt(model, {{65}, 0}, {.sampling = {.temperature = 4}, .tokens = 39}, &bytes,

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// a has ranks 0 and 1, b has rank 2, c has ranks 3 .. 5; d can have one rank, e any number.
-HostPlaces places() { return {parse_hosts("a:2,b:1,c:3", 1), parse_hosts("d:1,e", kMostRanksOfAHost)}; }
+HostAssignment places() { return {parse_hosts("a:2,b:1,c:3", 1), parse_hosts("d:1,e", kMostRanksOfAHost)}; }
 
 std::vector<std::string> in_words(const std::vector<HostRanks>& hosts) {
   std::vector<std::string> words;
@@ -20,7 +20,7 @@ std::vector<std::string> in_words(const std::vector<HostRanks>& hosts) {
 }
 
 TEST(HostPlacesTest, WhoAnswersStaysWhereItIs) {
-  HostPlaces all = places();
+  HostAssignment all = places();
   EXPECT_THAT(all.names(), ElementsAre("a", "b", "c", "d", "e"));
   EXPECT_THAT(all.give_out({{"d", ""}}), IsEmpty());
   EXPECT_EQ(all.ranks(), 6);
@@ -28,7 +28,7 @@ TEST(HostPlacesTest, WhoAnswersStaysWhereItIs) {
 }
 
 TEST(HostPlacesTest, TheFirstSpareThatHasRoomTakesThePlace) {
-  HostPlaces all = places();
+  HostAssignment all = places();
   EXPECT_THAT(all.give_out({{"a", "No route to host"}}),
               ElementsAre("host a does not answer (No route to host); e takes its place"));
   EXPECT_THAT(in_words(all.with_ranks(6)), ElementsAre("ranks 0 .. 1 on e", "rank 2 on b", "ranks 3 .. 5 on c"));
@@ -37,7 +37,7 @@ TEST(HostPlacesTest, TheFirstSpareThatHasRoomTakesThePlace) {
 }
 
 TEST(HostPlacesTest, APlaceIsEmptyWhereNoSpareIsLeft) {
-  HostPlaces all = places();
+  HostAssignment all = places();
   EXPECT_THAT(all.give_out({{"a", ""}, {"c", ""}}),
               ElementsAre("host a does not answer; e takes its place", "host c does not answer"));
   EXPECT_EQ(all.ranks(), 3);
@@ -48,14 +48,14 @@ TEST(HostPlacesTest, APlaceIsEmptyWhereNoSpareIsLeft) {
 }
 
 TEST(HostPlacesTest, AHostThatAnswersAgainHasItsPlaceBackAndItsSpareIsFree) {
-  HostPlaces all = places();
+  HostAssignment all = places();
   static_cast<void>(all.give_out({{"a", ""}, {"c", ""}}));
   EXPECT_THAT(all.give_out({{"c", ""}}), ElementsAre("host a answers again", "e takes the place of host c"));
   EXPECT_THAT(in_words(all.with_ranks(6)), ElementsAre("ranks 0 .. 1 on a", "rank 2 on b", "ranks 3 .. 5 on e"));
 }
 
 TEST(HostPlacesTest, ASpareKeepsThePlaceThatItHas) {
-  HostPlaces all({{"a", 0, 1}, {"b", 1, 1}}, parse_hosts("c,d", 1));
+  HostAssignment all({{"a", 0, 1}, {"b", 1, 1}}, parse_hosts("c,d", 1));
   static_cast<void>(all.give_out({{"b", ""}}));
   EXPECT_THAT(all.give_out({{"a", ""}, {"b", ""}}), ElementsAre("host a does not answer; d takes its place"));
   EXPECT_THAT(in_words(all.with_ranks(2)), ElementsAre("rank 0 on d", "rank 1 on c"));
@@ -64,7 +64,7 @@ TEST(HostPlacesTest, ASpareKeepsThePlaceThatItHas) {
 }
 
 TEST(HostPlacesTest, FewerRanksFillHostsInTheirOrder) {
-  HostPlaces all = places();
+  HostAssignment all = places();
   static_cast<void>(all.give_out({{"b", ""}, {"d", ""}, {"e", ""}}));
   EXPECT_EQ(all.ranks(), 5);
   EXPECT_THAT(in_words(all.with_ranks(4)), ElementsAre("ranks 0 .. 1 on a", "ranks 2 .. 3 on c"));

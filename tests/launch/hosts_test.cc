@@ -41,13 +41,13 @@ TEST(HostsTest, RefusesWhatIsNoListOfHosts) {
 }
 
 TEST(HostsTest, AnOrderIsReadAsItWasWritten) {
-  const PartOrder order{.ranks = {"a", 4, 2},
+  const HostOrder order{.ranks = {"a", 4, 2},
                         .world_size = 8,
                         .arguments = {"train", "--data", "a \"book\"\n.txt"},
                         .variables = {"NAME=va\\lue"}};
   const std::string line = to_line(order);
   EXPECT_THAT(line, Not(HasSubstr("\n")));
-  const PartOrder read = parse_part(line);
+  const HostOrder read = parse_part(line);
   EXPECT_EQ(to_text(read.ranks), "ranks 4 .. 5 on a");
   EXPECT_EQ(read.world_size, 8);
   EXPECT_EQ(read.arguments, order.arguments);

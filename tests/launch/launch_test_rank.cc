@@ -59,7 +59,7 @@ class LockedStore {
 };
 
 std::vector<std::string> store_words(const RankEnvironment& self) {
-  std::istringstream text(LockedStore(self.meeting.file).read());
+  std::istringstream text(LockedStore(self.rendezvous.file).read());
   return {std::istream_iterator<std::string>(text), {}};
 }
 
@@ -88,7 +88,7 @@ int count_descriptors() {
 using Action = std::function<int(const RankEnvironment&)>;
 
 int victim(const RankEnvironment& self) {
-  LockedStore(self.meeting.file).append(fmt::format("{}\n", ::getpid()));
+  LockedStore(self.rendezvous.file).append(fmt::format("{}\n", ::getpid()));
   report_failure("0F2", "connection closed by peer", false);
   return static_cast<int>(ExitCode::PeerLost);
 }
@@ -101,7 +101,7 @@ int fail_after_the_victims(const RankEnvironment& self) {
 }
 
 int meet_in_the_store(const RankEnvironment& self) {
-  LockedStore(self.meeting.file).append(fmt::format("rank{}\n", self.rank));
+  LockedStore(self.rendezvous.file).append(fmt::format("rank{}\n", self.rank));
   await_store_words(self, static_cast<std::size_t>(self.world_size));
   return 0;
 }
@@ -183,7 +183,7 @@ int fail_once(const RankEnvironment&) {
 /// Meets all others at a store, and says which epoch this is.
 void meet(const RankEnvironment& self, const std::string& store) {
   RankEnvironment there = self;
-  there.meeting = meeting_in_file(store);
+  there.rendezvous = file_rendezvous(store);
   LockedStore(store).append("here\n");
   await_store_words(there, static_cast<std::size_t>(self.world_size));
 }
@@ -195,7 +195,7 @@ int outlive(const RankEnvironment& self, const std::function<void()>& lose_itsel
   RecoveryLink link(self.rank, self.epoch, FileDescriptor(*self.orders), [&] { broken = true; });
   if (!link.is_recovering()) {
     note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
-    meet(self, self.meeting.file);
+    meet(self, self.rendezvous.file);
     lose_itself();
     while (!broken) note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
     if (!link.must_leave(std::chrono::milliseconds(0))) return static_cast<int>(ExitCode::No);

@@ -135,58 +135,60 @@ TEST(FindPlaceTest, RefusesWhatNoLauncherSays) {
 }
 
 /// With a folder of its own for files of temporary use.
-class MeetingPointTest : public ::testing::Test {
+class RendezvousPointTest : public ::testing::Test {
  protected:
   void SetUp() override { ::setenv("TMPDIR", scratch_.path("").c_str(), 1); }
   void TearDown() override { ::unsetenv("TMPDIR"); }
 
-  static MeetingPoint meeting(const Variables& variables) { return meeting_point(*find_place(variables), variables); }
+  static RendezvousPoint rendezvous(const Variables& variables) {
+    return rendezvous_point(*find_place(variables), variables);
+  }
   [[nodiscard]] std::string folder() const { return scratch_.path("chimera-" + std::to_string(::getuid())); }
 
  private:
   testing::Scratch scratch_;
 };
 
-TEST_F(MeetingPointTest, IsAFileOfThisUserOnOneHost) {
-  const MeetingPoint point = meeting(kHydra);
+TEST_F(RendezvousPointTest, IsAFileOfThisUserOnOneHost) {
+  const RendezvousPoint point = rendezvous(kHydra);
   EXPECT_EQ(std::filesystem::path(point.file).parent_path().lexically_normal(),
             std::filesystem::path(folder()).lexically_normal());
-  EXPECT_EQ(meeting(with(kHydra, {{"PMI_RANK", "2"}, {"MPI_LOCALRANKID", "2"}})).file, point.file);
+  EXPECT_EQ(rendezvous(with(kHydra, {{"PMI_RANK", "2"}, {"MPI_LOCALRANKID", "2"}})).file, point.file);
   EXPECT_EQ(std::filesystem::status(folder()).permissions(), std::filesystem::perms::owner_all);
   EXPECT_FALSE(point.listens);
 }
 
-TEST_F(MeetingPointTest, WhoeverComesFirstWipesTheFile) {
-  const std::string path = meeting(kHydra).file;
+TEST_F(RendezvousPointTest, WhoeverComesFirstWipesTheFile) {
+  const std::string path = rendezvous(kHydra).file;
   std::ofstream(path) << "left by a start that failed";
   {
-    const MeetingFile first(path, true);
+    const RendezvousFile first(path, true);
     EXPECT_FALSE(std::filesystem::exists(path));
     std::ofstream(path) << "the first one's";
-    const MeetingFile second(path, false);
+    const RendezvousFile second(path, false);
     EXPECT_EQ(testing::read_file(path), "the first one's");
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder()));
 }
 
-TEST_F(MeetingPointTest, RestartsMeetAnew) {
+TEST_F(RendezvousPointTest, RestartsMeetAnew) {
   const Variables one_host = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}});
-  EXPECT_NE(meeting(one_host).file, meeting(with(one_host, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).file);
+  EXPECT_NE(rendezvous(one_host).file, rendezvous(with(one_host, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).file);
 }
 
-TEST_F(MeetingPointTest, RefusesAFolderThatOthersMayWriteTo) {
+TEST_F(RendezvousPointTest, RefusesAFolderThatOthersMayWriteTo) {
   std::filesystem::create_directory(folder());
   std::filesystem::permissions(folder(), std::filesystem::perms::all);
-  EXPECT_THAT([] { static_cast<void>(meeting(kHydra)); },
+  EXPECT_THAT([] { static_cast<void>(rendezvous(kHydra)); },
               ThrowsMessage<Error>(HasSubstr("not a folder of this user alone")));
   std::filesystem::remove(folder());
   std::filesystem::create_directory_symlink("/tmp", folder());
-  EXPECT_THAT([] { static_cast<void>(meeting(kHydra)); },
+  EXPECT_THAT([] { static_cast<void>(rendezvous(kHydra)); },
               ThrowsMessage<Error>(HasSubstr("not a folder of this user alone")));
 }
 
-TEST_F(MeetingPointTest, IsTheAgentsServerUnderTorchrun) {
-  const MeetingPoint point = meeting(kTorchrun);
+TEST_F(RendezvousPointTest, IsTheAgentsServerUnderTorchrun) {
+  const RendezvousPoint point = rendezvous(kTorchrun);
   EXPECT_EQ(point.file, "");
   EXPECT_EQ(point.host, "a");
   EXPECT_EQ(point.port, 29500);
@@ -194,24 +196,24 @@ TEST_F(MeetingPointTest, IsTheAgentsServerUnderTorchrun) {
   EXPECT_EQ(point.attempt, "none/2");
 }
 
-TEST_F(MeetingPointTest, RankZeroListensWhereItIsTold) {
+TEST_F(RendezvousPointTest, RankZeroListensWhereItIsTold) {
   const Variables told = {{"CHIMERA_WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "7"}};
-  EXPECT_TRUE(meeting(with(told, {{"CHIMERA_RANK", "0"}})).listens);
-  EXPECT_FALSE(meeting(with(told, {{"CHIMERA_RANK", "1"}})).listens);
+  EXPECT_TRUE(rendezvous(with(told, {{"CHIMERA_RANK", "0"}})).listens);
+  EXPECT_FALSE(rendezvous(with(told, {{"CHIMERA_RANK", "1"}})).listens);
   const Variables own = {{"CHIMERA_RANK", "1"}, {"CHIMERA_MASTER_ADDR", "b"}, {"CHIMERA_MASTER_PORT", "9"}};
-  EXPECT_EQ(meeting(with(told, own)).host, "b");
+  EXPECT_EQ(rendezvous(with(told, own)).host, "b");
 }
 
-TEST_F(MeetingPointTest, IsTheFirstNodeOfASlurmStep) {
-  const MeetingPoint point = meeting(kSlurm);
+TEST_F(RendezvousPointTest, IsTheFirstNodeOfASlurmStep) {
+  const RendezvousPoint point = rendezvous(kSlurm);
   EXPECT_EQ(point.host, "n5");
   EXPECT_EQ(point.port, 20000 + 77 * 16 + 1);
-  EXPECT_NE(meeting(with(kSlurm, {{"SLURM_STEP_ID", "2"}})).port, point.port) << "side by side";
+  EXPECT_NE(rendezvous(with(kSlurm, {{"SLURM_STEP_ID", "2"}})).port, point.port) << "side by side";
 }
 
-TEST_F(MeetingPointTest, SaysWhatIsMissing) {
+TEST_F(RendezvousPointTest, SaysWhatIsMissing) {
   const auto expect_refused = [](const Variables& variables, const std::string& why) {
-    EXPECT_THAT([&] { static_cast<void>(meeting(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
+    EXPECT_THAT([&] { static_cast<void>(rendezvous(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
   };
   expect_refused(kOpenMpi, "Open MPI has put 2 of 4 processes on this host, and nothing says where they meet");
   expect_refused(with(kOpenMpi, {{"CHIMERA_STORE", "file"}}),

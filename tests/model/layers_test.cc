@@ -113,7 +113,7 @@ TEST(LayersTest, NamesTargetsThatDoNotFit) {
 }
 
 TEST(LayersTest, TargetPlacesAreThoseNotIgnored) {
-  EXPECT_TRUE(at::equal(target_places(tokens({kIgnored, 3, 0, kIgnored, 5})), tokens({1, 2, 4})));
+  EXPECT_TRUE(at::equal(target_indices(tokens({kIgnored, 3, 0, kIgnored, 5})), tokens({1, 2, 4})));
 }
 
 }  // namespace

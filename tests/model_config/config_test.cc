@@ -117,9 +117,9 @@ TEST(ModelConfigTest, RefusesNumbersThatRotaryPositionsDoNotHave) {
 }
 
 TEST(ModelConfigTest, RefusesSequencesAboveTheSlidingWindow) {
-  EXPECT_NO_THROW(require_no_sliding(find_model("mistral-7b"), 4096));
-  EXPECT_NO_THROW(require_no_sliding(find_model("llama-3-8b"), 8192));
-  EXPECT_THAT([] { require_no_sliding(find_model("mistral-7b"), 4097); },
+  EXPECT_NO_THROW(require_within_window(find_model("mistral-7b"), 4096));
+  EXPECT_NO_THROW(require_within_window(find_model("llama-3-8b"), 8192));
+  EXPECT_THAT([] { require_within_window(find_model("mistral-7b"), 4097); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("4097 tokens"), HasSubstr("sliding window of 4096"))));
 }
 

@@ -27,7 +27,7 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
   testing::Trained mine;
   {
     const auto transport = connect_gloo(
-        {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = job.rank_groups()});
+        {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
     Trainer trainer(job, RankId(rank.rank), *transport);
     mine.losses.push_back(trainer.train_step(0).loss);
     testing::collect(trainer, mine);

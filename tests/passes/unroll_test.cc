@@ -78,7 +78,7 @@ TEST(UnrollTest, NoMoreAreAtWorkThanVersionsAllow) {
 TEST(UnrollTest, AStepInTheMidstOfARunTakesItsOpsAlone) {
   for (const PipelineShape& shape : testing::small_shapes("pipedream", 8)) {
     const Schedule step = generated("pipedream", shape);
-    const std::int64_t steps = steps_to_time(step);
+    const std::int64_t steps = steps_to_simulate(step);
     const Schedule stream = unroll(step, steps);
     const Timeline timeline = simulate_steps(stream, steps, CostModel::uniform(stream, testing::costs(1, 2)));
     EXPECT_EQ(timeline.period, 3 * static_cast<double>(shape.micro_batches)) << testing::describe("pipedream", shape);

@@ -54,7 +54,7 @@ TEST(BalanceTest, EqualPairsAreRankedBySimulation) {
 
 TEST(BalanceTest, EqualBlocksStayEven) {
   for (const char* name : {"gpipe", "1f1b", "chimera", "interleaved-1f1b", "zb-v", "hanayo", "pipedream"}) {
-    const Schedule even = schedule(name, usual_shape(find_generator(name), 4, 8));
+    const Schedule even = schedule(name, default_shape(find_generator(name), 4, 8));
     const auto found = balance(even, with_head(2 * static_cast<std::size_t>(even.stages), 0));
     EXPECT_EQ(found->layers, Cut(static_cast<std::size_t>(even.stages), 2)) << name;
   }

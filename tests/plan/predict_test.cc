@@ -92,11 +92,11 @@ TEST(PredictTest, NodesAreThoseOfTheReplicasLayout) {
   Candidate candidate = two_stages("1f1b", 1, 2);
   candidate.data_parallel = 2;
   const auto nodes = [&] { return Predictor(problem).prepare(candidate).model.nodes; };
-  EXPECT_EQ(nodes(), (NodesOfGroup{{0, 1}, {2, 2}, {false, false}})) << "copies side by side";
+  EXPECT_EQ(nodes(), (NodePlacement{{0, 1}, {2, 2}, {false, false}})) << "copies side by side";
   candidate.replica_layout = ReplicaLayout::Far;
-  EXPECT_EQ(nodes(), (NodesOfGroup{{0, 0}, {1, 1}, {true, true}}));
+  EXPECT_EQ(nodes(), (NodePlacement{{0, 0}, {1, 1}, {true, true}}));
   problem.machine.workers_per_node = 4;
-  EXPECT_EQ(nodes(), NodesOfGroup{}) << "all on one";
+  EXPECT_EQ(nodes(), NodePlacement{}) << "all on one";
 }
 
 TEST(PredictTest, GroupsOnANodeSendThroughItsInterface) {

@@ -12,18 +12,18 @@ namespace {
 
 TEST(ContentionTest, WhatEndsFirstWasSlowedDownAllItsTime) {
   // A sum of 2 took 3, and the ops did half as much beside it: 1.5 of 4; the other 2.5 came after it.
-  const Contention sum_first = slowed_down({.ops_alone = 4, .sum_alone = 2, .ops = 5.5, .sum = 3});
+  const Contention sum_first = slowdown_of({.ops_alone = 4, .sum_alone = 2, .ops = 5.5, .sum = 3});
   EXPECT_DOUBLE_EQ(sum_first.ops_by_sums, 1);
   EXPECT_DOUBLE_EQ(sum_first.sums_by_ops, 0.5);
   // Ops of 2 took 3; beside them the sum did 2 of 6.
-  const Contention ops_first = slowed_down({.ops_alone = 2, .sum_alone = 6, .ops = 3, .sum = 7});
+  const Contention ops_first = slowdown_of({.ops_alone = 2, .sum_alone = 6, .ops = 3, .sum = 7});
   EXPECT_DOUBLE_EQ(ops_first.ops_by_sums, 0.5);
   EXPECT_DOUBLE_EQ(ops_first.sums_by_ops, 0.5);
 }
 
 TEST(ContentionTest, NothingIsSlowedDownByLessThanNothing) {
-  EXPECT_EQ(slowed_down({.ops_alone = 4, .sum_alone = 2, .ops = 3.5, .sum = 1.5}), Contention{});
-  EXPECT_EQ(slowed_down({.ops_alone = 1, .sum_alone = 1, .ops = 5, .sum = 1}).ops_by_sums, 0) << "somebody else's turn";
+  EXPECT_EQ(slowdown_of({.ops_alone = 4, .sum_alone = 2, .ops = 3.5, .sum = 1.5}), Contention{});
+  EXPECT_EQ(slowdown_of({.ops_alone = 1, .sum_alone = 1, .ops = 5, .sum = 1}).ops_by_sums, 0) << "somebody else's turn";
 }
 
 TEST(ContentionTest, AllRanksGetWhatThePairMeasured) {
@@ -37,7 +37,7 @@ TEST(ContentionTest, AllRanksGetWhatThePairMeasured) {
       for (int i = 0; i < 100; ++i) sum = sum + i;
     };
     const LinkTimes sums{1e-6, rank.value() == 0 ? 1e-9 : 0};
-    contention[rank.index()] = measure_sums_beside_ops(ranks, ParameterGroupId(2), sums, compute, 0.001);
+    contention[rank.index()] = measure_all_reduce_overlap(ranks, ParameterGroupId(2), sums, compute, 0.001);
     contention[rank.index()].transfers = measure_transfers_at_once(ranks, 0.001);
     contention[rank.index()].sums_overlap =
         measure_sums_overlap(ranks, {ParameterGroupId(2), ParameterGroupId(3)}, 0.001);

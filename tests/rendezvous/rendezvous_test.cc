@@ -28,19 +28,19 @@ constexpr std::chrono::milliseconds kPatience = std::chrono::minutes(1);
 /// A server on loopback, at a port of its own.
 struct Place {
   explicit Place(const char* host = "127.0.0.1") {
-    meeting.host = host;
-    meeting.secret = "the word";
-    FileDescriptor listener = listen_at(meeting);
+    rendezvous.host = host;
+    rendezvous.secret = "the word";
+    FileDescriptor listener = listen_at(rendezvous);
     sockaddr_storage own{};
     socklen_t size = sizeof own;
     ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own), &size);
-    meeting.port = ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);  // at the same place in IPv6
-    server.emplace(std::move(listener), meeting.secret);
+    rendezvous.port = ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);  // at the same place in IPv6
+    server.emplace(std::move(listener), rendezvous.secret);
   }
-  MeetingClient join() const { return MeetingClient(meeting, kPatience); }
+  RendezvousClient join() const { return RendezvousClient(rendezvous, kPatience); }
 
-  MeetingPoint meeting;
-  std::optional<MeetingServer> server;
+  RendezvousPoint rendezvous;
+  std::optional<RendezvousServer> server;
 };
 
 /// Whatever has come at a socket until its other end closes it.
@@ -56,18 +56,18 @@ std::size_t bytes_until_the_end(const FileDescriptor& socket) {
   }
 }
 
-TEST(MeetingTest, AWordOfOneIsReadByAnother) {
+TEST(RendezvousTest, AWordOfOneIsReadByAnother) {
   for (const char* host : {"127.0.0.1", "::1", "localhost"}) {
     const Place place(host);
-    MeetingClient one = place.join();
-    MeetingClient other = place.join();
+    RendezvousClient one = place.join();
+    RendezvousClient other = place.join();
     const std::string value("any\0bytes", 9);
     static_cast<void>(one.ask({.kind = RequestKind::Set, .names = {"name"}, .value = value}));
     EXPECT_EQ(other.ask({.kind = RequestKind::Get, .names = {"name"}}).value, value) << host;
   }
 }
 
-TEST(MeetingTest, NoPartOfAMessageWaitsForTheOneBefore) {
+TEST(RendezvousTest, NoPartOfAMessageWaitsForTheOneBefore) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const FileDescriptor same(::dup(socket.get()));
   const Channel channel(std::move(socket));
@@ -77,9 +77,9 @@ TEST(MeetingTest, NoPartOfAMessageWaitsForTheOneBefore) {
   EXPECT_NE(is_sent_at_once, 0);
 }
 
-TEST(MeetingTest, AnswersAsC10dStoresDo) {
+TEST(RendezvousTest, AnswersAsC10dStoresDo) {
   const Place place;
-  MeetingClient rank = place.join();
+  RendezvousClient rank = place.join();
   EXPECT_EQ(rank.ask({.kind = RequestKind::Add, .names = {"n"}, .number = 3}).number, 3);
   EXPECT_EQ(rank.ask({.kind = RequestKind::Add, .names = {"n"}, .number = -1}).number, 2);
   EXPECT_EQ(rank.ask({.kind = RequestKind::Count}).number, 1);
@@ -90,10 +90,10 @@ TEST(MeetingTest, AnswersAsC10dStoresDo) {
   EXPECT_FALSE(rank.ask({.kind = RequestKind::Get, .names = {"n"}}).is_there);
 }
 
-TEST(MeetingTest, WaitsForWhatComesLater) {
+TEST(RendezvousTest, WaitsForWhatComesLater) {
   const Place place;
-  MeetingClient early = place.join();
-  MeetingClient late = place.join();
+  RendezvousClient early = place.join();
+  RendezvousClient late = place.join();
   auto answer = std::async(std::launch::async, [&] {
     return early.ask({.kind = RequestKind::Wait, .names = {"a", "b"}, .timeout = kPatience});
   });
@@ -101,12 +101,12 @@ TEST(MeetingTest, WaitsForWhatComesLater) {
   EXPECT_TRUE(answer.get().is_there);
 }
 
-TEST(MeetingTest, OneWhoHasAnotherSecretIsRefused) {
+TEST(RendezvousTest, OneWhoHasAnotherSecretIsRefused) {
   const Place place;
-  MeetingPoint wrong = place.meeting;
+  RendezvousPoint wrong = place.rendezvous;
   for (const char* secret : {"", "another"}) {
     wrong.secret = secret;
-    EXPECT_THAT([&] { return MeetingClient(wrong, kPatience); },
+    EXPECT_THAT([&] { return RendezvousClient(wrong, kPatience); },
                 ThrowsMessage<ConfigError>(HasSubstr("CHIMERA_SECRET")));
   }
 }
@@ -121,14 +121,14 @@ std::vector<std::string> words_of_strangers() {
           std::string(100'000, 'A')};
 }
 
-TEST(MeetingTest, StrangersGetNothingAndChangeNothing) {
+TEST(RendezvousTest, StrangersGetNothingAndChangeNothing) {
   const Place place;
-  MeetingClient rank = place.join();
+  RendezvousClient rank = place.join();
   static_cast<void>(rank.ask({.kind = RequestKind::Set, .names = {"name"}, .value = "value"}));
   constexpr std::size_t kGreetingBytes = 18 + 32;
   for (int round = 0; round < 50; ++round) {
     for (const std::string& words : words_of_strangers()) {
-      const FileDescriptor stranger = connect_to(place.meeting, after(kPatience));
+      const FileDescriptor stranger = connect_to(place.rendezvous, after(kPatience));
       static_cast<void>(::send(stranger.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
       ::shutdown(stranger.get(), SHUT_WR);
       EXPECT_LE(bytes_until_the_end(stranger), kGreetingBytes + 1) << "the greeting, and that it is none of us";
@@ -138,28 +138,28 @@ TEST(MeetingTest, StrangersGetNothingAndChangeNothing) {
   EXPECT_EQ(rank.ask({.kind = RequestKind::Get, .names = {"name"}}).value, "value");
 }
 
-TEST(MeetingTest, ManySilentStrangersKeepNobodyOutForLong) {
+TEST(RendezvousTest, ManySilentStrangersKeepNobodyOutForLong) {
   const Place place;
   std::vector<FileDescriptor> strangers;
-  for (int each = 0; each < MeetingServer::kMostStrangers + 10; ++each) {
-    strangers.push_back(connect_to(place.meeting, after(kPatience)));
+  for (int each = 0; each < RendezvousServer::kMostStrangers + 10; ++each) {
+    strangers.push_back(connect_to(place.rendezvous, after(kPatience)));
   }
   strangers.clear();
-  MeetingClient rank = place.join();
+  RendezvousClient rank = place.join();
   EXPECT_EQ(rank.ask({.kind = RequestKind::Count}).number, 0);
 }
 
-TEST(MeetingTest, ServesThoseInsideOnceItsDoorsAreClosed) {
+TEST(RendezvousTest, ServesThoseInsideOnceItsDoorsAreClosed) {
   Place place;
-  MeetingClient rank = place.join();
+  RendezvousClient rank = place.join();
   place.server->stop_listening();
   EXPECT_EQ(rank.ask({.kind = RequestKind::Count}).number, 0);
-  EXPECT_THROW(static_cast<void>(connect_to(place.meeting, after(kPatience))), ChannelError);
+  EXPECT_THROW(static_cast<void>(connect_to(place.rendezvous, after(kPatience))), ChannelError);
 }
 
-TEST(MeetingTest, AServerThatGoesIsNamed) {
+TEST(RendezvousTest, AServerThatGoesIsNamed) {
   Place place;
-  MeetingClient rank = place.join();
+  RendezvousClient rank = place.join();
   auto answer = std::async(std::launch::async, [&] {
     return rank.ask({.kind = RequestKind::Get, .names = {"never"}, .timeout = kPatience});
   });
@@ -171,14 +171,14 @@ TEST(MeetingTest, AServerThatGoesIsNamed) {
       PeerLostError);
 }
 
-TEST(MeetingTest, NobodyWaitsForOneWhoSaysNothing) {
-  MeetingPoint meeting{.host = "127.0.0.1"};
-  const FileDescriptor silent = listen_at(meeting);
+TEST(RendezvousTest, NobodyWaitsForOneWhoSaysNothing) {
+  RendezvousPoint rendezvous{.host = "127.0.0.1"};
+  const FileDescriptor silent = listen_at(rendezvous);
   sockaddr_in own{};
   socklen_t size = sizeof own;
   ::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&own), &size);
-  meeting.port = ntohs(own.sin_port);
-  EXPECT_THAT([&] { return MeetingClient(meeting, std::chrono::milliseconds(100)); },
+  rendezvous.port = ntohs(own.sin_port);
+  EXPECT_THAT([&] { return RendezvousClient(rendezvous, std::chrono::milliseconds(100)); },
               ThrowsMessage<TransportError>(HasSubstr("within 0.1 s")));
 }
 

@@ -158,10 +158,10 @@ Program one_pair(Pairs pairs) {
 TEST(ExecutorTest, ThePairsOfAProgramRunBesideEachOther) {
   const Program program = one_pair(Pairs::Together);
   Recorder transport;
-  Meeting meeting;
+  Meeting rendezvous;
   bool forward_met = false;
   bool backward_met = false;
-  Squares stage([&](bool forward) { (forward ? forward_met : backward_met) = meeting.come(); });
+  Squares stage([&](bool forward) { (forward ? forward_met : backward_met) = rendezvous.come(); });
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   std::vector<std::string> noted;
   StepHooks watched = hooks();

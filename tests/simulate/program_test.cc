@@ -280,7 +280,7 @@ void for_all_programs(std::int64_t most_stages, const Visit& visit) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, most_stages)) {
       const Schedule step = generator.generate(shape);
       const Schedule schedule = step.updates ? unroll(step, 2) : step;
-      const Schedule paired = pair_neighbours(step);
+      const Schedule paired = pair_neighbors(step);
       for (const auto placement : {AllReducePlacement::Post, AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
         for (const std::int64_t groups : {1, 2}) {
           for (const bool tied : {false, true}) {

@@ -346,7 +346,7 @@ struct TwoCopies {
 TEST(SharedCoresTest, EachNodeHasItsOwnCores) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
-  const auto makespan = [&](double cores, const NodesOfGroup& nodes) {
+  const auto makespan = [&](double cores, const NodePlacement& nodes) {
     return simulate_on_cores(schedule, costs, {.cores = cores, .nodes = nodes}).makespan;
   };
   // One op runs at a time. Two groups whose copies of a stage are side by side take turns on their node's core.
@@ -359,7 +359,7 @@ TEST(SharedCoresTest, AWorkerHasNoCoreOfAnotherNode) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 2});
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1));
   const auto makespan = [&](const std::vector<std::size_t>& node_of, double cores) {
-    const NodesOfGroup nodes{.node_of = node_of, .copies = {1, 1}, .sums_leave = {false, false}};
+    const NodePlacement nodes{.node_of = node_of, .copies = {1, 1}, .sums_leave = {false, false}};
     return simulate_on_cores(schedule, costs, {.cores = cores, .nodes = nodes}).makespan;
   };
   EXPECT_EQ(makespan({0, 0}, 1), 8) << "all work of both";

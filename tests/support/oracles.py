@@ -15,6 +15,6 @@ def require(*names):
         except (ImportError, OSError) as error:
             if os.environ.get("CHIMERA_NEED_ORACLES"):
                 raise
-            print(f"skipped: {name} cannot be imported ({error}); ./dev oracles installs it")
+            print(f"skipped: {name} cannot be imported ({error}); tools/oracles installs it")
             sys.exit(77)
     return modules[0] if len(modules) == 1 else modules

@@ -90,7 +90,7 @@ inline std::set<std::int64_t> tried_values(const TakenAxis& taken, const Pipelin
 
 /// Every shape of that D and N that the schedule has by its own axes' tried_values().
 inline std::vector<PipelineShape> with_flags(const Generator& generator, const PipelineShape& shape) {
-  std::vector<PipelineShape> shapes = {usual_shape(generator, shape.stages, shape.micro_batches)};
+  std::vector<PipelineShape> shapes = {default_shape(generator, shape.stages, shape.micro_batches)};
   for (const TakenAxis& taken : generator.axes) {
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {

@@ -79,7 +79,7 @@ TEST(CanonicalTest, PairsSideBySideComputeThemToo) {
   for (const char* name : {"1f1b", "zb-h1", "chimera"}) {
     const PipelineShape shape{.stages = 4, .micro_batches = kMicroBatches};
     TrainOptions options = canonical(name, shape, DataType::Float32);
-    options.given = std::make_shared<const Schedule>(pair_neighbours(find_generator(name).generate(shape)));
+    options.given = std::make_shared<const Schedule>(pair_neighbors(find_generator(name).generate(shape)));
     expect_same(options, std::string(name) + " with its neighbours as pairs");
   }
 }
@@ -115,7 +115,7 @@ TEST(CanonicalTest, MaskedTokensAndTiedMatricesToo) {
     const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kSteps);
     for (const std::string name : {"chimera", "zb-h1", "interleaved-1f1b"}) {
       const std::string what = name + (tied ? ", tied" : "");
-      expect_same_bits(testing::train(options_of(name, usual_shape(find_generator(name), 4, kMicroBatches)), kSteps),
+      expect_same_bits(testing::train(options_of(name, default_shape(find_generator(name), 4, kMicroBatches)), kSteps),
                        expected, what);
     }
   }
@@ -131,7 +131,7 @@ TEST(CanonicalTest, LambToo) {
   };
   const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kSteps);
   for (const std::string name : {"chimera", "zb-v", "interleaved-1f1b"}) {
-    expect_same_bits(testing::train(options_of(name, usual_shape(find_generator(name), 4, kMicroBatches)), kSteps),
+    expect_same_bits(testing::train(options_of(name, default_shape(find_generator(name), 4, kMicroBatches)), kSteps),
                      expected, name);
   }
   TrainOptions options = options_of("chimera", {2, kMicroBatches / 2});

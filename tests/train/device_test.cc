@@ -39,7 +39,7 @@ std::string refusal_of(Action&& action) {
 
 TEST(DeviceTest, ProcessesHaveAGpuEachAndThreadsShareTheFirst) {
   const testing::FakeAccelerator gpus;
-  const AcceleratorInstead instead(gpus);
+  const ScopedAcceleratorOverride instead(gpus);
   EXPECT_EQ(device_of(on(DeviceKind::Cpu, TransportKind::Processes), RankId(3)), at::Device(at::kCPU));
   EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Processes), RankId(3)), at::Device(at::kCUDA, 3));
   EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Threads), RankId(3)), at::Device(at::kCUDA, 0));
@@ -66,7 +66,7 @@ TEST(DeviceTest, SaysWhyALibraryDoesNotLoad) {
 
 TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
   const testing::FakeAccelerator gpus;  // four
-  const AcceleratorInstead instead(gpus);
+  const ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
   take_gpu(options, /*local_rank=*/1, /*local_size=*/4);
   EXPECT_EQ(device_of(options, RankId(5)), at::Device(at::kCUDA, 1));  // rank 5 of eight, the second of its host
@@ -79,7 +79,7 @@ TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
 
 TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
   testing::FakeAccelerator gpus;
-  const AcceleratorInstead instead(gpus);
+  const ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
   EXPECT_THAT(refusal_of([&] { take_gpu(options, 4, 8); }),
               AllOf(HasSubstr("8 processes on this host"), HasSubstr("it has 4"), ::testing::Not(HasSubstr("\n"))));
@@ -111,7 +111,7 @@ struct ObservingAccelerator final : Accelerator {
 
 TEST(DeviceTest, ProcessesLoadAllKernelsWhenCudaStartsUnlessTheUserSaysOtherwise) {
   const ObservingAccelerator gpus;
-  const AcceleratorInstead instead(gpus);
+  const ScopedAcceleratorOverride instead(gpus);
   ::unsetenv("CUDA_MODULE_LOADING");
   require_device(on(DeviceKind::Cuda, TransportKind::Threads), 1);
   EXPECT_EQ(gpus.seen, "") << "threads' kernels wait for nobody";
@@ -127,7 +127,7 @@ TEST(DeviceTest, AProcessThatIsShownOneGpuHasThat) { EXPECT_EQ(gpu_of(3, 4, 1), 
 
 TEST(DeviceTest, TheDeviceDecidesAboutTypesOfNumbers) {
   testing::FakeAccelerator gpus;
-  const AcceleratorInstead instead(gpus);
+  const ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
   options.dtype = DataType::BFloat16;
   options.tf32 = true;
@@ -142,7 +142,7 @@ TEST(DeviceTest, TheDeviceDecidesAboutTypesOfNumbers) {
 
 TEST(DeviceTest, TheCpuDoesNotDecideForTheGpu) {
   const testing::FakeAccelerator gpus;
-  const AcceleratorInstead instead(gpus);
+  const ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
   options.dtype = DataType::BFloat16;
   options.transport = TransportKind::Threads;
@@ -173,7 +173,7 @@ TEST(DeviceTest, Float32IsMultipliedExactlyUnlessAskedOtherwise) {
 TEST(DeviceTest, MemoryIsThatOfTheDevice) {
   testing::FakeAccelerator gpus;
   gpus.peak = 1000;
-  const AcceleratorInstead instead(gpus);
+  const ScopedAcceleratorOverride instead(gpus);
   EXPECT_EQ(peak_memory_of(at::Device(at::kCUDA, 3))(), 1003);
   const double before = peak_resident_bytes();
   EXPECT_GE(peak_memory_of(at::kCPU)(), before);

@@ -51,7 +51,7 @@ class FakeDeviceTest : public ::testing::Test {
   }
 
   testing::FakeAccelerator gpus_;
-  AcceleratorInstead instead_{gpus_};
+  ScopedAcceleratorOverride instead_{gpus_};
 };
 
 TrainOptions on_device(TrainOptions options) {
@@ -198,7 +198,7 @@ TEST_F(FakeDeviceTest, TheLoaderPinsWhatItMakesAhead) {
       FakeDevice::get().clear();
     }
   }
-  EXPECT_EQ(loader.made_late(), 0);
+  EXPECT_EQ(loader.cache_misses(), 0);
 }
 
 TEST_F(FakeDeviceTest, MasksAreMadeOnTheDeviceAndAreTheCpus) {

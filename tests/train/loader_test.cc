@@ -38,7 +38,7 @@ void expect_prefetched(const Job& job) {
         EXPECT_TRUE(at::equal(batch.targets, right.targets)) << to_text(op) << " of step " << step;
       }
     }
-    EXPECT_EQ(loader.made_late(), 0) << "worker " << w;
+    EXPECT_EQ(loader.cache_misses(), 0) << "worker " << w;
   }
 }
 

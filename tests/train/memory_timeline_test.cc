@@ -29,7 +29,7 @@ std::vector<WorkerMemory> compare(const std::string& schedule, const std::string
     at::set_num_threads(1);
     const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
                                          .world_size = 4,
-                                         .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store.get())),
+                                         .rendezvous = file_rendezvous("/proc/self/fd/" + std::to_string(store.get())),
                                          .groups = job.rank_groups()});
     auto compared = benchmarks::compare_memory(job, rank, *transport, sizes);
     if (rank == RankId(0)) workers = std::move(compared);

@@ -83,7 +83,7 @@ class RecordedStepsTest : public ::testing::Test {
   }
 
   testing::FakeAccelerator gpus_;
-  AcceleratorInstead instead_{gpus_};
+  ScopedAcceleratorOverride instead_{gpus_};
   std::atomic<int> recordings_ = 0;
 };
 

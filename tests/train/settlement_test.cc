@@ -18,44 +18,50 @@ const RankGroups kPairs = {{RankId(0), RankId(2)}, {RankId(0), RankId(1)}, {Rank
 
 TEST(SettlementTest, AStepThatNobodyHasUpdatedIsGivenUpByAll) {
   const std::vector<RankState> states = {{true, 6, 7}, {false, 0, 0}, {true, 6, 6}};
-  const Settlement all = settle(states, kPairs);
+  const ResumeState all = agree_on_resume_state(states, kPairs);
   EXPECT_EQ(all.done, 6);
-  EXPECT_EQ(all.teller, RankId(0));
-  EXPECT_EQ(all.givers, (std::vector<RankId>{RankId(0), RankId(0), RankId(2)}));
+  EXPECT_EQ(all.metrics_source, RankId(0));
+  EXPECT_EQ(all.state_sources, (std::vector<RankId>{RankId(0), RankId(0), RankId(2)}));
 }
 
 TEST(SettlementTest, AStepThatOneHasUpdatedIsUpdatedByAll) {
   const std::vector<RankState> states = {{true, 6, 7}, {true, 7, 8}, {false, 0, 0}};
-  const Settlement all = settle(states, kPairs);
+  const ResumeState all = agree_on_resume_state(states, kPairs);
   EXPECT_EQ(all.done, 7);
-  EXPECT_EQ(all.teller, RankId(1));
+  EXPECT_EQ(all.metrics_source, RankId(1));
 }
 
 TEST(SettlementTest, WhatCannotBeIsAnError) {
   const std::vector<RankState> has_not_voted = {{true, 6, 6}, {true, 7, 8}, {false, 0, 0}};
-  EXPECT_THROW((void)settle(has_not_voted, kPairs), Error);
+  EXPECT_THROW((void)agree_on_resume_state(has_not_voted, kPairs), Error);
   const std::vector<RankState> is_two_behind = {{true, 5, 7}, {true, 7, 8}, {false, 0, 0}};
-  EXPECT_THROW((void)settle(is_two_behind, kPairs), Error);
+  EXPECT_THROW((void)agree_on_resume_state(is_two_behind, kPairs), Error);
   const std::vector<RankState> has_no_copy = {{true, 6, 6}, {false, 0, 0}, {false, 0, 0}};
-  EXPECT_THROW((void)settle(has_no_copy, kPairs), Error);
+  EXPECT_THROW((void)agree_on_resume_state(has_no_copy, kPairs), Error);
 }
 
 /// A job of three ranks of which each two hold a stage. A rank computes its part of a step; once those it shares stages
 /// with have too, it has all gradients and votes; rank 0 has the sum when all have voted, makes its update and tells
-/// the others one by one; each makes its update when it hears of it. After a loss they settle: those behind update,
-/// then those without weights are given theirs. At any moment any ranks may die, also those that have just come.
+/// the others one by one; each makes its update when it hears of it. After a loss they agree_on_resume_state: those
+/// behind update, then those without weights are given theirs. At any moment any ranks may die, also those that have
+/// just come.
 struct Model {
   enum class At : std::uint8_t { Computes, HasComputed, HasVoted };
   struct Rank {
     RankState state;
     At at = At::Computes;
-    bool is_settled = true;    ///< or it has not yet done what settle() says
+    bool is_settled = true;    ///< or it has not yet done what agree_on_resume_state() says
     bool is_told = false;      ///< the sum is on its way
     std::int64_t content = 0;  ///< what its weights are: the number of updates that they have seen
     friend bool operator<(const Rank& a, const Rank& b) { return a.key() < b.key(); }
     [[nodiscard]] std::vector<std::int64_t> key() const {
-      return {state.has_weights ? 1 : 0, state.done,      state.voted_for, static_cast<std::int64_t>(at),
-              is_settled ? 1 : 0,        is_told ? 1 : 0, content};
+      return {state.has_weights ? 1 : 0,
+              state.done,
+              state.gradients_complete_step,
+              static_cast<std::int64_t>(at),
+              is_settled ? 1 : 0,
+              is_told ? 1 : 0,
+              content};
     }
   };
   std::vector<Rank> ranks = std::vector<Rank>(3);
@@ -128,7 +134,7 @@ class Explorer {
     }
     if (rank.at == Model::At::HasComputed && all_at_least(model, index, Model::At::HasComputed)) {
       rank.at = Model::At::HasVoted;
-      rank.state.voted_for = rank.state.done + 1;
+      rank.state.gradients_complete_step = rank.state.done + 1;
       return explore(next);
     }
     const bool all_voted = std::ranges::all_of(model.ranks, [&](const Model::Rank& other) {
@@ -140,22 +146,23 @@ class Explorer {
     explore(next);
   }
 
-  /// In a recovery each rank does what settle() says: those behind update, then the others are given weights.
+  /// In a recovery each rank does what agree_on_resume_state() says: those behind update, then the others are given
+  /// weights.
   void take_over(const Model& model, std::size_t index) {
-    const Settlement all = settle(states_of(model), kPairs);
+    const ResumeState all = agree_on_resume_state(states_of(model), kPairs);
     Model next = model;
     Model::Rank& rank = next.ranks[index];
     if (rank.is_settled) return;
     if (!rank.state.has_weights) {
       for (std::size_t group = 0; group < kPairs.size(); ++group) {
         const bool holds = std::ranges::count(kPairs[group], RankId(static_cast<std::int64_t>(index))) > 0;
-        const Model::Rank& giver = model.ranks[all.givers[group].index()];
+        const Model::Rank& giver = model.ranks[all.state_sources[group].index()];
         if (holds && !giver.is_settled) return;  // it updates before it gives
         if (holds) rank.content = giver.content;
       }
       rank.state = {true, all.done, 0};
     } else if (rank.state.done < all.done) {
-      ASSERT_EQ(rank.state.voted_for, all.done) << "it has not all gradients of the step";
+      ASSERT_EQ(rank.state.gradients_complete_step, all.done) << "it has not all gradients of the step";
       ++rank.state.done;
       ++rank.content;
       ++updated_by_others_;
@@ -187,7 +194,7 @@ class Explorer {
         return std::ranges::any_of(group, [&](RankId rank) { return next.ranks[rank.index()].state.has_weights; });
       });
       if (!has_copies) continue;
-      const Settlement all = settle(states_of(next), kPairs);
+      const ResumeState all = agree_on_resume_state(states_of(next), kPairs);
       ASSERT_EQ(all.done, furthest) << "a step that was done is lost";
       if (furthest < before) ++given_up_;
       explore(next);

@@ -280,19 +280,19 @@ TEST(CommunicatorsTest, RanksThatHaveOneGpuTogetherAreRefused) {
 
 TEST(CommunicatorsTest, NcclConnectsRingsAndTreesWithTheCommunicator) {
   using Variable = std::pair<std::string, std::string>;
-  EXPECT_THAT(nccl_variables(meeting_in_file("/nowhere")), ::testing::Contains(Variable("NCCL_RUNTIME_CONNECT", "0")));
+  EXPECT_THAT(nccl_variables(file_rendezvous("/nowhere")), ::testing::Contains(Variable("NCCL_RUNTIME_CONNECT", "0")));
 }
 
 TEST(CommunicatorsTest, NcclListensOnTheInterfaceOfTheMeetingAlone) {
   using Variable = std::pair<std::string, std::string>;
-  MeetingPoint meeting = meeting_in_file("/nowhere");
-  EXPECT_THAT(nccl_variables(meeting), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));
-  meeting = {};
-  meeting.host = "127.0.0.1";
-  meeting.port = 7;
-  EXPECT_THAT(nccl_variables(meeting), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));
-  meeting.interface = "wire7";
-  EXPECT_THROW(static_cast<void>(nccl_variables(meeting)), ConfigError);
+  RendezvousPoint rendezvous = file_rendezvous("/nowhere");
+  EXPECT_THAT(nccl_variables(rendezvous), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));
+  rendezvous = {};
+  rendezvous.host = "127.0.0.1";
+  rendezvous.port = 7;
+  EXPECT_THAT(nccl_variables(rendezvous), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));
+  rendezvous.interface = "wire7";
+  EXPECT_THROW(static_cast<void>(nccl_variables(rendezvous)), ConfigError);
 }
 
 }  // namespace

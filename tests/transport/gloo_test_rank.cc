@@ -252,9 +252,9 @@ void wait_until_broken(Transport& transport, RankId me, ConnectionBreaker& break
 void outlive(GlooOptions options) {
   ::signal(SIGPIPE, SIG_IGN);
   options.breaker = std::make_shared<ConnectionBreaker>();
-  const std::string folder = options.meeting.file;
+  const std::string folder = options.rendezvous.file;
   for (int epoch = 0; epoch < 12; ++epoch) {
-    options.meeting.file = fmt::format("{}/{}", folder, epoch);
+    options.rendezvous.file = fmt::format("{}/{}", folder, epoch);
     try {
       const auto transport = connect_gloo(options);
       std::array<double, 1> ranks{1};
@@ -275,7 +275,7 @@ int run(const std::vector<std::string>& arguments) {
   const GlooOptions options{
       .rank = static_cast<int>(me.value()),
       .world_size = world_size,
-      .meeting = meeting_in_file(arguments.at(4)),
+      .rendezvous = file_rendezvous(arguments.at(4)),
       .timeout = impatient ? std::chrono::milliseconds(50) : std::chrono::minutes(1),
       .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
       .groups = groups_of(arguments.at(1), world_size),

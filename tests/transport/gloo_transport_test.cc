@@ -25,16 +25,16 @@ using std::chrono::steady_clock;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// The ranks of one test, meeting in a memory file.
+/// The ranks of one test, rendezvous in a memory file.
 class Ranks {
  public:
   /// Starts ranks 0 .. world_size-1 to play `part` (see gloo_test_rank.cc); `fault` is a CHIMERA_FAULT, or "". They
-  /// meet in a memory file unless `meeting` says where.
+  /// meet in a memory file unless `rendezvous` says where.
   Ranks(const std::string& part, int world_size, const std::string& fault = "",
-        milliseconds start_up = std::chrono::minutes(1), const std::string& meeting = "") {
+        milliseconds start_up = std::chrono::minutes(1), const std::string& rendezvous = "") {
     for (int rank = 0; rank < world_size; ++rank) {
       processes_.push_back(start({CHIMERA_GLOO_TEST_RANK, part, std::to_string(rank), std::to_string(world_size),
-                                  meeting.empty() ? store_.path() : meeting, std::to_string(start_up.count())},
+                                  rendezvous.empty() ? store_.path() : rendezvous, std::to_string(start_up.count())},
                                  "CHIMERA_FAULT=" + fault, output_));
     }
   }
@@ -214,14 +214,14 @@ TEST(GlooTransportTest, ADeathAfterJoiningKeepsNobodyFromLeaving) {
 }
 
 TEST(GlooTransportTest, RanksThatOutliveALossConnectAnew) {
-  const testing::Scratch meetings;
-  const Ranks ranks("outlive", 3, "", std::chrono::seconds(10), meetings.path(""));
+  const testing::Scratch rendezvous points;
+  const Ranks ranks("outlive", 3, "", std::chrono::seconds(10), rendezvous points.path(""));
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
 
 TEST(GlooTransportTest, ARankAloneNeedsNobody) {
   const MemoryFile store("store");
-  const auto transport = connect_gloo({.meeting = meeting_in_file(store.path()), .groups = {{RankId(0)}}});
+  const auto transport = connect_gloo({.rendezvous = file_rendezvous(store.path()), .groups = {{RankId(0)}}});
   std::array<double, 1> value{2.5};
   transport->all_sum(value);
   EXPECT_EQ(value[0], 2.5);

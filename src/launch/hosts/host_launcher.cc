@@ -67,7 +67,7 @@ class Lines {
   bool ended_ = false;
 };
 
-PartOrder read_order(Lines& lines) {
+HostOrder read_order(Lines& lines) {
   while (!lines.ended()) {
     if (const auto line = lines.next()) return parse_part(*line);
     lines.read();
@@ -75,7 +75,7 @@ PartOrder read_order(Lines& lines) {
   return parse_part("");
 }
 
-Command rank_command(const PartOrder& order, int place) {
+Command rank_command(const HostOrder& order, int place) {
   Command command{
       .executable = own_executable(), .arguments = order.arguments, .environment = order.variables, .descriptors = {}};
   const auto set = [&](const char* name, auto value) {
@@ -91,7 +91,7 @@ Command rank_command(const PartOrder& order, int place) {
 
 class PartWatch {
  public:
-  PartWatch(const PartOrder& order, Lines& lines, SignalInbox& signals)
+  PartWatch(const HostOrder& order, Lines& lines, SignalInbox& signals)
       : order_(order), lines_(lines), signals_(signals), records_(static_cast<std::size_t>(order.ranks.count)) {
     for (int place = 0; place < order.ranks.count; ++place) ranks_.emplace_back(rank_command(order, place));
   }
@@ -174,7 +174,7 @@ class PartWatch {
     return static_cast<int>(saved ? kSavedExit : ExitCode::Success);
   }
 
-  const PartOrder& order_;
+  const HostOrder& order_;
   Lines& lines_;
   SignalInbox& signals_;
   std::vector<ChildProcess> ranks_;
@@ -188,10 +188,10 @@ class PartWatch {
 
 }  // namespace
 
-int run_part(int input) {
+int run_host_ranks(int input) {
   SignalInbox signals;  // before the first rank, so that no signal is missed
   Lines lines(input);
-  const PartOrder order = read_order(lines);
+  const HostOrder order = read_order(lines);
   const int code = PartWatch(order, lines, signals).run();
   messages().drain(kPromptEnd);
   return code;
@@ -266,7 +266,7 @@ std::uint16_t port_of(const std::string& variable, const std::string& text) {
   return *port;
 }
 
-std::optional<MeetingPoint> given_server(const Variables& variables) {
+std::optional<RendezvousPoint> given_server(const Variables& variables) {
   for (const auto& [host, port] :
        {std::pair(kMasterAddressVariable, kMasterPortVariable), std::pair("MASTER_ADDR", "MASTER_PORT")}) {
     const std::string address = value_of(variables, host);
@@ -275,7 +275,7 @@ std::optional<MeetingPoint> given_server(const Variables& variables) {
       throw ConfigError(fmt::format("{} is set but {} is not; set both, or none", address.empty() ? port : host,
                                     address.empty() ? host : port));
     }
-    if (!address.empty()) return MeetingPoint{.host = address, .port = port_of(port, number)};
+    if (!address.empty()) return RendezvousPoint{.host = address, .port = port_of(port, number)};
   }
   return std::nullopt;
 }
@@ -290,7 +290,7 @@ std::string job_secret(const Variables& variables) {
 }
 
 /// Returns the server of a SLURM step: its first node has rank 0; concurrent steps have different ports.
-MeetingPoint slurm_server(const Variables& variables) {
+RendezvousPoint slurm_server(const Variables& variables) {
   constexpr unsigned long kFirstPort = 20000;  // below the ephemeral ports
   constexpr unsigned long kPorts = 10000;
   const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
@@ -305,7 +305,7 @@ std::string lock_path(const std::string& path) { return path + ".lock"; }
 
 }  // namespace
 
-MeetingFile::MeetingFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
+RendezvousFile::RendezvousFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
   lock_ = FileDescriptor(check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600),
                                       "make the file in which the ranks meet"));
   const bool is_first = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0;
@@ -313,7 +313,7 @@ MeetingFile::MeetingFile(std::string path, bool removes) : path_(std::move(path)
   check_system(::flock(lock_.get(), LOCK_SH), "lock the file in which the ranks meet");
 }
 
-MeetingFile::~MeetingFile() {
+RendezvousFile::~RendezvousFile() {
   std::error_code ignored;
   if (!removes_) return;
   std::filesystem::remove(path_, ignored);
@@ -352,7 +352,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
   return hosts;
 }
 
-MeetingPoint meeting_point(const RankPlace& place, const Variables& variables) {
+RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables) {
   const std::string file = value_of(variables, kStoreVariable);
   if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
     throw ConfigError(
@@ -360,12 +360,12 @@ MeetingPoint meeting_point(const RankPlace& place, const Variables& variables) {
                     "MASTER_ADDR and MASTER_PORT instead",
                     kStoreVariable, to_text(place.launcher), place.world_size));
   }
-  if (!file.empty()) return meeting_in_file(file);
+  if (!file.empty()) return file_rendezvous(file);
   const bool agent = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
   auto server = given_server(variables);
   if (place.on_one_host() && (!server || agent)) {
-    return meeting_in_file(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
+    return file_rendezvous(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
   }
   if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
   if (!server) {

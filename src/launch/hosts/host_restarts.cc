@@ -65,25 +65,26 @@ std::string silence_of(const std::string& host, const Silent& silent) {
 
 }  // namespace
 
-HostPlaces::HostPlaces(std::vector<HostRanks> hosts, std::vector<HostRanks> spares) : spares_(std::move(spares)) {
+HostAssignment::HostAssignment(std::vector<HostRanks> hosts, std::vector<HostRanks> spares)
+    : spares_(std::move(spares)) {
   for (HostRanks& host : hosts) {
     std::string name = host.host;
     places_.push_back({std::move(host), std::move(name)});
   }
 }
 
-std::vector<std::string> HostPlaces::names() const {
+std::vector<std::string> HostAssignment::names() const {
   std::vector<std::string> names;
   for (const Place& place : places_) names.push_back(place.own.host);
   for (const HostRanks& spare : spares_) names.push_back(spare.host);
   return names;
 }
 
-bool HostPlaces::holds_any(const std::string& name) const {
+bool HostAssignment::holds_any(const std::string& name) const {
   return std::ranges::any_of(places_, [&](const Place& place) { return place.holder == name; });
 }
 
-std::string HostPlaces::spare_for(const Place& place, const Silent& silent) const {
+std::string HostAssignment::spare_for(const Place& place, const Silent& silent) const {
   const auto fits = [&](const HostRanks& spare) {
     return spare.count >= place.own.count && !silent.contains(spare.host) && !holds_any(spare.host);
   };
@@ -91,7 +92,7 @@ std::string HostPlaces::spare_for(const Place& place, const Silent& silent) cons
   return spare == spares_.end() ? "" : spare->host;
 }
 
-std::vector<std::string> HostPlaces::give_out(const Silent& silent) {
+std::vector<std::string> HostAssignment::give_out(const Silent& silent) {
   std::vector<std::string> before;
   for (Place& place : places_) {
     before.push_back(place.holder);
@@ -119,19 +120,19 @@ std::vector<std::string> HostPlaces::give_out(const Silent& silent) {
   return changes;
 }
 
-int HostPlaces::ranks() const {
+int HostAssignment::ranks() const {
   int ranks = 0;
   for (const Place& place : places_) ranks += place.holder.empty() ? 0 : place.own.count;
   return ranks;
 }
 
-int HostPlaces::all_ranks() const {
+int HostAssignment::all_ranks() const {
   int ranks = 0;
   for (const Place& place : places_) ranks += place.own.count;
   return ranks;
 }
 
-std::vector<HostRanks> HostPlaces::with_ranks(int ranks) const {
+std::vector<HostRanks> HostAssignment::with_ranks(int ranks) const {
   std::vector<HostRanks> hosts;
   int first = 0;
   for (const Place& place : places_) {
@@ -258,7 +259,7 @@ class HostRestarts {
 
   const HostJob& job_;
   SignalInbox& signals_;
-  HostPlaces places_;
+  HostAssignment places_;
   Restarts restarts_;
 };
 

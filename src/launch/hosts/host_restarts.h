@@ -33,10 +33,10 @@ struct RunLayout {
 [[nodiscard]] std::vector<std::string> layout_flags(const RunLayout& layout);
 
 /// Assignment of hosts and spares to the places of a job, in rank order.
-class HostPlaces {
+class HostAssignment {
  public:
   /// `spares`: in order of preference; `count` is the maximum number of ranks.
-  HostPlaces(std::vector<HostRanks> hosts, std::vector<HostRanks> spares);
+  HostAssignment(std::vector<HostRanks> hosts, std::vector<HostRanks> spares);
 
   [[nodiscard]] std::vector<std::string> names() const;
   /// Reassigns the places. `silent`: hosts that do not answer, and the reason if known. A place goes to its own host if
@@ -82,9 +82,9 @@ struct HostJob {
 
 /// Runs the job as run_on_hosts() does, and returns its exit code. Restarts a failed job if allowed, except after
 /// ExitCode::Usage. Hosts and spares first have 10 s to run the program; spares are not awaited if all hosts answer. If
-/// ranks are missing (see HostPlaces), uses the first of smaller_layouts() that a dry run on the first host accepts;
-/// without such a layout returns ExitCode::No. A signal between attempts ends the job as in wait_between_starts(). A
-/// job with restarts that fails after a request to save returns kSavedExit.
+/// ranks are missing (see HostAssignment), uses the first of smaller_layouts() that a dry run on the first host
+/// accepts; without such a layout returns ExitCode::No. A signal between attempts ends the job as in
+/// wait_between_starts(). A job with restarts that fails after a request to save returns kSavedExit.
 ///
 /// Call it from the main thread, while no other thread receives signals. Throws Error if the system refuses a process;
 /// started processes are killed.

@@ -71,14 +71,14 @@ std::string to_text(const HostRanks& ranks) {
   return fmt::format("ranks {} .. {} on {}", ranks.first, ranks.first + ranks.count - 1, ranks.host);
 }
 
-std::string to_line(const PartOrder& order) {
+std::string to_line(const HostOrder& order) {
   const nlohmann::json json = {{"host", order.ranks.host},     {"first", order.ranks.first},
                                {"count", order.ranks.count},   {"world_size", order.world_size},
                                {"arguments", order.arguments}, {"variables", order.variables}};
   return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-PartOrder parse_part(const std::string& line) {
+HostOrder parse_part(const std::string& line) {
   try {
     const auto json = nlohmann::json::parse(line);
     return {.ranks = {json.at("host"), json.at("first"), json.at("count")},

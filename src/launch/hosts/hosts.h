@@ -22,16 +22,16 @@ inline constexpr int kMostRanksOfAHost = 1024;
 /// Returns "ranks 4 .. 7 on b" or "rank 4 on b".
 [[nodiscard]] std::string to_text(const HostRanks& ranks);
 
-struct PartOrder {
+struct HostOrder {
   HostRanks ranks;
   int world_size = 1;
   std::vector<std::string> arguments;  ///< argv[1..] of every rank
   std::vector<std::string> variables;  ///< NAME=value: rendezvous, secret, user settings
 };
 
-[[nodiscard]] std::string to_line(const PartOrder& order);
+[[nodiscard]] std::string to_line(const HostOrder& order);
 /// Parses to_line(). Throws ConfigError if the line is malformed.
-[[nodiscard]] PartOrder parse_part(const std::string& line);
+[[nodiscard]] HostOrder parse_part(const std::string& line);
 
 /// Returns variables (NAME=value) of Chimera, LibTorch and its libraries for ranks on other hosts, except ranks,
 /// addresses and secrets.

@@ -109,7 +109,8 @@ std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<c
   const auto record = [&](int rank) -> const RankRecord& { return records[static_cast<std::size_t>(rank)]; };
   auto found = std::ranges::find_if(failures, [&](int rank) { return killed_from_outside(record(rank)); });
   if (found == failures.end()) {
-    found = std::ranges::find_if(failures, [&](int rank) { return failure_role(record(rank)) == FailureRole::Culprit; });
+    found =
+        std::ranges::find_if(failures, [&](int rank) { return failure_role(record(rank)) == FailureRole::Culprit; });
   }
   return found == failures.end() ? std::nullopt : std::optional<int>(*found);
 }

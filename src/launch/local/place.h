@@ -70,17 +70,17 @@ struct RankPlace {
 /// MASTER_ADDR and MASTER_PORT; under SLURM by default the step's first node and a port from the job number.
 /// CHIMERA_SECRET or CHIMERA_SECRET_FILE gives the secret, GLOO_SOCKET_IFNAME the interface. Throws ConfigError if no
 /// rendezvous is set or the secret is invalid; Error if the file's folder is not this user's alone.
-[[nodiscard]] MeetingPoint meeting_point(const RankPlace& place, const Variables& variables);
+[[nodiscard]] RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables);
 
 /// Rendezvous file on one host while ranks join. The first rank removes earlier contents; rank 0 deletes the file at
 /// the end. Jobs started by hand from one process at the same time share it, unless CHIMERA_STORE differs.
-class MeetingFile {
+class RendezvousFile {
  public:
   /// Throws Error if the file cannot be created. `removes`: deletes it in the destructor.
-  MeetingFile(std::string path, bool removes);
-  MeetingFile(const MeetingFile&) = delete;
-  MeetingFile& operator=(const MeetingFile&) = delete;
-  ~MeetingFile();
+  RendezvousFile(std::string path, bool removes);
+  RendezvousFile(const RendezvousFile&) = delete;
+  RendezvousFile& operator=(const RendezvousFile&) = delete;
+  ~RendezvousFile();
 
  private:
   std::string path_;

@@ -66,7 +66,7 @@ void end_with_parent(int rank) {
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U));  // never closed
   if (::getppid() != parent) end();
   if (process < 0) return;  // the kernel has no pidfds
-  const NoSignals none;
+  const SignalBlocker none;
   std::thread([process, end] {
     pollfd ended{process, POLLIN, 0};
     while (::poll(&ended, 1, -1) <= 0) {
@@ -151,14 +151,14 @@ std::optional<RankEnvironment> rank_environment() {
   ::signal(SIGPIPE, SIG_IGN);
   RankEnvironment self{.rank = required_number(kRankVariable),
                        .world_size = required_number(kWorldSizeVariable),
-                       .meeting = meeting_in_file(required_variable(kStoreVariable)),
+                       .rendezvous = file_rendezvous(required_variable(kStoreVariable)),
                        .input_path = required_variable(kInputVariable)};
   if (self.rank >= self.world_size) {
     throw ConfigError(fmt::format("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable,
                                   self.world_size));
   }
   close_on_exec(required_number(kReportVariable));
-  close_on_exec(descriptor_of(kStoreVariable, self.meeting.file));
+  close_on_exec(descriptor_of(kStoreVariable, self.rendezvous.file));
   if (!self.input_path.empty()) close_on_exec(descriptor_of(kInputVariable, self.input_path));
   close_on_exec(required_number(kProgressVariable));
   if (std::getenv(kOrdersVariable) != nullptr) {
@@ -179,11 +179,11 @@ RankEnvironment join_place(const RankPlace& place) {
   own_place = place;
   RankEnvironment self{.rank = place.rank,
                        .world_size = place.world_size,
-                       .meeting = meeting_point(place, own_variables()),
+                       .rendezvous = rendezvous_point(place, own_variables()),
                        .input_path = "",
                        .placed = true};
-  if (!self.meeting.file.empty()) {
-    self.meeting_file = std::make_shared<const MeetingFile>(self.meeting.file, self.rank == 0);
+  if (!self.rendezvous.file.empty()) {
+    self.rendezvous_file = std::make_shared<const RendezvousFile>(self.rendezvous.file, self.rank == 0);
   }
   set_fault_rank(self.rank);
   fault_point("start");

@@ -15,17 +15,18 @@ namespace chimera {
 struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
-  MeetingPoint meeting;
-  std::string input_path;                                ///< Memory file with LaunchPlan::input; may be empty
-  bool placed = false;                                   ///< Another launcher started it and does not supervise it
-  std::shared_ptr<const MeetingFile> meeting_file = {};  ///< If placed: the rendezvous file, until all have joined
-  std::optional<int> orders = {};                        ///< Rank's end of an OrderChannel, if the job can recover
-  std::int64_t epoch = 0;                                ///< Initial epoch; > 0 for a replacement
+  RendezvousPoint rendezvous;
+  std::string input_path;  ///< Memory file with LaunchPlan::input; may be empty
+  bool placed = false;     ///< Another launcher started it and does not supervise it
+  std::shared_ptr<const RendezvousFile> rendezvous_file =
+      {};                          ///< If placed: the rendezvous file, until all have joined
+  std::optional<int> orders = {};  ///< Rank's end of an OrderChannel, if the job can recover
+  std::int64_t epoch = 0;          ///< Initial epoch; > 0 for a replacement
 };
 
 /// Initializes a rank of another launcher. report_failure() then writes to stderr and to torchrun's
 /// TORCHELASTIC_ERROR_FILE, if set. The process ends with ExitCode::PeerLost when its launcher dies, unless it was
-/// started by hand. Throws like meeting_point().
+/// started by hand. Throws like rendezvous_point().
 [[nodiscard]] RankEnvironment join_place(const RankPlace& place);
 
 /// Returns the rank's place if launch() started this process; otherwise does nothing. Call it once, first in main().

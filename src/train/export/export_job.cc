@@ -26,7 +26,7 @@ using Tensors = std::map<std::string, at::Tensor>;
 Tensors first_weights(const Job& job) {
   const StageLayers whole = even_partition(job.model.layers, 1).front();
   const at::ScalarType dtype = scalar_type(master_type(job.options.dtype));
-  const FirstValue value = first_values(job.from, job.options.seed);
+  const InitialValue value = first_values(job.from, job.options.seed);
   Tensors weights;
   const auto add = [&](const ParameterGroup& group) {
     for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();

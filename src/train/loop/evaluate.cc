@@ -27,7 +27,7 @@ class WholeModel {
  public:
   WholeModel(const std::shared_ptr<const ModelFolder>& folder, at::ScalarType dtype) {
     const ModelConfig& model = folder->model();
-    const FirstValue value = stored_values(folder);
+    const InitialValue value = stored_values(folder);
     if (model.tied) tied_ = make_tied_weight(model, {true, true}, dtype, value);
     stage_ = make_stage(model, {0, model.layers, true, true}, dtype, value, tied_ ? tied_->leaves() : TiedLeaves{});
   }

@@ -36,7 +36,7 @@ MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, s
   batch.sentence_loss_scale = 1.0 / static_cast<double>(mini_batch);
   if (!samples.front().documents.empty()) batch.documents = stacked(samples, &Sample::documents, at::kLong);
   if (!is_causal(family)) {
-    batch.target_places = target_places(batch.targets.flatten());
+    batch.target_indices = target_indices(batch.targets.flatten());
     batch.token_types = stacked(samples, &Sample::token_types, at::kLong);
     const at::Tensor attention = stacked(samples, &Sample::attention, at::kByte).to(at::kBool);
     if (!attention.all().item<bool>()) batch.attention_mask = attention;  // No padding: no mask, a faster kernel

@@ -40,7 +40,7 @@ class Loader {
   /// Returns the same from the `batch`-th mini-batch of the validation split, without prefetching.
   [[nodiscard]] MicroBatch validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const;
   /// Returns the number of micro-batches that training() did not find prefetched.
-  [[nodiscard]] std::int64_t made_late() const { return prefetcher_.made_late(); }
+  [[nodiscard]] std::int64_t cache_misses() const { return prefetcher_.cache_misses(); }
 
  private:
   [[nodiscard]] bool reads_samples(StageId stage) const;

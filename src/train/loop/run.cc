@@ -122,7 +122,7 @@ std::int64_t last_closed_step(const Trainer& trainer) {
 /// steps undone but saved. Throws the trainer's errors and stores their place in `op`. `epochs`: transport that
 /// outlives rank losses, or null.
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
-              Epochs* epochs = nullptr) {
+              ReconnectingTransport* epochs = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   std::optional<MemoryMeter::Recording> recording;
@@ -157,7 +157,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     };
     RunSummary run;
     if (epochs != nullptr) {
-      run = train_through_losses(job, rank, *epochs, trainer, open_files, on_step);
+      run = train_through_rank_losses(job, rank, *epochs, trainer, open_files, on_step);
       note_progress({RankProgress::Phase::Ending});  // Ranks lost from now on are not replaced
     } else {
       trainer.emplace(job, rank, transport);
@@ -202,12 +202,12 @@ constexpr std::chrono::milliseconds kRejoiningPatience = std::chrono::seconds(10
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
   Fingerprint own = fingerprint(job);
   note_progress({RankProgress::Phase::Joining});
-  const std::chrono::milliseconds timeout = rank.placed ? kPlacedPatience : kGlooPatience;
-  const auto start_up_timeout = rank.placed ? milliseconds(job.options.meeting_seconds) : kGlooPatience;
+  const std::chrono::milliseconds timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout;
+  const auto start_up_timeout = rank.placed ? milliseconds(job.options.rendezvous_seconds) : kGlooDefaultTimeout;
   if (!uses_gpu(job.options)) {
     return connect_gloo({.rank = rank.rank,
                          .world_size = rank.world_size,
-                         .meeting = rank.meeting,
+                         .rendezvous = rank.rendezvous,
                          .timeout = timeout,
                          .start_up_timeout = start_up_timeout,
                          .groups = job.rank_groups(),
@@ -219,7 +219,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
   return accelerator().connect({.rank = rank.rank,
                                 .world_size = rank.world_size,
                                 .gpu = static_cast<int>(device_of(job.options, RankId(rank.rank)).index()),
-                                .meeting = rank.meeting,
+                                .rendezvous = rank.rendezvous,
                                 .groups = job.rank_groups(),
                                 .pairs = talking_pairs(job),
                                 .sums_in_order = job.canonical.has_value(),
@@ -229,15 +229,15 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
 }
 
 /// Later epochs do not compare kResumeFlag, because replacements have no checkpoint.
-Epochs::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
-  return [&job, rank, own = fingerprint(job)](const MeetingPoint& meeting,
+ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
+  return [&job, rank, own = fingerprint(job)](const RendezvousPoint& rendezvous,
                                               const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
     Fingerprint compared = own;
     if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
     return connect_gloo({.rank = rank.rank,
                          .world_size = rank.world_size,
-                         .meeting = meeting,
-                         .start_up_timeout = is_first ? kGlooPatience : kRejoiningPatience,
+                         .rendezvous = rendezvous,
+                         .start_up_timeout = is_first ? kGlooDefaultTimeout : kRejoiningPatience,
                          .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(compared),
@@ -301,7 +301,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     std::optional<RecordedRank> recorded;
     if (!rank.placed) recorded.emplace(job, rank.rank);
     {
-      std::optional<Epochs> epochs;
+      std::optional<ReconnectingTransport> epochs;
       std::unique_ptr<Transport> connected;
       if (rank.orders) {
         epochs.emplace(rank, connect_epochs(job, rank));
@@ -310,7 +310,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       }
       Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder
-      rank.meeting_file.reset();
+      rank.rendezvous_file.reset();
       heartbeats = watch_hosts(job, rank, transport);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);

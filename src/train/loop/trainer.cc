@@ -35,22 +35,22 @@ RankId furthest(std::span<const RankState> states) {
 
 }  // namespace
 
-Settlement settle(std::span<const RankState> states, const RankGroups& groups) {
-  Settlement all{.done = 0, .teller = furthest(states), .givers = {}};
-  all.done = states[all.teller.index()].done;
+ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups) {
+  ResumeState all{.done = 0, .metrics_source = furthest(states), .state_sources = {}};
+  all.done = states[all.metrics_source.index()].done;
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     const RankState& state = states[rank];
     if (!state.has_weights || state.done == all.done) continue;
-    if (state.done + 1 != all.done || state.voted_for != all.done) {
+    if (state.done + 1 != all.done || state.gradients_complete_step != all.done) {
       throw Error(fmt::format("rank {} has done step {} and cannot do step {}, which rank {} has done", rank,
-                              state.done, all.done, all.teller.value()));
+                              state.done, all.done, all.metrics_source.value()));
     }
   }
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const auto giver =
         std::ranges::find_if(groups[group], [&](RankId rank) { return states[rank.index()].has_weights; });
     if (giver == groups[group].end()) throw Error(fmt::format("no rank is left that holds stage {}", group));
-    all.givers.push_back(*giver);
+    all.state_sources.push_back(*giver);
   }
   return all;
 }
@@ -71,7 +71,7 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning beginning)
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin beginning)
     : job_(job),
       rank_(rank),
       place_(job.ranks.place(rank)),
@@ -83,7 +83,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning be
       copies_(stage_copies(job)),
       first_step_(job.first_step),
       done_(job.first_step),
-      has_weights_(beginning == Beginning::Own) {
+      has_weights_(beginning == WeightOrigin::Own) {
   make_model();
   make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
@@ -130,7 +130,7 @@ void Trainer::make_optimizers() {
 }
 
 /// Returns the values of a new model, of --from or of the checkpoint; uninitialized tensors for a replacement.
-FirstValue Trainer::first_value() const {
+InitialValue Trainer::first_value() const {
   if (!has_weights_) {
     return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
       return at::empty(parameter.shape, options);
@@ -146,7 +146,7 @@ FirstValue Trainer::first_value() const {
 
 void Trainer::make_model() {
   const at::ScalarType dtype = scalar_type(job_.options.dtype);
-  const FirstValue value = first_value();
+  const InitialValue value = first_value();
   const std::vector<StageId> held = job_.stages_of(place_.worker);
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
   const TiedUses uses{holds(0), holds(job_.schedule.stages - 1)};
@@ -175,7 +175,7 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
     goes_on = close_step(on_step);
   }
   RunSummary summary;
-  if (done_ > first_step_) summary = summarise();
+  if (done_ > first_step_) summary = summarize();
   summary.is_whole = done_ == steps;
   return summary;
 }
@@ -358,7 +358,7 @@ void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_n
   optimizer_seconds_ += seconds_since(start);
 }
 
-RunSummary Trainer::summarise() {
+RunSummary Trainer::summarize() {
   // Replicas measured the same ops; sums and counts over all workers give the mean.
   std::vector<double> numbers = executor_->op_times().to_numbers();
   const std::size_t num_times = numbers.size();
@@ -440,20 +440,20 @@ void Trainer::compare_copies() {
   const auto differing = differing_stages(copies_, hashes_, rank_, transport_);
   if (differing.empty()) return;
   const bool repairs = job_.options.different_copies == DifferentCopies::Repair &&
-                       std::ranges::all_of(differing, &DifferingStage::has_majority);
+                       std::ranges::all_of(differing, &DeviatingStage::has_majority);
   if (!repairs) {
-    const DifferingStage& first = differing.front();
+    const DeviatingStage& first = differing.front();
     end_everywhere(describe(first, done_), rank_ == first.odd.front(), transport_);
   }
-  for (const DifferingStage& stage : differing) repair(stage);
+  for (const DeviatingStage& stage : differing) repair(stage);
   for (const auto& [id, stage] : stages_) stage->update_copies();
   hashes_ = hash_copies();
 }
 
 /// Overwrites deviating replicas with the majority's state.
-void Trainer::repair(const DifferingStage& stage) {
+void Trainer::repair(const DeviatingStage& stage) {
   for (const RankId odd : stage.odd) {
-    give_or_take(stage.copies.group, stage.right, odd);
+    transfer_state(stage.copies.group, stage.right, odd);
     if (rank_ != odd) continue;
     messages().write(fmt::format(
         "chimera: rank {0}: its copy of stage {1} differed from most after step {2}, and is now that of rank {3}; test "
@@ -477,7 +477,7 @@ constexpr std::size_t kNumbersOfState = 3;
 void write(const RankState& state, double* numbers) {
   numbers[0] = state.has_weights ? 1 : 0;
   numbers[1] = static_cast<double>(state.done);
-  numbers[2] = static_cast<double>(state.voted_for);
+  numbers[2] = static_cast<double>(state.gradients_complete_step);
 }
 
 /// Returns [rank]: the states of all ranks, which all call it.
@@ -489,7 +489,7 @@ std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ra
   for (auto number = numbers.begin(); number != numbers.end(); number += kNumbersOfState) {
     states.push_back({.has_weights = number[0] > 0,
                       .done = static_cast<std::int64_t>(number[1]),
-                      .voted_for = static_cast<std::int64_t>(number[2])});
+                      .gradients_complete_step = static_cast<std::int64_t>(number[2])});
   }
   return states;
 }
@@ -508,14 +508,14 @@ void Trainer::take_over() {
   const RankState own{has_weights_, done_, voted_for_};
   const std::vector<RankState> states = gather(own, rank_, job_.num_ranks(), transport_);
   const RankGroups groups = job_.rank_groups();
-  const Settlement all = settle(states, groups);
+  const ResumeState all = agree_on_resume_state(states, groups);
   const bool is_behind = has_weights_ && done_ < all.done;
-  agree_on_last_step(all.teller);
+  agree_on_last_step(all.metrics_source);
   if (is_behind && !last_metrics_.is_skipped) optimizer_step(all.done - 1, last_metrics_.gradient_norm);
   for (std::size_t group = 0; group < groups.size(); ++group) {
     for (const RankId rank : groups[group]) {
       const bool takes = !states[rank.index()].has_weights;
-      if (takes) give_or_take(ParameterGroupId(static_cast<std::int64_t>(group)), all.givers[group], rank);
+      if (takes) transfer_state(ParameterGroupId(static_cast<std::int64_t>(group)), all.state_sources[group], rank);
     }
   }
   if (!has_weights_) {
@@ -529,8 +529,8 @@ void Trainer::take_over() {
   fault_point("resume");
 }
 
-/// Copies metrics, counters and save plans from the teller to all ranks.
-void Trainer::agree_on_last_step(RankId teller) {
+/// Copies metrics, counters and save plans from the metrics_source to all ranks.
+void Trainer::agree_on_last_step(RankId metrics_source) {
   StepMetrics& last = last_metrics_;
   double is_skipped = last.is_skipped ? 1 : 0;
   const std::array<double*, 10> measured = {&last.loss,
@@ -551,9 +551,9 @@ void Trainer::agree_on_last_step(RankId teller) {
   for (const double* value : measured) numbers.push_back(*value);
   for (const std::int64_t* value : counted) numbers.push_back(static_cast<double>(*value));
   numbers.insert(numbers.end(), plans.begin(), plans.end());
-  if (rank_ != teller) std::ranges::fill(numbers, 0);
+  if (rank_ != metrics_source) std::ranges::fill(numbers, 0);
   transport_.all_sum(numbers);
-  if (rank_ != teller) last = {};
+  if (rank_ != metrics_source) last = {};
   auto number = numbers.begin();
   for (double* value : measured) *value = *number++;
   for (std::int64_t* value : counted) *value = static_cast<std::int64_t>(*number++);
@@ -579,7 +579,7 @@ std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
 }
 
 /// Sends one tensor at a time, to limit memory, and in a fixed order.
-void Trainer::give_or_take(ParameterGroupId group, RankId giver, RankId taker) {
+void Trainer::transfer_state(ParameterGroupId group, RankId giver, RankId taker) {
   if (rank_ != giver && rank_ != taker) return;
   const at::NoGradGuard no_grad;
   MessageTag tag{last_metrics_.step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};

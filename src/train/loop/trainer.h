@@ -29,21 +29,21 @@ namespace chimera {
 /// State of a rank that has left a step after a rank loss. A rank votes when it has all gradients of its stages: it
 /// contributes its losses and norms to a sum over all ranks. It updates its weights once it has that sum.
 struct RankState {
-  bool has_weights = true;     ///< False on a replacement of a lost rank
-  std::int64_t done = 0;       ///< Steps whose sum it has and whose update it has made
-  std::int64_t voted_for = 0;  ///< Last step (from 1) with all gradients complete
+  bool has_weights = true;                   ///< False on a replacement of a lost rank
+  std::int64_t done = 0;                     ///< Steps whose sum it has and whose update it has made
+  std::int64_t gradients_complete_step = 0;  ///< Last step (from 1) with all gradients complete
 };
 
 /// The common state after a rank loss.
-struct Settlement {
-  std::int64_t done = 0;       ///< Done on all ranks; if one rank has made an update, all make it
-  RankId teller{0};            ///< Has done these steps; sends loss and norm to the others
-  std::vector<RankId> givers;  ///< [parameter group]: sends its state to replacements
+struct ResumeState {
+  std::int64_t done = 0;              ///< Done on all ranks; if one rank has made an update, all make it
+  RankId metrics_source{0};           ///< Has done these steps; sends loss and norm to the others
+  std::vector<RankId> state_sources;  ///< [parameter group]: sends its state to replacements
 };
 
 /// Determines the common state. `states`: [rank]. Throws Error if no rank of a group has weights. Also throws if a rank
 /// with weights is two steps behind the furthest rank, or one step without a vote for it.
-[[nodiscard]] Settlement settle(std::span<const RankState> states, const RankGroups& groups);
+[[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups);
 
 /// Measurements of a run over all workers.
 struct RunSummary {
@@ -58,7 +58,7 @@ struct RunSummary {
 /// Consecutive skipped updates after which the run ends.
 inline constexpr std::int64_t kMostSkippedInRow = 10;
 
-enum class Beginning : std::uint8_t {
+enum class WeightOrigin : std::uint8_t {
   Own,          ///< Initial weights of the job
   Replacement,  ///< No weights yet; take_over() must come first
 };
@@ -66,7 +66,7 @@ enum class Beginning : std::uint8_t {
 /// The training loop of one rank. Holds a worker's stages and optimizer. Not thread-safe. Borrows job and transport.
 class Trainer {
  public:
-  Trainer(const Job& job, RankId rank, Transport& transport, Beginning beginning = Beginning::Own);
+  Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin beginning = WeightOrigin::Own);
 
   /// Trains all remaining steps; calls `on_step` after each, before a checkpoint is saved. A job with checkpoints ends
   /// early on a stop request (stop_signals.h). Throws the errors of Executor::run, such as Error if a loss or the
@@ -77,7 +77,7 @@ class Trainer {
   /// Drops the current step and its transfers after a rank loss. Not for asynchronous schedules or --shard-optimizer.
   void drop_step();
   /// Call on all ranks over new connections, on survivors after drop_step(). Completes an update that any rank has made
-  /// (settle()), then sends all state to replacements. Throws the errors of settle().
+  /// (agree_on_resume_state()), then sends all state to replacements. Throws the errors of agree_on_resume_state().
   void take_over();
   /// Returns the job's steps done so far; metrics of the last step may not be written yet.
   [[nodiscard]] std::int64_t steps_done() const { return done_; }
@@ -112,10 +112,10 @@ class Trainer {
  private:
   StepMetrics do_step(std::int64_t step);
   bool close_step(const std::function<void(const StepMetrics&)>& on_step);
-  void agree_on_last_step(RankId teller);
-  void give_or_take(ParameterGroupId group, RankId giver, RankId taker);
+  void agree_on_last_step(RankId metrics_source);
+  void transfer_state(ParameterGroupId group, RankId giver, RankId taker);
   [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group) const;
-  [[nodiscard]] FirstValue first_value() const;
+  [[nodiscard]] InitialValue first_value() const;
   void make_model();
   void make_optimizers();
   void make_checkpointer();
@@ -124,7 +124,7 @@ class Trainer {
   void rehearse_flip(std::string_view point, std::size_t tensor);
   [[nodiscard]] StateHashes hash_copies() const;
   void compare_copies();
-  void repair(const DifferingStage& stage);
+  void repair(const DeviatingStage& stage);
   void require_unchanged() const;
   std::string hash_parameters();
   void note_instruction(const Instruction& instruction);
@@ -133,7 +133,7 @@ class Trainer {
   [[nodiscard]] double learning_rate(std::int64_t step) const;
   void optimizer_step(std::int64_t step, double gradient_norm);
   void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
-  RunSummary summarise();
+  RunSummary summarize();
   std::vector<RankPace> compare_paces();
 
   const Job& job_;

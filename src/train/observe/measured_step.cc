@@ -58,7 +58,7 @@ class StepReader {
     for (std::size_t w = 0; w < job_.schedule.workers.size(); ++w) read_worker(w);
     pair_messages();
     add_all_reduces();
-    sum_up();
+    summarize_timeline();
     step_.explanation = explain_measured(job_.schedule, step_.timeline, messages_);
     for (std::size_t w = 0; w < step_.recomputations.size(); ++w) cut_bubbles(w);
     return std::move(step_);
@@ -139,7 +139,7 @@ class StepReader {
     return done_in_wait ? std::max(last_launch, first_wait) : last_launch;
   }
 
-  void sum_up() {
+  void summarize_timeline() {
     Timeline& timeline = step_.timeline;
     timeline.makespan = *std::max_element(ends_.begin(), ends_.end());
     timeline.step_ends = {timeline.makespan};
@@ -147,7 +147,7 @@ class StepReader {
       for (const auto& again : step_.recomputations[w]) timeline.workers[w].busy += again.time.end - again.time.start;
     }
     count_peaks(job_.schedule, timeline);
-    chimera::sum_up(timeline);
+    chimera::summarize_timeline(timeline);
   }
 
   /// Removes recomputations from a worker's bubbles; both ascend.

@@ -67,7 +67,7 @@ std::string groups_in_words(const Job& job) {
 }
 
 Timeline timed(const Schedule& schedule, const CostModel& costs) {
-  const std::int64_t steps = steps_to_time(schedule);
+  const std::int64_t steps = steps_to_simulate(schedule);
   return steps == 1 ? simulate(schedule, costs) : simulate_steps(unroll(schedule, steps), steps, costs);
 }
 
@@ -86,7 +86,7 @@ std::string tokens_per_second(double rate) {
 
 std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
   std::vector<LineField> parts = {{fmt::format("step {}/{}", metrics.step, steps)},
-                             {fmt::format("loss {:.4f}", metrics.loss)}};
+                                  {fmt::format("loss {:.4f}", metrics.loss)}};
   if (metrics.validation_loss) parts.push_back({fmt::format("validation {:.4f}", *metrics.validation_loss)});
   parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 3});
   parts.push_back({tokens_per_second(metrics.tokens_per_second)});
@@ -149,7 +149,7 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   const Timeline timeline = timed(job.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_time(job.schedule));
+  work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
   const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
   if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts

@@ -21,10 +21,10 @@ Halves halves_of(std::uint64_t hash) {
   return {static_cast<double>(hash >> 32U), static_cast<double>(hash & 0xffffffffU)};
 }
 
-DifferingStage stage_of(const StageCopies& copies, const std::vector<Halves>& hashes) {
+DeviatingStage stage_of(const StageCopies& copies, const std::vector<Halves>& hashes) {
   const auto count = [&](const Halves& hash) { return std::ranges::count(hashes, hash); };
   const auto right = std::ranges::max_element(hashes, {}, count);
-  DifferingStage stage{.copies = copies,
+  DeviatingStage stage{.copies = copies,
                        .odd = {},
                        .right = copies.ranks[static_cast<std::size_t>(right - hashes.begin())],
                        .has_majority = 2 * count(*right) > std::ssize(hashes)};
@@ -89,7 +89,7 @@ std::uint64_t hash_bytes(std::span<const at::Tensor> tensors) {
   return XXH3_64bits_digest(&state);
 }
 
-std::vector<DifferingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
+std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
                                              RankId rank, Transport& transport) {
   std::vector<double> numbers;  // [copies][rank], two halves each
   for (const StageCopies& stage : copies) {
@@ -100,17 +100,17 @@ std::vector<DifferingStage> differing_stages(const std::vector<StageCopies>& cop
   }
   if (numbers.empty()) return {};
   transport.all_sum(numbers);
-  std::vector<DifferingStage> differing;
+  std::vector<DeviatingStage> differing;
   auto number = numbers.begin();
   for (const StageCopies& stage : copies) {
     std::vector<Halves> hashes;
     for (std::size_t i = 0; i < stage.ranks.size(); ++i, number += 2) hashes.emplace_back(number[0], number[1]);
-    if (DifferingStage found = stage_of(stage, hashes); !found.odd.empty()) differing.push_back(std::move(found));
+    if (DeviatingStage found = stage_of(stage, hashes); !found.odd.empty()) differing.push_back(std::move(found));
   }
   return differing;
 }
 
-std::string describe(const DifferingStage& stage, std::int64_t step) {
+std::string describe(const DeviatingStage& stage, std::int64_t step) {
   const std::string which = stage.has_majority ? fmt::format("that of rank {} from the others", numbers(stage.odd))
                                                : "and none is known to be right";
   return fmt::format(

@@ -33,7 +33,7 @@ void require_repairable(const JobShape& job);
 
 using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
 
-struct DifferingStage {
+struct DeviatingStage {
   StageCopies copies;
   /// Ranks outside the largest set of equal replicas (the first set in a tie)
   std::vector<RankId> odd;
@@ -43,10 +43,10 @@ struct DifferingStage {
 
 /// Compares hashes by one small all-reduce. All ranks call it and get the same result. `own`: all stages of `copies` on
 /// this rank.
-[[nodiscard]] std::vector<DifferingStage> differing_stages(const std::vector<StageCopies>& copies,
+[[nodiscard]] std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies,
                                                            const StateHashes& own, RankId rank, Transport& transport);
 
 /// Returns one line about a difference after `step` (from 1).
-[[nodiscard]] std::string describe(const DifferingStage& stage, std::int64_t step);
+[[nodiscard]] std::string describe(const DeviatingStage& stage, std::int64_t step);
 
 }  // namespace chimera

@@ -31,14 +31,14 @@ void end_for_silence(int rank, const std::string& reason, bool own) {
 }  // namespace
 
 std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank, Transport& transport) {
-  if (!rank.placed || rank.meeting.host.empty() || job.options.hang_seconds == 0) return nullptr;
+  if (!rank.placed || rank.rendezvous.host.empty() || job.options.hang_seconds == 0) return nullptr;
   constexpr std::size_t kMostLetters = 128;  // Address with interface
-  HeartbeatOptions options{.rank = rank.rank, .secret = rank.meeting.secret, .on_silence = {}};
+  HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
   options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
   FileDescriptor socket;
   std::vector<double> words(1 + kMostLetters, 0);  // Port, then address
   if (rank.rank == 0) {
-    const std::string address = own_address(rank.meeting);
+    const std::string address = own_address(rank.rendezvous);
     socket = Heartbeats::socket_at(address);
     words[0] = Heartbeats::port_of(socket);
     std::ranges::copy(address.substr(0, kMostLetters), words.begin() + 1);

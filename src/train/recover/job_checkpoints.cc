@@ -173,7 +173,7 @@ void open_checkpoints(Job& job) {
   if (asked != kAuto) require_own_folder(job);  // auto has rejected newer ones; new saves replace them
 }
 
-FirstValue resumed_values(const Job& job) {
+InitialValue resumed_values(const Job& job) {
   return values_at([&resumed = *job.checkpoints->resumed, &model = job.model](const ParameterSpec& parameter) {
     return found_tensor(resumed, exported_names(model, parameter.name).front(), parameter.shape);
   });

@@ -47,7 +47,7 @@ struct JobCheckpoints {
 void open_checkpoints(Job& job);
 
 /// Returns the checkpoint's parameters.
-[[nodiscard]] FirstValue resumed_values(const Job& job);
+[[nodiscard]] InitialValue resumed_values(const Job& job);
 /// Restores this rank's optimizer state from the checkpoint.
 void resume_optimizer(const Job& job, Optimizer& optimizer);
 

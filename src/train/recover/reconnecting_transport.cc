@@ -49,45 +49,45 @@ void require_twins(const Job& job) {
   }
 }
 
-Epochs::Epochs(const RankEnvironment& rank, Connect connect)
-    : first_meeting_(rank.meeting),
+ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank, Connect connect)
+    : first_rendezvous_(rank.rendezvous),
       connect_(std::move(connect)),
       link_(rank.rank, rank.epoch, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
 
-void Epochs::join() {
+void ReconnectingTransport::join() {
   note_progress({RankProgress::Phase::Joining});
   if (!is_recovering() && !link_.must_leave(std::chrono::milliseconds(0))) {
-    connected_ = connect_(first_meeting_, breaker_, /*is_first=*/true);
+    connected_ = connect_(first_rendezvous_, breaker_, /*is_first=*/true);
   } else {
     const FileDescriptor store = link_.rejoin([this] { breaker_->mend(); });
     note_progress({RankProgress::Phase::Joining});
-    connected_ = connect_(meeting_in_file(fmt::format("/proc/self/fd/{}", store.get())), breaker_, /*is_first=*/false);
+    connected_ = connect_(file_rendezvous(fmt::format("/proc/self/fd/{}", store.get())), breaker_, /*is_first=*/false);
   }
   forward_to(connected_.get());
 }
 
-bool Epochs::must_leave(const std::exception& error, const std::string& op) {
+bool ReconnectingTransport::must_leave(const std::exception& error, const std::string& op) {
   const bool has_lost_another = dynamic_cast<const PeerLostError*>(&error) != nullptr;
   if (!has_lost_another) return link_.must_leave(kVictimGrace);
   if (!link_.must_leave(std::chrono::milliseconds(0))) report_failure(op, error.what(), /*own_cause=*/false);
   return link_.must_leave(kForTheLauncher);
 }
 
-void Epochs::leave() {
+void ReconnectingTransport::leave() {
   note_progress({RankProgress::Phase::Joining});
   breaker_->break_all();
   connected_.reset();
 }
 
-RunSummary train_through_losses(const Job& job, RankId rank, Epochs& epochs, std::optional<Trainer>& trainer,
-                                const std::function<void()>& on_begin,
-                                const std::function<void(const StepMetrics&)>& on_step) {
+RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
+                                     std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
+                                     const std::function<void(const StepMetrics&)>& on_step) {
   while (true) {
     try {
       epochs.join();
       if (!trainer) {
         note_progress({RankProgress::Phase::StartUp});
-        trainer.emplace(job, rank, epochs, epochs.is_recovering() ? Beginning::Replacement : Beginning::Own);
+        trainer.emplace(job, rank, epochs, epochs.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
       }
       if (epochs.is_recovering()) {
         trainer->take_over();

@@ -18,14 +18,15 @@ namespace chimera {
 
 /// Transport with new connections after each rank loss. Every epoch (connection generation) has its own, so messages of
 /// different epochs cannot mix.
-class Epochs final : public ForwardingTransport {
+class ReconnectingTransport final : public ForwardingTransport {
  public:
-  /// Connects to the other ranks at `meeting`. `breaker` can break the connections. `is_first`: no rank has been lost.
+  /// Connects to the other ranks at `rendezvous`. `breaker` can break the connections. `is_first`: no rank has been
+  /// lost.
   using Connect = std::function<std::unique_ptr<Transport>(
-      const MeetingPoint& meeting, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first)>;
+      const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first)>;
 
   /// Requires `rank.orders`.
-  Epochs(const RankEnvironment& rank, Connect connect);
+  ReconnectingTransport(const RankEnvironment& rank, Connect connect);
 
   /// Connects to the other ranks; after the first epoch, waits for the launcher's order. Throws the errors of Connect.
   void join();
@@ -41,7 +42,7 @@ class Epochs final : public ForwardingTransport {
   void leave();
 
  private:
-  MeetingPoint first_meeting_;
+  RendezvousPoint first_rendezvous_;
   Connect connect_;
   std::shared_ptr<ConnectionBreaker> breaker_ = std::make_shared<ConnectionBreaker>();
   std::unique_ptr<Transport> connected_;
@@ -54,8 +55,8 @@ void require_twins(const Job& job);
 /// Creates the trainer on `epochs` and trains all steps, with replacements after rank losses. Calls `on_begin` whenever
 /// the trainer has weights and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step.
 /// Throws the trainer's errors unless a rank loss caused them.
-RunSummary train_through_losses(const Job& job, RankId rank, Epochs& epochs, std::optional<Trainer>& trainer,
-                                const std::function<void()>& on_begin,
-                                const std::function<void(const StepMetrics&)>& on_step);
+RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
+                                     std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
+                                     const std::function<void(const StepMetrics&)>& on_step);
 
 }  // namespace chimera

@@ -52,8 +52,8 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const Job& job) {
 
 std::string say(const Job& job, const std::map<StageId, Stage*>& stages, RankId rank, Transport& transport,
                 const std::function<void()>& on_token) {
-  SpreadModel model(stages, first_copy(job, rank), transport, job.model.hidden, scalar_type(job.options.dtype),
-                    device_of(job.options, rank));
+  DistributedModel model(stages, first_copy(job, rank), transport, job.model.hidden, scalar_type(job.options.dtype),
+                         device_of(job.options, rank));
   const TrainingPrompt& prompt = *job.prompt;
   return continue_prompt(model, prompt.prompt, prompt.options, prompt.tokenizer.get(),
                          [&](TokenId, std::string_view) { on_token(); })

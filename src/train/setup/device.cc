@@ -115,9 +115,9 @@ int intra_op_threads(const JobShape& job) {
 
 std::vector<RankPair> talking_pairs(const Job& job) {
   std::set<RankPair> pairs;
-  add_talking_pairs(job.ranks, job.training, pairs);
-  add_talking_pairs(job.ranks, job.validation, pairs);
-  for (const auto& [steps, run] : job.runs) add_talking_pairs(job.ranks, run.program, pairs);
+  add_communicating_pairs(job.ranks, job.training, pairs);
+  add_communicating_pairs(job.ranks, job.validation, pairs);
+  for (const auto& [steps, run] : job.runs) add_communicating_pairs(job.ranks, run.program, pairs);
   if (job.options.observes()) {  // Clock measurement
     for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
   }
@@ -149,9 +149,9 @@ const Accelerator& accelerator() {
   return library;
 }
 
-AcceleratorInstead::AcceleratorInstead(const Accelerator& accelerator) { instead = &accelerator; }
+ScopedAcceleratorOverride::ScopedAcceleratorOverride(const Accelerator& accelerator) { instead = &accelerator; }
 
-AcceleratorInstead::~AcceleratorInstead() { instead = nullptr; }
+ScopedAcceleratorOverride::~ScopedAcceleratorOverride() { instead = nullptr; }
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (!uses_gpu(options)) return;

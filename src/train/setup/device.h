@@ -40,16 +40,16 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
 
-/// Returns libchimera_cuda.so next to this program, opened once, or the library set by AcceleratorInstead.
+/// Returns libchimera_cuda.so next to this program, opened once, or the library set by ScopedAcceleratorOverride.
 [[nodiscard]] const Accelerator& accelerator();
 
 /// Replaces accelerator() during its lifetime, for tests with simulated devices.
-class AcceleratorInstead {
+class ScopedAcceleratorOverride {
  public:
-  explicit AcceleratorInstead(const Accelerator& accelerator);
-  AcceleratorInstead(const AcceleratorInstead&) = delete;
-  AcceleratorInstead& operator=(const AcceleratorInstead&) = delete;
-  ~AcceleratorInstead();
+  explicit ScopedAcceleratorOverride(const Accelerator& accelerator);
+  ScopedAcceleratorOverride(const ScopedAcceleratorOverride&) = delete;
+  ScopedAcceleratorOverride& operator=(const ScopedAcceleratorOverride&) = delete;
+  ~ScopedAcceleratorOverride();
 };
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.

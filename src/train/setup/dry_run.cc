@@ -138,7 +138,7 @@ StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate&
 double op_seconds(const std::vector<Op>& ops, const CostTable& costs) {
   double seconds = 0;
   for (std::size_t i = 0; i < ops.size();) {
-    const auto at_once = ops_at_once(ops, i, costs.pairs());
+    const auto at_once = concurrent_ops(ops, i, costs.pairs());
     seconds += costs.duration(at_once);
     i += at_once.size();
   }

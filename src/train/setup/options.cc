@@ -53,7 +53,7 @@ void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std:
     throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", sequence,
                                   model.positions, model.name));
   }
-  require_no_sliding(model, sequence);
+  require_within_window(model, sequence);
   if (micro_batch_size > kMostElements / sequence / model.hidden) {
     throw ConfigError(
         fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",

@@ -135,7 +135,7 @@ struct TrainOptions {
   double memory = 0;                    // GiB per worker, for recompute "auto"
   // Maximum time without progress, beyond the longest op; 0: no hang detection
   double hang_seconds = kHangSeconds;
-  double meeting_seconds = 120;       // Rendezvous timeout if another launcher started the ranks
+  double rendezvous_seconds = 120;    // Rendezvous timeout if another launcher started the ranks
   std::int64_t threads = 0;           // Intra-op threads per rank; 0: cores / local ranks, at least 1
   std::int64_t validate_every = 0;    // Steps; 0: never
   std::int64_t validate_batches = 4;  // Mini-batches per validation, at most

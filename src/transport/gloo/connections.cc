@@ -26,7 +26,7 @@ namespace {
 
 /// Matches "[/path/debug_logger.cc:9] ERROR failed to connect, ..." and "[E1123 ... ProcessGroupGloo.cpp:67] Gloo
 /// connectFullMesh failed with ...".
-bool tells_of_connecting(std::string_view line) {
+bool is_connect_log(std::string_view line) {
   const auto says = [line](std::string_view words) { return line.find(words) != std::string_view::npos; };
   return line.starts_with('[') && says("/gloo/") && (says("failed to connect") || says("connectFullMesh failed"));
 }
@@ -38,7 +38,7 @@ class WithoutConnectLog : public std::streambuf {
 
  protected:
   std::streamsize xsputn(const char* text, std::streamsize size) override {
-    const bool dropped = tells_of_connecting({text, static_cast<std::size_t>(size)});
+    const bool dropped = is_connect_log({text, static_cast<std::size_t>(size)});
     return dropped ? size : to_->sputn(text, size);
   }
   int_type overflow(int_type character) override { return to_->sputc(traits_type::to_char_type(character)); }
@@ -121,7 +121,7 @@ at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds t
 }
 
 /// Broadcasts the root's `message` to all ranks.
-void RankTree::hand_down(at::Tensor& message, std::chrono::milliseconds timeout) const {
+void RankTree::broadcast_sum(at::Tensor& message, std::chrono::milliseconds timeout) const {
   std::vector<at::Tensor> tensors{message};
   if (parent_) complete({parent_->recv(tensors, kLower, kTag)}, timeout);
   Works works;
@@ -136,7 +136,7 @@ at::Tensor RankTree::gather(const at::Tensor& mine, std::chrono::milliseconds ti
     sizes.insert(sizes.begin(), world_size_);
     all = at::empty(sizes, mine.options());
   }
-  hand_down(all, timeout);
+  broadcast_sum(all, timeout);
   return all;
 }
 
@@ -148,7 +148,7 @@ void RankTree::sum(std::span<double> values, std::chrono::milliseconds timeout) 
   if (!parent_) {
     for (std::int64_t rank = 1; rank < rows.size(0); ++rank) sum.add_(rows[rank]);
   }
-  hand_down(sum, timeout);
+  broadcast_sum(sum, timeout);
   std::copy_n(sum.const_data_ptr<double>(), count, values.begin());
 }
 
@@ -203,7 +203,7 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
 
 GlooConnections::GlooConnections(const GlooOptions& options)
     : options_(options),
-      meeting_(options.meeting, options.start_up_timeout, options.breaker),
+      rendezvous_(options.rendezvous, options.start_up_timeout, options.breaker),
       tree_(options.breaker),
       process_groups_(options.groups.size()),
       sum_groups_(options.groups.size()) {}
@@ -216,7 +216,7 @@ void GlooConnections::join() {
     if (options_.share_memory) find_shared_memory();
     // Keeps early ranks here until all have connected.
     tree_.barrier(options_.start_up_timeout);
-    meeting_.close_doors();
+    rendezvous_.stop_accepting();
   }
   fault_point("connected");
 }
@@ -229,8 +229,8 @@ void GlooConnections::require_unbroken() const {
 // Creating a group waits for its members, so all ranks use compatible orders. Until fingerprints are compared, only the
 // number of ranks matters.
 void GlooConnections::connect_groups() {
-  meeting_.await_all(options_.rank, options_.world_size);
-  device_ = create_device(meeting_.own_address());
+  rendezvous_.await_all(options_.rank, options_.world_size);
+  device_ = create_device(rendezvous_.own_address());
   tree_.connect(options_.rank, options_.world_size, [this](int other) { return create_pair("tree", other); });
   if (!options_.fingerprint.empty()) compare(options_.fingerprint);
   channels_.connect(options_.rank, options_.pairs ? *options_.pairs : all_pairs(options_.world_size),
@@ -249,7 +249,7 @@ GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t
   auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
   group_options->devices.push_back(device_);
   group_options->threads = threads;
-  return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, meeting_.store()), rank,
+  return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, rendezvous_.store()), rank,
                                                static_cast<int>(size), group_options);
 }
 
@@ -375,8 +375,8 @@ namespace {
 
 /// Broken connections of a rank. Gloo does not wake a thread that waits for the rest of a message; it blocks forever,
 /// without harm.
-struct Remains {
-  MeetingStore meeting;  // destroyed last
+struct BrokenConnections {
+  RendezvousStore rendezvous;  // destroyed last
   std::vector<GlooGroup> groups;
 
   /// The last owner of a group joins the group's thread, so it must be another thread.
@@ -390,7 +390,7 @@ struct Remains {
 }  // namespace
 
 void GlooConnections::close() noexcept {
-  auto remains = std::make_unique<Remains>(Remains{std::move(meeting_), take_groups()});
+  auto remains = std::make_unique<BrokenConnections>(BrokenConnections{std::move(rendezvous_), take_groups()});
   std::promise<void> destroyed;
   std::future<void> is_destroyed = destroyed.get_future();
   std::thread([remains = std::move(remains), destroyed = std::move(destroyed)]() mutable {
@@ -407,7 +407,7 @@ void GlooConnections::close() noexcept {
 
 void GlooConnections::abandon() noexcept {
   for (GlooGroup& group : take_groups()) group.release();
-  meeting_.abandon();
+  rendezvous_.abandon();
 }
 
 }  // namespace chimera

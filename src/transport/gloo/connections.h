@@ -64,7 +64,7 @@ class RankTree {
 
   void complete(const Works& works, std::chrono::milliseconds timeout) const;
   [[nodiscard]] at::Tensor collect(const at::Tensor& mine, std::chrono::milliseconds timeout) const;
-  void hand_down(at::Tensor& message, std::chrono::milliseconds timeout) const;
+  void broadcast_sum(at::Tensor& message, std::chrono::milliseconds timeout) const;
 
   std::shared_ptr<ConnectionBreaker> breaker_;
   int world_size_ = 1;
@@ -111,7 +111,7 @@ class GlooConnections {
   void connect_sums(std::size_t group, const std::vector<RankId>& hosts);
 
   GlooOptions options_;
-  MeetingStore meeting_;
+  RendezvousStore rendezvous_;
   std::shared_ptr<gloo::transport::Device> device_;  // shared by all groups: one thread for all sockets
   RankTree tree_;
   MessageChannels channels_;

@@ -62,15 +62,15 @@ class GlooOrderedSum {
 
 /// Practically infinite timeout, within 31 bits of milliseconds. Gloo's timeouts include time in which the job is
 /// stopped (Ctrl-Z) and cannot name the cause of a hang; the launcher can.
-inline constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
+inline constexpr std::chrono::milliseconds kGlooDefaultTimeout = std::chrono::hours(24 * 20);
 
 /// Options of a rank that joins the others. Rank r is worker r.
 struct GlooOptions {
   int rank = 0;
   int world_size = 1;
-  MeetingPoint meeting;
+  RendezvousPoint rendezvous;
   /// Limit of each wait. A timeout breaks all connections of the rank.
-  std::chrono::milliseconds timeout = kGlooPatience;
+  std::chrono::milliseconds timeout = kGlooDefaultTimeout;
   /// Limit of each step of rendezvous and connecting.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
   RankGroups groups;

@@ -81,13 +81,13 @@ std::string StoreFile::path() const { return fmt::format("/proc/self/fd/{}", des
 
 namespace {
 
-/// c10d store on a MeetingServer. c10d's own TCPStore accepts any client, trusts any length, and waits forever for a
+/// c10d store on a RendezvousServer. c10d's own TCPStore accepts any client, trusts any length, and waits forever for a
 /// stopped server.
 class ServedStore final : public c10d::Store {
  public:
-  ServedStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout)
-      : Store(timeout), client_(std::make_shared<MeetingClient>(meeting, timeout)) {}
-  ServedStore(std::shared_ptr<MeetingClient> client, std::chrono::milliseconds timeout)
+  ServedStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
+      : Store(timeout), client_(std::make_shared<RendezvousClient>(rendezvous, timeout)) {}
+  ServedStore(std::shared_ptr<RendezvousClient> client, std::chrono::milliseconds timeout)
       : Store(timeout), client_(std::move(client)) {}
 
   c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<ServedStore>(client_, timeout_); }
@@ -121,25 +121,25 @@ class ServedStore final : public c10d::Store {
     return TransportError(fmt::format("nothing came within {} ms", timeout.count()));
   }
 
-  std::shared_ptr<MeetingClient> client_;
+  std::shared_ptr<RendezvousClient> client_;
 };
 
 /// Connects to the TCPStore of torchrun's agent.
-c10::intrusive_ptr<c10d::Store> connect_agent(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> connect_agent(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
-  options.port = meeting.port;
+  options.port = rendezvous.port;
   options.waitWorkers = false;
   options.timeout = timeout;
   // TCPStore's timeout has no effect if the listener never answers; the thread then waits until the process ends.
   std::packaged_task<c10::intrusive_ptr<c10d::Store>()> connecting(
-      [host = meeting.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+      [host = rendezvous.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
   auto connected = connecting.get_future();
   std::thread(std::move(connecting)).detach();
   const auto no_answer = [&] {
     return TransportError(
-        fmt::format("no answer from {}, where torchrun's agent has put the meeting of the ranks, within "
+        fmt::format("no answer from {}, where torchrun's agent has put the rendezvous of the ranks, within "
                     "{:g} s",
-                    place_of(meeting), std::chrono::duration<double>(timeout).count()));
+                    place_of(rendezvous), std::chrono::duration<double>(timeout).count()));
   };
   if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) throw no_answer();
   try {
@@ -167,30 +167,30 @@ std::vector<int> missing_of(c10d::Store& store, int world_size) {
 
 }  // namespace
 
-MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout,
-                           const std::shared_ptr<ConnectionBreaker>& breaker)
-    : meeting_(meeting) {
-  if (meeting.host.empty()) {
-    file_ = std::make_unique<StoreFile>(meeting.file);
+RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
+                                 const std::shared_ptr<ConnectionBreaker>& breaker)
+    : rendezvous_(rendezvous) {
+  if (rendezvous.host.empty()) {
+    file_ = std::make_unique<StoreFile>(rendezvous.file);
     store_ = c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1);
     store_->setTimeout(timeout);
     if (breaker) store_ = breakable_store(store_, breaker);
     return;
   }
-  if (meeting.listens) server_ = std::make_unique<MeetingServer>(listen_at(meeting), meeting.secret);
+  if (rendezvous.listens) server_ = std::make_unique<RendezvousServer>(listen_at(rendezvous), rendezvous.secret);
   c10::intrusive_ptr<c10d::Store> served;
-  if (meeting.is_agent) {
-    served = connect_agent(meeting, timeout);
+  if (rendezvous.is_agent) {
+    served = connect_agent(rendezvous, timeout);
   } else {
-    served = c10::make_intrusive<ServedStore>(meeting, timeout);
+    served = c10::make_intrusive<ServedStore>(rendezvous, timeout);
   }
-  store_ = c10::make_intrusive<c10d::PrefixStore>("chimera/" + meeting.attempt, std::move(served));
+  store_ = c10::make_intrusive<c10d::PrefixStore>("chimera/" + rendezvous.attempt, std::move(served));
 }
 
-MeetingStore::~MeetingStore() = default;
+RendezvousStore::~RendezvousStore() = default;
 
 // Only rank 0 checks all keys, to avoid quadratically many requests.
-void MeetingStore::await_all(int rank, int world_size) {
+void RendezvousStore::await_all(int rank, int world_size) {
   store_->set(key_of(rank), std::vector<std::uint8_t>{1});
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
@@ -209,13 +209,15 @@ void MeetingStore::await_all(int rank, int world_size) {
   }
 }
 
-std::string MeetingStore::own_address() const { return meeting_.host.empty() ? "" : chimera::own_address(meeting_); }
+std::string RendezvousStore::own_address() const {
+  return rendezvous_.host.empty() ? "" : chimera::own_address(rendezvous_);
+}
 
-void MeetingStore::close_doors() {
+void RendezvousStore::stop_accepting() {
   if (server_) server_->stop_listening();
 }
 
-void MeetingStore::abandon() noexcept {
+void RendezvousStore::abandon() noexcept {
   store_.release();
   static_cast<void>(server_.release());  // its threads keep running
   if (file_) file_->abandon();

@@ -34,15 +34,15 @@ class StoreFile {
   int descriptor_;
 };
 
-/// Key-value store for rendezvous: a FileStore, a client of rank 0's MeetingServer, or torchrun's TCPStore.
-class MeetingStore {
+/// Key-value store for rendezvous: a FileStore, a client of rank 0's RendezvousServer, or torchrun's TCPStore.
+class RendezvousStore {
  public:
   /// `timeout` limits each wait. Throws TransportError if the file cannot be opened, the address cannot be bound, or no
   /// server answers in time; ConfigError if the secrets differ. `breaker` (may be null) ends waits on a file.
-  MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout,
-               const std::shared_ptr<ConnectionBreaker>& breaker = nullptr);
-  ~MeetingStore();
-  MeetingStore(MeetingStore&&) noexcept = default;
+  RendezvousStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
+                  const std::shared_ptr<ConnectionBreaker>& breaker = nullptr);
+  ~RendezvousStore();
+  RendezvousStore(RendezvousStore&&) noexcept = default;
 
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
@@ -54,15 +54,15 @@ class MeetingStore {
   [[nodiscard]] std::string own_address() const;
 
   /// Stops accepting connections.
-  void close_doors();
+  void stop_accepting();
 
   /// Leaves store and file open until the process ends.
   void abandon() noexcept;
 
  private:
-  MeetingPoint meeting_;
+  RendezvousPoint rendezvous_;
   std::unique_ptr<StoreFile> file_;  // closed after the store that reads it
-  std::unique_ptr<MeetingServer> server_;
+  std::unique_ptr<RendezvousServer> server_;
   c10::intrusive_ptr<c10d::Store> store_;
 };
 

@@ -174,7 +174,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     } catch (...) {
       note_failure();
     }
-    tell_members();
+    start_failure_sum();
   }
 
   void note_failure() noexcept {
@@ -183,7 +183,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   }
 
   /// Sums the failed members, then ends.
-  void tell_members() noexcept {
+  void start_failure_sum() noexcept {
     try {
       std::vector<at::Tensor> sum{failures};
       added = group->allreduce(sum, all_reduce_options());
@@ -268,7 +268,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     Slice own_slice = slice();
     own_slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
       const at::Tensor sum = sum_of_chunk(own_slice, first, count);
-      if (!counterparts) hand_out(sum, own_slice, first, count);
+      if (!counterparts) write_to_members(sum, own_slice, first, count);
     });
     return own_slice;
   }
@@ -287,12 +287,12 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
       const at::NoGradGuard no_grad;
       const auto adding = memory->begin_to_add();
       slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
-        hand_out(slice.sums.front().narrow(0, first, count), slice, first, count);
+        write_to_members(slice.sums.front().narrow(0, first, count), slice, first, count);
       });
     } catch (...) {
       note_failure();
     }
-    tell_members();
+    start_failure_sum();
   }
 
   [[nodiscard]] at::Tensor sum_of_chunk(const Slice& slice, std::int64_t first, std::int64_t count) const {
@@ -310,7 +310,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return add_in_order(*order, chunks);
   }
 
-  static void hand_out(const at::Tensor& sum, const Slice& slice, std::int64_t first, std::int64_t count) {
+  static void write_to_members(const at::Tensor& sum, const Slice& slice, std::int64_t first, std::int64_t count) {
     for (const at::Tensor& gradients : slice.sums) {
       at::Tensor target = gradients.narrow(0, first, count);
       if (target.data_ptr() != sum.data_ptr()) target.copy_(sum);

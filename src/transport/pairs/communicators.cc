@@ -84,8 +84,8 @@ VariableList cuda_variables() {
           {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
 }
 
-VariableList nccl_variables(const MeetingPoint& meeting) {
-  const std::string interface = meeting.host.empty() ? "lo" : own_interface(meeting);
+VariableList nccl_variables(const RendezvousPoint& rendezvous) {
+  const std::string interface = rendezvous.host.empty() ? "lo" : own_interface(rendezvous);
   return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // exact name, not a prefix
           {"NCCL_RAS_ENABLE", "0"},                 // its port is open to anyone
           // Otherwise the first collective of a size connects rings and trees, and blocks until the other members call

@@ -41,7 +41,7 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns NCCL's variables: it listens only on the rendezvous interface (loopback on one host, else own_interface()),
 /// and connects collectives with the communicator.
-[[nodiscard]] VariableList nccl_variables(const MeetingPoint& meeting);
+[[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
 /// Sets the variables that the user has not set. No other thread may read the environment meanwhile.
 void set_unless_set(const VariableList& variables);

@@ -37,9 +37,9 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
   }
 }
 
-class UnderWay final : public Pending {
+class PendingWork final : public Pending {
  public:
-  UnderWay(std::string operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor, at::Tensor result)
+  PendingWork(std::string operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor, at::Tensor result)
       : operation_(std::move(operation)),
         work_(std::move(work)),
         tensor_(std::move(tensor)),
@@ -72,14 +72,14 @@ class OrderedSum final : public Pending {
   at::Tensor wait() override {
     return guarded(operation_, [&] {
       if (!exchange_.work().wait()) throw TransportError("aborted");
-      hand_round(exchange_.add());
+      all_gather(exchange_.add());
       return gradients_;
     });
   }
 
  private:
   /// c10d's all-gather needs equal parts: shorter parts are padded with zeros.
-  void hand_round(const at::Tensor& own_sum) {
+  void all_gather(const at::Tensor& own_sum) {
     const auto& counts = exchange_.counts();
     std::vector<at::Tensor> mine{at::zeros({counts.front()}, own_sum.options())};
     mine.front().narrow(0, 0, own_sum.numel()).copy_(own_sum);
@@ -153,7 +153,7 @@ class PairTransport final : public Transport {
     return guarded(operation, [&] {
       std::vector<at::Tensor> tensors{tensor};
       auto work = pair(peer).out->send(tensors, member(peer), kTag);
-      return std::make_unique<UnderWay>(operation, std::move(work), std::move(tensor), at::Tensor());
+      return std::make_unique<PendingWork>(operation, std::move(work), std::move(tensor), at::Tensor());
     });
   }
 
@@ -164,7 +164,7 @@ class PairTransport final : public Transport {
       const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
       std::vector<at::Tensor> tensors{tensor};
       auto work = pair(peer).in->recv(tensors, member(peer), kTag);
-      return std::make_unique<UnderWay>(operation, std::move(work), at::Tensor(), tensor);
+      return std::make_unique<PendingWork>(operation, std::move(work), at::Tensor(), tensor);
     });
   }
 
@@ -174,7 +174,7 @@ class PairTransport final : public Transport {
     const std::string operation = sum_of(id);
     return guarded(operation, [&] {
       std::vector<at::Tensor> tensors{gradients};
-      return std::make_unique<UnderWay>(operation, group->allreduce(tensors), at::Tensor(), std::move(gradients));
+      return std::make_unique<PendingWork>(operation, group->allreduce(tensors), at::Tensor(), std::move(gradients));
     });
   }
 

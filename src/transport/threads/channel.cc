@@ -6,7 +6,7 @@ namespace chimera {
 
 void ThreadChannel::send(TaggedTensor message) {
   bool notify = false;
-  Handed handed{Handover(std::move(message.tensor)), message.tag};
+  QueuedMessage handed{Handover(std::move(message.tensor)), message.tag};
   {
     const std::scoped_lock lock(mutex_);
     messages_.push_back(std::move(handed));
@@ -22,7 +22,7 @@ TaggedTensor ThreadChannel::take(std::int64_t number, const CloseFlag& close_fla
   arrived_.wait(lock, [&] { return close_flag.closed() || arrived(); });
   receiver_waits_ = false;
   if (close_flag.closed()) return {};
-  const Handed message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], Handed());
+  const QueuedMessage message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], QueuedMessage());
   while (!messages_.empty() && !messages_.front().tensor.tensor.defined()) {
     messages_.pop_front();
     ++first_;

@@ -57,14 +57,14 @@ class ThreadChannel {
   void wake();
 
  private:
-  struct Handed {
+  struct QueuedMessage {
     Handover tensor;
     MessageTag tag;
   };
 
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<Handed> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
+  std::deque<QueuedMessage> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
   std::int64_t first_ = 0;
   bool receiver_waits_ = false;  ///< saves the system call of an unneeded notification
   std::int64_t posted_ = 0;

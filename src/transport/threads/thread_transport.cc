@@ -32,7 +32,7 @@ at::Tensor sum_of(std::vector<Addend>& addends) {
 }
 
 /// Copies each member's part into the other members' buffers.
-void hand_round(std::vector<Addend>& addends) {
+void all_gather(std::vector<Addend>& addends) {
   std::int64_t offset = 0;
   for (std::size_t owner = 0; owner < addends.size(); ++owner) {
     const std::int64_t count = addends.front().counts[owner];
@@ -59,7 +59,7 @@ std::string add_up(std::vector<Addend>& addends) {
       for (const at::Tensor& part : addend.parts) use_on_current_stream(part);
     }
     if (!addends.front().counts.empty()) {
-      hand_round(addends);
+      all_gather(addends);
       return {};
     }
     const at::Tensor sum = sum_of(addends);

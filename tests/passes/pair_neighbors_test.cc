@@ -20,16 +20,16 @@ std::vector<std::size_t> num_pairs(const Schedule& schedule) {
   return numbers;
 }
 
-TEST(PairNeighboursTest, TheLastWorkerOf1F1BHasNoPairs) {
-  const Schedule paired = pair_neighbours(find_generator("1f1b").generate({.stages = 3, .micro_batches = 6}));
+TEST(PairNeighborsTest, TheLastWorkerOf1F1BHasNoPairs) {
+  const Schedule paired = pair_neighbors(find_generator("1f1b").generate({.stages = 3, .micro_batches = 6}));
   EXPECT_THAT(num_pairs(paired), ElementsAre(4, 5, 0));
 }
 
-TEST(PairNeighboursTest, EveryScheduleStaysTheSameAndRunsItsPairsTogether) {
+TEST(PairNeighborsTest, EveryScheduleStaysTheSameAndRunsItsPairsTogether) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
       const Schedule schedule = generator.generate(shape);
-      const Schedule paired = pair_neighbours(schedule);
+      const Schedule paired = pair_neighbors(schedule);
       EXPECT_EQ(without_pairs(paired), without_pairs(schedule)) << testing::describe(generator.name, shape);
       EXPECT_TRUE(check(paired).empty()) << testing::describe(generator.name, shape);
       EXPECT_EQ(has_pairs(paired) && schedule.updates, false);
@@ -37,13 +37,13 @@ TEST(PairNeighboursTest, EveryScheduleStaysTheSameAndRunsItsPairsTogether) {
   }
 }
 
-TEST(PairNeighboursTest, TakesApartOnlyWhatKeepsThePairsFromRunning) {
+TEST(PairNeighborsTest, TakesApartOnlyWhatKeepsThePairsFromRunning) {
   const auto read = [](const std::string& cells) {
     TextSource text(cells, "text");
     return schedule_from_csv(text).schedule;
   };
   const Schedule needs_itself = read("0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1F1,1B0,1F2,1B1,1B2\n");
-  EXPECT_EQ(to_csv(pair_neighbours(needs_itself)),
+  EXPECT_EQ(to_csv(pair_neighbors(needs_itself)),
             "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1B1)OVERLAP_F_B,1B2\n");
 }
 

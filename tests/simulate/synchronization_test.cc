@@ -34,7 +34,7 @@ std::map<std::int64_t, double> starts(const Timeline& timeline) {
 // Worker 0 at B = 2 F: stage 3's last backward ends at 9, then 0B0 10-12, a bubble, 0B1 14-16. Workers 1 and 2 end at
 // 14, without a bubble between the last backwards of their stages: 2B3 at 12 and 1B1 at 14 on worker 1. Sums follow
 // each other in one order: stages 3, 2, 1, 0.
-TEST(SynchronisationTest, EagerOptIsThePapersRuleOnFourWorkers) {
+TEST(SynchronizationTest, EagerOptIsThePapersRuleOnFourWorkers) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::EagerOpt))),
             (std::map<std::int64_t, double>{{0, 16}, {1, 14.5}, {2, 14}, {3, 9}}));
@@ -45,7 +45,7 @@ TEST(SynchronisationTest, EagerOptIsThePapersRuleOnFourWorkers) {
 }
 
 /// Whether the worker's sum of its larger stage is launched before its last op, for workers 0 to D/2 - 1.
-TEST(SynchronisationTest, EagerOptWaitsOnTheMiddleWorkersOnly) {
+TEST(SynchronizationTest, EagerOptWaitsOnTheMiddleWorkersOnly) {
   for (const std::int64_t d : {4, 6, 8, 12}) {
     for (const double backward : {1.0, 2.0}) {
       const Schedule schedule = find_generator("chimera").generate({d, d});
@@ -59,7 +59,7 @@ TEST(SynchronisationTest, EagerOptWaitsOnTheMiddleWorkersOnly) {
   }
 }
 
-TEST(SynchronisationTest, ASumWaitsForAllItsWorkers) {
+TEST(SynchronizationTest, ASumWaitsForAllItsWorkers) {
   const Schedule schedule = find_generator("chimera").generate({4, 5});  // more goes down than up
   const Timeline timeline = simulate(schedule, with_sums(schedule, 0.25, AllReducePlacement::Eager));
   for (const auto& [stage, start] : starts(timeline)) {
@@ -73,7 +73,7 @@ TEST(SynchronisationTest, ASumWaitsForAllItsWorkers) {
   }
 }
 
-TEST(SynchronisationTest, WhetherAWorkerWaitsIsNoMatterOfTheCosts) {
+TEST(SynchronizationTest, WhetherAWorkerWaitsIsNoMatterOfTheCosts) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   CostModel costs = with_sums(schedule, 0.5, AllReducePlacement::EagerOpt);
   costs.latency = 3;  // now workers 1 and 2 wait, too, between the last backwards of their stages
@@ -83,7 +83,7 @@ TEST(SynchronisationTest, WhetherAWorkerWaitsIsNoMatterOfTheCosts) {
   EXPECT_LT(timeline.workers[0].all_reduces[0].after, schedule.workers[0].size());
 }
 
-TEST(SynchronisationTest, AWorkerTakesPartInOneSumAtATime) {
+TEST(SynchronizationTest, AWorkerTakesPartInOneSumAtATime) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   const Timeline timeline = simulate(schedule, with_sums(schedule, 100, AllReducePlacement::Eager));
   double last = 0;
@@ -96,7 +96,7 @@ TEST(SynchronisationTest, AWorkerTakesPartInOneSumAtATime) {
   EXPECT_GE(timeline.makespan, 9 + 2 * 100);
 }
 
-TEST(SynchronisationTest, RabenseifnersAlgorithmIsCounted) {
+TEST(SynchronizationTest, RabenseifnersAlgorithmIsCounted) {
   const Schedule schedule = find_generator("chimera").generate({2, 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.all_reduce = AllReduceCosts{.alpha = 0.5, .beta = 0.25, .bytes = {16, 32}, .data_parallel = 2};
@@ -105,7 +105,7 @@ TEST(SynchronisationTest, RabenseifnersAlgorithmIsCounted) {
   EXPECT_DOUBLE_EQ(table.all_reduce(ParameterGroupId(1)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 32);
 }
 
-TEST(SynchronisationTest, OneCopySumsNothing) {
+TEST(SynchronizationTest, OneCopySumsNothing) {
   const Schedule schedule = find_generator("1f1b").generate({2, 2});
   CostModel costs = with_sums(schedule, 7, AllReducePlacement::Eager);
   EXPECT_EQ(simulate(schedule, costs).makespan, 9);
@@ -113,7 +113,7 @@ TEST(SynchronisationTest, OneCopySumsNothing) {
   EXPECT_EQ(simulate(schedule, costs).makespan, 9 + 7);
 }
 
-TEST(SynchronisationTest, TheUpdateCoversAllCopiesOfAWorker) {
+TEST(SynchronizationTest, TheUpdateCoversAllCopiesOfAWorker) {
   const Schedule schedule = find_generator("chimera").generate({2, 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.optimizer = {0.5, 1};
@@ -124,7 +124,7 @@ TEST(SynchronisationTest, TheUpdateCoversAllCopiesOfAWorker) {
 }
 
 // Workers 0 and 3; in the V worker 0 holds both.
-TEST(SynchronisationTest, ATiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
+TEST(SynchronizationTest, ATiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
   const auto timed = [](const char* name) {
     const Schedule schedule = find_generator(name).generate({4, 4});
     CostModel costs = with_sums(schedule, 0, AllReducePlacement::Eager);
@@ -142,14 +142,14 @@ TEST(SynchronisationTest, ATiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
   EXPECT_EQ(v.makespan, v.ops_end);
 }
 
-TEST(SynchronisationTest, AStageWithoutMicroBatchesTakesPart) {
+TEST(SynchronizationTest, AStageWithoutMicroBatchesTakesPart) {
   const Schedule schedule = find_generator("chimera").generate({2, 1});  // nothing goes up
   const Timeline timeline = simulate(schedule, with_sums(schedule, 1, AllReducePlacement::Eager));
   EXPECT_EQ(starts(timeline), (std::map<std::int64_t, double>{{0, 6}, {1, 4}}))
       << "worker 0 has launched it before all";
 }
 
-TEST(SynchronisationTest, RefusesToSumAnAsynchronousScheduleOverWorkers) {
+TEST(SynchronizationTest, RefusesToSumAnAsynchronousScheduleOverWorkers) {
   Schedule schedule = find_generator("chimera").generate({2, 2});
   schedule.updates = AsynchronousUpdates{};
   EXPECT_THROW((void)simulate(schedule, with_sums(schedule, 1, AllReducePlacement::Eager)), ConfigError);

@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-TEST(NeighboursTest, EveryRankIsBelowTheOneThatItCallsItsParent) {
+TEST(NeighborsTest, EveryRankIsBelowTheOneThatItCallsItsParent) {
   for (const int size : {1, 2, 3, 5, 6, 21, 64, 100}) {
     for (int rank = 0; rank < size; ++rank) {
       const TreePlace place = place_in_tree(rank, size);
@@ -31,7 +31,7 @@ TEST(NeighboursTest, EveryRankIsBelowTheOneThatItCallsItsParent) {
   }
 }
 
-TEST(NeighboursTest, TheTreesDepthGrowsAsTheLogarithm) {
+TEST(NeighborsTest, TheTreesDepthGrowsAsTheLogarithm) {
   constexpr int kRanks = 2048;
   int deepest = 0;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -67,18 +67,18 @@ int rounds_until_all_are_connected(int ranks, const std::vector<RankPair>& pairs
   }
 }
 
-TEST(NeighboursTest, NeighboursInALineConnectAtTheSameTime) {
+TEST(NeighborsTest, NeighboursInALineConnectAtTheSameTime) {
   EXPECT_EQ(rounds_until_all_are_connected(64, line(64)), 2);
 }
 
-TEST(NeighboursTest, NobodyWaitsForOneWhoWaitsForIt) {
+TEST(NeighborsTest, NobodyWaitsForOneWhoWaitsForIt) {
   EXPECT_GT(rounds_until_all_are_connected(9, all_pairs(9)), 0);
   std::vector<RankPair> star = line(12);
   for (int rank = 2; rank < 12; ++rank) star.emplace_back(0, rank);
   EXPECT_GT(rounds_until_all_are_connected(12, star), 0);
 }
 
-TEST(NeighboursTest, DescriptorsGrowWithTheNeighboursAndNotWithTheRanks) {
+TEST(NeighborsTest, DescriptorsGrowWithTheNeighboursAndNotWithTheRanks) {
   const RankGroups groups = {{RankId(0), RankId(1)}};
   const std::int64_t few = gloo_descriptors(64, groups, line(64));
   EXPECT_EQ(gloo_descriptors(1024, groups, line(1024)), few);

@@ -1,4 +1,4 @@
-// Any bytes as what a rank asks for at a meeting, and as the answer.
+// Any bytes as what a rank asks for at a rendezvous, and as the answer.
 
 #include "fuzz/fuzzer.h"
 #include "rendezvous/server.h"
@@ -6,12 +6,12 @@
 namespace chimera::testing {
 namespace {
 
-void exercise_meeting(std::string_view bytes) {
+void exercise_rendezvous(std::string_view bytes) {
   try {
     Request request = read_request(bytes);
     request.timeout = std::chrono::milliseconds(0);
     require(to_bytes(read_request(to_bytes(request))) == to_bytes(request), "what was read can be written and read");
-    Words words;
+    KeyValueStore words;
     const Answer said = answer(words, request);
     require(to_bytes(read_answer(to_bytes(said))) == to_bytes(said), "so can its answer");
   } catch (const ChannelError&) {
@@ -24,6 +24,6 @@ void exercise_meeting(std::string_view bytes) {
 
 }  // namespace
 
-const Fuzzer kMeeting("meeting", exercise_meeting);
+const Fuzzer kRendezvous("rendezvous", exercise_rendezvous);
 
 }  // namespace chimera::testing

@@ -1,0 +1,157 @@
+# shellcheck shell=sh
+# Installation and building, shared by ./dev and the scripts in tools/. Nothing is done twice.
+
+pip_packages="ca-certificates python3-venv" # what pip needs
+packages="$pip_packages ccache clang cmake g++ ninja-build bible-kjv libcli11-dev libfmt-dev libgloo-dev
+  libgmock-dev libgtest-dev libicu-dev librandom123-dev librapidcheck-dev libsimdjson-dev libssl-dev
+  libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev"
+sanitizer_packages="libclang-rt-dev"
+web_packages="emscripten nodejs" # for the page of `chimera playground`
+page_test_packages="$web_packages chromium"
+binding_packages="python3-dev" # for the Python package
+launcher_packages="iproute2 mpich munge openmpi-bin openssh-client openssh-server slurm-client slurmctld slurmd"
+# LibTorch for a machine without a GPU
+torch_packages="torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85"
+# LibTorch with all it needs for GPUs, 4.9 GB; runs without one too
+full_torch_package="torch==2.11.0"
+# What Python tests compare with, beside the full torch
+oracle_packages="transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0"
+# What builds the Python package and tests it
+python_packages="scikit-build-core==1.1.2 nanobind==3.1.0 nanobind-backend==1.0.0 pytest==9.2.0 mypy==2.4.1"
+preset=release
+[ -z "${CI:-}" ] || preset=ci # the same build folder, with warnings as errors
+export CXX="${CXX:-clang++}" # CXX=g++ compiles all of it too, but more slowly; presets may say another
+jobs=$(nproc)
+tests_at_once=$((jobs + jobs / 2)) # as many of them wait
+
+say() { printf '\n== %s\n' "$*" >&2; }
+
+is_root() { [ "$(id -u)" = 0 ]; }
+
+may_sudo() { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+
+as_root() { # run a line of shell that needs root, or print it and stop
+  if is_root; then
+    sh -c "$1"
+  elif may_sudo; then
+    sudo sh -c "$1"
+  else
+    printf "dev: this needs root; run this line, then try again:\n  sudo sh -c '%s'\n" "$1" >&2
+    exit 1
+  fi
+}
+
+install_packages() { # install_packages [MORE...]
+  # shellcheck disable=SC2086
+  install_missing $packages "$@"
+}
+
+install_missing() { # install_missing PACKAGE...
+  missing=
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
+      missing="$missing $package"
+  done
+  [ -n "$missing" ] || return 0
+  say "installing$missing"
+  install="DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends$missing"
+  as_root "apt-get update -qq && $install"
+}
+
+install_torch() {
+  [ -z "${TORCH_DIR:-}" ] || return 0
+  [ "$(cat .venv/torch-packages 2>/dev/null)" != "$torch_packages" ] || return 0
+  say "installing LibTorch into .venv ($torch_packages)"
+  python3 -m venv .venv
+  # shellcheck disable=SC2086
+  .venv/bin/pip install -q --disable-pip-version-check --no-deps $torch_packages
+  printf '%s\n' "$torch_packages" > .venv/torch-packages
+}
+
+install_full_torch() {
+  [ -z "${TORCH_DIR:-}" ] || return 0
+  [ "$(cat .venv-cuda/torch-packages 2>/dev/null)" != "$full_torch_package" ] || return 0
+  say "installing the full set of torch into .venv-cuda ($full_torch_package, 4.9 GB)"
+  python3 -m venv .venv-cuda
+  .venv-cuda/bin/pip install -q --disable-pip-version-check --no-cache-dir "$full_torch_package"
+  printf '%s\n' "$full_torch_package" > .venv-cuda/torch-packages
+}
+
+install_oracles() { # into .venv-oracles; torch itself is that of .venv-cuda or TORCH_DIR, so it lies on the disk once
+  install_full_torch
+  wanted="$oracle_packages ${TORCH_DIR:-}"
+  [ "$(cat .venv-oracles/oracle-packages 2>/dev/null)" != "$wanted" ] || return 0
+  say "installing into .venv-oracles what Python tests compare with ($oracle_packages)"
+  python3 -m venv .venv-oracles
+  # shellcheck disable=SC2086
+  .venv-oracles/bin/pip install -q --disable-pip-version-check $oracle_packages
+  borrow_packages .venv-oracles .venv-cuda
+  printf '%s\n' "$wanted" > .venv-oracles/oracle-packages
+}
+
+borrow_packages() { # borrow_packages VENV OTHERS...: VENV imports what the others have (TORCH_DIR: for .venv-cuda)
+  for packages_folder in "$1"/lib/python3*/site-packages; do
+    version=$(basename "$(dirname "$packages_folder")")
+    for other in "$@"; do
+      [ "$other" != "$1" ] || continue
+      torch_folder=${TORCH_DIR:+$(dirname "$TORCH_DIR")}
+      [ "$other" = .venv-cuda ] || torch_folder=
+      # The interpreter reads a relative path from the folder of the file, and passes over what is not there.
+      printf '%s\n' "${torch_folder:-../../../../$other/lib/$version/site-packages}"
+    done > "$packages_folder/torch.pth"
+  done
+}
+
+install_python() { # into .venv-python; it imports torch and transformers where ./dev oracles has installed them
+  wanted="$python_packages ${TORCH_DIR:-}"
+  [ "$(cat .venv-python/python-packages 2>/dev/null)" != "$wanted" ] || return 0
+  say "installing into .venv-python what builds the Python package and tests it ($python_packages)"
+  python3 -m venv .venv-python
+  # shellcheck disable=SC2086
+  .venv-python/bin/pip install -q --disable-pip-version-check $python_packages
+  borrow_packages .venv-python .venv-cuda .venv-oracles
+  printf '%s\n' "$wanted" > .venv-python/python-packages
+}
+
+set_up() { # set_up [MORE PACKAGES...]: all that the word needs
+  if ! is_root && ! may_sudo; then # whoever has to be root is asked once, for all packages
+    install_packages "$@"
+    install_torch
+    return
+  fi
+  # shellcheck disable=SC2086
+  install_missing $pip_packages
+  install_torch & # while apt unpacks the compilers
+  torch=$! status=0
+  install_packages "$@" || status=$?
+  wait $torch && return $status
+}
+
+configure() { # configure PRESET
+  cmake --preset "$1" ${TORCH_DIR:+-DTORCH_DIR="$TORCH_DIR"} >/dev/null
+}
+
+build() { # build PRESET [FLAGS OF CMAKE --BUILD...]
+  chosen=$1
+  shift
+  say "building ($chosen)"
+  configure "$chosen"
+  cmake --build --preset "$chosen" -j "$jobs" "$@"
+}
+
+make_corpus() { # the default corpus: 4.4 MB of English text
+  [ ! -s corpus/bible.txt ] || return 0
+  mkdir -p corpus
+  bible -f gen1:1-rev22:21 > corpus/unfinished
+  mv corpus/unfinished corpus/bible.txt
+}
+
+require_numbers() { # require_numbers WORD [NUMBER...]
+  word=$1
+  shift
+  for number in "$@"; do
+    case "$number" in
+      '' | *[!0-9]*) printf "%s: '%s' is not a number\n" "$word" "$number" >&2 && exit 2 ;;
+    esac
+  done
+}
