@@ -29,7 +29,7 @@ std::string page_path() {
        {folder.parent_path() / CHIMERA_DATA_FOLDER / "playground.html", folder / "web" / "playground.html"}) {
     if (std::filesystem::is_regular_file(page)) return page.string();
   }
-  throw ConfigError("playground: this program was built without its page; `./dev playground` in the sources builds it");
+  throw ConfigError("playground: this program was built without its page; `tools/playground` in the sources builds it");
 }
 
 /// Answers each line of the file with a line.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokenizing beside the Python package tokenizers: the same documents, the same tokenizer, in rounds that take turns.
 
-  ./dev oracles && .venv-oracles/bin/python benchmarks/tokenize.py [--megabytes 200] [--rounds 3]
+  tools/oracles && .venv-oracles/bin/python benchmarks/tokenize.py [--megabytes 200] [--rounds 3]
 
 The text is the default corpus, repeated, a document every hundred lines. On one core and on two (by CPU affinity): MB/s of
 `chimera tokenize`, from the JSONL file to Megatron's files, as it reports them itself, and of encode_batch_fast on texts

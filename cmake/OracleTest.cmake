@@ -1,5 +1,5 @@
 # chimera_oracle_test(NAME SCRIPT [ARGUMENTS...]): a Python test that compares the program with transformers,
-# tokenizers, safetensors, tensorboard or torch, as ./dev oracles installs them into .venv-oracles. Where a package is
+# tokenizers, safetensors, tensorboard or torch, as tools/oracles installs them into .venv-oracles. Where a package is
 # missing, `oracles.require` (tests/support/oracles.py) says so and CTest reports the test as skipped.
 
 if(CHIMERA_ORACLE_PYTHON AND NOT EXISTS ${CHIMERA_ORACLE_PYTHON})

@@ -1,5 +1,5 @@
 # cpack: a Debian package and a tarball of the program alone, with LibTorch's libraries inside where it has a training
-# half (./dev package; docs/packages.md).
+# half (tools/package; docs/packages.md).
 set(package_share ${CMAKE_INSTALL_DATAROOTDIR}/chimera)
 set(package_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/chimera)
 set(reference ${CMAKE_BINARY_DIR}/reference)

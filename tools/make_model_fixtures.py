@@ -3,7 +3,7 @@
 
 Each has inputs, logits, loss and gradients in float64. The C++ tests compare with them and need no Python.
 
-    ./dev oracles
+    tools/oracles
     .venv-oracles/bin/python tools/make_model_fixtures.py
 
 Tensors: weights/NAME, gradients/NAME (names as in src/model_config/parameters.h), tokens, targets, logits, loss; BERT also

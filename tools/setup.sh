@@ -36,7 +36,7 @@ as_root() { # run a line of shell that needs root, or print it and stop
   elif may_sudo; then
     sudo sh -c "$1"
   else
-    printf "dev: this needs root; run this line, then try again:\n  sudo sh -c '%s'\n" "$1" >&2
+    printf "this needs root; run this line, then try again:\n  sudo sh -c '%s'\n" "$1" >&2
     exit 1
   fi
 }
@@ -102,7 +102,7 @@ borrow_packages() { # borrow_packages VENV OTHERS...: VENV imports what the othe
   done
 }
 
-install_python() { # into .venv-python; it imports torch and transformers where ./dev oracles has installed them
+install_python() { # into .venv-python; it imports torch and transformers where tools/oracles has installed them
   wanted="$python_packages ${TORCH_DIR:-}"
   [ "$(cat .venv-python/python-packages 2>/dev/null)" != "$wanted" ] || return 0
   say "installing into .venv-python what builds the Python package and tests it ($python_packages)"
@@ -127,8 +127,8 @@ set_up() { # set_up [MORE PACKAGES...]: all that the word needs
   wait $torch && return $status
 }
 
-configure() { # configure PRESET
-  cmake --preset "$1" ${TORCH_DIR:+-DTORCH_DIR="$TORCH_DIR"} >/dev/null
+configure() { # configure PRESET [FLAGS OF CMAKE...]
+  cmake --preset "$@" ${TORCH_DIR:+-DTORCH_DIR="$TORCH_DIR"} >/dev/null
 }
 
 build() { # build PRESET [FLAGS OF CMAKE --BUILD...]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Builds for GPUs, tests, measures and compares on this machine, in ten minutes and without a network: `./dev gpu`.
+"""Builds for GPUs, tests, measures and compares on this machine, in ten minutes and without a network: `tools/gpu`.
 
     measure.py [--dry-run] [--peak TFLOPS] [--seconds 600]
 
 Parts, each with a limit of its own, none of which may take what the others need: the library for GPUs and the program
-are built from what `./dev cuda-build` has installed, the Python package too where `./dev python` has; the tests that
+are built from what `tools/cuda-build` has installed, the Python package too where `./dev python` has; the tests that
 need a GPU run, and one that skips, or that is not there, has failed; the blocks of gpt2-64 at 1,024 tokens are measured
 as a share of the GPU's peak in bfloat16 (--peak where its data sheet is not known), and no share, or less than 60 %,
 has failed; runs train, over NCCL where there are two GPUs, and a small model with CUDA graphs and without; the same
-blocks are measured by transformers and torch.distributed.pipelining where an interpreter has them (`./dev oracles`).
+blocks are measured by transformers and torch.distributed.pipelining where an interpreter has them (`tools/oracles`).
 What the parts print is kept in build/gpu.
 Exits with 1 where a part has failed, 2 where there is no GPU, or nothing to build from. --dry-run says what would run.
 """
@@ -188,7 +188,7 @@ def peer(name, *flags):
     oracles, plain = ROOT / ".venv-oracles/bin/python3", ROOT / ".venv-cuda/bin/python3"
     needed = ["torch", "transformers"] if name == "transformers" else ["torch", "safetensors"]
     python = next((p for p in (oracles, plain) if can_import(p, *needed)), None)
-    skip = "" if python else f"no interpreter has {' and '.join(needed)}: ./dev oracles, where there is a network"
+    skip = "" if python else f"no interpreter has {' and '.join(needed)}: tools/oracles, where there is a network"
     label = "-".join(["peer", name, *(flag for flag in flags if not flag.startswith("--"))])
     return Part(label, [python, ROOT / "benchmarks/gpu/others.py", name, *MODEL, *flags], 30, skip, no_milliseconds)
 
@@ -218,11 +218,10 @@ def small(name, *flags):
 
 def parts_of(options):
     preset = "ci" if os.environ.get("CI") else "release"
-    torch = f"'{torch_folder()}'"
+    torch = f" -DTORCH_DIR='{torch_folder()}'" if os.environ.get("TORCH_DIR") else ""
     cores = os.cpu_count() or 1
-    build = (f"cmake --preset cuda -DTORCH_DIR={torch} && cmake --build --preset cuda -j {cores} && "
-             f"cmake --preset {preset} && "
-             f"cmake --build --preset {preset} -j {cores} --target chimera chimera_program_tests models")
+    build = (f"cmake --preset {preset} -DCHIMERA_WITH_CUDA=ON{torch} && "
+             f"cmake --build --preset {preset} -j {cores} --target chimera chimera_cuda chimera_program_tests models")
     python = ROOT / ".venv-python/bin/python3"
     no_package = "" if python.exists() else "the Python package cannot be built: ./dev python, where there is a network"
     if not no_package:
@@ -256,7 +255,7 @@ def refusal():
     if not pathlib.Path("/dev/nvidiactl").exists():
         return "this machine has no GPU (no /dev/nvidiactl)"
     if torch_folder() is None:
-        return "the full torch is not here; run ./dev cuda-build where there is a network, then this"
+        return "the full torch is not here; run tools/cuda-build where there is a network, then this"
     return ""
 
 

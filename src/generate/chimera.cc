@@ -194,9 +194,10 @@ Generator chimera_entry() {
       .name = kChimera,
       .generate = chimera,
       .refusal = chimera_refusal,
-      .rule = R"(Two pipelines through the same workers in opposite directions: down holds stage s on worker s, up on
-worker D-1-s. In slots of equal length micro-batch m of a pipeline runs F at stage s in slot s+2m and B in slot
-2D-1-s+2m; for even D no two ops of a worker share a slot. Weights twice, gradients summed over both copies.
+      .rule = R"(Two pipelines share the workers in opposite directions: the down pipeline holds stage s on worker s,
+the up pipeline on worker D-1-s. In slots of equal length, micro-batch m of a pipeline runs F at stage s in slot s+2m
+and B in slot 2D-1-s+2m. For even D no two ops of a worker share a slot. Weights are held twice; gradients are summed
+over replicas.
 
 | case | makespan |
 | --- | --- |
@@ -209,11 +210,11 @@ worker D-1-s. In slots of equal length micro-batch m of a pipeline runs F at sta
 | N = 2 K D, doubling, 2F ≤ B ≤ 3F | (5D/2-1)(F+B) + (K-1) (4F+(3D-2) B) |
 | N = K D, direct, 2f pipelines of v chunks | N(F+B) + (D/f-2)(B+(K-1)(B-F))/v |
 
-Worker w holds D/2+1+min(w, D-1-w) activations for N ≥ D, whatever N (doubling: D more). With F = B the bubble ratio
-is (D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).
+For N ≥ D, worker w holds D/2+1+min(w, D-1-w) activations (doubling: D more). If F = B, the bubble ratio is
+(D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).
 
-With v chunks each pipeline has S = vD stages, laid down and up the workers in waves; the same slots with S for D. v = 2
-is BitPipe (Wu et al., 2024). For f = 1 worker w holds D-D/2v+(min(w, D-1-w)+1)/v activations.)",
+With v chunks each pipeline has S = vD stages, placed down and up the workers in waves. The slots are the same with S
+for D. v = 2 is BitPipe (Wu et al., 2024). If f = 1, worker w holds D-D/2v+(min(w, D-1-w)+1)/v activations.)",
       .constraints = "D even, any N, v, f divides D/2",
       .closed_form = "N(F+B) + (D/f-2)B/v at N = D",
       .activations = "D/2+1 .. D (v = 1, f = 1)",

@@ -51,9 +51,9 @@ Generator chimera_rotated_entry() {
       .generate = chimera_rotated,
       .refusal = rotated_refusal,
       .rule =
-          "2f replicas through the workers in one direction, each begun D/2f workers after the one before: while one "
-          "replica's first micro-batches go down, the next one's fill the workers ahead. Forwards first while a "
-          "worker holds less than D + D/2f.",
+          "2f replicas run through the workers in one direction, each starting D/2f workers after the previous one. "
+          "While the first micro-batches of one replica move down, those of the next replica fill the workers ahead. "
+          "Forwards run first while a worker holds less than D + D/2f.",
       .constraints = "D a multiple of 2f, any N",
       .closed_form = "(D + D/2f - 1)(F+B), N=D",
       .activations = "min(N, D + D/2f)",

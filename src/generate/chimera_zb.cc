@@ -145,8 +145,8 @@ Generator chimera_zb_entry() {
           .generate = chimera_zb,
           .refusal = chimera_zb_refusal,
           .rule =
-              "Chimera's placement with split backward: `docs/chimera_zb.md` has the rule and why no order on this "
-              "placement is faster.",
+              "Chimera's placement with split backward. `docs/chimera_zb.md` has the rule, and proves that at F = I = "
+              "W no order on this placement is faster.",
           .constraints = "D even, any N, v, f divides D/2",
           .closed_form = "N(F+I+W)+(D/2f-1)F/v, F=I=W, D|N",
           .activations = "D (any N: D+1)",

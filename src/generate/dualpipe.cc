@@ -55,7 +55,7 @@ Generator dualpipev_entry() {
   return {.name = kDualpipev,
           .generate = dualpipev,
           .refusal = dualpipev_refusal,
-          .rule = "DualPipe folded at its middle: one replica, stages r and 2D-1-r on worker r.",
+          .rule = "DualPipe folded at its middle: one replica, with stages r and 2D-1-r on worker r.",
           .constraints = "N >= 2D",
           .closed_form = "bubble (D-1)(F+I-W)/2",
           .activations = "2D+1 halves",
@@ -102,8 +102,8 @@ Generator dualpipe_entry() {
           .generate = dualpipe,
           .refusal = dualpipe_refusal,
           .rule =
-              "Two replicas in opposite directions, fed from both ends, with split backward; in the middle a forward "
-              "of one direction and a backward of the other are a pair, which may run together.",
+              "Two replicas in opposite directions, fed from both ends, with split backward. In the middle, a forward "
+              "of one direction and a backward of the other form a pair, which may run together.",
           .constraints = "D even, N even, N >= 2D",
           .closed_form = "bubble (D/2-1)(F+I-W)",
           .activations = "D+1",

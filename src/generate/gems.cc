@@ -40,8 +40,8 @@ Generator gems_entry() {
           .generate = gems,
           .refusal = gems_refusal,
           .rule =
-              "Two replicas in opposite directions, of which one works at a time: even micro-batches run forward and "
-              "backward down, odd ones up. Least activations, most bubbles.",
+              "Two replicas in opposite directions, one active at a time: even micro-batches use the down pipeline, "
+              "odd ones the up pipeline. Fewest activations, largest bubbles.",
           .constraints = "any D, N",
           .closed_form = "N(D B + F) + (D-1)F",
           .activations = "1",

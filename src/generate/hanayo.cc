@@ -61,8 +61,8 @@ Generator hanayo_zb_entry() {
           .generate = hanayo_zb,
           .refusal = hanayo_zb_refusal,
           .rule =
-              "Hanayo's waves with B cut into I and W: of the F and I that can run the one farthest along its way goes "
-              "first, W fills what is free, and D micro-batches are on their way at most.",
+              "Hanayo's waves with B split into I and W. The ready F or I that is farthest along its path runs first, "
+              "and W fills free time. At most D micro-batches are in flight.",
           .constraints = "any D, N, w",
           .closed_form = "N(F+I+W) + (D-1)F/2w, F=I=W, D | N",
           .activations = "D",
@@ -114,8 +114,8 @@ Generator hanayo_entry() {
           .generate = hanayo,
           .refusal = hanayo_refusal,
           .rule =
-              "w waves: the model is cut into 2wD stages laid down and up the workers w times; ready backwards first, "
-              "older micro-batches first, at most D stage units in flight.",
+              "The model has 2wD stages, placed down and up the workers in w waves. Ready backwards run first, then "
+              "older micro-batches. At most D stage units are in flight.",
           .constraints = "any D, N, w",
           .closed_form = "ratio ~(2D-2)/(3wD+D-1), N=D",
           .activations = "2wD chunks",

@@ -37,9 +37,9 @@ Generator looped_bfs_entry() {
           .generate = looped_bfs,
           .refusal = looped_bfs_refusal,
           .rule =
-              "Each worker holds v stages, chunk c of worker r being stage cD+r: all forwards of its first chunk, then "
-              "of the next; then all backwards of its last chunk, then of the one before. Each stage is visited twice "
-              "a step, which is what sharded weights want; otherwise GPipe in v chunks.",
+              "Each worker holds v stages: chunk c of worker r is stage cD+r. A worker runs all forwards of its first "
+              "chunk, then of the next; then all backwards from its last chunk to its first. It visits each stage "
+              "twice per step, which suits sharded weights. Otherwise it is GPipe in v chunks.",
           .constraints = "any D, N, v",
           .closed_form = "((v-1)max(N,D)+N+D-1)(F+B)/v",
           .activations = "N",
@@ -120,8 +120,8 @@ Generator interleaved_one_f_one_b_entry() {
           .generate = interleaved_one_f_one_b,
           .refusal = interleaved_one_f_one_b_refusal,
           .rule =
-              "Each worker holds v stages, chunk c of worker r being stage cD+r; micro-batches go round in groups of "
-              "D (of N div max(1, N div D) where D does not divide N). Fewer bubbles, v times the messages.",
+              "Each worker holds v stages: chunk c of worker r is stage cD+r. Micro-batches advance in groups of D "
+              "(of N div max(1, N div D) if D does not divide N). Fewer bubbles, v times the messages.",
           .constraints = "N < D or a multiple of N div D",
           .closed_form = "N(F+B) + (D-1)(F+B)/v at D | N",
           .activations = "D+(D-1)/v stages",
@@ -149,8 +149,8 @@ Generator combined_one_f_one_b_entry() {
           .generate = combined_one_f_one_b,
           .refusal = combined_refusal,
           .rule =
-              "Interleaved 1F1B with one warm-up forward more, so that the forward and the backward of every turn are "
-              "a pair.",
+              "Interleaved 1F1B with one more warm-up forward, so that the forward and backward of each steady-state "
+              "turn form a pair.",
           .constraints = "N < D or a multiple of N div D",
           .closed_form = "N(F+B) + (D-1)(F+B)/v at D | N",
           .activations = "D+D/v stages",
@@ -198,8 +198,8 @@ Generator interleaved_zb_entry() {
       .generate = interleaved_zb,
       .refusal = interleaved_zb_refusal,
       .rule =
-          "Interleaved 1F1B with B cut into I and W, and as few forwards ahead as ZB-H1 has: worker r holds r of its "
-          "W back, which fill what would be bubbles. PyTorch's ScheduleInterleavedZeroBubble, order for order.",
+          "Interleaved 1F1B with B split into I and W, and as few warm-up forwards as ZB-H1. Worker r delays r of its "
+          "W, which fill bubbles. The order equals PyTorch's ScheduleInterleavedZeroBubble.",
       .constraints = "N < D or a multiple of N div D",
       .closed_form = "N(F+I+W) + (D-1)max(F,I,F+I-W)/v at D | N",
       .activations = "D at D | N",

@@ -47,8 +47,8 @@ Generator one_f_one_b_entry() {
           .generate = one_f_one_b,
           .refusal = one_f_one_b_refusal,
           .rule =
-              "min(D-1-s, N) warm-up forwards, then one forward and one backward in turn, then the remaining "
-              "backwards: GPipe's time with fewer activations. DAPPLE's order, and Megatron's default.",
+              "min(D-1-s, N) warm-up forwards, then one forward and one backward alternately, then the remaining "
+              "backwards. GPipe's time with fewer activations; DAPPLE's order and Megatron's default.",
           .constraints = "any D, N",
           .closed_form = "(N+D-1)(F+B)",
           .activations = "min(D-s, N)",

@@ -38,8 +38,8 @@ Generator pipedream_two_bw_entry() {
           .generate = pipedream_two_bw,
           .refusal = pipedream_two_bw_refusal,
           .rule =
-              "1F1B without a flush, one update for N ≥ D micro-batches: step t runs on version max(0, t-1) on every "
-              "stage, so that two versions suffice.",
+              "1F1B without a flush, with one update per N ≥ D micro-batches. Step t uses version max(0, t-1) on "
+              "every stage, so two versions suffice.",
           .constraints = "N >= D",
           .closed_form = "(N+D-1)(F+B), no flush",
           .activations = "D-s",
@@ -79,9 +79,9 @@ Generator pipedream_entry() {
           .generate = pipedream,
           .refusal = pipedream_refusal,
           .rule =
-              "1F1B without a flush: a stage updates after each backward, and a micro-batch's backward uses the "
-              "weights that its forward used, so that stage s keeps up to D-s versions. Micro-batch m uses version "
-              "max(0, m-(D-1-s)) on stage s.",
+              "1F1B without a flush. A stage updates after each backward. A micro-batch's backward uses the same "
+              "weights as its forward, so stage s keeps up to D-s versions. Micro-batch m uses version max(0, "
+              "m-(D-1-s)) on stage s.",
           .constraints = "any D, N",
           .closed_form = "(N+D-1)(F+B), no flush",
           .activations = "min(D-s, N)",

@@ -108,8 +108,8 @@ Generator zb_v_entry() {
           .generate = zb_v,
           .refusal = zb_v_refusal,
           .rule =
-              "Each worker holds stages r and 2D-1-r, so that a micro-batch comes back to the worker it started from; "
-              "split backward. The activations of 1F1B, no replica.",
+              "Each worker holds stages r and 2D-1-r, so a micro-batch returns to the worker where it started. Split "
+              "backward; as many activations as 1F1B, with one replica.",
           .constraints = "any D, N",
           .closed_form = "N(F+I+W)+(D-1)max(I/2, I-W)",
           .activations = "2D halves",
@@ -138,9 +138,9 @@ Generator v_half_entry() {
           .generate = v_half,
           .refusal = wave_pattern_refusal,
           .rule =
-              "Each worker holds stages r and 2D-1-r, as in ZB-V; one pattern of F and I, repeated every six slots: a "
-              "forward goes down the workers at half speed and up again at full speed, and so does the gradient on its "
-              "way back. W fills the free slots. All workers hold about half of what 1F1B's first does.",
+              "Stages as in ZB-V. One pattern of F and I repeats every six slots: forwards move down the workers at "
+              "half speed and up at full speed, and so do the gradients on their way back. W fills the free slots. "
+              "Every worker holds about half the activations of 1F1B's first worker.",
           .constraints = "any D, N",
           .closed_form = "bubble 7D/4-1 (even D), 7(D-1)/4 (odd), F=I=W=1",
           .activations = "(D+2) div 2",
@@ -170,8 +170,8 @@ Generator v_min_entry() {
           .generate = v_min,
           .refusal = wave_pattern_refusal,
           .rule =
-              "As V-Half, but a micro-batch goes down, up and back without a wait, one every six slots: a third of "
-              "1F1B's activations, and no room for latency or unequal times.",
+              "Like V-Half, but a micro-batch moves down, up and back without waiting, one every six slots. A third "
+              "of 1F1B's activations, but no slack for latency or unequal op times.",
           .constraints = "any D, N",
           .closed_form = "bubble 2D-5/2 (2D-3/2 where 3 divides D), F=I=W=1",
           .activations = "(D+4) div 3",

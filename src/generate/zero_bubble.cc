@@ -43,8 +43,8 @@ Generator zb_h1_entry() {
           .generate = zb_h1,
           .refusal = zero_bubble_refusal,
           .rule =
-              "1F1B with B cut into I and W: I goes on at once, W fills what would be a bubble, and the activations "
-              "stay those of 1F1B's first stage on every worker.",
+              "1F1B with B split into I and W. I continues at once, and W fills time that would be a bubble. No "
+              "worker holds more activations than 1F1B's first stage.",
           .constraints = "any D, N",
           .closed_form = "inner bubble (D-1)(F+I-W), N >= D",
           .activations = "min(D, N)",
@@ -64,8 +64,9 @@ Generator zb_h2_entry() {
           .generate = zb_h2,
           .refusal = zero_bubble_refusal,
           .rule =
-              "As ZB-H1 with nearly twice the warm-up forwards. No bubble inside a worker's work at equal times, at "
-              "the price of 2D-1 activations; the makespan of a flushed step still holds (D-1)F.",
+              "ZB-H1 with nearly twice the warm-up forwards. At equal op times there is no bubble between a worker's "
+              "first and last op, but a worker holds 2D-1 activations. The makespan of a flushed step still contains "
+              "(D-1)F.",
           .constraints = "any D, N",
           .closed_form = "inner bubble (D-1)(F+I-2W), N >= 2D-1",
           .activations = "min(2D-1, N)",

@@ -224,7 +224,7 @@ def main():
     options = parser.parse_args()
     program = browser.find_browser()
     if program is None or not options.page.exists():
-        print("skipped: needs Chromium and the web build; ./dev playground-test makes both")
+        print("skipped: needs Chromium and the web build; tools/playground-test makes both")
         return 77
     if options.pictures:
         options.pictures.mkdir(parents=True, exist_ok=True)

@@ -106,7 +106,7 @@ def print_times():
 
 
 if shutil.which("node") is None or not ENGINE.exists():
-    print("skipped: needs Node and the web build; ./dev playground-test makes both")
+    print("skipped: needs Node and the web build; tools/playground-test makes both")
     sys.exit(77)
 CATALOG = json.loads(native(['{"do": "catalog"}'])[0])
 if "--times" in sys.argv:

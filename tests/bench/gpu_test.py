@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`./dev gpu` where there is no GPU: it refuses in one line, its parts fit into their time, and failures, skips and
+"""`tools/gpu` where there is no GPU: it refuses in one line, its parts fit into their time, and failures, skips and
 time limits show in its summary. gpu_test.py ROOT [MODELS: the benchmark program]"""
 import os
 import pathlib

@@ -1,7 +1,7 @@
 """What the tests of clusters share: a training run, ranks by hand, and hosts (hosts.py).
 
 A test's first argument is the program. Launchers and rights that are missing skip their tests; with CHIMERA_NEED_LAUNCHERS
-they fail instead (`./dev clusters` installs them). Namespaces are what root may make.
+they fail instead (`tools/clusters` installs them). Namespaces are what root may make.
 """
 
 import json
@@ -23,7 +23,7 @@ def needs(what, is_there):
 
 
 def takes_long(test):
-    """Leaves out a test that waits for many seconds, but for `./dev clusters` and the tests of the night."""
+    """Leaves out a test that waits for many seconds, but for `tools/clusters` and the tests of the night."""
     wanted = os.environ.get("CHIMERA_NEED_LAUNCHERS") or os.environ.get("CHIMERA_LONG_TESTS")
     return unittest.skipUnless(wanted, "takes long: CHIMERA_LONG_TESTS=1 runs it")(test)
 

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 bool has_gpu() { return std::filesystem::exists("/dev/nvidiactl"); }
 
-/// Whether `./dev cuda-build` left its library.
+/// Whether `tools/cuda-build` left its library.
 bool has_library() {
   return std::filesystem::exists(std::filesystem::path(CHIMERA_PROGRAM).parent_path() / "libchimera_cuda.so");
 }
@@ -50,7 +50,7 @@ TEST(TrainingDeviceTest, Bfloat16HasTheSameBitsOnProcessesThreadsAndUnpipelined)
 TEST(TrainingDeviceTest, CudaWithoutAGpuIsRefusedInOneLine) {
   const Scratch scratch;
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // hides those that there are
-  const std::string missing = has_library() ? "no usable GPU here" : "./dev cuda-build";
+  const std::string missing = has_library() ? "no usable GPU here" : "tools/cuda-build";
   for (const std::string transport : {"processes", "threads"}) {
     const Arguments command = {"train",   "--data",      scratch.write("text.txt", sample_text()),
                                "--model", "gpt2-tiny",   "--device",
@@ -62,7 +62,7 @@ TEST(TrainingDeviceTest, CudaWithoutAGpuIsRefusedInOneLine) {
 
 TEST(TrainingDeviceTest, ThreadsOnOneGpuTrainAsTheCpuDoes) {
   if (!has_gpu()) GTEST_SKIP() << "this machine has no GPU";
-  if (!has_library()) GTEST_SKIP() << "./dev cuda-build has not been run";
+  if (!has_library()) GTEST_SKIP() << "tools/cuda-build has not been run";
   const Arguments common = {"--model",     "gpt2-tiny", "--stages",        "4", "--steps", "10",
                             "--transport", "threads",   "--micro-batches", "4"};
   for (const std::string schedule : {"none", "1f1b", "chimera", "zb-h1"}) {
@@ -81,7 +81,7 @@ TEST(TrainingDeviceTest, ThreadsOnOneGpuTrainAsTheCpuDoes) {
 
 TEST(TrainingDeviceTest, AStepThatIsAGraphTrainsAsOthersDo) {
   if (!has_gpu()) GTEST_SKIP() << "this machine has no GPU";
-  if (!has_library()) GTEST_SKIP() << "./dev cuda-build has not been run";
+  if (!has_library()) GTEST_SKIP() << "tools/cuda-build has not been run";
   const Arguments common = {"--model",     "gpt2-tiny", "--schedule",      "none", "--steps",  "10",
                             "--transport", "threads",   "--micro-batches", "4",    "--device", "cuda"};
   const auto plain = train(common);

@@ -1,4 +1,4 @@
-"""The Python packages that tests compare with; `./dev oracles` installs them."""
+"""The Python packages that tests compare with; `tools/oracles` installs them."""
 
 import importlib
 import os

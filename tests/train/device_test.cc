@@ -50,7 +50,7 @@ TEST(DeviceTest, SaysWhereTheLibraryIsMissing) {
     static_cast<void>(open_accelerator("/nowhere/libchimera_cuda.so"));
     FAIL() << "there is none";
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/libchimera_cuda.so"), HasSubstr("./dev cuda-build")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/libchimera_cuda.so"), HasSubstr("tools/cuda-build")));
   }
 }
 
@@ -60,7 +60,7 @@ TEST(DeviceTest, SaysWhyALibraryDoesNotLoad) {
     static_cast<void>(open_accelerator(path));
     FAIL() << "it is a text";
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot load " + path), HasSubstr("ELF"), HasSubstr("./dev cuda-build")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot load " + path), HasSubstr("ELF"), HasSubstr("tools/cuda-build")));
   }
 }
 

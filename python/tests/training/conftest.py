@@ -11,7 +11,7 @@ except ImportError as missing:
     if os.environ.get("CHIMERA_NEED_ORACLES"):
         raise
     collect_ignore_glob.append("test_*.py")
-    print(f"skipped: torch cannot be imported ({missing}); ./dev oracles installs it")
+    print(f"skipped: torch cannot be imported ({missing}); tools/oracles installs it")
 else:
     torch.set_num_threads(1)
 

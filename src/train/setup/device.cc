@@ -130,13 +130,13 @@ std::vector<RankPair> talking_pairs(const Job& job) {
 const Accelerator& open_accelerator(const std::string& path) {
   if (!std::filesystem::exists(path)) {
     throw ConfigError(
-        fmt::format("--device cuda: {} is not there; build it with ./dev cuda-build, or use --device cpu", path));
+        fmt::format("--device cuda: {} is not there; build it with tools/cuda-build, or use --device cpu", path));
   }
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, kAcceleratorEntry);
   if (entry == nullptr) {
     throw ConfigError(
-        fmt::format("--device cuda: cannot load {} ({}); build it again with ./dev cuda-build, or use --device cpu",
+        fmt::format("--device cuda: cannot load {} ({}); build it again with tools/cuda-build, or use --device cpu",
                     path, ::dlerror()));
   }
   return *reinterpret_cast<AcceleratorEntry>(entry)();
