@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/resident_memory.h"
 #include "help.h"
 #include "launch/local/launcher.h"
@@ -189,7 +190,7 @@ std::string as_json(const std::vector<Contender>& list, const std::vector<Score>
                     {"loss_difference", scores[i].loss_difference},
                     {"disturbed_rounds", scores[i].disturbed}});
   }
-  return nlohmann::ordered_json{{"machine", machine_line()}, {"runs", runs}}.dump(1) + "\n";
+  return json_text(nlohmann::ordered_json{{"machine", machine_line()}, {"runs", runs}}, 1) + "\n";
 }
 
 void compare(Options options, const Words& shared) {

@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "core/cgroup.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "export_flags.h"
 #include "help.h"
 #include "options.h"
@@ -35,7 +36,7 @@ std::uint64_t bytes_of(const Manifest& manifest) {
 
 std::string in_megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
-std::string in_words(const Json& value) { return value.is_string() ? std::string(value) : value.dump(); }
+std::string in_words(const Json& value) { return value.is_string() ? std::string(value) : json_text(value); }
 
 /// Returns the loss of the last step, if recorded.
 Json loss_of(const Manifest& manifest) {
@@ -58,7 +59,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
 Checkpoint one_checkpoint(const std::string& path) { return *find_checkpoint(path, available_cores()).checkpoint; }
 
 void print(const CheckpointCommand& command, const Json& json, const std::string& text) {
-  write_output("", command.format == Format::Json ? json.dump(2) + "\n" : text);
+  write_output("", command.format == Format::Json ? json_text(json, 2) + "\n" : text);
 }
 
 void list(const CheckpointCommand& command) {

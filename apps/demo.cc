@@ -20,6 +20,7 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "help.h"
 #include "options.h"
 #include "program.h"
@@ -247,7 +248,7 @@ Contender train_contender(DemoStage& stage, const std::string& schedule, const s
   const std::string simulated = stage.ask(
       {"simulate", schedule, "--stages", workers, "--micro-batches", workers, "--costs", times, "--format", "json"});
   const RunFigures figures = figures_of(read_run(metrics));
-  const double makespan = nlohmann::json::parse(simulated)["makespan"].get<double>();
+  const double makespan = read_json(simulated)["makespan"].get<double>();
   const double tokens = figures.tokens_per_second * figures.step_seconds;
   return {schedule, figures.tokens_per_second, tokens / makespan};
 }

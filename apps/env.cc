@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "help.h"
 #include "options.h"
 
@@ -47,7 +48,7 @@ std::string as_json(const std::optional<RankPlace>& place, const std::string& re
       {"meeting", place->world_size > 1 ? nlohmann::ordered_json(rendezvous) : nullptr},
       {"conflict", place->conflict.empty() ? nullptr : nlohmann::ordered_json(place->conflict)},
       {"variables", place->read}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "core/cgroup.h"
 #include "core/console.h"
+#include "core/json.h"
 #include "core/resident_memory.h"
 #include "help.h"
 #include "options.h"
@@ -43,7 +44,7 @@ std::string report_json(const Evaluation& evaluation) {
                                        {"perplexity", std::exp(evaluation.loss)},
                                        {"tokens", evaluation.tokens},
                                        {"windows", evaluation.windows}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 void run(const EvaluateFlags& flags) {

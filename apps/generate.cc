@@ -21,6 +21,7 @@
 #include "core/cgroup.h"
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/resident_memory.h"
 #include "engine/stored_values.h"
 #include "help.h"
@@ -166,7 +167,7 @@ class Writer {
     json_["prompts"].push_back(std::move(entry));
   }
   void finish() const {
-    if (is_json()) write(json_.dump() + "\n");
+    if (is_json()) write(json_text(json_) + "\n");
   }
 
  private:

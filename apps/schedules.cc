@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/json.h"
 #include "generate/registry.h"
 #include "help.h"
 #include "options.h"
@@ -32,7 +33,7 @@ std::string as_json() {
                     {"flags", flags_of(g)},
                     {"figure", {{"stages", g.figure.stages}, {"micro_batches", g.figure.micro_batches}}}});
   }
-  return list.dump(2) + "\n";
+  return json_text(list, 2) + "\n";
 }
 
 std::string as_table() {

@@ -16,6 +16,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "generate/generator.h"
 #include "help.h"
 #include "limit_flags.h"
@@ -154,9 +155,9 @@ std::string as_json_lines(const std::vector<SweepRow>& rows) {
     nlohmann::ordered_json json;
     for (const SweepCell& cell : row) {
       if (cell.text.empty()) continue;  // a parameter that the schedule lacks
-      json[cell.column] = cell.is_number ? nlohmann::ordered_json::parse(cell.text) : nlohmann::ordered_json(cell.text);
+      json[cell.column] = cell.is_number ? read_ordered_json(cell.text) : nlohmann::ordered_json(cell.text);
     }
-    text += json.dump() + "\n";
+    text += json_text(json) + "\n";
   }
   return text;
 }

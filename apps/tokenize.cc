@@ -10,6 +10,7 @@
 #include "core/cgroup.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "help.h"
 #include "options.h"
 #include "progress_line.h"
@@ -67,7 +68,7 @@ std::string summary_json(const TokenizeReport& report) {
                                        {"megabytes_per_second", rate(bytes, report) / kMega},
                                        {"documents_per_second", rate(static_cast<double>(report.documents), report)},
                                        {"files", report.files}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 void run(TokenizeFlags& flags) {

@@ -17,6 +17,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/json.h"
 #include "core/resident_memory.h"
 #include "export_flags.h"
 #include "launch/local/launcher.h"
@@ -150,7 +151,7 @@ std::string dry_run_json(const Job& job, const Forecast& forecast) {
                {"ranks", Json::array()}};
   for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
   for (const RankForecast& rank : forecast.ranks) json["ranks"].push_back(rank_json(forecast, rank));
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 namespace {

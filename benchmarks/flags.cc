@@ -1,5 +1,4 @@
-// What flags of `chimera train` cost in time and save in memory: --shard-optimizer, --reduction canonical and
-// --verify-messages.
+// Time and memory effects of flags of `chimera train`: --shard-optimizer, --reduction canonical and --verify-messages.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -33,14 +32,14 @@ namespace {
 constexpr std::int64_t kMicroBatches = 8;
 
 struct Options {
-  std::string data;  // given to the ranks
+  std::string data;  // passed to the ranks
   std::int64_t stages = 2;
   int rounds = 15;
-  std::string report;  // given to a process that trains alone: the file for its CPU time
+  std::string report;  // passed to a process that trains alone: the file for its CPU time
   bool fixes_products = false;
 };
 
-/// A way to train; the first is what the others are compared with.
+/// A combination of flags; the first is the baseline.
 struct Variant {
   std::string name;
   bool shard_optimizer = false;
@@ -67,12 +66,12 @@ TrainOptions options_of(const Variant& variant, const Options& options) {
   return train;
 }
 
-/// One worker's state for each way; all of them use one transport, one after the other.
+/// One worker's state for each variant; all variants use the same transport in turn.
 struct Contender {
   Variant variant;
   std::unique_ptr<Job> job;
   std::unique_ptr<Trainer> trainer;
-  std::vector<double> seconds = {};  // of each round's step, until all workers are through
+  std::vector<double> seconds = {};  // step time of each round, until all workers are done
 };
 
 std::vector<Contender> contenders(const Options& options, RankId rank, Transport& transport) {
@@ -92,7 +91,7 @@ void measure(std::vector<Contender>& all, Transport& transport, int rounds) {
   };
   constexpr int kWarmUp = 2;
   for (int round = 0; round < kWarmUp + rounds; ++round) {
-    std::rotate(all.begin(), all.begin() + 1, all.end());  // so that each follows each
+    std::rotate(all.begin(), all.begin() + 1, all.end());  // varies the order of the variants
     for (Contender& each : all) {
       meet();
       const auto start = std::chrono::steady_clock::now();
@@ -111,7 +110,7 @@ Spread ratio(const Contender& one, const Contender& base) {
   return spread_of(ratios);
 }
 
-/// Largest over the workers.
+/// The maximum over the workers.
 double largest(double own, int rank, int world_size, Transport& transport) {
   std::vector<double> all(static_cast<std::size_t>(world_size), 0);
   all[static_cast<std::size_t>(rank)] = own;
@@ -126,9 +125,9 @@ void print_row(const Options& options, const Contender& one, const Contender& ba
   std::fflush(stdout);
 }
 
-/// This process as one rank over Gloo; rank 0 prints.
+/// Runs this process as one rank over Gloo; rank 0 prints.
 void measure_rank(const Options& options, const RankEnvironment& rank) {
-  ::setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);  // as canonical runs do; what that costs is measured apart
+  ::setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);  // as canonical runs do; its cost is measured separately
   at::set_num_interop_threads(1);
   at::set_num_threads(1);
   const Job job = prepare_job(options_of(variants()[0], options));
@@ -165,7 +164,7 @@ double cpu_seconds_alone(const Options& options) {
   return spread_of(seconds).median;
 }
 
-/// What products of matrices cost that do not depend on where the matrices lie.
+/// Cost of matrix products with results independent of memory alignment.
 int measure_products(const Options& options, const TemporaryFolder& folder) {
   std::vector<double> ratios;
   for (int round = 0; round < std::max(options.rounds / 3, 1); ++round) {
@@ -216,7 +215,7 @@ int main(int argc, char** argv) {
   benchmarks::Options options;
   CLI::App app("What flags of `chimera train` cost in time and save in memory");
   app.add_option("--rounds", options.rounds, "steps of each")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--stages", options.stages)->group("");  // the rest is for ranks
+  app.add_option("--stages", options.stages)->group("");  // internal options for ranks
   app.add_option("--data", options.data)->group("");
   app.add_option("--report", options.report)->group("");
   app.add_flag("--fix-products", options.fixes_products)->group("");

@@ -1,5 +1,5 @@
-// How fast the ranks of a pipeline read a Hugging Face folder, and what they hold then: beside `cat`, which reads the
-// same bytes from the same page cache and does nothing with them.
+// Speed and memory of the ranks of a pipeline that read a Hugging Face folder, compared with `cat`, which reads the
+// same bytes from the page cache and discards them.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -36,22 +36,22 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string folder;
-  std::string make;  // the model of a folder that is made first
+  std::string make;  // model of a folder to create first
   std::string dtype = "float32";
   std::int64_t ranks = 4;
   int rounds = 3;
 };
 
-/// What a rank says of itself, in memory that it shares with the parent.
+/// A rank's results, in memory shared with the parent.
 struct RankReport {
   double seconds = 0;
   double own_bytes = 0;       // of its weights
-  double resident_bytes = 0;  // most of it while it read, beyond what it began with
+  double resident_bytes = 0;  // peak while reading, above the initial amount
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A new folder of a preset with random bfloat16 weights, every block of which is the same.
+/// Creates a folder of a preset with random bfloat16 weights; all blocks of data are equal.
 void make_folder(const std::string& name, const std::string& path) {
   const ModelConfig model = find_model(name);
   const ExportPlan plan = plan_export(exported_tensors(model, ElementType::BF16), kDefaultShardBytes);
@@ -73,7 +73,7 @@ void make_folder(const std::string& name, const std::string& path) {
   staged.commit();
 }
 
-/// One of the ranks of 1F1B: the weights of its stage, as training starts with them.
+/// One rank of 1F1B: reads the weights of its stage, as at the start of training.
 RankReport read_stage(const Options& options, std::int64_t rank) {
   at::set_num_threads(1);
   const auto folder = std::make_shared<const ModelFolder>(options.folder);
@@ -96,7 +96,7 @@ RankReport read_stage(const Options& options, std::int64_t rank) {
           .resident_bytes = peak_resident_bytes() - before};
 }
 
-/// Runs `act` in a process of its own for each rank, all at once. Returns the seconds until the last has ended.
+/// Runs `act` in a process for each rank, all at once. Returns the seconds until the last has ended.
 double in_processes(std::int64_t ranks, const std::function<void(std::int64_t)>& act) {
   const auto start = Clock::now();
   std::vector<pid_t> children;
@@ -120,7 +120,7 @@ double in_processes(std::int64_t ranks, const std::function<void(std::int64_t)>&
   return seconds_since(start);
 }
 
-/// What no reader can do without: the kernel hands over this rank's share of the files, and the memory of its weights.
+/// Lower bound for any reader: the kernel delivers this rank's share of the files, and the memory of its weights.
 void read_share(const Options& options, std::int64_t rank, double own_bytes) {
   std::vector<char> block(1 << 16);
   for (const auto& entry : std::filesystem::directory_iterator(options.folder)) {
@@ -136,7 +136,7 @@ void read_share(const Options& options, std::int64_t rank, double own_bytes) {
   const std::vector<char> weights(static_cast<std::size_t>(own_bytes), 1);
 }
 
-/// One process that reads all.
+/// One process reads all files.
 double cat_seconds(const Options& options) {
   const std::string command = fmt::format("cat '{}'/*.safetensors > /dev/null", options.folder);
   const auto start = Clock::now();
@@ -156,7 +156,7 @@ void run_all(const Options& options) {
              options.ranks, options.dtype);
   fmt::print("{:>5}  {:>8}  {:>8}  {:>8}  {:>8}  {:>9}  {:>20}\n", "round", "cat s", "kernel s", "ranks s", "GB/s",
              "own GB", "resident / own, most");
-  (void)cat_seconds(options);  // into the page cache
+  (void)cat_seconds(options);  // fills the page cache
   for (int round = 0; round < options.rounds; ++round) {
     const double cat = cat_seconds(options);
     const double ranks =

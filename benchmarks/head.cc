@@ -1,4 +1,4 @@
-// What the head of a model takes: bytes of tensors beside weights and gradients, and time, of one micro-batch.
+// Time of a model's head for one micro-batch, and its bytes of tensors without weights and gradients.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -40,15 +40,15 @@ struct Options {
   int rounds = 5;
 };
 
-/// Of one micro-batch, in the order in which its ops run.
+/// An op of one micro-batch, in order of execution.
 struct Op {
   const char* name;
-  double peak_bytes = 0;          // most bytes of tensors at once during the op
-  double bytes_after = 0;         // what is left
+  double peak_bytes = 0;          // peak bytes of tensors during the op
+  double bytes_after = 0;         // bytes of tensors after the op
   std::vector<double> seconds{};  // of each round
 };
 
-/// The last stage of a model without any block, run as the executor runs it.
+/// The last stage of a model without blocks, run as the executor runs it.
 class HeadBench {
  public:
   explicit HeadBench(const Options& options) : options_(options), config_(config_of(options)) {
@@ -64,7 +64,7 @@ class HeadBench {
   /// F and B, or F, I and W.
   std::vector<Op> run(bool splits) {
     std::vector<Op> ops = splits ? std::vector<Op>{{"F"}, {"I"}, {"W"}} : std::vector<Op>{{"F"}, {"B"}};
-    for (int round = 0; round <= options_.rounds; ++round) run_round(ops, round > 0);  // the first warms up
+    for (int round = 0; round <= options_.rounds; ++round) run_round(ops, round > 0);  // the first is a warm-up
     return ops;
   }
 

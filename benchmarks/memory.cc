@@ -1,4 +1,4 @@
-// Peak memory of a step for each worker, beside the number of micro-batches in flight that the schedule promises.
+// Peak memory of a step for each worker, and the number of micro-batches in flight that the schedule promises.
 
 #include <fmt/format.h>
 #include <torch/version.h>
@@ -19,7 +19,7 @@ constexpr std::int64_t kStages = 4;
 constexpr BatchSize kSize{.sequences = 4, .tokens = 64};
 constexpr double kMebibyte = 1024.0 * 1024.0;
 
-/// `  6.71 (4)` for each worker: peak in MiB, and micro-batches in flight.
+/// ` 6.71 (4)` for each worker: peak in MiB, and micro-batches in flight.
 std::string cells(const Schedule& schedule, const ModelConfig& model, Exchange exchange,
                   const LoweringOptions& lowering) {
   const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, StageCosts{.forward = 1, .backward = 2}));
@@ -53,8 +53,8 @@ LoweringOptions recomputing_all() {
   return options;
 }
 
-/// Of three steps without a flush: what is alive after them, which is copies of weights, and how many versions
-/// simulate() says a stage keeps.
+/// For three steps without a flush: live memory after them, which is copies of weights, and the simulated number of
+/// versions of each stage.
 void print_versions() {
   constexpr std::int64_t kSteps = 3;
   const ModelConfig model = find_model("gpt2-tiny");

@@ -1,5 +1,5 @@
-// Bytes over time on every worker, measured in processes, beside the simulator's memory timeline: with sizes of stages
-// that were measured, and with those of model_config/footprint.h.
+// Bytes over time on every worker, measured in processes, compared with the simulator's memory timeline. The simulator
+// uses measured sizes of stages, or those of model_config/footprint.h.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ TrainOptions options_for(const std::string& data, const std::string& schedule, c
   return options;
 }
 
-/// This process as one rank over Gloo; rank 0 prints a row for each worker.
+/// Runs this process as one rank over Gloo; rank 0 prints a row for each worker.
 void measure_rank(const std::string& data, const std::string& schedule, const std::string& recompute,
                   const std::string& sizes, const RankEnvironment& rank) {
   at::set_num_threads(1);

@@ -1,4 +1,4 @@
-// How fast models compute, for each FLOP: families and types of numbers side by side, on the CPU or on a GPU.
+// FLOP rates of model families and data types, on the CPU or on a GPU.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -40,13 +40,13 @@ struct Options {
   std::int64_t sequence = 128;
   int threads = 1;
   int rounds = 7;
-  int micro_batches = 1;  // of a round; on a GPU several, as the host is ahead of it
+  int micro_batches = 1;  // per round; several on a GPU, as the host runs ahead of it
   bool blocks = false;    // without embedding and head
   std::string device = "cpu";
   double peak = 0;  // TFLOP/s of bfloat16; 0: the GPU's data sheet
 };
 
-/// Where to compute: opens the GPUs' library, which lies beside the program `chimera`.
+/// The device to compute on. Opens the GPU library, which lies beside the program `chimera`.
 at::Device device_of(const Options& options) {
   if (options.device == "cpu") return at::kCPU;
   const auto library = std::filesystem::path(own_executable()).parent_path().parent_path() / "libchimera_cuda.so";
@@ -69,7 +69,7 @@ double flops_of(const ModelConfig& config, const Options& options) {
          (block.forward_flops + block.input_gradient_flops + block.weight_gradient_flops);
 }
 
-/// A model on one worker, whole or its blocks alone; what is timed is a forward and a backward of each micro-batch.
+/// A model on one worker, whole or only its blocks. Times a forward and a backward of each micro-batch.
 class Contestant {
  public:
   Contestant(const std::string& model, const std::string& dtype, const Options& options, at::Device device)
@@ -112,7 +112,7 @@ class Contestant {
   static ModelConfig config_of(const std::string& model, const Options& options) {
     ModelOverrides overrides;
     if (options.layers > 0) overrides.layers = options.layers;
-    overrides.tied = false;  // the matrix would be another group of parameters
+    overrides.tied = false;  // the tied matrix would be another parameter group
     return with_overrides(find_model(model), overrides);
   }
 
@@ -122,14 +122,14 @@ class Contestant {
   std::vector<std::uint8_t> text_ = std::vector<std::uint8_t>(1 << 16, 'a');
   int micro_batches_;
   MicroBatch batch_;
-  at::Tensor hidden_;    // of blocks alone
-  at::Tensor gradient_;  // of what they give
+  at::Tensor hidden_;    // input of the blocks
+  at::Tensor gradient_;  // gradient of their output
   std::unique_ptr<Stage> stage_;
   double flops_ = 0;
   std::vector<double> seconds_;
 };
 
-/// In FLOP/s; 0 where nobody says.
+/// In FLOP/s; 0 if unknown.
 double peak_of(const Options& options, at::Device device) {
   if (options.peak > 0 || device.is_cpu()) return 1e12 * options.peak;
   const auto library = std::filesystem::path(own_executable()).parent_path().parent_path() / "libchimera_cuda.so";
@@ -156,7 +156,7 @@ void run_all(const Options& options) {
       contestants.push_back(std::make_unique<Contestant>(model, dtype, options, device));
     }
   }
-  for (int round = 0; round <= options.rounds; ++round) {  // the first warms up
+  for (int round = 0; round <= options.rounds; ++round) {  // the first is a warm-up
     for (const auto& contestant : contestants) contestant->run(round > 0);
   }
   fmt::print("{:<16} {:>6} {:>6} {:<9} {:>10} {:>9} {:>15}{}\n", "model", "layers", "hidden", "type", "median ms",

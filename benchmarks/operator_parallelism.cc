@@ -1,4 +1,4 @@
-// Pipelines beside operator parallelism: for each T the fastest plan, on a slow network and on fast links.
+// Pipelines compared with operator parallelism: the fastest plan for each T, on a slow network and on fast links.
 
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ std::vector<Case> cases() {
           {"h200", "gpt2-64", 632, 8, 8}};
 }
 
-/// The fastest plan with that T; none where nothing fits.
+/// The fastest plan with that T; empty if no plan fits.
 std::optional<Row> best(const Case& asked, std::int64_t tensor_parallel) {
   PlanProblem problem;
   problem.model = find_model(asked.model);
@@ -59,10 +59,10 @@ std::optional<Row> best(const Case& asked, std::int64_t tensor_parallel) {
   }
 }
 
-/// One letter for each fiftieth of `longest`, by part: what a step is made of.
+/// The parts of a step, one letter for each fiftieth of `longest`.
 std::string bar(const StepParts& parts, double longest) {
   constexpr double kLetters = 50;
-  const std::string letters = "cr.tmsu";  // as StepPart has them
+  const std::string letters = "cr.tmsu";  // in the order of StepPart
   std::string text;
   double until = 0;
   for (std::size_t part = 0; part < kStepParts; ++part) {

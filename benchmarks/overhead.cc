@@ -35,8 +35,8 @@ constexpr std::int64_t kHidden = TrivialStage::kHidden;
 constexpr int kWarmUpSteps = 50;
 constexpr int kRepetitions = 31;
 constexpr int kStepsOfRepetition = 20;
-constexpr double kLimitOnThreads = 20;    // microseconds an op
-constexpr double kLimitOnProcesses = 10;  // beyond what Gloo's own calls take
+constexpr double kLimitOnThreads = 20;    // microseconds per op
+constexpr double kLimitOnProcesses = 10;  // beyond the time of Gloo's own calls
 
 double cpu_microseconds(clockid_t clock) {
   timespec time{};
@@ -51,7 +51,7 @@ struct Case {
   Program program;
 };
 
-/// One worker: its stages, and what it needs to run them with and without the executor.
+/// One worker: its stages, and its state to run them with and without the executor.
 class Worker {
  public:
   Worker(const Case& with, WorkerId id, Transport& transport)
@@ -70,14 +70,14 @@ class Worker {
 
   [[nodiscard]] double num_ops() const { return static_cast<double>(ops_.size()); }
 
-  /// One step as in training, but for the optimizer and the data, which are not the executor's.
+  /// One training step without the optimizer and the data, which are not part of the executor.
   void step() {
     static_cast<void>(executor_->run(instructions_, {.load = [](StageId, MicroBatchId) { return MicroBatch{}; },
                                                      .optimizer_step = [](double) {},
                                                      .peak_memory = [] { return 0.0; }}));
   }
 
-  /// Leaves for the module calls of the next bare(): a new one each, as a leaf collects the gradient of one backward.
+  /// Creates a leaf for each module call of the next bare(), as a leaf accumulates the gradient of one backward.
   void prepare() {
     inputs_.assign(kMicroBatches, {});
     for (const Op& op : ops_) {
@@ -92,7 +92,7 @@ class Worker {
     for (const Op& op : ops_) call_module(op);
   }
 
-  /// The same, with Gloo's calls between them as the program has them.
+  /// The module calls with Gloo's calls between them, as in the program.
   void bare(RawGloo& gloo) {
     for (const Instruction& instruction : instructions_) {
       if (instruction.kind == InstructionKind::Compute) {
@@ -124,13 +124,13 @@ class Worker {
   std::vector<at::Tensor> outputs_ = std::vector<at::Tensor>(kMicroBatches);  // [micro-batch]
 };
 
-/// Microseconds of CPU time for each compute op, of one worker.
+/// Microseconds of CPU time for each compute op of one worker.
 struct Figures {
   double bare = 0;
   double gloo = 0;  // of c10d's and Gloo's own calls
   double step = 0;
   Spread overhead;           // step - bare - gloo, of the worker's thread
-  double other_threads = 0;  // of the process during the step: Gloo's threads; no meaning where ranks are threads
+  double other_threads = 0;  // of the process during the step: Gloo's threads; meaningless if ranks are threads
 };
 
 /// CPU time of a worker's thread, and of its process's other threads, for each op.
@@ -148,7 +148,7 @@ OpCost cost_of_op(const Worker& worker, const std::function<void()>& action) {
   return {own_spent / worker.num_ops(), (process_spent - own_spent) / worker.num_ops()};
 }
 
-/// `raw`: Gloo's calls of the same worker; null where ranks are threads.
+/// `raw`: Gloo's calls of the same worker; null if ranks are threads.
 Figures measure(const Case& with, WorkerId id, Transport& transport, RawGloo* raw) {
   at::set_num_threads(1);
   Worker worker(with, id, transport);
@@ -197,7 +197,7 @@ void print_row(const std::string& transport, const Case& with, std::size_t worke
   std::fflush(stdout);
 }
 
-/// Ranks as threads. Returns the largest median overhead.
+/// Runs ranks as threads. Returns the largest median overhead.
 double measure_threads(const std::string& schedule) {
   const Case with(schedule);
   std::vector<Figures> figures(kStages);
@@ -213,7 +213,8 @@ double measure_threads(const std::string& schedule) {
   return largest;
 }
 
-/// This process as one rank over Gloo; rank 0 prints the figures of all. Returns the largest median overhead.
+/// Runs this process as one rank over Gloo; rank 0 prints the figures of all ranks. Returns the largest median
+/// overhead.
 double measure_rank(const std::string& schedule, const RankEnvironment& rank) {
   constexpr std::size_t kNumbers = 7;
   const Case with(schedule);
@@ -254,7 +255,7 @@ int run_all() {
   double largest = 0;
   int failed = 0;
   for (const char* schedule : {"1f1b", "chimera"}) {
-    // Processes first: launch() wants to be called while this program has no other thread.
+    // Processes first: launch() requires that this program has no other thread.
     failed += launch({.ranks = kStages, .arguments = {schedule}}) != 0;
   }
   for (const char* schedule : {"1f1b", "chimera"}) largest = std::max(largest, measure_threads(schedule));

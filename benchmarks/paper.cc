@@ -1,4 +1,4 @@
-// The paper's tables of step times and memory, measured there and predicted here.
+// The paper's tables of step times and memory: its measurements and our predictions.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Whether the planner's choice is the fastest: ten problems whose candidates are all trained on this machine.
+// Checks that the planner's choice is the fastest: ten problems, with all candidates trained on this machine.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ namespace chimera::benchmarks {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-constexpr double kAsFast = 1.03;  // of the fastest one's time
+constexpr double kAsFast = 1.03;  // times the fastest candidate's time
 constexpr double kSeconds = 10;   // of a profile
 
 struct Problem {
@@ -44,7 +44,7 @@ struct Problem {
   std::int64_t mini_batch;
   std::int64_t sequence;
   double memory_mib;
-  bool share_memory = true;  // false: gradients are summed over sockets
+  bool share_memory = true;  // false: all-reduces use sockets
   std::vector<std::string> schedules = {"1f1b", "chimera", "zb-h1"};
 };
 
@@ -66,7 +66,7 @@ std::vector<Problem> problems() {
 struct Options {
   std::int64_t rounds = 7;
   std::string only;
-  std::string folder;  // given to ranks
+  std::string folder;  // passed to ranks
 };
 
 ModelConfig model_of(const Problem& problem) {
@@ -109,11 +109,11 @@ TrainOptions train_options(const Options& options, const Problem& problem, const
   train.partition = candidate.partition;
   train.recompute = recompute_choice(candidate.recompute, num_stages(candidate));
   train.threads = 1;
-  train.steps = 1'000'000;  // of the learning rate's schedule
+  train.steps = 1'000'000;  // of the learning-rate schedule
   return train;
 }
 
-/// The same profile on all ranks: rank 0's.
+/// Rank 0's profile, on all ranks.
 MachineProfile profiled(const Options& options, const Problem& problem, Transport& transport, int rank) {
   ProfileOptions profile;
   profile.models = {model_file(options, problem)};
@@ -164,7 +164,7 @@ const Measured& fastest_of(const std::vector<Measured>& all) {
   return *std::ranges::min_element(all, {}, &Measured::seconds);
 }
 
-/// An answer that does not look at the problem: a schedule with W and D, and the largest or smallest micro-batch.
+/// A choice that ignores the problem: a schedule with W and D, and the largest or smallest micro-batch.
 struct Constant {
   std::string name;
   std::string schedule;
@@ -184,7 +184,7 @@ std::vector<Constant> constants() {
   return all;
 }
 
-/// What the constant answer takes; none where it does not fit, or does not exist.
+/// The time of the constant choice; empty if it does not fit or does not exist.
 std::optional<double> seconds_of(const Constant& constant, const Problem& problem, const std::vector<Measured>& all) {
   const Measured* found = nullptr;
   for (const Measured& each : all) {
@@ -293,7 +293,7 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--only", options.only, "problems whose names contain this");
-  app.add_option("--folder", options.folder)->group("");  // given to ranks
+  app.add_option("--folder", options.folder)->group("");  // passed to ranks
   CLI11_PARSE(app, argc, argv);
   try {
     const auto rank = rank_environment();

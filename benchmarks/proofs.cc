@@ -1,4 +1,4 @@
-// How often the search proves its schedule optimal, and how far from its bound it stays elsewhere: random costs.
+// For random costs: how often the search proves its schedule optimal, and the gap to its bound in the other cases.
 
 #include <fmt/format.h>
 
@@ -23,8 +23,8 @@ struct Options {
   bool large = false;
 };
 
-/// A problem by chance: two replicas on D = 2 to 8 workers, N from D to 2D, at most D stage units a worker; stages that
-/// differ by 20 % either way, F, I and W about (1, 1.15, 0.85), by 15 % either way; a latency up to 0.3.
+/// A random problem: two replicas on D = 2 to 8 workers, N from D to 2D, at most D stage units per worker. Stages
+/// differ by up to 20 %, and F, I and W from (1, 1.15, 0.85) by up to 15 %. The latency is at most 0.3.
 struct RandomCase {
   PipelineShape shape;
   CostModel costs;

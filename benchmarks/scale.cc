@@ -1,4 +1,4 @@
-// GPT-2-64 on hundreds of workers, on paper: Chimera beside other schedules, each at its own best configuration.
+// Simulates GPT-2-64 on hundreds of workers: Chimera and other schedules, each at its best configuration.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-/// A parameter of the candidate's shape; empty where its schedule does not take it.
+/// A parameter of the candidate's shape; empty if its schedule has no such parameter.
 std::string value_of(const Candidate& candidate, Axis axis) {
   if (find_axis(find_generator(candidate.schedule), axis) == nullptr) return "";
   return shape_axis(axis).text(candidate.shape);

@@ -1,4 +1,4 @@
-// Ops a second of the scheduling half: generate, check, simulate, and the proof of the lowered program.
+// Ops per second of the scheduling half: generate, check, simulate, and prove the lowered program.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -35,12 +35,12 @@ double peak_gib() {
   return static_cast<double>(usage.ru_maxrss) / (1024.0 * 1024.0);
 }
 
-/// CPU seconds of each link of the chain.
+/// CPU seconds of each phase.
 struct Seconds {
   double generate = 0;
   double check = 0;
   double simulate = 0;
-  double prove = 0;  // lower and check the program, both disciplines; 0 where it was not asked for
+  double prove = 0;  // lower and check the program, with both disciplines; 0 if not requested
 };
 
 void require(bool holds, const std::string& what) {

@@ -1,4 +1,4 @@
-// How fast the schedules are that the search finds, beside what is asked of it.
+// Makespans of the schedules that the search finds, compared with their targets.
 
 #include "search/search.h"
 
@@ -20,7 +20,7 @@
 namespace chimera::benchmarks {
 namespace {
 
-/// All: D = 8, two or four replicas, at most 9 stage units a worker.
+/// All cases: D = 8, two or four replicas, at most 9 stage units per worker.
 struct Case {
   std::string name;
   double target = 0;

@@ -1,4 +1,4 @@
-// Tokens a second of `chimera train` on two processes, beside one.
+// Tokens per second of `chimera train` on two processes, compared with one.
 
 #include <fmt/format.h>
 #include <torch/version.h>
@@ -25,19 +25,19 @@ constexpr std::int64_t kStages = 2;
 
 struct Options {
   std::string program = std::filesystem::path(own_executable()).parent_path().parent_path() / "chimera";
-  std::string data;  // empty: text made here
+  std::string data;  // empty: generated text
   int steps = 6;
   ContestOptions contest{.rounds = 7, .retries = 60};
 };
 
-/// What the fastest schedule on two processes has to reach, times one process.
+/// Required speed of the fastest schedule on two processes, relative to one process.
 struct Goal {
   std::int64_t micro_batches;
   double required;
 };
 constexpr Goal kGoals[] = {{2, 2 * 0.88}, {8, 2 * 0.95}};
 
-/// Most that a schedule can gain over one process: by simulate() at B = 2 F, messages and sums for nothing.
+/// Largest possible gain of a schedule over one process: simulate() at B = 2 F with free messages and all-reduces.
 double ceiling(const std::string& schedule, std::int64_t micro_batches) {
   const Schedule generated = find_generator(schedule).generate({kStages, micro_batches});
   const StageCosts costs{.forward = 1, .backward = 2};
@@ -47,7 +47,7 @@ double ceiling(const std::string& schedule, std::int64_t micro_batches) {
 
 struct Row {
   Contender contender;
-  double ceiling = 1;  // times one process
+  double ceiling = 1;  // relative to one process
 };
 
 Row row(const Options& options, const std::string& name, const std::string& schedule, std::int64_t micro_batches) {

@@ -1,4 +1,4 @@
-// What --trace costs a training step.
+// Cost of --trace per training step.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kStages = 2;
 constexpr int kWarmUpSteps = 3;
-constexpr int kPairs = 25;  // of a step with and a step without
+constexpr int kPairs = 25;  // of a step with a trace and a step without
 constexpr double kLimit = 0.01;
 
 TrainOptions options_for(const std::string& data) {
@@ -44,7 +44,7 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Of one step.
+/// Seconds of one step.
 struct Cost {
   double wall = 0;
   double cpu = 0;  // of the process
@@ -57,7 +57,7 @@ Cost cost_of_step(Trainer& trainer, std::int64_t step) {
   return {monotonic_seconds() - wall, cpu_seconds() - cpu};
 }
 
-/// Seconds that noting one instruction takes.
+/// Seconds to record one instruction.
 double cost_of_mark() {
   constexpr std::size_t kMarks = 100'000;
   Tracer tracer(kMarks, 1);
@@ -75,7 +75,7 @@ void print_ratio(const char* what, const std::vector<double>& on, const std::vec
              1e3 * spread_of(off).median, spread.median, spread.low, spread.high);
 }
 
-/// This process as one rank over Gloo; rank 0 prints its figures.
+/// Runs this process as one rank over Gloo; rank 0 prints its figures.
 void measure_rank(const std::string& data, const RankEnvironment& rank) {
   at::set_num_threads(1);
   const Job job = prepare_job(options_for(data));
@@ -88,7 +88,7 @@ void measure_rank(const std::string& data, const RankEnvironment& rank) {
   std::vector<double> cpu[2];
   for (int pair = 0; pair < kPairs; ++pair) {
     for (const bool first : {true, false}) {
-      const bool traced = first == (pair % 2 == 0);  // either goes first in turn
+      const bool traced = first == (pair % 2 == 0);  // the traced step goes first in every other pair
       trainer.trace(traced);
       const Cost cost = cost_of_step(trainer, step++);
       wall[traced].push_back(cost.wall);

@@ -15,6 +15,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard.h"
 #include "core/cgroup.h"
+#include "core/json.h"
 #include "model/element_types.h"
 
 namespace py = pybind11;
@@ -48,7 +49,7 @@ void write_part(const std::string& folder, std::int64_t step, int rank, int rank
 }
 
 void commit_parts(const std::string& folder, std::int64_t step, int ranks, const std::string& run) {
-  commit(real_disk(), folder, step, ranks, {.run = nlohmann::ordered_json::parse(run), .files = {}});
+  commit(real_disk(), folder, step, ranks, {.run = read_ordered_json(run), .files = {}});
 }
 
 at::ScalarType scalar_type_of(ElementType type, const std::string& name) {
@@ -67,7 +68,7 @@ class OpenCheckpoint {
 
   [[nodiscard]] const std::string& path() const { return checkpoint_.path; }
   [[nodiscard]] std::int64_t step() const { return checkpoint_.manifest.step; }
-  [[nodiscard]] std::string run() const { return checkpoint_.manifest.run.dump(); }
+  [[nodiscard]] std::string run() const { return json_text(checkpoint_.manifest.run); }
   [[nodiscard]] const std::vector<std::string>& refused() const { return refused_; }
   [[nodiscard]] std::vector<std::string> names() const { return tensors_.names(); }
 

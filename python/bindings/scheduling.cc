@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "answers/playground.h"
+#include "core/json.h"
 #include "long_call.h"
 #include "plan/balance.h"
 #include "schedule/schedule_json.h"
@@ -39,11 +40,10 @@ std::string cut(const chimera::Schedule& schedule, const chimera::ModelLoads& lo
                 const chimera::BalanceOptions& options) {
   const auto found = chimera::balance(schedule, loads, options);
   if (!found) return "{}";
-  return nlohmann::json{{"layers", found->layers},
-                        {"slowest", found->slowest},
-                        {"least", found->least},
-                        {"costs", costs_to_json(stage_costs(loads, found->layers, options.recompute))}}
-      .dump();
+  return json_text(nlohmann::json{{"layers", found->layers},
+                                  {"slowest", found->slowest},
+                                  {"least", found->least},
+                                  {"costs", costs_to_json(stage_costs(loads, found->layers, options.recompute))}});
 }
 
 std::string balanced(std::string schedule, const std::vector<std::vector<double>>& layers, double boundary,

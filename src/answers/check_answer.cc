@@ -7,6 +7,7 @@
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
+#include "core/json.h"
 #include "passes/lower.h"
 #include "render/text.h"
 #include "schedule/schedule_json.h"
@@ -127,7 +128,7 @@ std::string check_json(const CheckReport& report) {
   for (const Finding& finding : report.findings) {
     json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(finding_json(finding));
   }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace chimera

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
 #include "render/bars.h"
@@ -168,7 +169,7 @@ std::string model_json(const ModelReport& report) {
   for (const StageLayers& stage : report.partition) {
     json["stages"].push_back(stage_json(stage, stage_footprint(model, stage, report.workload)));
   }
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 std::string model_svg(const ModelReport& report) { return to_svg(chart_of(report, footprints(report))); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "generate/generator.h"
 #include "generate/registry.h"
 #include "model_config/parameters.h"
@@ -222,7 +223,7 @@ std::string plan_json(const PlanReport& report) {
     for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
       json["with_twice_the_memory"].erase(unknown);
   }
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "answers/requests.h"
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "generate/registry.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
@@ -159,7 +160,7 @@ Json rows_json(const Schedule& schedule) {
 Json checked(const JsonValue& request) {
   CheckReport report = examine(requested_schedule(request.field("schedule")), requested_limits(request),
                                truth_or(request, "strict_order", false));
-  Json json = {{"report", Json::parse(check_json(report))},
+  Json json = {{"report", read_json(check_json(report))},
                {"excerpts", counter_examples(report)},
                {"stages", report.schedule.stages},
                {"micro_batches", report.schedule.micro_batches},
@@ -242,7 +243,7 @@ Json modelled(const JsonValue& request) {
   CostModel costs = flop_costs(report);
   if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
   for (const StageId stage : recompute) costs.recompute[stage.index()] = costs.stages[stage.index()].forward;
-  return {{"model", Json::parse(model_json(report))},
+  return {{"model", read_json(model_json(report))},
           {"partition", to_text(partition)},
           {"recompute", to_text(recompute_choice(recompute, schedule.stages))},
           {"workers", workers_json(schedule, stages, recompute)},
@@ -299,9 +300,10 @@ std::function<void(const SearchProgress&)> reporter(const Progress& progress) {
   return [progress, next = 0.0](const SearchProgress& now) mutable {
     if (now.seconds < next) return;
     next = now.seconds + kSecondsBetweenReports;
-    progress(Json{
-        {"seconds", now.seconds}, {"makespan", now.makespan}, {"lower_bound", now.lower_bound}, {"origin", now.origin}}
-                 .dump());
+    progress(json_text(Json{{"seconds", now.seconds},
+                            {"makespan", now.makespan},
+                            {"lower_bound", now.lower_bound},
+                            {"origin", now.origin}}));
   };
 }
 
@@ -325,7 +327,7 @@ Json searched(const JsonValue& request, const Progress& progress) {
   if (request.has("max_in_flight"))
     problem.limits.push_back(limit_in_flight(problem.layout, request.number("max_in_flight"), "max_in_flight"));
   const SearchResult result = search(problem, start.schedules, requested_options(request, progress));
-  Json json = Json::parse(search_json(result));
+  Json json = read_json(search_json(result));
   json["schedule"] = {{"text", to_json(result.schedule)}};
   return json;
 }
@@ -559,7 +561,7 @@ Json opened(const PlanProblem& problem, Predictor& predictor, const Candidate& c
 Json planned(const JsonValue& request) {
   const PlanProblem problem = requested_problem(request);
   const PlanReport report = plan_report(problem, requested_options(request), PlanRule::Simulation);
-  Json json = {{"report", Json::parse(plan_json(report))},
+  Json json = {{"report", read_json(plan_json(report))},
                {"machine", problem.machine.name},
                {"memory_bytes", problem.memory_bytes},
                {"open", Json::array()}};
@@ -586,7 +588,7 @@ Json answer_to(const JsonValue& request, const Progress& progress) {
   request.field("do").fail(unknown_name("request", what, known));
 }
 
-std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string one_line(const Json& json) { return json_text(json); }
 
 }  // namespace
 

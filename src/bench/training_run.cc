@@ -11,6 +11,7 @@
 
 #include "bench/statistics.h"
 #include "core/error.h"
+#include "core/json.h"
 
 namespace chimera {
 
@@ -43,7 +44,7 @@ TrainingFigures TrainingRun::wait(std::int64_t skipped) {
   std::ifstream file(metrics_);
   try {
     for (std::string line; std::getline(file, line);) {
-      const auto step = nlohmann::json::parse(line);
+      const auto step = read_json(line);
       figures.losses.push_back(step.at("loss").get<double>());
       if (step.at("step").get<std::int64_t>() <= skipped) continue;
       speeds.push_back(step.at("tokens_per_second").get<double>());

@@ -9,6 +9,7 @@
 
 #include "bench/training_run.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "generate/registry.h"
 #include "model_config/config.h"
 #include "plan/machine.h"
@@ -210,7 +211,7 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                                        {"median_memory_error", all.median_memory_error},
                                        {"worst_memory_error", all.worst_memory_error},
                                        {"runs", list}};
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 namespace {
@@ -233,7 +234,7 @@ void count_tensors(const ValidationOptions& options, const TemporaryFolder& fold
   one.bytes = std::ranges::max(peaks);
   std::ifstream lines(metrics);
   for (std::string line; std::getline(lines, line);) {
-    one.resident_bytes = nlohmann::json::parse(line).at("peak_memory_bytes").get<double>();
+    one.resident_bytes = read_json(line).at("peak_memory_bytes").get<double>();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "checkpoint/block_hashes.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "safetensors/regular_file.h"
 
@@ -31,7 +32,7 @@ std::string seal_of(std::string_view text) {
 
 std::string sealed(const nlohmann::ordered_json& object) {
   constexpr int kIndent = 2;
-  std::string text = object.dump(kIndent);
+  std::string text = json_text(object, kIndent);
   text.resize(text.size() - std::string_view("\n}").size());
   return sealed(std::move(text));
 }
@@ -142,7 +143,7 @@ Manifest parse_manifest(const std::string& path, const std::string& text) {
   if (member(path, object, "version") != Json(kCheckpointVersion)) {
     refuse_field(
         path, "version",
-        fmt::format("is {}, and this program reads {}", printable(object["version"].dump()), kCheckpointVersion));
+        fmt::format("is {}, and this program reads {}", printable(json_text(object["version"])), kCheckpointVersion));
   }
   Manifest manifest;
   const std::uint64_t step = number(path, object, "step");

@@ -28,6 +28,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "core/signals.h"
 #include "data/text_inputs.h"
@@ -306,7 +307,7 @@ std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const
   key["tokenizer"] = {tokenizer};
   for (const TokenizerFile& file : tokenizer_files(tokenizer)) key["tokenizer"].push_back(stamp(file.path));
   key["options"] = options;
-  return key.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(key);
 }
 
 void write_resume(const std::string& path, const std::string& key, const TokenizeState& state) {
@@ -316,14 +317,14 @@ void write_resume(const std::string& path, const std::string& key, const Tokeniz
       {"written", {state.written.tokens, state.written.documents, state.written.open_document}},
       {"skipped", state.skipped},
       {"bytes", state.bytes}};
-  write_whole(path, file.dump() + "\n");
+  write_whole(path, json_text(file) + "\n");
 }
 
 std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
   try {
-    const json file = json::parse(read_whole(path));
+    const json file = read_json(read_whole(path));
     if (file.at("key") != key) return std::nullopt;
     const auto place = file.at("place").get<std::array<std::int64_t, 4>>();
     const auto written = file.at("written").get<std::array<std::int64_t, 3>>();

@@ -13,6 +13,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "schedule/json_value.h"
 
 namespace chimera {
@@ -59,7 +60,7 @@ namespace {
 
 std::string shown_value(const nlohmann::ordered_json& value) {
   constexpr std::size_t kLongest = 60;
-  const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace);
+  const std::string text = json_text(value, -1, JsonLetters::Ascii);
   return text.size() > kLongest ? text.substr(0, kLongest) + " ..." : text;
 }
 
@@ -181,7 +182,7 @@ const KnownClass& class_of(const ConfigFields& config) {
   const Json& architectures = config["architectures"];
   if (architectures.is_array() && architectures.size() == 1 && architectures[0] == known->architecture) return *known;
   config.fail(fmt::format("architectures must be [\"{}\"] for model_type {}, not {}", known->architecture, type,
-                          architectures.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 100)));
+                          json_text(architectures, -1, JsonLetters::Ascii).substr(0, 100)));
 }
 
 void require_plain(const ConfigFields& config) {
@@ -275,7 +276,7 @@ void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
         some_layer_slides = true;
       } else if (type != "full_attention") {
         config.fail(fmt::format("layer_types has {}; Chimera has full_attention and sliding_attention",
-                                type.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60)));
+                                json_text(type, -1, JsonLetters::Ascii).substr(0, 60)));
       }
     }
     if (some_layer_slides && !slides) config.fail("layer_types has sliding_attention, but no sliding_window is used");
@@ -415,7 +416,7 @@ ElementType element_type_of_word(const std::string& what, const std::string& wor
 
 ModelConfig model_from_config_json(const std::string& text, const std::string& source, const std::string& name) {
   (void)parse_json(text, source);  // rejects duplicate fields
-  const Json json = Json::parse(text);
+  const Json json = read_ordered_json(text);
   const ConfigFields config(json, source);
   const KnownClass& known = class_of(config);
   require_plain(config);
@@ -445,7 +446,7 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
   }
   // Otherwise the class's default ids apply, which may exceed this vocabulary.
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[token] = nullptr;
-  ModelConfig read_back = model_from_config_json(json.dump(), kConfigName, model.name);
+  ModelConfig read_back = model_from_config_json(json_text(json), kConfigName, model.name);
   read_back.norm_epsilon = model.norm_epsilon;  // written even if it is the family's default
   read_back.key_value_heads = model.key_value_heads;
   read_back.head_size = model.head_size;
@@ -455,14 +456,14 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
                     "all; it cannot be exported",
                     model.name));
   }
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 std::string with_element_type(const std::string& config_json, ElementType type) {
-  Json json = Json::parse(config_json);
+  Json json = read_ordered_json(config_json);
   json.erase("torch_dtype");
   json["dtype"] = word_of(type);
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace chimera

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/stored_names.h"
 #include "model_config/config.h"
@@ -161,7 +162,7 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
     throw ConfigError(
         fmt::format("{}: its model has {} {}, and the flags say {}; leave out the flags that describe the "
                     "model",
-                    folder.path(), field, value.dump(), theirs.value(field, nlohmann::ordered_json()).dump()));
+                    folder.path(), field, json_text(value), json_text(theirs.value(field, nlohmann::ordered_json()))));
   }
 }
 
@@ -175,7 +176,7 @@ std::int64_t token_of(const nlohmann::json& json, const std::string& source) {
 }
 
 std::vector<std::int64_t> named_tokens(const std::string& text, const std::string& source) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = try_json(text);
   if (!json.is_object()) throw ConfigError(source + ": is no JSON object");
   const auto field = json.find(kEndOfText);
   if (field == json.end() || field->is_null()) return {};
@@ -209,7 +210,7 @@ std::string beside(const std::string& folder, const std::string& name) {
 }
 
 void write_config(const StagedFolder& folder, const nlohmann::ordered_json& config) {
-  folder.write(kTokenizerConfig, config.dump(2) + "\n");
+  folder.write(kTokenizerConfig, json_text(config, 2) + "\n");
 }
 
 std::vector<std::pair<std::string, std::string>> special_tokens(const ModelConfig& model) {

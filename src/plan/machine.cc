@@ -8,6 +8,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "model_config/config.h"
 
 namespace chimera {
@@ -308,7 +309,7 @@ std::string to_json(const MachineProfile& machine) {
                             {"matrix_flops", matrix_flops_json(machine)},
                             {"op_overhead", machine.op_overhead},
                             {"step_overhead", machine.step_overhead}};
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 LinkTimes read_link(const JsonValue& value) {
@@ -344,7 +345,7 @@ std::string to_json(const NodeLinks& links) {
   const nlohmann::ordered_json json = {{"messages", link_json(links.messages)}, {"sums", link_json(links.sums)},
                                        {"transfers", links.transfers},          {"copies", link_json(links.copies)},
                                        {"step_overhead", links.step_overhead},  {"source", links.source}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 NodeLinks node_links_from_json(const std::string& text, const std::string& source) {

@@ -4,6 +4,8 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
+
 namespace chimera {
 namespace {
 
@@ -20,9 +22,7 @@ std::string little_endian(const std::vector<std::uint32_t>& values, int width) {
 }
 
 /// Replaces invalid bytes by U+FFFD.
-std::string valid_utf8(std::string_view text) {
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
-}
+std::string valid_utf8(std::string_view text) { return read_ordered_json(json_text(Json(text))).get<std::string>(); }
 
 /// XML 1.0 forbids most control characters, U+FFFE and U+FFFF.
 bool fits_xml(std::string_view text) {

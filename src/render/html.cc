@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "render/encoding.h"
 #include "render/page/page.h"
 #include "render/page_data.h"
@@ -21,7 +22,7 @@ using Json = nlohmann::ordered_json;
 /// Escapes `<`, as `</script>` or `<!--` would end or change a script element.
 std::string embedded(const Json& json) {
   std::string text;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
+  for (const char c : json_text(json)) {
     if (c == '<') {
       text += "\\u003c";
     } else {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/signals.h"
 #include "rendezvous/channel.h"
 
@@ -195,7 +196,7 @@ std::vector<int> Heartbeats::silent_for(std::chrono::milliseconds time) const {
 
 void Heartbeats::send_to(const SocketAddress& to, const std::string& verdict) {
   const Json words = Json::array({options_.rank, ++sent_, host_, verdict, leaves_.load()});
-  const std::string datagram = sealed(options_.secret, words.dump());
+  const std::string datagram = sealed(options_.secret, json_text(words));
   ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT, to.get(), to.size);
 }
 
@@ -215,7 +216,7 @@ void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
   const auto words = unsealed(options_.secret, datagram);
   if (!words) return;
   try {
-    const Json json = Json::parse(*words);
+    const Json json = read_json(*words);
     if (!json.at(0).is_number_unsigned() || !json.at(1).is_number_unsigned()) return;
     const int rank = json.at(0).get<int>();
     HeardRank& heard = heard_[rank];

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace chimera {
 
@@ -24,7 +25,7 @@ SafetensorsLayout lay_out(std::vector<TensorEntry> tensors, const std::map<std::
     header[tensor.name] = {
         {"dtype", to_text(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, end}}};
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMostHeaderBytes) {
     throw ConfigError(

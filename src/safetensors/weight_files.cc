@@ -9,6 +9,7 @@
 
 #include "core/character_iterator.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "safetensors/header_reader.h"
 #include "safetensors/regular_file.h"
 
@@ -131,7 +132,7 @@ std::string weight_index(const std::vector<std::pair<std::string, std::vector<Te
     }
   }
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
-  return index.dump(2) + "\n";
+  return json_text(index, 2) + "\n";
 }
 
 namespace {

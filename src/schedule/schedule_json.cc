@@ -12,6 +12,7 @@
 #include "core/character_iterator.h"
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "schedule/json_value.h"
 #include "schedule/text_source.h"
@@ -123,7 +124,7 @@ void write_replicas(Out out, const Placement& placement) {
 std::string open_header(const Schedule& schedule, const char* gap) {
   std::string text = fmt::format(
       "{{\"format\": \"chimera-schedule\", \"version\": 1, \"name\": {},{}\"stages\": {}, \"micro_batches\": {},{}",
-      nlohmann::json(schedule.name).dump(), gap, schedule.stages, schedule.micro_batches, gap);
+      json_text(nlohmann::json(schedule.name)), gap, schedule.stages, schedule.micro_batches, gap);
   const Out out(text);
   if (schedule.micro_batch_scale != 1) {
     fmt::format_to(out, "\"micro_batch_scale\": {},{}", schedule.micro_batch_scale, gap);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "schedule/json_value.h"
 #include "simulate/link_matrix.h"
 
@@ -370,7 +371,7 @@ std::string costs_to_json(const CostModel& costs) {
   if (costs.buffers.receives_ahead > 0 || costs.buffers.sends_behind > 0) {
     json["buffers"] = {{"receives_ahead", costs.buffers.receives_ahead}, {"sends_behind", costs.buffers.sends_behind}};
   }
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {

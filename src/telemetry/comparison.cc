@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "render/encoding.h"
 #include "render/panel.h"
 #include "telemetry/report_page.h"
@@ -198,7 +199,7 @@ std::string comparison_json(const std::vector<RunHistory>& runs) {
          {"configuration", std::move(configuration)}});
   }
   for (const Difference& difference : differences_of(runs)) json["differences"][difference.field] = difference.values;
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(loss_chart(runs, CurveOver::Steps)); }

@@ -14,6 +14,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "core/json.h"
 
 namespace chimera {
 
@@ -87,7 +88,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {:.17g})", *metrics.seconds_left);
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
   if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
-  if (metrics.sample) line += fmt::format(R"(, "sample": {})", nlohmann::json(*metrics.sample).dump());
+  if (metrics.sample) line += fmt::format(R"(, "sample": {})", json_text(nlohmann::json(*metrics.sample)));
   return line + "}\n";
 }
 
@@ -116,7 +117,7 @@ std::string kept_lines(const std::string& path, std::int64_t last_step) {
   if (last_step == 0 || !std::filesystem::is_regular_file(path, none)) return kept;
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line) && !file.eof(); kept += line + "\n") {
-    const auto step = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto step = try_json(line);
     if (!step.is_object() || !step.contains("step") || step["step"] > last_step) break;
   }
   return kept;

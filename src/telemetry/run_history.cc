@@ -12,6 +12,7 @@
 #include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 
 namespace chimera {
 namespace {
@@ -21,7 +22,7 @@ void add(const std::string& name, const nlohmann::ordered_json& value, Configura
     for (const auto& [field, inner] : value.items())
       add(name.empty() ? field : name + "." + field, inner, configuration);
   } else if (!value.is_null()) {
-    configuration.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+    configuration.emplace_back(name, value.is_string() ? value.get<std::string>() : json_text(value));
   }
 }
 
@@ -64,7 +65,7 @@ std::optional<double> number_of(const Json& line, const char* field) {
 }
 
 StepRecord parse_step(std::string_view text, const std::string& where) {
-  const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json line = try_json(text);
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
     throw ConfigError(where +
                       ": this is no step of a run; a metrics file has a JSON object with \"step\" on every line");

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "render/panel.h"
 #include "telemetry/run_history.h"
 
@@ -280,7 +281,7 @@ std::string to_json(const TopView& view) {
     json["ranks"].push_back({{"step", rank.step}, {"doing", rank.doing}, {"waiting", rank.waiting}});
   }
   json["stragglers"] = stragglers(view.ranks);
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace chimera

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/unicode.h"
@@ -216,13 +217,13 @@ std::string to_tokenizer_json(const TrainedBpe& trained) {
   }
   std::string vocabulary;  // as text, because insertion into nlohmann's ordered object is linear
   for (std::size_t id = 0; id < trained.tokens.size(); ++id) {
-    vocabulary += fmt::format("{}      {}: {}", id == 0 ? "" : ",\n", Json(trained.tokens[id]).dump(), id);
+    vocabulary += fmt::format("{}      {}: {}", id == 0 ? "" : ",\n", json_text(Json(trained.tokens[id])), id);
   }
   std::string merges;
   for (const auto& [left, right] : trained.merges) {
     merges += fmt::format("{}      [{}, {}]", merges.empty() ? "" : ",\n",
-                          Json(trained.tokens[static_cast<std::size_t>(left)]).dump(),
-                          Json(trained.tokens[static_cast<std::size_t>(right)]).dump());
+                          json_text(Json(trained.tokens[static_cast<std::size_t>(left)])),
+                          json_text(Json(trained.tokens[static_cast<std::size_t>(right)])));
   }
   constexpr const char* kByteLevel =
       R"({{"type": "ByteLevel", "add_prefix_space": {}, "trim_offsets": true, "use_regex": true}})";
@@ -233,7 +234,7 @@ std::string to_tokenizer_json(const TrainedBpe& trained) {
       "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n"
       "    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n    \"vocab\": {{\n{}\n    }},\n"
       "    \"merges\": [\n{}\n    ]\n  }}\n}}\n",
-      added.dump(), fmt::format(kByteLevel, false), fmt::format(kByteLevel, true), vocabulary, merges);
+      json_text(added), fmt::format(kByteLevel, false), fmt::format(kByteLevel, true), vocabulary, merges);
 }
 
 }  // namespace chimera

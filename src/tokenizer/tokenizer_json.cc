@@ -7,6 +7,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/bpe_trainer.h"
@@ -55,13 +56,13 @@ std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens) 
   bytes.first_special = bytes.tokens.size();
   bytes.special_tokens = special_tokens.size();
   bytes.tokens.insert(bytes.tokens.end(), special_tokens.begin(), special_tokens.end());
-  Json json = Json::parse(to_tokenizer_json(bytes));
+  Json json = read_ordered_json(to_tokenizer_json(bytes));
   json["post_processor"] = template_of(bytes.tokens);
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 bool is_byte_tokenizer_json(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = try_json(text);
   if (!json.is_object()) return false;
   const auto added = json.find("added_tokens");
   if (added == json.end() || !added->is_array()) return false;
@@ -70,7 +71,7 @@ bool is_byte_tokenizer_json(const std::string& text) {
     if (!token.is_object() || !token.contains("content") || !token["content"].is_string()) return false;
     special_tokens.push_back(token["content"]);
   }
-  return json == nlohmann::json::parse(byte_tokenizer_json(special_tokens));
+  return json == read_json(byte_tokenizer_json(special_tokens));
 }
 
 namespace {

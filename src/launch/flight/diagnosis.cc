@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "core/json.h"
+
 namespace chimera {
 namespace {
 
@@ -200,7 +202,7 @@ std::string to_json(const Diagnosis& diagnosis, const Flight& flight, std::size_
                      {"inferred", diagnosis.is_inferred},
                      {"op", diagnosis.op},
                      {"ranks", findings_json(diagnosis, flight, events)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace chimera

@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/json.h"
 
 namespace chimera {
 namespace {
@@ -191,7 +192,7 @@ FlightVerdict verdict_of(const Json& json) {
 
 Json read_json(const fs::path& path) {
   std::ifstream file(path);
-  return Json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
+  return read_ordered_json(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 fs::path find_folder(const std::string& path) {
@@ -222,7 +223,7 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
   } catch (const fs::filesystem_error& error) {
     throw Error(fmt::format("{}: cannot be made ({})", folder, error.code().message()));
   }
-  write_whole((fs::path(folder) / kJobName).string(), to_json(job).dump() + "\n");
+  write_whole((fs::path(folder) / kJobName).string(), json_text(to_json(job)) + "\n");
 }
 
 void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
@@ -230,7 +231,7 @@ void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
                      {"culprit", verdict.culprit ? Json(*verdict.culprit) : Json()},
                      {"op", verdict.op},
                      {"nanoseconds", verdict.nanoseconds}};
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = json_text(json);
   write_whole((fs::path(folder) / kVerdictName).string(), text + "\n");
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "launch/local/ask.h"
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
@@ -22,7 +23,7 @@ namespace chimera {
 
 std::optional<RunLayout> parse_layout(const std::string& dry_run) {
   try {
-    const auto json = nlohmann::json::parse(dry_run);
+    const auto json = read_json(dry_run);
     const RunLayout layout{.workers = json.at("workers"),
                            .data_parallel = json.at("data_parallel"),
                            .micro_batches = json.at("micro_batches"),

@@ -8,6 +8,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "launch/local/place.h"
 
 namespace chimera {
@@ -75,12 +76,12 @@ std::string to_line(const HostOrder& order) {
   const nlohmann::json json = {{"host", order.ranks.host},     {"first", order.ranks.first},
                                {"count", order.ranks.count},   {"world_size", order.world_size},
                                {"arguments", order.arguments}, {"variables", order.variables}};
-  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return json_text(json, -1, JsonLetters::Ascii);
 }
 
 HostOrder parse_part(const std::string& line) {
   try {
-    const auto json = nlohmann::json::parse(line);
+    const auto json = read_json(line);
     return {.ranks = {json.at("host"), json.at("first"), json.at("count")},
             .world_size = json.at("world_size"),
             .arguments = json.at("arguments"),

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "launch/local/process.h"
 
 namespace chimera {
@@ -34,7 +35,7 @@ std::string dump(const FailureReport& report, std::size_t length) {
                        {"own_cause", report.own_cause},
                        {"usage", report.usage},
                        {"final", report.is_final}};
-  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(object) + "\n";
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ std::string to_line(const FailureReport& report) {
 }
 
 std::optional<FailureReport> parse_report(std::string_view line) {
-  const json object = json::parse(line, nullptr, false);
+  const json object = try_json(line);
   const bool complete = object.is_object() && object.contains("rank") && object["rank"].is_number_integer() &&
                         object.contains("op") && object["op"].is_string() && object.contains("message") &&
                         object["message"].is_string() && object.contains("own_cause") &&
@@ -62,11 +63,11 @@ std::optional<FailureReport> parse_report(std::string_view line) {
 std::string to_line(const RecoveryNote& note) {
   const json object = {
       {"rank", note.rank}, {note.kind == RecoveryNote::Kind::Left ? kLeft : kResumed, note.epoch}, {"step", note.step}};
-  return object.dump() + "\n";
+  return json_text(object) + "\n";
 }
 
 std::optional<RecoveryNote> parse_note(std::string_view line) {
-  const json object = json::parse(line, nullptr, false);
+  const json object = try_json(line);
   const auto number = [&](const char* name) {
     return object.contains(name) && object[name].is_number_integer()
                ? std::optional<std::int64_t>(object[name].get<std::int64_t>())

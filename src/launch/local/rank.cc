@@ -21,6 +21,7 @@
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/signals.h"
 #include "launch/flight/flight_record.h"
 #include "launch/local/failure_report.h"
@@ -118,7 +119,7 @@ void write_error_file(const std::string& path, const std::string& message) {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
   try {
-    write_whole(path, report.dump());
+    write_whole(path, json_text(report));
   } catch (const Error&) {  // also reported on stderr
   }
 }

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "engine/stored_values.h"
 #include "model/safetensors.h"
 #include "model/stage.h"
@@ -72,7 +73,7 @@ std::string settings(const Job& job) {
   for (std::int64_t step = 0; step < options.steps; ++step) {
     text["learning_rates"].push_back(options.learning_rate.at(step, options.steps));
   }
-  return text.dump(1) + "\n";
+  return json_text(text, 1) + "\n";
 }
 
 void write_text(const std::string& path, const std::string& text) {

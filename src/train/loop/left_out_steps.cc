@@ -11,6 +11,7 @@
 #include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 
 namespace chimera {
 namespace {
@@ -22,7 +23,7 @@ std::string path_in(const std::string& folder) { return folder + "/" + kLeftOutN
 LeftOutSteps range_of(const nlohmann::ordered_json& pair) {
   const LeftOutSteps range{pair.at(0).get<std::int64_t>(), pair.at(1).get<std::int64_t>()};
   if (pair.size() != 2 || range.first < 1 || range.last < range.first) {
-    throw CheckpointError(fmt::format("{} is no range of steps", pair.dump()));
+    throw CheckpointError(fmt::format("{} is no range of steps", json_text(pair)));
   }
   return range;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
+#include "core/json.h"
 #include "model_config/config.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
@@ -74,7 +75,7 @@ Json layout_section(const Job& job) {
 
 void compare(const std::string& name, const Json& there, const Json& here, std::vector<std::string>& differing) {
   const auto value = [](const Json& section, const std::string& key) {
-    return section.is_object() && section.contains(key) ? section[key].dump() : std::string("nothing");
+    return section.is_object() && section.contains(key) ? json_text(section[key]) : std::string("nothing");
   };
   Json all = here;
   if (there.is_object()) all.update(there);

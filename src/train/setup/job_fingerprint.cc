@@ -15,6 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/json.h"
 #include "data/data_file.h"
 #include "hugging_face/model_folder.h"
 #include "launch/local/rank.h"
@@ -80,7 +81,7 @@ std::uint64_t hash_partition(const Job& job) {
 std::uint64_t hash_model(const Job& job) {
   const ModelConfig& model = job.model;
   Hash hash;
-  hash.add(layer_sizes_json(model).dump()).add(job.partition.size());
+  hash.add(json_text(layer_sizes_json(model))).add(job.partition.size());
   for (const StageLayers& stage : job.partition) {
     for (const ParameterSpec& parameter : stage_parameters(model, stage)) {
       hash.add(parameter.name).add(parameter.initial.kind).add(parameter.initial.standard_deviation);

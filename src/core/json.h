@@ -1,0 +1,26 @@
+#pragma once
+// Reads and writes JSON in one place, so that the library's parser and serializer are compiled once.
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace chimera {
+
+/// Throws nlohmann::json::parse_error.
+[[nodiscard]] nlohmann::json read_json(std::string_view text);
+[[nodiscard]] nlohmann::ordered_json read_ordered_json(std::string_view text);
+/// Returns a discarded value if the text is not JSON.
+[[nodiscard]] nlohmann::json try_json(std::string_view text);
+
+enum class JsonLetters { Utf8, Ascii };  ///< Ascii escapes all other characters
+
+/// Returns one line, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD, because text of users
+/// (file names, arguments) may hold any bytes.
+[[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1,
+                                    JsonLetters letters = JsonLetters::Utf8);
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1,
+                                    JsonLetters letters = JsonLetters::Utf8);
+
+}  // namespace chimera
