@@ -9,6 +9,7 @@
 
 #include "answers/playground.h"
 #include "check/check_schedule.h"
+#include "core/json.h"
 #include "generate/registry.h"
 #include "schedule/schedule_json.h"
 #include "simulate/simulate.h"
@@ -22,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 json ask(const json& request, const Progress& progress = nullptr) {
-  return json::parse(answer(request.dump(), progress));
+  return read_json(answer(json_text(request), progress));
 }
 
 std::string refusal(const json& request) {
@@ -82,7 +83,7 @@ TEST(PlaygroundTest, FactorsOfStagesMakeTheirOpsLonger) {
   EXPECT_EQ(makespan({{"stage_factors", {1, 3}}}), 12);
 }
 
-TEST(PlaygroundTest, MemoryOfSlidersIsBytesButVolumesAreCounts) {
+TEST(PlaygroundTest, SliderMemoryIsInBytesAndVolumesAreCounts) {
   const json panel = ask({{"do", "simulate"}, {"schedule", chimera44()}, {"costs", {{"weights", 1e9}}}})["panel"];
   EXPECT_EQ(panel["inBytes"], true);
   EXPECT_EQ(panel["totals"]["messageVolume"], "24 tensors");
@@ -94,7 +95,7 @@ TEST(PlaygroundTest, AllReducesComeAfterTheOps) {
   EXPECT_GT(totals["makespan"], totals["ops_end"]);
 }
 
-TEST(PlaygroundTest, RefusesInOneLineThatSaysWhatIsWrong) {
+TEST(PlaygroundTest, RefusesWithAOneLineMessage) {
   EXPECT_THAT(answer("{"), HasSubstr("error"));
   EXPECT_THAT(refusal({{"do", "simulat"}}), HasSubstr("did you mean 'simulate'"));
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", {{"name", "chimer"}, {"stages", 4}, {"micro_batches", 4}}}}),
@@ -110,7 +111,7 @@ TEST(PlaygroundTest, RefusesInOneLineThatSaysWhatIsWrong) {
   EXPECT_THAT(refusal({{"do", "export"}, {"schedule", chimera44()}, {"format", "pdf"}}), HasSubstr("pdf"));
 }
 
-TEST(PlaygroundTest, ExportsWhatReadsBackAsTheSameSchedule) {
+TEST(PlaygroundTest, ExportsReadBackAsTheSameSchedule) {
   const std::string text = ask({{"do", "export"}, {"format", "json"}, {"schedule", chimera44()}})["text"];
   EXPECT_EQ(schedule_from_json(text, "test"), find_generator("chimera").generate({4, 4}));
   const json csv = ask({{"do", "export"}, {"format", "csv"}, {"schedule", {{"text", text}}}});
@@ -128,7 +129,7 @@ TEST(PlaygroundTest, ADeadlockShowsWhoWaitsForWhomAndHowFarWorkersRun) {
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", stuck()}}), HasSubstr("1B0"));
 }
 
-TEST(PlaygroundTest, FaultsOfMeaningHaveAPictureWhereOpsHavePlaces) {
+TEST(PlaygroundTest, InvalidSchedulesHaveAPictureIfOpsHavePlaces) {
   const json missing = ask({{"do", "check"}, {"schedule", {{"text", "0F0,0B0,0F1\n"}}}});
   EXPECT_FALSE(missing["report"]["valid"]);
   EXPECT_TRUE(missing.contains("panel"));
@@ -152,7 +153,7 @@ TEST(PlaygroundTest, SearchFindsAValidScheduleThatIsNoSlowerAndReportsItsProgres
   const json before = ask({{"do", "simulate"}, {"view", "totals"}, {"schedule", slow}})["totals"];
   std::vector<json> reports;
   const json found = ask({{"do", "search"}, {"schedule", slow}, {"iterations", 2000}, {"seed", 1}},
-                         [&](const std::string& report) { reports.push_back(json::parse(report)); });
+                         [&](const std::string& report) { reports.push_back(read_json(report)); });
   EXPECT_LT(found["makespan"], before["makespan"]);
   EXPECT_GE(found["makespan"], found["lower_bound"]);
   EXPECT_TRUE(ask({{"do", "check"}, {"schedule", found["schedule"]}})["report"]["valid"]);
@@ -160,7 +161,7 @@ TEST(PlaygroundTest, SearchFindsAValidScheduleThatIsNoSlowerAndReportsItsProgres
   EXPECT_TRUE(reports.front().contains("makespan"));
 }
 
-TEST(PlaygroundTest, ModelIsCutAndItsWorkersFitWithRecomputation) {
+TEST(PlaygroundTest, ModelIsPartitionedAndFitsWithRecomputation) {
   json request = {{"do", "model"},
                   {"model", "gpt2"},
                   {"schedule", {{"name", "1f1b"}, {"stages", 4}, {"micro_batches", 8}}},
@@ -186,7 +187,7 @@ TEST(PlaygroundTest, ModelIsCutAndItsWorkersFitWithRecomputation) {
   for (const json& worker : tight["workers"]) EXPECT_LE(worker["peak_bytes"], 0.9 * most);
 }
 
-TEST(PlaygroundTest, APlansCandidateOpensAsTheStepThatWasPredicted) {
+TEST(PlaygroundTest, APlannedCandidateOpensAsThePredictedStep) {
   const json plan = ask({{"do", "plan"},
                          {"model", "bert-48"},
                          {"workers", 8},

@@ -1,4 +1,3 @@
-// `chimera demo` and `chimera tour`, as their users see them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

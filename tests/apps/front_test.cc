@@ -1,4 +1,4 @@
-// The program in front loads LibTorch where a subcommand needs it, and nowhere else.
+// The front program loads LibTorch only for subcommands that need it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The loader's own account, on stderr, of every library that it looks for.
+/// The loader's messages about every library that it looks for.
 std::string libraries_of(const std::vector<std::string>& arguments) {
   const ProgramResult result = ProgramRun(arguments, {.environment = {"LD_DEBUG=libs"}}).wait();
   EXPECT_THAT(result.messages, HasSubstr("libc.so")) << "the loader says nothing";
@@ -25,7 +25,7 @@ TEST(FrontTest, SchedulingNeedsNoLibTorch) {
   EXPECT_THAT(libraries_of({"trian"}), Not(HasSubstr("libtorch")));
 }
 
-/// What OpenMP says of its settings, on stderr, when it is loaded.
+/// OpenMP's settings, as it prints them when it is loaded.
 std::string openmp_settings(std::vector<std::string> environment) {
   environment.emplace_back("OMP_DISPLAY_ENV=true");
   return ProgramRun({"train", "--help"}, {.environment = std::move(environment)}).wait().messages;
@@ -36,7 +36,7 @@ TEST(FrontTest, WaitingThreadsSleepUnlessTheUserSaysOtherwise) {
   EXPECT_THAT(openmp_settings({"OMP_WAIT_POLICY=active"}), HasSubstr("OMP_WAIT_POLICY = 'ACTIVE'"));
 }
 
-TEST(FrontTest, KnowsTheSubcommandsItHasNotLoaded) {
+TEST(FrontTest, KnowsSubcommandsThatAreNotLoaded) {
   const std::string help = run_program({"--help"}).output;
   for (const char* name : {"train", "profile", "bench", "export", "evaluate", "generate"})
     EXPECT_THAT(help, HasSubstr(std::string("\n  ") + name + " "));
@@ -47,7 +47,7 @@ std::string help_of(const std::string& subcommand) {
   return ProgramRun({subcommand, "--help"}, {.environment = {"COLUMNS=80"}}).wait().output;
 }
 
-TEST(FrontTest, FlagsOfTrainingStandUnderHeadings) {
+TEST(FrontTest, TrainingFlagsHaveHeadings) {
   const std::string train = help_of("train");
   std::size_t last = 0;
   for (const char* heading : {"\nModel:\n", "\nData:\n", "\nSchedule and shape:\n", "\nParallelism:\n",
@@ -67,7 +67,7 @@ TEST(FrontTest, HelpSaysWhichFlagsTakeAFolder) {
   EXPECT_THAT(help, HasSubstr("\n  --metrics FILE  "));
 }
 
-TEST(FrontTest, QuotedExamplesAreContinuedBetweenWords) {
+TEST(FrontTest, QuotedExamplesBreakBetweenWords) {
   EXPECT_THAT(help_of("bench"), HasSubstr("\n    --command 'mine=python3 mine.py exported'\n"));
 }
 

@@ -1,4 +1,3 @@
-// Every subcommand explains itself.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -24,7 +23,7 @@ Arguments with_help(Arguments command) {
   return command;
 }
 
-/// The names below "Subcommands:" in the help of a command.
+/// Names below "Subcommands:" in the help of a command.
 std::vector<std::string> subcommands(const Arguments& command = {}) {
   const std::string help = run_program(with_help(command)).output;
   std::istringstream lines(help.substr(std::min(help.find("Subcommands:\n"), help.size())));
@@ -37,7 +36,7 @@ std::vector<std::string> subcommands(const Arguments& command = {}) {
   return names;
 }
 
-/// The command, and all below it. Commands of the training half have none, and take long to start.
+/// The command and all its subcommands. Commands of the training half have no subcommands and are slow to start.
 std::vector<Arguments> commands_from(const Arguments& command) {
   std::vector<Arguments> commands = {command};
   if (needs_training_half(command)) return commands;
@@ -49,7 +48,7 @@ std::vector<Arguments> commands_from(const Arguments& command) {
   return commands;
 }
 
-/// The arguments of every --help: that of the program, those of its subcommands, and of theirs.
+/// Arguments of every --help: of the program, its subcommands and theirs.
 std::vector<Arguments> all_helps() {
   std::vector<Arguments> helps;
   for (const Arguments& command : commands_from({})) helps.push_back(with_help(command));
@@ -62,7 +61,7 @@ std::string in_words(const Arguments& arguments) {
   return words;
 }
 
-/// What the program prints where COLUMNS says how wide the terminal is; empty: it does not.
+/// Output of the program if COLUMNS gives the terminal's width; `columns` may be empty.
 std::string help_at(const Arguments& arguments, const std::string& columns) {
   const bool is_copy = needs_training_half(arguments);
   return ProgramRun(arguments, {.environment = {"COLUMNS=" + columns}, .is_copy = is_copy}).wait().output;
@@ -75,7 +74,7 @@ std::size_t longest_line(const std::string& text) {
   return longest;
 }
 
-/// All words in order, without what continues an example on the next line.
+/// All words in order, without the backslashes that continue examples.
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(std::regex_replace(text, std::regex(R"( \\\n)"), "\n"));
   return {std::istream_iterator<std::string>(stream), {}};
@@ -102,14 +101,14 @@ TEST(HelpTest, NoLineIsLongerThanTheTerminalIsWide) {
       EXPECT_LE(longest_line(help_at(arguments, columns)), width) << in_words(arguments) << ", COLUMNS=" << columns;
     }
   }
-  EXPECT_GT(longest_line(help_at({"plan", "--help"}, "120")), 110U);  // uses what there is
+  EXPECT_GT(longest_line(help_at({"plan", "--help"}, "120")), 110U);  // uses the available width
 }
 
 TEST(HelpTest, SaysTheSameAtAnyWidth) {
   for (const auto& arguments : all_helps()) {
     std::vector<std::string> narrow = words_of(help_at(arguments, "80"));
     std::vector<std::string> wide = words_of(help_at(arguments, "120"));
-    // The comment of an example stands above it where the line is too long for both.
+    // An example's comment is above the example if the line is too long for both.
     std::ranges::sort(narrow);
     std::ranges::sort(wide);
     EXPECT_EQ(narrow, wide) << in_words(arguments);
@@ -122,7 +121,7 @@ TEST(HelpTest, ContinuesLongExamplesAsAShellDoes) {
                               "    --machine machines/p100-aries.json\n"));
 }
 
-/// All that was written to the other side of a terminal, which is closed first.
+/// All output written to the other side of a terminal, which is closed first.
 std::string read_until_closed(int terminal, FileDescriptor program_side) {
   program_side = FileDescriptor();
   std::string text;
@@ -130,7 +129,7 @@ std::string read_until_closed(int terminal, FileDescriptor program_side) {
   for (ssize_t count = 0; (count = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
     text.append(buffer.data(), static_cast<std::size_t>(count));
   }
-  return text;  // then read says EIO: nobody holds the other side
+  return text;  // read then returns EIO because the other side is closed
 }
 
 TEST(HelpTest, TakesTheWidthOfTheTerminal) {
@@ -146,7 +145,7 @@ TEST(HelpTest, TakesTheWidthOfTheTerminal) {
   EXPECT_NE(shown, help_at({"check", "--help"}, ""));
 }
 
-TEST(HelpTest, FlagsStandUnderHeadings) {
+TEST(HelpTest, FlagsHaveHeadings) {
   EXPECT_THAT(help_at({"simulate", "--help"}, ""), HasSubstr("\nCosts:\n  --forward X"));
   for (const auto& arguments : all_helps()) {
     EXPECT_THAT(help_at(arguments, ""), ::testing::Not(HasSubstr("\nOptions:\n"))) << in_words(arguments);
@@ -160,7 +159,7 @@ TEST(HelpTest, NamesArgumentsInCapitals) {
   }
 }
 
-TEST(HelpTest, OfTheProgramListsTheExitCodes) {
+TEST(HelpTest, ListsTheExitCodes) {
   const ProgramResult result = run_program({"--help"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.output, HasSubstr("Examples:\n"));

@@ -1,4 +1,4 @@
-// Input that no one means well: an answer all the same, never a crash, soon, and in bounded memory.
+// Hostile input: the program must answer soon, in bounded memory, and never crash.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-/// A schedule of one stage and one micro-batch, with `replicas` and `counts` in place of its own.
+/// A schedule of one stage and one micro-batch with the given `replicas` and `counts`.
 std::string schedule(const std::string& replicas, const std::string& counts = R"("stages": 1, "micro_batches": 1)") {
   return R"({"format": "chimera-schedule", "version": 1, "name": "x", )" + counts + R"(, "replicas": [)" + replicas +
          R"(], "workers": [[{"op": "F", "stage": 0, "replica": 0, "micro_batch": 0},
@@ -26,7 +26,7 @@ std::string many(int count, const std::string& text) {
   return all;
 }
 
-TEST(HostileInputTest, ReplicasBeyondWhatOpsCanName) {
+TEST(HostileInputTest, ReplicasBeyondTheIdsOfOps) {
   std::string replicas;
   for (int r = 0; r < 100'000; ++r) {
     replicas += (r == 0 ? "" : ", ") + (R"({"id": )" + std::to_string(r) + R"(, "workers": [0]})");
@@ -57,7 +57,7 @@ TEST(HostileInputTest, AFewBytesThatClaimFiftyMillionOps) {
   EXPECT_THAT(result.output, HasSubstr("ops of 49989999 more micro-batches at a stage are missing"));
 }
 
-TEST(HostileInputTest, CountsBeyondAllBounds) {
+TEST(HostileInputTest, HugeCounts) {
   for (const char* counts :
        {R"("stages": 100000000, "micro_batches": 100000000)", R"("stages": 1e30, "micro_batches": 1)",
         R"("stages": 18446744073709551615, "micro_batches": 1)", R"("stages": 0, "micro_batches": 1)",
@@ -66,7 +66,7 @@ TEST(HostileInputTest, CountsBeyondAllBounds) {
   }
 }
 
-TEST(HostileInputTest, IdsBeyondAllBounds) {
+TEST(HostileInputTest, HugeIds) {
   for (const char* id : {"18446744073709551615", "-9223372036854775808", "65536", "4294967296"}) {
     const std::string worker = R"({"id": 0, "workers": [)" + std::string(id) + "]}";
     EXPECT_EQ(run_program({"check", "-"}, schedule(worker)).exit_code, 1) << id;
@@ -76,7 +76,7 @@ TEST(HostileInputTest, IdsBeyondAllBounds) {
   }
 }
 
-TEST(HostileInputTest, AFileWithoutEnd) {
+TEST(HostileInputTest, AnEndlessFile) {
   const ProgramResult result = run_program({"check", "/dev/zero"});
   EXPECT_EQ(result.exit_code, 2) << "killed by signal " << result.killed_by;
   EXPECT_THAT(result.messages, HasSubstr("row 1, column 1: '\\x00"));
@@ -90,13 +90,13 @@ TEST(HostileInputTest, ACellThatClaimsManyOps) {
   }
 }
 
-TEST(HostileInputTest, BytesThatAreNoText) {
+TEST(HostileInputTest, BinaryData) {
   for (const std::string& bytes : {std::string(1000, '\0'), std::string("\xFF\xFE{}"), std::string("{\"\xC3\": 1}")}) {
     EXPECT_EQ(run_program({"check", "-"}, bytes).exit_code, 2);
   }
 }
 
-TEST(HostileInputTest, AStandardOutputThatIsFull) {
+TEST(HostileInputTest, AFullStandardOutput) {
   const ProgramResult result =
       run_program({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--output", "/dev/full"});
   EXPECT_EQ(result.exit_code, 2);

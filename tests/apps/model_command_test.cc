@@ -1,10 +1,10 @@
-// `chimera model`, as its users see it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
@@ -23,13 +23,13 @@ std::string output_of(const std::vector<std::string>& arguments) {
   return result.output;
 }
 
-TEST(ModelCommandTest, TextHasATableOfLayersOneOfStagesAndBars) {
+TEST(ModelCommandTest, TextHasTablesOfLayersAndStagesAndBars) {
   EXPECT_EQ(output_of({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "1", "--sequence", "64"}),
             read_file(testing::source_path("/tests/golden/model-gpt2-tiny.txt")));
 }
 
 TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
-  const json report = json::parse(output_of({"model", "gpt2-64", "--stages", "32", "--format", "json"}));
+  const json report = read_json(output_of({"model", "gpt2-64", "--stages", "32", "--format", "json"}));
   EXPECT_EQ(report["parameters"], 1'389'327'360);
   EXPECT_EQ(report["micro_batch_size"], 4);
   EXPECT_EQ(report["sequence"], 128);
@@ -49,9 +49,9 @@ TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
   for (const char* op : {"F", "B", "I", "W"}) EXPECT_GT(inner["working_set_bytes"][op], 0) << op;
 }
 
-TEST(ModelCommandTest, TypeAndOptimizerDecideWhatAParameterTakes) {
+TEST(ModelCommandTest, TypeAndOptimizerDecideTheBytesPerParameter) {
   const auto stage = [](const std::string& dtype, const std::string& optimizer) {
-    return json::parse(
+    return read_json(
         output_of({"model", "gpt2-tiny", "--dtype", dtype, "--optimizer", optimizer, "--format", "json"}))["stages"][0];
   };
   const double parameters = 298'368;
@@ -61,21 +61,21 @@ TEST(ModelCommandTest, TypeAndOptimizerDecideWhatAParameterTakes) {
   EXPECT_LT(stage("bfloat16", "sgd")["activations_bytes"], stage("float32", "sgd")["activations_bytes"]);
 }
 
-TEST(ModelCommandTest, AShortModelIsCountedOnAllItsPositions) {
+TEST(ModelCommandTest, AShortModelIsCountedAtAllPositions) {
   const Scratch scratch;
   const std::string name = scratch.write("short.toml",
                                          "family = 'bert'\nlayers = 2\nhidden = 8\nheads = 2\nfeed_forward = 32\n"
                                          "vocabulary = 90\npositions = 16\ntied = true\n");
-  EXPECT_EQ(json::parse(output_of({"model", name, "--format", "json"}))["sequence"], 16);
+  EXPECT_EQ(read_json(output_of({"model", name, "--format", "json"}))["sequence"], 16);
 }
 
-TEST(ModelCommandTest, DrawsABarAStage) {
+TEST(ModelCommandTest, DrawsABarPerStage) {
   const std::string svg = output_of({"model", "bert-48", "--stages", "4", "--format", "svg"});
   EXPECT_THAT(svg, StartsWith("<svg "));
   EXPECT_THAT(svg, HasSubstr("<title>stage 3, optimizer: 1.375 GiB</title>"));
 }
 
-TEST(ModelCommandTest, RefusesWhatNoModelIsRunOn) {
+TEST(ModelCommandTest, RefusesInvalidWorkloads) {
   const std::vector<Refusal> refusals = {
       {{"model", "gpt2", "--sequence", "1025"}, {"1025 tokens", "1024 positions"}},
       {{"model", "gpt2", "--sequence", "0"}, {"--sequence must be 1 to 1000000000, not 0"}},

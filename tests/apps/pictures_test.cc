@@ -1,4 +1,3 @@
-// Pictures from the command line.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,13 +24,13 @@ std::vector<std::string> drawn(const std::string& command, const std::vector<std
   return words;
 }
 
-TEST(PicturesTest, APipeGetsNoColoursUnlessAskedFor) {
+TEST(PicturesTest, APipeGetsNoColorsUnlessAskedFor) {
   EXPECT_THAT(output_of(drawn("schedule", {}), {"TERM=xterm-256color"}), Not(HasSubstr("\x1b")));
   EXPECT_THAT(output_of(drawn("schedule", {"--color", "always"})), HasSubstr("\x1b["));
   EXPECT_THAT(output_of(drawn("simulate", {"--color", "always"}), {"NO_COLOR=1"}), HasSubstr("\x1b["));
 }
 
-TEST(PicturesTest, SchedulesStandSideBySide) {
+TEST(PicturesTest, DrawsSchedulesSideBySide) {
   for (const char* command : {"schedule", "simulate"}) {
     const std::string text = output_of(drawn(command, {"--with", "1f1b", "--with", "gpipe"}));
     EXPECT_THAT(text, HasSubstr("1f1b, D = 4, N = 8"));
@@ -44,19 +43,19 @@ TEST(PicturesTest, SchedulesStandSideBySide) {
   }
 }
 
-TEST(PicturesTest, SlotsBesideASplitBackwardHoldTheSameWork) {
+TEST(PicturesTest, SlotsOfSplitAndWholeBackwardHoldTheSameWork) {
   EXPECT_THAT(output_of(drawn("schedule", {"--with", "gpipe"})), HasSubstr("3F2 3B2 3F3 3B3"));
   const std::string mixed = output_of(drawn("schedule", {"--with", "chimera-zb"}));
   EXPECT_THAT(mixed, HasSubstr("3F2 3B2  \"  3F3 3B3")) << "a whole backward beside I and W takes two slots";
 }
 
-TEST(PicturesTest, AFlagMayBelongToAScheduleBeside) {
+TEST(PicturesTest, AFlagMayBelongToTheComparedSchedule) {
   const std::vector<std::string> words = {"simulate", "1f1b",   "--stages", "4",           "--micro-batches",
                                           "8",        "--with", "chimera",  "--pipelines", "4"};
   EXPECT_THAT(output_of(words), HasSubstr("chimera, D = 4, N = 8, 4 replicas"));
 }
 
-TEST(PicturesTest, AFileStandsBesideASchedule) {
+TEST(PicturesTest, DrawsAFileNextToASchedule) {
   const Scratch scratch;
   const std::string file = scratch.path("mine.json");
   (void)output_of({"schedule", "gpipe", "--stages", "4", "--micro-batches", "8", "--format", "json", "--output", file});
@@ -64,7 +63,7 @@ TEST(PicturesTest, AFileStandsBesideASchedule) {
   EXPECT_THAT(output_of({"simulate", "--file", file, "--with", "1f1b"}), HasSubstr("1f1b, D = 4, N = 8"));
 }
 
-TEST(PicturesTest, RefusesWhatCannotBeDrawn) {
+TEST(PicturesTest, RefusesUndrawableRequests) {
   const std::vector<Refusal> refusals = {
       {drawn("schedule", {"--with", "1f1b", "--format", "svg"}), {"--with goes with text and html"}},
       {drawn("simulate", {"--with", "1f2b"}), {"unknown schedule '1f2b'", "'1f1b'"}},

@@ -1,10 +1,10 @@
-// `chimera plan`: what a user asks, and what comes back.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
@@ -30,10 +30,10 @@ json planned(Words words) {
   words.insert(words.end(), {"--format", "json"});
   const ProgramResult result = run_program(words);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return json::parse(result.output);
+  return read_json(result.output);
 }
 
-TEST(PlanCommandTest, ThePapersRuleChoosesWhatThePaperChose) {
+TEST(PlanCommandTest, ThePapersRuleMakesThePapersChoice) {
   const json chosen = planned(bert_48({"--rule", "paper"}))["chosen"];
   EXPECT_EQ(chosen["schedule"], "chimera");
   EXPECT_EQ(chosen["data_parallel"], 8);
@@ -71,7 +71,7 @@ TEST(PlanCommandTest, CandidatesAreWholeAndRanked) {
   }
 }
 
-TEST(PlanCommandTest, ShowsBothModelsAndWhatMoreWouldGain) {
+TEST(PlanCommandTest, ShowsBothModelsAndTheGainOfMoreMemory) {
   const ProgramResult result = run_program(bert_48({"--schedules", "chimera", "--top", "2"}));
   EXPECT_THAT(result.output, HasSubstr("chosen: chimera"));
   EXPECT_THAT(result.output, HasSubstr("equation 1: "));
@@ -79,7 +79,7 @@ TEST(PlanCommandTest, ShowsBothModelsAndWhatMoreWouldGain) {
   EXPECT_THAT(result.output, HasSubstr("twice the memory: "));
 }
 
-TEST(PlanCommandTest, ExplainsARowBesideTheNext) {
+TEST(PlanCommandTest, ExplainsARowAgainstTheNext) {
   const Words asked = {"--schedules", "chimera", "--stages", "4,8", "--pipelines", "2", "--top", "3", "--explain"};
   const json plan = planned(bert_48(asked));
   ASSERT_EQ(plan["candidates"].size(), 3U);
@@ -217,7 +217,7 @@ TEST(PlanCommandTest, WritesAJobForSlurm) {
   EXPECT_THAT(filled.output, HasSubstr("#SBATCH --nodes=8\n#SBATCH --ntasks=32\n#SBATCH --ntasks-per-node=4\n"));
 }
 
-TEST(PlanCommandTest, RefusesAJobThatFillsNoWholeNodes) {
+TEST(PlanCommandTest, RefusesAJobWithPartialNodes) {
   EXPECT_THAT(run_program(job_of_32({"--sbatch", "-", "--ranks-per-node", "5"})).messages,
               HasSubstr("--ranks-per-node 5 does not divide the 32 ranks"));
   EXPECT_THAT(run_program(job_of_32({"--ranks-per-node", "4"})).messages, HasSubstr("is for --sbatch"));

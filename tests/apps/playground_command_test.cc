@@ -1,10 +1,10 @@
-// `chimera playground`, as its users see it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -20,11 +20,11 @@ TEST(PlaygroundCommandTest, AnswersALineForEachRequest) {
       "\nnonsense\n");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   const std::size_t end = result.output.find('\n');
-  EXPECT_EQ(json::parse(result.output.substr(0, end))["totals"]["makespan"], 16);
-  EXPECT_TRUE(json::parse(result.output.substr(end)).contains("error"));
+  EXPECT_EQ(read_json(result.output.substr(0, end))["totals"]["makespan"], 16);
+  EXPECT_TRUE(read_json(result.output.substr(end)).contains("error"));
 }
 
-TEST(PlaygroundCommandTest, RefusesToGuessWhatIsWanted) {
+TEST(PlaygroundCommandTest, RefusesAmbiguousArguments) {
   expect_refusal({{"playground"}, {"--output FILE", "--answer FILE"}});
   expect_refusal({{"playground", "--output", "a", "--answer", "b"}, {"--output FILE", "--answer FILE"}});
   expect_refusal({{"playground", "--answer", "no-such-file"}, {"no-such-file", "cannot be read"}});

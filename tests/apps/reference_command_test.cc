@@ -1,4 +1,4 @@
-// `chimera reference`: man pages and completions say what --help says, and the shells understand them.
+// Man pages and shell completions agree with --help, and shells accept them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::string reference(const std::string& kind, const std::vector<std::string>& m
   return result.output;
 }
 
-/// What a shell prints for a script; nothing where there is no such shell here.
+/// Output of a shell for a script; empty if the shell is not installed.
 std::string shell_output(const Scratch& scratch, const std::string& shell, const std::string& script) {
   const std::string output = scratch.path("output");
   const std::string line = "command -v " + shell + " > /dev/null && " + shell + " " + scratch.write("script", script) +
@@ -30,7 +30,7 @@ std::string shell_output(const Scratch& scratch, const std::string& shell, const
   return std::system(line.c_str()) == 0 ? read_file(output) : "";
 }
 
-TEST(ReferenceCommandTest, ManPagesListWhatHelpLists) {
+TEST(ReferenceCommandTest, ManPagesListTheFlagsOfHelp) {
   const std::string program = reference("man");
   EXPECT_THAT(program, ::testing::StartsWith(".TH chimera 1 "));
   EXPECT_THAT(program, HasSubstr("\\fBsimulate\\fR\nTime a schedule"));
@@ -55,7 +55,7 @@ TEST(ReferenceCommandTest, BashCompletesSubcommandsFlagsAndWords) {
   EXPECT_EQ(completed("chimera model llama-m", 2), "llama-mini\n");
 }
 
-TEST(ReferenceCommandTest, ZshAndFishReadTheirs) {
+TEST(ReferenceCommandTest, ZshAndFishAcceptTheirCompletions) {
   const Scratch scratch;
   const std::string zsh = scratch.write("_chimera", reference("zsh"));
   EXPECT_EQ(shell_output(scratch, "zsh", "zsh -n " + zsh + "\n"), "");
@@ -73,7 +73,7 @@ TEST(ReferenceCommandTest, WritesAFolderOfEverything) {
   }
 }
 
-TEST(ReferenceCommandTest, SaysWhatItCanWrite) {
+TEST(ReferenceCommandTest, RefusesUnsupportedFormats) {
   expect_refusal({{"reference", "ksh"}, {"ksh", "zsh"}});
   expect_refusal({{"reference", "man", "--command", "simulat"}, {"simulat", "simulate"}});
   expect_refusal({{"reference", "bash", "--command", "simulate"}, {"--command goes with man and markdown"}});

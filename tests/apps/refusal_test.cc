@@ -78,7 +78,7 @@ TEST(RefusalTest, NumbersAndSizesBeyondAnyMachine) {
   });
 }
 
-TEST(RefusalTest, FilesWithoutEnd) {
+TEST(RefusalTest, EndlessFiles) {
   expect_refusals({
       {simulate_with({"--costs", "/dev/zero"}), {"/dev/zero: is longer than 67108864 bytes"}},
       {{"plan", "--workers", "4", "--mini-batch", "8", "--machine", "/dev/zero"},
@@ -166,7 +166,7 @@ TEST(RefusalTest, ModelFiles) {
   });
 }
 
-TEST(RefusalTest, AFaultPlanThatIsNone) {
+TEST(RefusalTest, AnInvalidFaultPlan) {
   for (const auto& [plan, words] :
        std::vector<std::pair<std::string, std::string>>{{"kill", "expected ACTION@POINT"},
                                                         {"kill@foward", "did you mean 'forward'?"},

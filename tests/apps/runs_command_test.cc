@@ -1,10 +1,11 @@
-// `chimera top` and `chimera compare`, as their users see them.
+// `chimera top` and `chimera compare`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -14,29 +15,28 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// The metrics of a run of `steps` steps.
+/// Metrics of a run of `steps` steps.
 std::string metrics(int steps, double speed) {
   std::string text;
   for (int step = 1; step <= steps; ++step) {
-    text += json({{"step", step},
-                  {"loss", 5.0 / step},
-                  {"step_seconds", 1 / speed},
-                  {"tokens_per_second", 64 * speed},
-                  {"peak_memory_bytes", 1 << 20},
-                  {"eta_seconds", 3}})
-                .dump() +
+    text += json_text(json({{"step", step},
+                            {"loss", 5.0 / step},
+                            {"step_seconds", 1 / speed},
+                            {"tokens_per_second", 64 * speed},
+                            {"peak_memory_bytes", 1 << 20},
+                            {"eta_seconds", 3}})) +
             "\n";
   }
   return text;
 }
 
-TEST(TopCommandTest, PrintsTheViewOnceWhereThereIsNoTerminal) {
+TEST(TopCommandTest, PrintsTheViewOnceWithoutATerminal) {
   const Scratch scratch;
   const std::string file = scratch.write("metrics.jsonl", metrics(7, 2));
   const ProgramResult text = run_program({"top", scratch.path("")});
   EXPECT_EQ(text.exit_code, 0) << text.messages;
   EXPECT_THAT(text.output, HasSubstr("step      7"));
-  const json view = json::parse(run_program({"top", file, "--format", "json"}).output);
+  const json view = read_json(run_program({"top", file, "--format", "json"}).output);
   EXPECT_EQ(view["step"], 7);
   EXPECT_EQ(view["tokens_per_second"], 128);
   EXPECT_EQ(view["state"], "unknown");
@@ -48,7 +48,7 @@ TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {
   const std::string a = scratch.write("a.jsonl", metrics(5, 1));
   const std::string b = scratch.write("b.jsonl", metrics(5, 3));
   EXPECT_THAT(run_program({"compare", a, b}).output, HasSubstr("3.00"));
-  const json both = json::parse(run_program({"compare", a, b, "--format", "json"}).output);
+  const json both = read_json(run_program({"compare", a, b, "--format", "json"}).output);
   EXPECT_EQ(both["runs"][1]["tokens_per_second"], 192);
   EXPECT_TRUE(both["differences"].empty());
   EXPECT_THAT(run_program({"compare", a, b, "--format", "svg"}).output, ::testing::StartsWith("<svg "));
@@ -57,7 +57,7 @@ TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {
   EXPECT_THAT(read_file(page), HasSubstr("Runs side by side"));
 }
 
-TEST(RunsCommandTest, SayWhatIsNoRun) {
+TEST(RunsCommandTest, RefuseMissingAndInvalidRuns) {
   const Scratch scratch;
   const std::string bad = scratch.write("bad.jsonl", "no step\n");
   for (const char* command : {"top", "compare"}) {

@@ -1,10 +1,11 @@
-// The subcommands that need no training: what a user types, and what comes back.
+// The subcommands that need no training.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "support/program.h"
 
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 
 const std::filesystem::path kSource = testing::source_path("");
 
-/// The output of a command that must succeed and say nothing else.
+/// Output of a command that must succeed without messages.
 std::string output_of(const std::vector<std::string>& arguments, const std::string& input = "") {
   const ProgramResult result = run_program(arguments, input);
   EXPECT_EQ(result.exit_code, 0);
@@ -32,11 +33,11 @@ std::string four_stages_as_json() {
   return output_of(arguments);
 }
 
-TEST(ScheduleCommandTest, EveryPictureIsTheOneInTheTree) {
-  for (const json& schedule : json::parse(output_of({"schedules", "--format", "json"}))) {
+TEST(ScheduleCommandTest, EveryPictureMatchesItsGoldenFile) {
+  for (const json& schedule : read_json(output_of({"schedules", "--format", "json"}))) {
     const auto name = schedule["name"].get<std::string>();
-    EXPECT_EQ(output_of({"schedule", name, "--stages", schedule["figure"]["stages"].dump(), "--micro-batches",
-                         schedule["figure"]["micro_batches"].dump()}),
+    EXPECT_EQ(output_of({"schedule", name, "--stages", json_text(schedule["figure"]["stages"]), "--micro-batches",
+                         json_text(schedule["figure"]["micro_batches"])}),
               read_file(kSource / "tests/golden" / (name + ".txt")))
         << name;
   }
@@ -59,7 +60,7 @@ TEST(ScheduleCommandTest, WritesAFile) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path("")), {}), 1) << "nothing else is left";
 }
 
-TEST(ScheduleCommandTest, NeverReplacesWhatIsNoFile) {
+TEST(ScheduleCommandTest, NeverReplacesANonRegularFile) {
   const Scratch scratch;
   std::filesystem::create_symlink("/dev/null", scratch.path("nothing"));
   auto arguments = kFourStages;
@@ -68,8 +69,8 @@ TEST(ScheduleCommandTest, NeverReplacesWhatIsNoFile) {
   EXPECT_TRUE(std::filesystem::is_character_file(scratch.path("nothing")));
 }
 
-TEST(SchedulesCommandTest, ListsWhatScheduleTakes) {
-  for (const json& schedule : json::parse(output_of({"schedules", "--format", "json"}))) {
+TEST(SchedulesCommandTest, ListsTheParametersOfSchedules) {
+  for (const json& schedule : read_json(output_of({"schedules", "--format", "json"}))) {
     const auto name = schedule["name"].get<std::string>();
     EXPECT_NE(output_of({"schedule", name, "--stages", "2", "--micro-batches", "4"}), "") << name;
     EXPECT_THAT(output_of({"schedules"}), HasSubstr(name));
@@ -80,7 +81,7 @@ TEST(CheckCommandTest, AcceptsAGeneratedSchedule) {
   EXPECT_THAT(output_of({"check", "-"}, four_stages_as_json()), HasSubstr("valid: chimera, 4 stages, 4 micro-batches"));
 }
 
-/// A fault in the schedule of four stages, and words of its counter-example.
+/// A fault in a schedule of four stages, and words of its counter-example.
 struct Fault {
   std::string name;
   void (*apply)(json&);
@@ -90,14 +91,14 @@ struct Fault {
 class CheckCommandFaultTest : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(CheckCommandFaultTest, GivesACounterExample) {
-  json schedule = json::parse(four_stages_as_json());
+  json schedule = read_json(four_stages_as_json());
   GetParam().apply(schedule);
-  const ProgramResult text = run_program({"check", "-"}, schedule.dump());
+  const ProgramResult text = run_program({"check", "-"}, json_text(schedule));
   EXPECT_EQ(text.exit_code, 1);
   EXPECT_THAT(text.output, HasSubstr(GetParam().words));
-  const ProgramResult object = run_program({"check", "-", "--format", "json"}, schedule.dump());
+  const ProgramResult object = run_program({"check", "-", "--format", "json"}, json_text(schedule));
   EXPECT_EQ(object.exit_code, 1);
-  const json report = json::parse(object.output);
+  const json report = read_json(object.output);
   EXPECT_EQ(report["valid"], false);
   EXPECT_THAT(report["violations"][0]["message"].get<std::string>(), HasSubstr(GetParam().words));
 }
@@ -116,11 +117,11 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& fault) { return fault.param.name; });
 
 TEST(CheckCommandTest, NamesTheKindOfAViolation) {
-  json schedule = json::parse(four_stages_as_json());
+  json schedule = read_json(four_stages_as_json());
   std::swap(schedule["workers"][1][0], schedule["workers"][1][5]);
-  const ProgramResult text = run_program({"check", "-"}, schedule.dump());
+  const ProgramResult text = run_program({"check", "-"}, json_text(schedule));
   EXPECT_THAT(text.output, HasSubstr("worker 1 | [1B0] 2F2 1F1 2F3 2B2 [1F0] 2B3 1B1"));
-  const json report = json::parse(run_program({"check", "-", "--format", "json"}, schedule.dump()).output);
+  const json report = read_json(run_program({"check", "-", "--format", "json"}, json_text(schedule)).output);
   EXPECT_EQ(report["violations"][0]["kind"], "cycle");
 }
 
@@ -142,18 +143,18 @@ TEST(CheckCommandTest, NamesTheFirstOpOverALimit) {
 
 TEST(CheckCommandTest, AccumulationOutOfSampleOrderIsANoteUnlessStrict) {
   json schedule =
-      json::parse(output_of({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
+      read_json(output_of({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
   for (json& ops : schedule["workers"]) std::swap(ops[2], ops[3]);
-  const ProgramResult noted = run_program({"check", "-"}, schedule.dump());
+  const ProgramResult noted = run_program({"check", "-"}, json_text(schedule));
   EXPECT_EQ(noted.exit_code, 0);
   EXPECT_THAT(noted.output, HasSubstr("note (schedule): worker 0, op 3 (0B0): accumulates after micro-batch 1"));
   EXPECT_THAT(noted.output, HasSubstr("valid: gpipe"));
-  const ProgramResult strict = run_program({"check", "-", "--strict-order"}, schedule.dump());
+  const ProgramResult strict = run_program({"check", "-", "--strict-order"}, json_text(schedule));
   EXPECT_EQ(strict.exit_code, 1);
   EXPECT_THAT(strict.output, HasSubstr("invalid: 2 violations"));
 }
 
-TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
+TEST(CheckCommandTest, RefusesInvalidScheduleFiles) {
   const std::string schedule = four_stages_as_json();
   const auto with = [&](const std::string& old_text, const std::string& new_text) {
     std::string changed = schedule;
@@ -180,7 +181,7 @@ TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
   }
 }
 
-TEST(ScheduleCommandTest, WritesBothDialectsOfCsv) {
+TEST(ScheduleCommandTest, WritesBothCsvDialects) {
   const std::vector<std::string> command = {"schedule",        "gpipe", "--stages", "2",
                                             "--micro-batches", "1",     "--format", "csv"};
   EXPECT_EQ(output_of(command), "0F0,0B0\n1F0,1B0\n");
@@ -194,7 +195,7 @@ TEST(ScheduleCommandTest, WritesBothDialectsOfCsv) {
   EXPECT_THAT(as_json.messages, HasSubstr("--communication goes with --format csv"));
 }
 
-TEST(CheckCommandTest, ReadsCsvAndNotesWhatItDrops) {
+TEST(CheckCommandTest, ReadsCsvAndNotesDroppedActions) {
   const std::string cells = "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0\n";
   const ProgramResult result = run_program({"check", "-"}, cells);
   EXPECT_EQ(result.exit_code, 0);
@@ -227,14 +228,13 @@ TEST(CheckCommandTest, RefusesJunkAfterCellsWithItsPlace) {
 TEST(SimulateCommandTest, ReadsCsvWithReplicas) {
   auto arguments = kFourStages;
   arguments.insert(arguments.end(), {"--format", "csv"});
-  EXPECT_EQ(
-      json::parse(output_of({"simulate", "--file", "-", "--format", "json"}, output_of(arguments))),
-      json::parse(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
+  EXPECT_EQ(read_json(output_of({"simulate", "--file", "-", "--format", "json"}, output_of(arguments))),
+            read_json(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
 }
 
-TEST(SimulateCommandTest, TimesEightStagesAsThePaper) {
-  const json timeline = json::parse(output_of({"simulate", "chimera", "--stages", "8", "--micro-batches", "8",
-                                               "--forward", "1", "--backward", "2", "--format", "json"}));
+TEST(SimulateCommandTest, TimesEightStagesLikeThePaper) {
+  const json timeline = read_json(output_of({"simulate", "chimera", "--stages", "8", "--micro-batches", "8",
+                                             "--forward", "1", "--backward", "2", "--format", "json"}));
   EXPECT_EQ(timeline["makespan"], 36);
   ASSERT_EQ(timeline["workers"].size(), 8U);
   for (const json& worker : timeline["workers"]) {
@@ -244,21 +244,20 @@ TEST(SimulateCommandTest, TimesEightStagesAsThePaper) {
 }
 
 TEST(SimulateCommandTest, ReadsASchedule) {
-  EXPECT_EQ(
-      json::parse(output_of({"simulate", "--file", "-", "--format", "json"}, four_stages_as_json())),
-      json::parse(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
+  EXPECT_EQ(read_json(output_of({"simulate", "--file", "-", "--format", "json"}, four_stages_as_json())),
+            read_json(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
 }
 
 TEST(SimulateCommandTest, RefusesAnInvalidScheduleWithItsCounterExample) {
-  json schedule = json::parse(four_stages_as_json());
+  json schedule = read_json(four_stages_as_json());
   schedule["workers"][0].erase(7);
-  const ProgramResult result = run_program({"simulate", "--file", "-"}, schedule.dump());
+  const ProgramResult result = run_program({"simulate", "--file", "-"}, json_text(schedule));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("0B1 (or 0I1 and 0W1) is missing"));
 }
 
 TEST(ModelCommandTest, CountsBert48AndItsStages) {
-  const json model = json::parse(output_of({"model", "bert-48", "--stages", "4", "--format", "json"}));
+  const json model = read_json(output_of({"model", "bert-48", "--stages", "4", "--format", "json"}));
   EXPECT_EQ(model["parameters"], 669'790'012);
   ASSERT_EQ(model["stages"].size(), 4U);
   std::int64_t parameters = 0;
@@ -275,7 +274,7 @@ TEST(ModelCommandTest, ReadsAFileAndReplacesFields) {
                                          "family = \"gpt2\"\nlayers = 4\nhidden = 64\nheads = 4\nfeed_forward = 256\n"
                                          "vocabulary = 256\npositions = 1024\ntied = false\n");
   const auto parameters = [](const std::vector<std::string>& arguments) {
-    return json::parse(output_of(arguments))["parameters"].get<std::int64_t>();
+    return read_json(output_of(arguments))["parameters"].get<std::int64_t>();
   };
   EXPECT_EQ(parameters({"model", file, "--format", "json"}), parameters({"model", "gpt2-tiny", "--format", "json"}));
   EXPECT_EQ(parameters({"model", file, "--tied", "true", "--format", "json"}),

@@ -1,10 +1,10 @@
-// `chimera search`: what a user asks, and what comes back.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -15,7 +15,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-/// `chimera search` with eight stages' costs, a limit, and so few iterations that it takes milliseconds.
+/// `chimera search` with costs of eight stages, a limit, and few enough iterations to take milliseconds.
 Words search_with(const Words& flags) {
   Words words = {"search", "--input-gradient", "1.3", "--weight-gradient", "0.7", "--latency",
                  "0.1",    "--iterations",     "3000"};
@@ -28,17 +28,17 @@ json found(const Words& flags) {
   words.insert(words.end(), {"--format", "json"});
   const ProgramResult result = run_program(words);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return json::parse(result.output);
+  return read_json(result.output);
 }
 
-TEST(SearchCommandTest, PrintsWhatSimulateAndCheckConfirm) {
+TEST(SearchCommandTest, SimulateAndCheckConfirmItsResult) {
   const json result = found({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9"});
-  const std::string schedule = result["schedule"].dump();
+  const std::string schedule = json_text(result["schedule"]);
   EXPECT_EQ(run_program({"check", "-"}, schedule).exit_code, 0);
-  const json timeline = json::parse(run_program({"simulate", "--file", "-", "--input-gradient", "1.3",
-                                                 "--weight-gradient", "0.7", "--latency", "0.1", "--format", "json"},
-                                                schedule)
-                                        .output);
+  const json timeline = read_json(run_program({"simulate", "--file", "-", "--input-gradient", "1.3",
+                                               "--weight-gradient", "0.7", "--latency", "0.1", "--format", "json"},
+                                              schedule)
+                                      .output);
   EXPECT_EQ(timeline["makespan"], result["makespan"]);
   EXPECT_LE(result["lower_bound"], result["makespan"]);
   EXPECT_NEAR(result["gap"].get<double>(), result["makespan"].get<double>() / result["lower_bound"].get<double>() - 1,
@@ -89,11 +89,11 @@ TEST(SearchCommandTest, EveryPlacement) {
   EXPECT_EQ(stages({"--placement", "wave", "--waves", "2"}), std::pair(16, std::size_t{1}));
 }
 
-TEST(SearchCommandTest, ABackwardIsWholeWhereItsCostIs) {
+TEST(SearchCommandTest, ABackwardIsWholeIfItsCostIs) {
   const auto ops = [](const Words& flags) {
     Words words = {"search", "--stages", "2", "--micro-batches", "2", "--format", "json", "--iterations", "500"};
     words.insert(words.end(), flags.begin(), flags.end());
-    const json result = json::parse(run_program(words).output);
+    const json result = read_json(run_program(words).output);
     std::string letters;
     for (const json& op : result["schedule"]["workers"][0]) letters += op["op"].get<std::string>();
     return letters;
@@ -113,10 +113,10 @@ TEST(SearchCommandTest, ReadsCostsOfEveryStage) {
   const ProgramResult result = run_program({"search", "--stages", "2", "--micro-batches", "4", "--placement", "linear",
                                             "--costs", file, "--iterations", "2000", "--format", "json"});
   EXPECT_EQ(result.messages, "");
-  // Worker 1 works for 4 x 9, after the first forward; worker 0 has I and W to do after its last gradient, but W of
-  // worker 1 meanwhile.
-  EXPECT_EQ(json::parse(result.output)["makespan"], 1 + 4 * 9);
-  EXPECT_EQ(json::parse(result.output)["gap"], 0);
+  // Worker 1 works for 4 x 9 after the first forward. Worker 0 still has I and W after its last gradient, while worker
+  // 1 runs its W.
+  EXPECT_EQ(read_json(result.output)["makespan"], 1 + 4 * 9);
+  EXPECT_EQ(read_json(result.output)["gap"], 0);
 }
 
 TEST(SearchCommandTest, ShowsTheParetoFrontAsATable) {

@@ -1,10 +1,11 @@
-// `chimera simulate` with costs from a file: what a user types, and what comes back.
+// `chimera simulate` with costs from a file.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -27,7 +28,7 @@ json report(const Words& more, const std::string& input = "") {
   words.insert(words.end(), {"--format", "json"});
   const ProgramResult result = run_program(words, input);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return json::parse(result.output);
+  return read_json(result.output);
 }
 
 json costs() {
@@ -35,18 +36,18 @@ json costs() {
   return {{"latency", 0}, {"stages", {stage, stage}}};
 }
 
-TEST(SimulateCostsTest, AreThoseOfTheStagesThemselves) {
-  EXPECT_EQ(report({"--costs", "-"}, costs().dump()), report({}));
+TEST(SimulateCostsTest, MayDifferByStage) {
+  EXPECT_EQ(report({"--costs", "-"}, json_text(costs())), report({}));
   json slow = costs();
   slow["stages"][1]["forward"] = 3;
-  EXPECT_EQ(report({"--costs", "-"}, slow.dump())["makespan"], 8);
+  EXPECT_EQ(report({"--costs", "-"}, json_text(slow))["makespan"], 8);
 }
 
 TEST(SimulateCostsTest, SumsAndUpdatesEndTheStep) {
   json all = costs();
   all["all_reduce"] = {{"seconds", 1}};
   all["optimizer"] = 0.25;
-  const json timeline = report({"--costs", "-", "--sync", "post"}, all.dump());
+  const json timeline = report({"--costs", "-", "--sync", "post"}, json_text(all));
   EXPECT_EQ(timeline["ops_end"], 6);
   EXPECT_EQ(timeline["makespan"], 6 + 2 * 1 + 2 * 0.25);
   EXPECT_EQ(timeline["idle_by_cause"]["sync"], 2 * 2.5);
@@ -58,12 +59,12 @@ TEST(SimulateCostsTest, LinksAndMemoryAreReported) {
   const json bytes = {{"weights", 100}, {"gradients", 100}, {"optimizer", 200}, {"activations", 10}, {"boundary", 1}};
   all["links"] = {{"alpha", 0.5}, {"beta", 0.25}, {"bytes", {2}}};
   all["memory"] = {bytes, bytes};
-  const json timeline = report({"--costs", "-"}, all.dump());
+  const json timeline = report({"--costs", "-"}, json_text(all));
   EXPECT_EQ(timeline["makespan"], 6 + 2 * 1);
   EXPECT_EQ(timeline["workers"][0]["memory"][0], json({0.0, 2 * 400 + 10}));
 }
 
-TEST(SimulateCostsTest, TheTextSaysWhatTheTimeGoesInto) {
+TEST(SimulateCostsTest, TheTextBreaksDownTheTime) {
   const ProgramResult result = run_program(simulate({"--latency", "0.5"}));
   EXPECT_EQ(result.exit_code, 0);
   for (const char* words : {"makespan 7,", "inner bubble 1, makespan bubble 1",
@@ -71,17 +72,17 @@ TEST(SimulateCostsTest, TheTextSaysWhatTheTimeGoesInto) {
     EXPECT_THAT(result.output, HasSubstr(words));
 }
 
-TEST(SimulateCostsTest, PairsTakeTheTimeThatTheyAreGiven) {
+TEST(SimulateCostsTest, PairsTakeTheGivenTime) {
   const auto makespan = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"simulate", "1f1b", "--stages", "1", "--micro-batches", "2", "--format", "json"});
-    return json::parse(run_program(more).output)["makespan"].get<double>();
+    return read_json(run_program(more).output)["makespan"].get<double>();
   };
   EXPECT_EQ(makespan({}), 6);
   EXPECT_EQ(makespan({"--pair-time", "0.5"}), 6) << "1F1B has no pairs of its own";
   const std::string cells = "0F0,0F1,0B0,0B1\n";
   const auto of_file = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"simulate", "--file", "-", "--format", "json"});
-    return json::parse(run_program(more, cells).output)["makespan"].get<double>();
+    return read_json(run_program(more, cells).output)["makespan"].get<double>();
   };
   EXPECT_EQ(of_file({"--pairs", "neighbours"}), 6);
   EXPECT_DOUBLE_EQ(of_file({"--pairs", "neighbours", "--pair-time", "0.9"}), 1 + 2.7 + 2);
@@ -101,10 +102,10 @@ double makespan_with(const std::string& partition) {
   const ProgramResult timed = run_program(
       {"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--costs", "-", "--format", "json"}, cut.output);
   EXPECT_EQ(timed.exit_code, 0) << timed.messages;
-  return json::parse(timed.output)["makespan"];
+  return read_json(timed.output)["makespan"];
 }
 
-TEST(SimulateCostsTest, ABalancedModelIsFasterThanAnEvenOne) {
+TEST(SimulateCostsTest, ABalancedPartitionIsFasterThanAnEvenPartition) {
   EXPECT_LT(makespan_with("balanced"), makespan_with("even"));
   EXPECT_EQ(makespan_with("2,2,2,2"), makespan_with("even"));
 }
@@ -113,8 +114,8 @@ TEST(SimulateCostsTest, RefusesWhatDoesNotFit) {
   const Scratch scratch;
   json wrong = costs();
   wrong["stages"].erase(1);
-  const std::string short_file = scratch.write("short.json", wrong.dump());
-  const std::string file = scratch.write("costs.json", costs().dump());
+  const std::string short_file = scratch.write("short.json", json_text(wrong));
+  const std::string file = scratch.write("costs.json", json_text(costs()));
   for (const Refusal& refusal :
        std::vector<Refusal>{{simulate({"--costs", short_file}), {"short.json: stages: 1 entries; expected 2"}},
                             {simulate({"--costs", file, "--latency", "1"}), {"--latency", "--costs says it already"}},

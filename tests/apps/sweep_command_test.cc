@@ -1,4 +1,3 @@
-// `chimera sweep`, as its users see it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -53,7 +53,7 @@ TEST(SweepCommandTest, DrawsACurveOverATime) {
   EXPECT_THAT(chart, HasSubstr("chimera, D = 4, N = 4, backward 2"));
 }
 
-TEST(SweepCommandTest, KeepsWhatNothingBeatsInTimeAndMemory) {
+TEST(SweepCommandTest, KeepsTheParetoFront) {
   const Scratch scratch;
   const std::vector<std::string> words = {
       "sweep",    "--schedules", "interleaved-zb,v-min", "--stages", "4", "--micro-batches", "8", "--chunks", "1..3",
@@ -63,7 +63,7 @@ TEST(SweepCommandTest, KeepsWhatNothingBeatsInTimeAndMemory) {
     EXPECT_EQ(result.exit_code, 0) << result.messages;
     std::vector<nlohmann::json> found;
     std::istringstream lines(result.output);
-    for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line));
+    for (std::string line; std::getline(lines, line);) found.push_back(read_json(line));
     return found;
   };
   std::vector<std::string> pareto = words;
@@ -86,7 +86,7 @@ TEST(SweepCommandTest, KeepsWhatNothingBeatsInTimeAndMemory) {
   EXPECT_THAT(chart, HasSubstr("interleaved-zb, D = 4, N = 8"));
 }
 
-TEST(SweepCommandTest, LeavesOutWhatHoldsTooMuch) {
+TEST(SweepCommandTest, OmitsSchedulesOverTheMemoryLimit) {
   const std::vector<std::string> words = {"sweep", "--schedules",     "gpipe,1f1b", "--stages",
                                           "4",     "--micro-batches", "8"};
   std::vector<std::string> limited = words;
@@ -96,7 +96,7 @@ TEST(SweepCommandTest, LeavesOutWhatHoldsTooMuch) {
   EXPECT_THAT(run_program(limited).output, HasSubstr("1f1b"));
 }
 
-TEST(SweepCommandTest, DrawsThePapersFiguresBesideOurs) {
+TEST(SweepCommandTest, DrawsThePapersFiguresNextToOurs) {
   const Scratch scratch;
   const ProgramResult result = run_program({"sweep", "--paper", scratch.path("figures")});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
@@ -114,7 +114,7 @@ TEST(SweepCommandTest, DrawsThePapersFiguresBesideOurs) {
   EXPECT_THAT(page, HasSubstr("sequences a second over workers"));
 }
 
-TEST(SweepCommandTest, SaysWhatItCannotDraw) {
+TEST(SweepCommandTest, RefusesUndrawableRequests) {
   expect_refusal({{"sweep", "--schedules", "gpipe", "--stages", "4", "--micro-batches", "4", "--chart", "c.svg",
                    "--value", "makespam"},
                   {"makespam", "makespan"}});

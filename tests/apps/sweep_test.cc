@@ -1,4 +1,4 @@
-// `chimera simulate` over lists of shapes, and its choice between two orders of a schedule.
+// `chimera simulate` with lists of shapes, and its choice between two orders of a schedule.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -31,11 +32,11 @@ std::vector<json> json_lines(Words words) {
   words.insert(words.end(), {"--format", "json"});
   std::istringstream lines(simulate(words));
   std::vector<json> rows;
-  for (std::string line; std::getline(lines, line);) rows.push_back(json::parse(line));
+  for (std::string line; std::getline(lines, line);) rows.push_back(read_json(line));
   return rows;
 }
 
-/// Column to text, of each row.
+/// Rows of the CSV output, by column name.
 std::vector<std::map<std::string, std::string>> csv(const Words& words) {
   std::istringstream lines(simulate(words));
   const auto cells_of = [](const std::string& line) {
@@ -57,13 +58,14 @@ std::vector<std::map<std::string, std::string>> csv(const Words& words) {
   return rows;
 }
 
-TEST(SweepTest, TimesThatAreListsHaveAColumnEach) {
+TEST(SweepTest, EachListOfTimesHasAColumn) {
   const auto rows = json_lines({"--schedules", "gpipe,1f1b", "--stages", "4", "--micro-batches", "8", "--backward",
                                 "1,2", "--latency", "0,0.5", "--forward", "1"});
   std::vector<std::string> keys;
   for (const json& row : rows) {
     EXPECT_FALSE(row.contains("forward")) << row;
-    keys.push_back(row["schedule"].get<std::string>() + " " + row["backward"].dump() + " " + row["latency"].dump());
+    keys.push_back(row["schedule"].get<std::string>() + " " + json_text(row["backward"]) + " " +
+                   json_text(row["latency"]));
   }
   EXPECT_THAT(keys, ElementsAre("gpipe 1 0", "1f1b 1 0", "gpipe 1 0.5", "1f1b 1 0.5", "gpipe 2 0", "1f1b 2 0",
                                 "gpipe 2 0.5", "1f1b 2 0.5"));
@@ -72,7 +74,7 @@ TEST(SweepTest, TimesThatAreListsHaveAColumnEach) {
   EXPECT_DOUBLE_EQ(rows[6]["makespan"], 11 * 3 + 2 * 3 * 0.5);
 }
 
-TEST(SweepTest, AListOfTimesIsASweepByItself) {
+TEST(SweepTest, AListOfTimesAloneIsASweep) {
   const auto rows = json_lines(
       {"gpipe", "--stages", "2", "--micro-batches", "2", "--input-gradient", "1", "--weight-gradient", "0.5,1"});
   ASSERT_THAT(rows, SizeIs(2));
@@ -92,7 +94,7 @@ TEST(SweepTest, HasARowForEachScheduleAndShape) {
   EXPECT_EQ(rows[1].at("chunks"), "1");
 }
 
-TEST(SweepTest, ARowSaysWhatTheScheduleAloneDoes) {
+TEST(SweepTest, ARowMatchesASingleSimulation) {
   const Words costs = {"--input-gradient", "1.3", "--weight-gradient", "0.7", "--latency", "0.1"};
   Words sweep = {"--schedules", "all", "--stages", "4", "--micro-batches", "8,9"};
   sweep.insert(sweep.end(), costs.begin(), costs.end());
@@ -101,27 +103,27 @@ TEST(SweepTest, ARowSaysWhatTheScheduleAloneDoes) {
   for (const auto& row : rows) {
     Words one = {row.at("schedule"), "--stages", "4", "--micro-batches", row.at("micro_batches"), "--format", "json"};
     one.insert(one.end(), costs.begin(), costs.end());
-    const json alone = json::parse(simulate(one));
+    const json alone = read_json(simulate(one));
     EXPECT_NEAR(alone["makespan"].get<double>(), std::stod(row.at("makespan")), 1e-6) << row.at("schedule");
     EXPECT_NEAR(alone["lower_bound"].get<double>(), std::stod(row.at("lower_bound")), 1e-6) << row.at("schedule");
   }
 }
 
-TEST(SweepTest, LeavesOutShapesThatAScheduleDoesNotExistFor) {
+TEST(SweepTest, OmitsInvalidShapes) {
   EXPECT_THAT(csv({"--schedules", "dualpipe", "--stages", "3,4", "--micro-batches", "D,2D"}), SizeIs(1));
   EXPECT_THAT(csv({"--schedules", "1f1b,chimera", "--stages", "4", "--micro-batches", "4", "--chunks", "1,2"}),
               SizeIs(3))
       << "1f1b has no chunks, and one row";
 }
 
-TEST(SweepTest, OneScheduleMayBeNamedAsEver) {
+TEST(SweepTest, AcceptsASingleScheduleName) {
   const auto rows = json_lines({"chimera", "--stages", "4", "--micro-batches", "4,8", "--chunks", "2"});
   ASSERT_THAT(rows, SizeIs(2));
   EXPECT_EQ(rows[0]["makespan"], 14);
   EXPECT_EQ(rows[1]["chunks"], 2);
 }
 
-TEST(SweepTest, OfTwoOrdersTheFasterIsTaken) {
+TEST(SweepTest, TakesTheFasterOfTwoOrders) {
   const Words shape = {"chimera-zb", "--stages", "4", "--micro-batches", "4", "--chunks", "2"};
   const auto with = [&](const Words& more) {
     Words words = shape;
@@ -143,7 +145,7 @@ TEST(SweepTest, OfTwoOrdersTheFasterIsTaken) {
             "slots");
 }
 
-TEST(SweepTest, ALimitLeavesOutWhatHoldsMore) {
+TEST(SweepTest, ALimitOmitsSchedulesThatHoldMore) {
   std::vector<std::string> names;
   for (const auto& row :
        csv({"--schedules", "all", "--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"})) {
@@ -165,14 +167,14 @@ TEST(SweepTest, ALimitLeavesOutWhatHoldsMore) {
                   {"--max-in-flight", "5 stage units in flight, 4 allowed"}});
 }
 
-TEST(SweepTest, ScheduleTakesListsToo) {
+TEST(SweepTest, ScheduleAlsoAcceptsLists) {
   const ProgramResult result = run_program(
       {"schedule", "1f1b", "--with", "gpipe", "--stages", "2,4", "--micro-batches", "D..2D", "--format", "json"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   std::istringstream lines(result.output);
   std::vector<std::string> rows;
   for (std::string line; std::getline(lines, line);) {
-    const json row = json::parse(line);
+    const json row = read_json(line);
     rows.push_back(row["schedule"].get<std::string>() + " " + std::to_string(row["stages"].get<int>()) + " " +
                    std::to_string(row["micro_batches"].get<int>()) + " " + std::to_string(row["makespan"].get<int>()));
   }
@@ -182,7 +184,7 @@ TEST(SweepTest, ScheduleTakesListsToo) {
             2);
 }
 
-TEST(SweepTest, RefusesWhatIsNoSweep) {
+TEST(SweepTest, RefusesInvalidSweeps) {
   const auto refused = [](Words words, const std::vector<std::string>& said) {
     words.insert(words.begin(), "simulate");
     expect_refusal({words, said});

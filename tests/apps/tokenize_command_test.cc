@@ -1,4 +1,4 @@
-// `chimera tokenize` and `chimera tokenizer train`, as their users see them.
+// `chimera tokenize` and `chimera tokenizer train`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
@@ -25,12 +26,12 @@ std::string sentences() {
   return text;
 }
 
-TEST(TokenizeCommandTest, LearnsTokenizesAndRestoresNothingButIds) {
+TEST(TokenizeCommandTest, TrainsATokenizerAndPrintsIds) {
   const Scratch scratch;
   const std::string text = scratch.write("text.txt", "the heaven and the earth and the sea");
   const std::string tokenizer = scratch.path("tokenizer.json");
   EXPECT_EQ(run_program({"tokenizer", "train", "--vocabulary", "270", text, "--output", tokenizer}).exit_code, 0);
-  EXPECT_EQ(json::parse(read_file(tokenizer))["model"]["vocab"].size(), 270U);
+  EXPECT_EQ(read_json(read_file(tokenizer))["model"]["vocab"].size(), 270U);
   const ProgramResult ids = run_program({"tokenize", "-", "--tokenizer", tokenizer, "--output", "-"}, "the sea");
   EXPECT_EQ(ids.exit_code, 0) << ids.messages;
   EXPECT_THAT(ids.output, ::testing::MatchesRegex("[0-9 ]+\n"));
@@ -43,7 +44,7 @@ TEST(TokenizeCommandTest, ReportsSpeedAndFiles) {
   const ProgramResult result = run_program({"tokenize", text, "--tokenizer", "bytes", "--output", scratch.path("out"),
                                             "--format", "json", "--workers", "2"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  const json report = json::parse(result.output);
+  const json report = read_json(result.output);
   EXPECT_EQ(report["documents"], 1);
   EXPECT_EQ(report["tokens"], 13);
   EXPECT_GT(report["megabytes_per_second"], 0);
@@ -53,7 +54,7 @@ TEST(TokenizeCommandTest, ReportsSpeedAndFiles) {
   EXPECT_THAT(text_report.messages, HasSubstr("1 documents, 13 tokens; "));
 }
 
-TEST(TokenizeCommandTest, AKilledRunLeavesNoFinishedFileAndGoesOn) {
+TEST(TokenizeCommandTest, AKilledRunLeavesNoFinishedFileAndResumes) {
   const Scratch scratch;
   const std::string text = scratch.write("text.txt", sentences());
   const auto command = [&](const std::string& output) {
@@ -72,7 +73,7 @@ TEST(TokenizeCommandTest, AKilledRunLeavesNoFinishedFileAndGoesOn) {
   EXPECT_EQ(read_file(scratch.path("out.idx")), read_file(scratch.path("whole.idx")));
 }
 
-/// A named pipe is opened once: its writer would otherwise be told that nobody reads.
+/// A named pipe is opened only once: otherwise its writer would receive SIGPIPE.
 TEST(TokenizeCommandTest, ReadsANamedPipe) {
   const Scratch scratch;
   const std::string pipe = scratch.path("pipe");
@@ -83,7 +84,7 @@ TEST(TokenizeCommandTest, ReadsANamedPipe) {
   EXPECT_EQ(result.output, "65 66\n") << result.messages;
 }
 
-TEST(TokenizeCommandTest, RefusesWhatItCannotDo) {
+TEST(TokenizeCommandTest, RefusesInvalidRequests) {
   const std::vector<Refusal> refusals = {
       {{"tokenize", "x.txt", "--tokenizer", "bytes", "--output", "out"}, {"x.txt: cannot be read"}},
       {{"tokenize", "-", "--output", "out"}, {"--tokenizer is required", "see `chimera tokenize --help`"}},

@@ -1,4 +1,4 @@
-// Contests between shell lines that write metrics without training.
+// Contests between shell commands that write metrics without training.
 
 #include "bench/contest.h"
 
@@ -21,13 +21,13 @@ std::string step(int number, double loss, double seconds) {
                      seconds, 1000 / seconds);
 }
 
-/// A shell line that claims to have trained: a slow first step, then three.
+/// A shell command that reports a slow first step, then three more.
 std::string trained(double loss, double seconds) {
   return fmt::format("printf '{}' >\"$CHIMERA_METRICS\"",
                      step(1, loss, 9) + step(2, loss, seconds) + step(3, loss, 2 * seconds) + step(4, loss, seconds));
 }
 
-/// Others may take all they want: these runs end before there is anything to measure.
+/// These runs are too short to measure, so any disturbance is accepted.
 constexpr ContestOptions kTwoRounds{.rounds = 2, .skipped = 1, .retries = 0, .most_disturbed = 1};
 
 TEST(ContestTest, ScoresAreMediansOverTheStepsThatCount) {
@@ -47,7 +47,7 @@ TEST(ContestTest, CopiesRunTogetherAndAddTheirSpeeds) {
   EXPECT_THAT(scores[0].tokens_per_second, ElementsAre(4000, 4000));
 }
 
-TEST(TrainingRunTest, SaysWhatAFailedCommandSaid) {
+TEST(TrainingRunTest, RepeatsTheMessageOfAFailedCommand) {
   const TemporaryFolder folder;
   const auto failure_of = [&](const std::string& command) -> std::string {
     try {
@@ -72,7 +72,7 @@ TEST(TemporaryFolderTest, LeavesNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(file).parent_path()));
 }
 
-TEST(ShellWordTest, IsOneWordWhateverItHolds) { EXPECT_EQ(shell_word("it's $x"), "'it'\\''s $x'"); }
+TEST(ShellWordTest, IsOneWordForAnyText) { EXPECT_EQ(shell_word("it's $x"), "'it'\\''s $x'"); }
 
 }  // namespace
 }  // namespace chimera

@@ -12,24 +12,26 @@ TEST(LineFitTest, FindsALine) {
 }
 
 TEST(LineFitTest, CountsErrorsInProportion) {
-  // The last point is 10 off its line, which is little of 2010; of the first, 1 would be much of 10.
+  // The last point is 10 off its line, little relative to 2010. An error of 1 at the first point would be large
+  // relative to 10.
   const Line line = fit_line({{0, 10}, {10, 20}, {20, 30}, {2000, 2020}});
   EXPECT_NEAR(line.alpha, 10, 0.2);
 }
 
-TEST(LineFitTest, NeverFallsBelowNought) {
+TEST(LineFitTest, NeverFallsBelowZero) {
   EXPECT_EQ(fit_line({{1000, 3}, {2000, 2}}).beta, 0);
   const Line steep = fit_line({{1000, 1}, {2000, 4}});
   EXPECT_EQ(steep.alpha, 0);
   EXPECT_GT(steep.beta, 1e-3);
 }
 
-TEST(LineFitTest, FindsTheBurstThatPassesBeforeALinkHoldsBack) {
+TEST(LineFitTest, FindsTheBurst) {
   const auto seconds = [](double bytes) { return 0.5 + 1e-3 * std::max(0.0, bytes - 3000); };
   std::vector<TimedSize> points;
   for (double bytes = 1024; bytes <= 4 << 20; bytes *= 2) points.push_back({bytes, seconds(bytes)});
   for (TimedSize& point : points) {
-    if (point.bytes > 1024 && point.bytes < 64 << 10) point.seconds = 0.5 + 0.5e-3 * point.bytes;  // to and fro at once
+    // both directions at once
+    if (point.bytes > 1024 && point.bytes < 64 << 10) point.seconds = 0.5 + 0.5e-3 * point.bytes;
   }
   const auto [line, burst] = fit_behind_burst(points);
   EXPECT_NEAR(burst, 3000, 1e-3);
@@ -37,7 +39,7 @@ TEST(LineFitTest, FindsTheBurstThatPassesBeforeALinkHoldsBack) {
   EXPECT_NEAR(line.beta, 1e-3, 1e-12);
 }
 
-TEST(LineFitTest, NoBurstIsBelowNought) {
+TEST(LineFitTest, NoBurstIsNegative) {
   std::vector<TimedSize> points;
   for (double bytes = 1024; bytes <= 1 << 20; bytes *= 2) points.push_back({bytes, 0.5 + 1e-3 * bytes});
   for (TimedSize& point : points) point.seconds += point.bytes >= 64 << 10 ? 20 : 0;
@@ -50,7 +52,7 @@ TEST(LineFitTest, WithoutLongMessagesNoBurstIsKnown) {
   EXPECT_DOUBLE_EQ(line.beta, 2e-3);
 }
 
-TEST(LineFitTest, HeedsTheEndsAloneWhereABurstPasses) {
+TEST(LineFitTest, UsesOnlyTheEndsIfThereIsABurst) {
   const Line line = line_between_ends({{1000, 12}, {2000, 12}, {4000, 12}, {8000, 28}});
   EXPECT_EQ(line.alpha, 12);
   EXPECT_DOUBLE_EQ(line.beta, 2e-3);

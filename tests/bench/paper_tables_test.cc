@@ -1,9 +1,9 @@
-// The paper's own tables (SC'21, figures 9 and 13), predicted.
+// Predictions of the paper's own tables (SC'21, figures 9 and 13).
 //
-// Assumed where the paper says nothing: gigabytes are 10^9 bytes and a P100 has 16 of them; the head takes its FLOPs at
-// the block's rate; attention's kernels of 2020 keep 13 bytes for each head and pair of tokens (kScoreBytes). Fitted:
-// two scalars of links on two of figure 13's configurations; bytes a parameter, a base and one factor of activations on
-// Chimera's three maxima of BERT-48.
+// Assumptions that the paper does not state: a gigabyte is 10^9 bytes and a P100 has 16 of them; the head runs at the
+// block's FLOP rate; attention's kernels of 2020 keep 13 bytes for each head and pair of tokens (kScoreBytes).
+// Fitted: two scalars of links on two of figure 13's configurations; bytes per parameter, a base and one factor of
+// activations on Chimera's three maxima of BERT-48.
 
 #include "bench/paper_tables.h"
 
@@ -45,8 +45,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Figure13Test, ::testing::Values(StepModel::Equa
                            return model.param == StepModel::EquationOne ? "EquationOne" : "SumsAfterOps";
                          });
 
-// Sums beside ops that go on undisturbed hide too much: Gloo's threads and the copies through the host are not free.
-// The best configuration is right, and no error is larger than 15 %.
+// If ops do not slow down beside all-reduces, too much time is hidden: Gloo's threads and copies through the host cost
+// time. The best configuration is right, and no error exceeds 15 %.
 TEST(Figure13BesideOpsTest, FindsTheBestAndIsWithinFifteenPercent) {
   const auto predicted = predict_figure_13(p100(), StepModel::OverlappedSums).sequences_per_second;
   EXPECT_EQ(std::ranges::max_element(predicted) - predicted.begin(), 2);
@@ -69,7 +69,7 @@ TEST(Figure9Test, MaximaAndChimerasMinimaAreWithinATenth) {
   }
 }
 
-TEST(Figure9Test, WhatRanOutOfMemoryDoesSoUnlessItIsUndecided) {
+TEST(Figure9Test, PredictsOutOfMemoryUnlessUndecided) {
   const MemoryFit fit = fit_figure_9(p100());
   for (const MemoryRow& row : figure_9()) {
     for (const auto& [schedule, cell] : row.cells) {

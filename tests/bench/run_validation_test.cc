@@ -14,7 +14,7 @@ namespace {
 
 const std::string kMachine = testing::source_path("/machines/p100-aries.json");
 
-/// Takes 300 bytes of tensors on one of its ranks, whatever it is asked for.
+/// Reports 300 bytes of tensors on one of its ranks, whatever its arguments are.
 constexpr const char* kProgram = R"(#!/bin/sh
 line='{"step": 3, "loss": 1, "step_seconds": 0.5, "tokens_per_second": 10, "peak_memory_bytes": 4000}'
 echo "$line" >"$CHIMERA_METRICS"
@@ -25,7 +25,7 @@ done
 exit 0
 )";
 
-TEST(ValidateTest, SetsPredictionsBesideMeasurements) {
+TEST(ValidateTest, ReportsPredictionsNextToMeasurements) {
   const TemporaryFolder folder;
   const std::string program = folder.file("program");
   std::ofstream(program) << kProgram;

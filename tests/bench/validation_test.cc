@@ -14,7 +14,7 @@ Validated run_with(double predicted, std::vector<double> seconds, double predict
   return {validation_grid().front(), predicted, std::move(seconds), predicted_bytes, bytes, 2 * bytes};
 }
 
-TEST(ValidationTest, TheGridVariesWhatIsPromised) {
+TEST(ValidationTest, TheGridVariesTheDocumentedParameters) {
   const auto grid = validation_grid();
   std::set<std::string> names;
   std::set<std::string> models;

@@ -18,7 +18,7 @@ std::vector<std::string> messages(const std::vector<Violation>& violations) {
   return result;
 }
 
-TEST(CheckLimitsTest, NamesEveryWorkersFirstOpOverTheLimitTheEarliestFirst) {
+TEST(CheckLimitsTest, NamesEachWorkersFirstOpOverTheLimitInTimeOrder) {
   const Schedule schedule = find_generator("1f1b").generate({4, 8});
   EXPECT_THAT(check_limits(schedule, {.in_flight = 4}), IsEmpty());
   EXPECT_THAT(messages(check_limits(schedule, {.in_flight = 2})),
@@ -26,7 +26,7 @@ TEST(CheckLimitsTest, NamesEveryWorkersFirstOpOverTheLimitTheEarliestFirst) {
                           "worker 1, op 2 (1F2): 3 stage units in flight, 2 allowed; the worker's most is 3"));
 }
 
-TEST(CheckLimitsTest, AStageOfSeveralOnAWorkerCountsItsPartAndAHalfMicroBatchHalf) {
+TEST(CheckLimitsTest, StagesAndHalfMicroBatchesCountFractions) {
   const Schedule halves =
       find_generator("chimera").generate({.stages = 4, .micro_batches = 4, .scale = ScaleMethod::Halving});
   EXPECT_EQ(halves.micro_batch_scale, 0.5);
@@ -43,12 +43,12 @@ TEST(CheckLimitsTest, AStageOfSeveralOnAWorkerCountsItsPartAndAHalfMicroBatchHal
               ElementsAre("worker 0, op 1 (1F0): 1 stage units in flight, 0.9 allowed; the worker's most is 1"));
 }
 
-TEST(CheckLimitsTest, BytesAreThoseOfWeightsOfEveryReplicaAndOfActivations) {
+TEST(CheckLimitsTest, BytesCountActivationsAndTheWeightsOfEveryReplica) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   const auto with = [](double bytes) {
     return Limits{.memory = MemoryLimit{.bytes = bytes, .weight_bytes = 100, .activation_bytes = 10}};
   };
-  EXPECT_THAT(check_limits(schedule, with(240)), IsEmpty());  // two copies, four micro-batches in the middle
+  EXPECT_THAT(check_limits(schedule, with(240)), IsEmpty());  // two replicas, four micro-batches in the middle
   EXPECT_THAT(messages(check_limits(schedule, with(235))),
               ElementsAre("worker 1, op 3 (2F3): 240 bytes held, 235 allowed; the worker's most is 240",
                           "worker 2, op 3 (2F1): 240 bytes held, 235 allowed; the worker's most is 240"));
@@ -79,7 +79,7 @@ TEST(CheckSampleOrderTest, NotesTheFirstOpOutOfOrderAtEachStage) {
   EXPECT_EQ(check_sample_order(schedule, Severity::Violation)[0].severity, Severity::Violation);
 }
 
-TEST(CheckSampleOrderTest, ReplicasHaveOrdersOfTheirOwn) {
+TEST(CheckSampleOrderTest, ReplicasHaveSeparateOrders) {
   EXPECT_THAT(check_sample_order(find_generator("chimera").generate({4, 8}), Severity::Note), IsEmpty());
 }
 

@@ -1,4 +1,4 @@
-// Pairs: what is none, and which pairs wait for each other where they run together.
+// Illegal pairs, and cycles of waits that exist only if the ops of a pair run together.
 
 #include "check/check_schedule.h"
 
@@ -21,7 +21,7 @@ Schedule read(const std::string& cells) {
   return schedule_from_csv(text).schedule;
 }
 
-/// The one violation of a schedule.
+/// The only violation of a schedule.
 Violation only_violation(const Schedule& schedule) {
   const auto violations = check(schedule);
   EXPECT_EQ(violations.size(), 1U);
@@ -34,12 +34,12 @@ void expect_bad_pair(const Schedule& schedule, const std::string& message) {
   EXPECT_THAT(violation.message, HasSubstr(message));
 }
 
-TEST(CheckPairsTest, AForwardAndABackwardOfAnotherMicroBatchAreAPair) {
+TEST(CheckPairsTest, AForwardAndABackwardOfDifferentMicroBatchesAreAPair) {
   EXPECT_TRUE(check(read("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")).empty());
   EXPECT_TRUE(check(read("0F0,(0F1;0I0)OVERLAP_F_B,0W0,0B1\n")).empty());
 }
 
-TEST(CheckPairsTest, AnythingElseIsNone) {
+TEST(CheckPairsTest, RejectsAnyOtherPair) {
   expect_bad_pair(read("0F0,0F1,(0B0;0B1)OVERLAP_F_B\n"), "worker 0, op 2 (0B0): paired; a pair begins with a forward");
   expect_bad_pair(read("0F0,0I0,(0F1;0W0)OVERLAP_F_B,0B1\n"), "paired with 0W0; the second op of a pair is B or I");
   expect_bad_pair(read("(0F0;0F1)OVERLAP_F_B,0B0,0B1\n"), "paired with 0F1");
@@ -54,7 +54,7 @@ TEST(CheckPairsTest, AnythingElseIsNone) {
 }
 
 TEST(CheckPairsTest, FindsAPairThatNeedsItselfThroughAnotherWorker) {
-  // In order this is 1F1B. Together, 0B0 needs 1B0, which stands behind 1F1, which needs 0F1.
+  // Run in order, this is 1F1B. Run together, 0B0 needs 1B0, which follows 1F1, which needs 0F1.
   const Schedule schedule = read("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1F1,1B0,1B1\n");
   ASSERT_TRUE(check(without_pairs(schedule)).empty());
   const Violation violation = only_violation(schedule);
@@ -96,7 +96,7 @@ TEST(CheckPairsTest, AProgramsPairHasBothInputsBeforeIt) {
   ASSERT_EQ(to_text(*first), "0F2");
   ASSERT_EQ(to_text(right.workers[0][static_cast<std::size_t>(at) + 1]), "0B0");
 
-  Program late = right;  // the wait for the gradient stands between the two
+  Program late = right;  // the wait for the gradient is between the two ops
   auto& list = late.workers[0];
   std::rotate(list.begin() + at - 2, list.begin() + at - 1, list.begin() + at + 1);
   EXPECT_FALSE(check(late, ChannelDiscipline::PerDirection).empty());

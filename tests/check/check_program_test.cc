@@ -75,7 +75,7 @@ TEST(CheckProgramTest, SafeWithAnyBoundOnTransfersAhead) {
   }
 }
 
-/// What a program without care does: a blocking receive right before use, a blocking send right after.
+/// A naive program: blocking receives right before use, blocking sends right after.
 Program naive(const Schedule& schedule) {
   Program program = lower(schedule);
   for (auto& instructions : program.workers) {
@@ -113,7 +113,7 @@ TEST(CheckProgramTest, ReceivesPostedForGlooMayDeadlockInOneSerialQueue) {
   EXPECT_FALSE(check(program, ChannelDiscipline::SerialPair).empty());
 }
 
-/// Worker and instruction of the first instruction of a kind.
+/// The worker's first instruction of a kind.
 Instruction* first(Program& program, std::size_t worker, InstructionKind kind) {
   for (Instruction& instruction : program.workers[worker]) {
     if (instruction.kind == kind) return &instruction;
@@ -134,7 +134,7 @@ void erase_first(Program& program, std::size_t worker, InstructionKind kind) {
   instructions.erase(instructions.begin() + (first(program, worker, kind) - instructions.data()));
 }
 
-TEST(CheckProgramTest, AMissingInstructionIsFoundByWhatItLeavesBehind) {
+TEST(CheckProgramTest, FindsAMissingInstructionByItsConsequences) {
   const auto without = [](InstructionKind kind) {
     Program program = lowered();
     erase_first(program, 1, kind);
@@ -149,7 +149,7 @@ TEST(CheckProgramTest, AMissingInstructionIsFoundByWhatItLeavesBehind) {
   EXPECT_TRUE(without(InstructionKind::ReduceScalars).contains(ViolationKind::Deadlock));
 }
 
-TEST(CheckProgramTest, StagesOfOneWorkerAreSummedWhereThatIsAskedFor) {
+TEST(CheckProgramTest, StagesOfOneWorkerAreSummedIfAsked) {
   const Schedule schedule = find_generator("1f1b").generate({4, 4});
   const auto violations = [](const Program& program) {
     return check(program, ChannelDiscipline::PerDirection, SummedStages::All);
@@ -192,7 +192,7 @@ TEST(CheckProgramTest, AllReducesOfSharedWorkersStartInOneOrder) {
     auto& list = program.workers[3];
     const Instruction first = *starts[0];
     list.erase(list.begin() + (starts[0] - list.data()));
-    list.insert(list.begin() + (starts[1] - list.data()), first);  // behind the second
+    list.insert(list.begin() + (starts[1] - list.data()), first);  // after the second
     const auto violations = check(program, ChannelDiscipline::PerDirection);
     ASSERT_EQ(violations.size(), 1U);
     EXPECT_EQ(violations[0].kind, ViolationKind::AllReduceOrder);
@@ -202,7 +202,7 @@ TEST(CheckProgramTest, AllReducesOfSharedWorkersStartInOneOrder) {
   }
 }
 
-/// Where worker 0 starts to sum its tied matrix.
+/// Position at which worker 0 starts the all-reduce of its tied matrix.
 std::size_t tied_start(const Program& program) {
   const auto& list = program.workers[0];
   const auto is_start = [&](const Instruction& instruction) {
@@ -211,11 +211,11 @@ std::size_t tied_start(const Program& program) {
   return static_cast<std::size_t>(std::find_if(list.begin(), list.end(), is_start) - list.begin());
 }
 
-TEST(CheckProgramTest, ATiedMatrixIsSummedAfterBothItsUsesEvenByOneOwner) {
+TEST(CheckProgramTest, ATiedMatrixIsSummedAfterBothUsesEvenByOneOwner) {
   for (const char* name : {"1f1b", "chimera", "zb-v"}) {
     const Program good = lower(find_generator(name).generate({4, 8}), {.all_reduces = {.tied = true}});
     ASSERT_TRUE(kinds(good).empty()) << name;
-    Program early = good;  // before the op that ends either use
+    Program early = good;  // before the last op of either use
     std::size_t start = tied_start(early);
     auto& list = early.workers[0];
     while (list[start].kind != InstructionKind::Compute) {
@@ -231,9 +231,9 @@ TEST(CheckProgramTest, ATiedMatrixIsSummedAfterBothItsUsesEvenByOneOwner) {
   EXPECT_TRUE(kinds(missing).contains(ViolationKind::BadDataFlow)) << "its two gradients are never added";
 }
 
-TEST(CheckProgramTest, OwnersOfATiedMatrixStartItsSumInOneOrderWithTheOthers) {
+TEST(CheckProgramTest, OwnersOfATiedMatrixStartAllReducesInOneOrder) {
   Program program = lower(find_generator("chimera").generate({4, 4}), {.all_reduces = {.tied = true}});
-  const std::size_t start = tied_start(program);  // right behind that of stage 0
+  const std::size_t start = tied_start(program);  // right after the all-reduce of stage 0
   std::swap(program.workers[0][start], program.workers[0][start - 1]);
   const auto violations = check(program, ChannelDiscipline::PerDirection);
   ASSERT_EQ(violations.size(), 1U);
@@ -246,7 +246,7 @@ TEST(CheckProgramTest, AStageAboveTheLastIsSummedByTiedProgramsOnly) {
   EXPECT_TRUE(kinds(program).contains(ViolationKind::OutOfRange));
 }
 
-TEST(CheckProgramTest, WhatAStepLeavesOutOrRepeatsIsAViolation) {
+TEST(CheckProgramTest, MissingAndRepeatedInstructionsAreViolations) {
   const auto damaged = [](auto damage) {
     Program program = lowered();
     damage(program);
@@ -275,7 +275,7 @@ TEST(CheckProgramTest, WhatAStepLeavesOutOrRepeatsIsAViolation) {
   }
 }
 
-TEST(CheckProgramTest, SwappedReceivesMeetTheWrongTensor) {
+TEST(CheckProgramTest, SwappedReceivesGetTheWrongTensor) {
   Program program = lower(find_generator("gpipe").generate({2, 2}));
   auto& instructions = program.workers[1];
   ASSERT_EQ(instructions[0].kind, InstructionKind::PostReceive);

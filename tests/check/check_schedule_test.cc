@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
               "a synchronous schedule has version 0 only"}),
     [](const auto& tested) { return tested.param.name; });
 
-TEST(CheckScheduleTest, TakesAnyCountsAndIds) {
+TEST(CheckScheduleTest, AcceptsAnyCountsAndIds) {
   const auto kinds = [](std::int64_t stages, std::int64_t micro_batches) {
     Schedule schedule = find_generator("gpipe").generate({1, 1});
     schedule.stages = stages;
@@ -140,10 +140,10 @@ TEST(CheckScheduleTest, ListsAllFaults) {
 
 TEST(CheckScheduleTest, ACycleNamesOpsThatWaitForEachOther) {
   Schedule schedule = find_generator("1f1b").generate({2, 2});  // 0F0 0F1 0B0 0B1 | 1F0 1B0 1F1 1B1
-  std::swap(schedule.workers[0][1], schedule.workers[0][2]);    // 0F0 0B0 0F1: 1F1 stands behind 1B0, no cycle
+  std::swap(schedule.workers[0][1], schedule.workers[0][2]);    // 0F0 0B0 0F1: 1F1 follows 1B0, no cycle
   EXPECT_TRUE(check(schedule).empty());
   std::swap(schedule.workers[1][1],
-            schedule.workers[1][2]);  // 1F0 1F1 1B0: now 0B0 waits for 1B0 behind 1F1 behind 0F1
+            schedule.workers[1][2]);  // 1F0 1F1 1B0: now 0B0 waits for 1B0 after 1F1 after 0F1
   const auto violations = check(schedule);
   ASSERT_EQ(violations.size(), 1U);
   EXPECT_EQ(violations[0].message,

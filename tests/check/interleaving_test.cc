@@ -1,5 +1,5 @@
-// check() decides by one run. Here all interleavings of small programs are tried, and orders of ops that overtake each
-// other on their channels.
+// check() decides from one run. These tests try all interleavings of small programs, and orders of ops that overtake
+// each other on their channels.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ bool gets_stuck(const std::vector<Violation>& violations) {
                      [](const Violation& violation) { return violation.kind == ViolationKind::Deadlock; });
 }
 
-TEST(InterleavingTest, AllRunsOfATinyProgramEndInOneStateAndCheckKnowsWhich) {
+TEST(InterleavingTest, AllRunsOfATinyProgramEndInTheStateThatCheckFinds) {
   constexpr std::size_t kMostStates = 200'000;
   std::size_t programs = 0;
   std::size_t stuck = 0;
@@ -33,7 +33,7 @@ TEST(InterleavingTest, AllRunsOfATinyProgramEndInOneStateAndCheckKnowsWhich) {
       for (std::uint64_t seed = 0; seed < 60; ++seed) {
         Program program = lower(find_generator(name).generate(shape), {.discipline = discipline});
         std::mt19937_64 random(seed);
-        for (std::uint64_t swaps = seed % 3; swaps > 0; --swaps) {  // of instructions of one worker
+        for (std::uint64_t swaps = seed % 3; swaps > 0; --swaps) {  // swaps two instructions of one worker
           auto& list = program.workers[random() % program.workers.size()];
           std::swap(list[random() % list.size()], list[random() % list.size()]);
         }
@@ -76,7 +76,7 @@ void expect_both_disciplines(const Schedule& schedule) {
   }
 }
 
-TEST(OvertakingTest, AMicroBatchThatIsSentLaterIsUsedEarlier) {
+TEST(OvertakingTest, AMicroBatchSentLaterIsUsedEarlier) {
   Schedule schedule{.name = "overtaking", .stages = 2, .micro_batches = 3, .placement = {}, .workers = {}};
   schedule.placement.worker_of = {{WorkerId(0), WorkerId(1)}};
   schedule.workers = {ops({"0F0", "0F1", "0F2", "0B1", "0B0", "0B2"}), ops({"1F2", "1F0", "1F1", "1B2", "1B0", "1B1"})};
@@ -96,8 +96,9 @@ TEST(OvertakingTest, ActivationsAndGradientsOfTwoDirectionsShareAChannel) {
   expect_both_disciplines(schedule);
 }
 
-TEST(OvertakingTest, InAVTheWayUpOvertakesTheWayDown) {
-  // Stages 0, 3 on worker 0 and 1, 2 on worker 1: 0F1 and 3I0 travel on one channel, as 1I0, 2F1 do on the other.
+TEST(OvertakingTest, UpwardMessagesOvertakeDownwardMessagesInAV) {
+  // Stages 0 and 3 are on worker 0, stages 1 and 2 on worker 1. 0F1 and 3I0 share a channel; 1I0 and 2F1 share the
+  // other.
   Schedule schedule{.name = "overtaking", .stages = 4, .micro_batches = 2, .placement = {}, .workers = {}};
   schedule.placement.worker_of = {{WorkerId(0), WorkerId(1), WorkerId(1), WorkerId(0)}};
   schedule.workers = {ops({"0F0", "0F1", "3F0", "3I0", "3F1", "3I1", "3W0", "3W1", "0B1", "0B0"}),
@@ -105,7 +106,7 @@ TEST(OvertakingTest, InAVTheWayUpOvertakesTheWayDown) {
   expect_both_disciplines(schedule);
 }
 
-/// Some order of all ops in which every op stands behind its inputs, dealt out to the workers.
+/// A random order of all ops in which every op follows its inputs, split by worker.
 Schedule random_schedule(Placement placement, std::int64_t micro_batches, std::mt19937_64& random) {
   Schedule schedule{.name = "random", .micro_batches = micro_batches, .placement = {}, .workers = {}};
   schedule.stages = static_cast<std::int64_t>(placement.worker_of.front().size());
@@ -114,7 +115,7 @@ Schedule random_schedule(Placement placement, std::int64_t micro_batches, std::m
     for (const WorkerId worker : row) workers = std::max(workers, worker.value() + 1);
   }
   schedule.workers.resize(static_cast<std::size_t>(workers));
-  std::vector<std::vector<Op>> chains;  // each in order: F up the stages, then backward down, W anywhere behind its I
+  std::vector<std::vector<Op>> chains;  // each in order: F up the stages, then backward down, W anywhere after its I
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const ReplicaId replica(m % static_cast<std::int64_t>(placement.num_replicas()));
     const bool split = random() % 2 == 0;
@@ -138,7 +139,7 @@ Schedule random_schedule(Placement placement, std::int64_t micro_batches, std::m
   return schedule;
 }
 
-TEST(OvertakingTest, AnyOrderOfOpsThatHasNoCycleIsLoweredWithoutADeadlock) {
+TEST(OvertakingTest, AnyAcyclicOrderIsLoweredWithoutADeadlock) {
   const auto row = [](std::initializer_list<std::int64_t> workers) {
     std::vector<WorkerId> result;
     for (const std::int64_t worker : workers) result.emplace_back(worker);

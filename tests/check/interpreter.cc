@@ -35,7 +35,8 @@ bool places_all(const Placement& placement, std::int64_t stages, std::size_t wor
   return !placement.worker_of.empty();
 }
 
-/// Every op set: F, and B or I and W, at each stage and micro-batch; only F where nothing runs backward.
+/// Whether `tasks` has F, and B or I and W, exactly once for each stage and micro-batch; only F if nothing runs
+/// backward.
 bool has_each_once(const std::multiset<Task>& tasks, std::int64_t stages, std::int64_t micro_batches, bool backward) {
   std::multiset<Task> rest = tasks;
   const auto take = [&](OpKind kind, std::int64_t s, std::int64_t m) {
@@ -56,7 +57,7 @@ bool has_each_once(const std::multiset<Task>& tasks, std::int64_t stages, std::i
   return rest.empty();
 }
 
-/// Whether what the op needs is in `done`.
+/// Whether the inputs of the op are in `done`.
 bool has_inputs(const Op& op, std::int64_t stages, const std::set<Task>& done) {
   const auto has = [&](OpKind kind, std::int64_t offset) { return done.contains(task(kind, op, offset)); };
   switch (op.kind) {
@@ -68,7 +69,7 @@ bool has_inputs(const Op& op, std::int64_t stages, const std::set<Task>& done) {
   }
 }
 
-/// `together`: a paired op and the one behind it run at once, so that both have what they need beforehand.
+/// If `together`, a paired op and its successor run at once, so both need their inputs first.
 bool ends(const Schedule& schedule, bool together) {
   std::set<Task> done;
   std::vector<std::size_t> next(schedule.workers.size(), 0);
@@ -90,7 +91,7 @@ bool ends(const Schedule& schedule, bool together) {
   return done.size() == num_ops;
 }
 
-/// Every paired op is a forward before a B or I of another micro-batch, in a synchronous schedule.
+/// Whether every paired op is a forward before a B or I of another micro-batch, in a synchronous schedule.
 bool pairs_mean_something(const Schedule& schedule) {
   for (const auto& ops : schedule.workers) {
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -104,7 +105,7 @@ bool pairs_mean_something(const Schedule& schedule) {
   return true;
 }
 
-/// Plays the updates of one stage of one replica; `ops` are its ops in their worker's order.
+/// Replays the updates of one stage of one replica; `ops` are its ops in their worker's order.
 bool updates_right(const std::vector<Op>& ops, const AsynchronousUpdates& updates) {
   std::set<std::int64_t> ids;
   for (const Op& op : ops) ids.insert(op.micro_batch.value());
@@ -156,7 +157,7 @@ bool versions_right(const Schedule& schedule) {
                      [&](const auto& copy) { return updates_right(copy.second, *schedule.updates); });
 }
 
-/// What one worker's list says by itself.
+/// Checks of one worker's list alone.
 class WorkerList {
  public:
   WorkerList(const Program& program, std::size_t worker, bool trains, bool updates_stages)
@@ -244,7 +245,7 @@ class WorkerList {
 
   Weights& weights(const Op& op) { return weights_[{op.replica, op.stage}]; }
 
-  /// The norms and losses of its step are summed.
+  /// Whether the norms and losses of the op's step are already summed.
   bool is_summed(const Op& op) const {
     return op.micro_batch.value() < num_scalars_ * (program_.micro_batches / program_.steps);
   }
@@ -287,8 +288,8 @@ class WorkerList {
   std::set<Task> here_;
   std::set<Transfer> posted_, received_, sent_, left_;
   std::set<std::int64_t> started_, waited_stages_;
-  int sends_ = 0;     // started, not waited for
-  int receives_ = 0;  // posted, not waited for
+  int sends_ = 0;     // started, not yet waited for
+  int receives_ = 0;  // posted, not yet waited for
   std::int64_t num_scalars_ = 0;
   int num_steps_ = 0;
 };
@@ -323,7 +324,7 @@ bool lists_mean_something(const Program& program) {
   return true;
 }
 
-/// Plays the all-reduces alone, each of which blocks its members until all of them are at it.
+/// Replays only the all-reduces, each of which blocks until all its members have started it.
 bool blocking_all_reduces_end(const Program& program) {
   const auto groups = stage_groups(program.placement);
   std::vector<std::vector<std::size_t>> stages(program.workers.size());

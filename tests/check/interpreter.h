@@ -1,18 +1,18 @@
 #pragma once
-// A second opinion on schedules and programs, written from their definitions alone: slow, plain, nothing of src/check.
+// A second, independent checker of schedules and programs: slow, written from the definitions alone, without src/check.
 
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 
 namespace chimera::testing {
 
-/// Plays the schedule: its ops are all there, each is tried again and again until nothing moves, and every worker keeps
-/// the weight versions it may keep.
+/// Replays the schedule. Returns true if all ops are there, all can run, and every worker keeps only the weight
+/// versions that it may keep.
 [[nodiscard]] bool plays(const Schedule& schedule);
 
-/// Whether the program does all it should, whatever the interleaving: its lists mean something, each worker by itself
-/// and all together; started all-reduces cannot block each other; and every interleaving ends at the end (all of them
-/// where there are at most `most_states` states, some otherwise).
+/// Whether the program is complete and ends under every interleaving. Checks each worker's list, all lists together,
+/// and that started all-reduces cannot block each other. Tries all interleavings if there are at most `most_states`
+/// states, otherwise a sample.
 [[nodiscard]] bool plays(const Program& program, ChannelDiscipline discipline, std::size_t most_states = 2000);
 
 }  // namespace chimera::testing

@@ -1,4 +1,4 @@
-// Schedules and programs, damaged at random: check() and a second interpreter must judge every one of them alike.
+// Damages schedules and programs at random: check() and an independent interpreter must agree on each.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
-/// Numbers from a seed; the same ones on every machine.
+/// Seeded random numbers, equal on every machine.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : random_(seed) {}
@@ -32,7 +32,7 @@ class Dice {
   std::mt19937_64 random_;
 };
 
-/// A damage to lists of anything: ops of workers, or instructions.
+/// Damages lists of ops or instructions.
 template <class T>
 void damage_lists(std::vector<std::vector<T>>& workers, Dice& dice, std::size_t way) {
   auto& list = workers[dice.below(workers.size())];
@@ -71,7 +71,7 @@ void damage_op(Op& op, const Schedule& schedule, Dice& dice) {
   }
 }
 
-/// A B becomes I, there, and W, somewhere on the worker; mostly behind it.
+/// Replaces a B with an I and inserts a W on the worker, mostly after it.
 void split_backward(std::vector<Op>& ops, Dice& dice) {
   std::vector<std::size_t> whole;
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -86,7 +86,7 @@ void split_backward(std::vector<Op>& ops, Dice& dice) {
   ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at), weight);
 }
 
-/// I and W of a micro-batch become a B where either stood.
+/// Replaces the I and W of a micro-batch with a B in the place of either.
 void join_backward(std::vector<Op>& ops, Dice& dice) {
   if (ops.empty()) return;
   const Op chosen = ops[dice.below(ops.size())];
@@ -101,7 +101,7 @@ void join_backward(std::vector<Op>& ops, Dice& dice) {
   }
 }
 
-/// Two micro-batches take each other's place everywhere: harmless within a synchronous replica.
+/// Exchanges two micro-batches everywhere: harmless within a synchronous replica.
 void exchange_micro_batches(Schedule& schedule, Dice& dice) {
   const MicroBatchId a(dice.id(schedule.micro_batches));
   const MicroBatchId b(dice.id(schedule.micro_batches));
@@ -161,7 +161,7 @@ void damage(Instruction& instruction, const Program& program, Dice& dice) {
   }
 }
 
-/// Something of one kind goes.
+/// Removes an instruction of a kind.
 void drop(Program& program, InstructionKind kind, Dice& dice) {
   auto& list = program.workers[dice.below(program.workers.size())];
   std::vector<std::size_t> places;
@@ -180,7 +180,7 @@ void damage(Program& program, Dice& dice) {
   damage_lists(program.workers, dice, 1);
 }
 
-/// At most ten shapes of a generator, spread over those of up to four stages.
+/// At most ten shapes of a generator, spread over all shapes of up to four stages.
 std::vector<PipelineShape> some_shapes(const std::string& name) {
   const auto all = testing::small_shapes(name, 4);
   std::vector<PipelineShape> some;
@@ -192,7 +192,7 @@ std::vector<PipelineShape> some_shapes(const std::string& name) {
 struct Verdicts {
   std::size_t harmful = 0;
   std::size_t harmless = 0;
-  std::map<std::string, std::size_t> kinds;  // of the first violation
+  std::map<std::string, std::size_t> kinds;  // kinds of the first violation
 
   void count(const std::vector<Violation>& violations) {
     violations.empty() ? ++harmless : ++harmful;
@@ -210,7 +210,7 @@ std::string in_words(const std::vector<Violation>& violations) {
   return violations.empty() ? "no violation" : violations.front().message;
 }
 
-TEST(MutationTest, SchedulesAreJudgedAsTheInterpreterDoes) {
+TEST(MutationTest, CheckAgreesWithTheInterpreterOnSchedules) {
   constexpr std::size_t kMutants = 30'000;
   Verdicts verdicts;
   std::uint64_t seed = 0;
@@ -247,8 +247,8 @@ TEST(MutationTest, SchedulesAreJudgedAsTheInterpreterDoes) {
   EXPECT_GT(verdicts.harmless, kMutants / 10);
 }
 
-TEST(MutationTest, ProgramsAreJudgedAsTheInterpreterDoes) {
-  constexpr std::size_t kMutants = 10'000;  // of each discipline
+TEST(MutationTest, CheckAgreesWithTheInterpreterOnPrograms) {
+  constexpr std::size_t kMutants = 10'000;  // per discipline
   for (const ChannelDiscipline discipline : kDisciplines) {
     Verdicts verdicts;
     std::vector<Program> originals;

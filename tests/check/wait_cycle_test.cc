@@ -12,8 +12,7 @@ namespace {
 
 constexpr int kFar = 1'000;
 
-/// The fewest waits of a cycle, from all distances: an op waits for its inputs (1), and stands behind its predecessor
-/// (0).
+/// The fewest waits of a cycle, from all distances: 1 from an op to its inputs, 0 to its predecessor.
 int fewest_waits(const OpTable& table) {
   const std::size_t size = table.size();
   std::vector<std::vector<int>> distance(size, std::vector<int>(size, kFar));
@@ -37,7 +36,7 @@ int fewest_waits(const OpTable& table) {
 
 TEST(WaitCycleTest, HasTheFewestWaitsOfAllCycles) {
   std::mt19937_64 random(1);
-  std::vector<int> found(6, 0);  // cycles of so many waits
+  std::vector<int> found(6, 0);  // number of cycles with that many waits
   for (const char* name : {"1f1b", "gpipe", "chimera"}) {
     for (int round = 0; round < 150; ++round) {
       Schedule schedule = find_generator(name).generate({4, 4});
@@ -61,8 +60,8 @@ TEST(WaitCycleTest, HasTheFewestWaitsOfAllCycles) {
   EXPECT_GT(found[2], 10);
 }
 
-TEST(WaitCycleTest, FindsAShortOneBehindTheHeads) {
-  // Workers 0, 1 and 2 stand before a cycle of three waits, and further on in one of two.
+TEST(WaitCycleTest, FindsAShortCycleBeyondTheStuckOps) {
+  // Workers 0, 1 and 2 are stuck before a cycle of three waits; a cycle of two waits lies later.
   Schedule schedule{.name = "by hand", .stages = 3, .micro_batches = 2, .placement = {}, .workers = {}};
   schedule.placement.worker_of = {{WorkerId(0), WorkerId(1), WorkerId(2)}};
   const auto op = [](OpKind kind, std::int64_t s, std::int64_t m) {
@@ -80,7 +79,7 @@ TEST(WaitCycleTest, FindsAShortOneBehindTheHeads) {
             "worker 2 cannot run 2F1 (its op 0) before 1F1 (op 2 of worker 1)");
 }
 
-TEST(WaitCycleTest, AMillionStuckOpsTakeNoLongerThanTheStatedEffort) {
+TEST(WaitCycleTest, AMillionStuckOpsTakeTheStatedEffortAtMost) {
   Schedule schedule = find_generator("1f1b").generate({64, 8192});
   for (auto& ops : schedule.workers) std::reverse(ops.begin(), ops.end());
   const auto violations = check(schedule);
@@ -88,7 +87,7 @@ TEST(WaitCycleTest, AMillionStuckOpsTakeNoLongerThanTheStatedEffort) {
   EXPECT_EQ(violations[0].places.size(), 2U);
 }
 
-TEST(ShortestCycleTest, SkipsTheLongerOnes) {
+TEST(ShortestCycleTest, SkipsLongerCycles) {
   EXPECT_EQ(shortest_cycle({{1}, {2}, {3, 4}, {0}, {2, 5}, {}}), (std::vector<std::uint32_t>{2, 4}));
   EXPECT_EQ(shortest_cycle({{1, 2}, {2}, {}}), std::vector<std::uint32_t>{});
   EXPECT_EQ(shortest_cycle({{1}, {1}}), std::vector<std::uint32_t>{1});

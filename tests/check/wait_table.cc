@@ -12,14 +12,14 @@ bool is_same_tensor(const Op& a, const Op& b) {
   return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch;
 }
 
-/// A transfer that one end starts: which instruction of its list does.
+/// An instruction that starts one end of a transfer.
 struct Entry {
   bool is_send;
   Op tensor;
   std::size_t position;
 };
 
-/// What `worker` starts with `peer`, in order; of one direction only where `is_send` says which.
+/// Transfers that `worker` starts with `peer`, in order; only of one direction if `is_send` is given.
 std::vector<Entry> entries(const Program& program, std::size_t worker, std::size_t peer, const bool* is_send) {
   std::vector<Entry> result;
   const auto& list = program.workers[worker];
@@ -32,7 +32,7 @@ std::vector<Entry> entries(const Program& program, std::size_t worker, std::size
   return result;
 }
 
-/// Position of the worker's first instruction that `is_it`; kNever where there is none.
+/// Position of the worker's first instruction that satisfies `is_it`, kNever if there is none.
 template <class Predicate>
 std::size_t position(const Program& program, std::size_t worker, const Predicate& is_it) {
   const auto& list = program.workers[worker];
@@ -44,7 +44,7 @@ std::size_t position(const Program& program, std::size_t worker, const Predicate
 
 WaitTable::WaitTable(const Program& program, ChannelDiscipline discipline) : needs_(program.workers.size()) {
   for (std::size_t w = 0; w < needs_.size(); ++w) {
-    std::size_t sums = 0;  // of norms and losses
+    std::size_t sums = 0;  // all-reduces of norms and losses
     for (const Instruction& instruction : program.workers[w]) {
       const bool transfer =
           instruction.kind == InstructionKind::WaitSend || instruction.kind == InstructionKind::WaitReceive;
@@ -55,7 +55,7 @@ WaitTable::WaitTable(const Program& program, ChannelDiscipline discipline) : nee
   }
 }
 
-/// The k-th start of one end meets the k-th of the other, if all up to them agree.
+/// Matches the k-th start of one end with the k-th start of the other if all earlier starts agree.
 WaitTable::Needs WaitTable::of_transfer(const Program& program, ChannelDiscipline discipline, std::size_t worker,
                                         const Instruction& wait) {
   const bool sends = wait.kind == InstructionKind::WaitSend;

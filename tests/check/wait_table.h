@@ -1,5 +1,4 @@
 #pragma once
-// The waits of a program and nothing else: enough to try every interleaving of its workers.
 
 #include <cstdint>
 #include <set>
@@ -9,7 +8,8 @@
 
 namespace chimera::testing {
 
-/// The waits of a program, without its meaning: for each instruction, what others must have done before it.
+/// The waits of a program without its other semantics: the progress that each instruction needs from other workers.
+/// This is enough to try every interleaving of the workers.
 class WaitTable {
  public:
   WaitTable(const Program& program, ChannelDiscipline discipline);
@@ -20,7 +20,7 @@ class WaitTable {
   [[nodiscard]] bool can_step(const State& state, std::size_t worker) const;
 
  private:
-  /// `done` instructions of `worker` come before.
+  /// The first `done` instructions of `worker` come first.
   struct Need {
     std::size_t worker;
     std::size_t done;
@@ -33,11 +33,11 @@ class WaitTable {
   std::vector<std::vector<Needs>> needs_;  // [worker][instruction]
 };
 
-/// Every state in which some interleaving of the workers ends: all of them are tried. Stops and returns none where
-/// there are more than `most_states` states.
+/// Every state in which an interleaving of the workers can end. Returns an empty set if there are more than
+/// `most_states` states.
 [[nodiscard]] std::set<WaitTable::State> final_states(const WaitTable& waits, std::size_t most_states);
 
-/// The state in which one interleaving ends, chosen by `seed`.
+/// Final state of one interleaving, chosen by `seed`.
 [[nodiscard]] WaitTable::State final_state(const WaitTable& waits, std::uint64_t seed);
 
 }  // namespace chimera::testing

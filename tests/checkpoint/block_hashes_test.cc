@@ -11,12 +11,12 @@ namespace {
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 TEST(BlockHashesTest, AreThoseOfXxh128sum) {
-  // XXH128_canonicalFromHash(XXH3_128bits(...)): of nothing, and of seven letters.
+  // XXH128_canonicalFromHash(XXH3_128bits(...)) of empty input and of "Chimera".
   EXPECT_EQ(to_text(hash128({})), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(to_text(hash128(bytes_of("Chimera"))), "f919b41547eb4c7652e7ecf7249c6a64");
 }
 
-TEST(BlockHashesTest, TextComesBack) {
+TEST(BlockHashesTest, TextRoundTrips) {
   const Hash128 hash = hash128(bytes_of("some bytes"));
   EXPECT_EQ(parse_hash128(to_text(hash)), hash);
   for (const char* wrong :
@@ -26,7 +26,7 @@ TEST(BlockHashesTest, TextComesBack) {
   }
 }
 
-TEST(BlockHashesTest, DoNotDependOnThePiecesThatAreAdded) {
+TEST(BlockHashesTest, AreIndependentOfPieceSizes) {
   std::string file(2 * kHashBlockBytes + 12345, '\0');
   std::minstd_rand random;
   for (char& c : file) c = static_cast<char>(random());

@@ -24,7 +24,7 @@ TEST(CheckpointFolderTest, NamesAndStepsBelongTogether) {
   }
 }
 
-TEST(CheckpointFolderTest, ListsWhatIsACheckpointByItsName) {
+TEST(CheckpointFolderTest, ListsCheckpointsByName) {
   const Scratch scratch;
   for (const char* name : {"step-00000020", "step-00000003", "step-00000030.tmp", "other"}) {
     std::filesystem::create_directory(scratch.path(name));
@@ -43,7 +43,7 @@ TEST(CheckpointFolderTest, KeepsTheNewestAndEveryMultiple) {
   EXPECT_THAT(expired_steps({}, {.last = 1, .every = 0}), IsEmpty());
 }
 
-TEST(CheckpointFolderTest, LeavesNewerOnesThanTheOneCommitted) {
+TEST(CheckpointFolderTest, KeepsCheckpointsNewerThanTheCommitted) {
   const Scratch scratch;
   for (const std::int64_t step : {10, 20, 30})
     std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));

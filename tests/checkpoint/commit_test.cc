@@ -1,4 +1,4 @@
-// A checkpoint appears whole or not at all, and those before stay, wherever a save is cut off.
+// A save is atomic: wherever it is interrupted, the checkpoint is complete or absent, and earlier checkpoints stay.
 
 #include "checkpoint/commit.h"
 
@@ -41,7 +41,7 @@ std::vector<float> read_sample(const Checkpoint& checkpoint) {
   return elements;
 }
 
-/// Saves a checkpoint with one fault. Returns whether the save came to its end.
+/// Saves a checkpoint with one fault. Returns true if the save completed.
 bool save_with_fault(FaultyDisk& disk, const std::string& folder, std::int64_t step, int ranks = kSampleRanks) {
   try {
     save_sample(disk, folder, step, kNewestOnly, ranks);
@@ -53,7 +53,7 @@ bool save_with_fault(FaultyDisk& disk, const std::string& folder, std::int64_t s
   return false;
 }
 
-/// The step of the newest good checkpoint, of which all is as it was saved; 0 where there is none.
+/// The step of the newest valid checkpoint, whose content is verified; 0 if there is none.
 std::int64_t newest_good(const std::string& folder) {
   const Newest newest = newest_checkpoint(folder, 1);
   if (!newest.checkpoint) return 0;
@@ -62,7 +62,7 @@ std::int64_t newest_good(const std::string& folder) {
   return step;
 }
 
-TEST(CommitTest, TheCheckpointHasWhatWasSaved) {
+TEST(CommitTest, CheckpointHasTheSavedData) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
   save_sample(real_disk(), folder, 10);
@@ -80,7 +80,7 @@ TEST(CommitTest, TheCheckpointHasWhatWasSaved) {
 }
 
 TEST(CommitTest, EveryCallOfASaveMayFail) {
-  constexpr int kRanks = 5;  // so that there are 500
+  constexpr int kRanks = 5;  // enough ranks for 500 calls
   FaultyDisk counting;
   {
     const Scratch scratch;
@@ -98,14 +98,14 @@ TEST(CommitTest, EveryCallOfASaveMayFail) {
       const std::int64_t found = newest_good(folder);
       ASSERT_TRUE(found == 20 || (found == 10 && !saved)) << "fault " << static_cast<int>(fault) << " at " << call;
       remove_leftovers(real_disk(), folder);
-      save_sample(sound_disk(), folder, 30, kNewestOnly);  // once the disk is well again
+      save_sample(sound_disk(), folder, 30, kNewestOnly);  // after the disk is repaired
       ASSERT_EQ(newest_good(folder), 30);
       ASSERT_THAT(listed_steps(folder), ElementsAre(30));
     }
   }
 }
 
-TEST(CommitTest, TheFirstSaveLeavesAllOrNothing) {
+TEST(CommitTest, FirstSaveIsAtomic) {
   for (const DiskFault fault : testing::kDiskFaults) {
     for (int call = 0; call < 60; call += 3) {
       const Scratch scratch;
@@ -117,7 +117,7 @@ TEST(CommitTest, TheFirstSaveLeavesAllOrNothing) {
   }
 }
 
-TEST(CommitTest, ReplacesARefusedCheckpointOfTheSameStep) {
+TEST(CommitTest, ReplacesAnInvalidCheckpointOfTheSameStep) {
   for (const int call : {-1, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50}) {
     const Scratch scratch;
     const std::string folder = scratch.path("run");

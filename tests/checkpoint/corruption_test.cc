@@ -1,4 +1,4 @@
-// Whatever happens to the bytes of a checkpoint on the disk, it is refused, and the one before is taken.
+// A checkpoint with any damage to its bytes is rejected, and the previous checkpoint is used.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using testing::save_sample;
 using testing::Scratch;
 using ::testing::ThrowsMessage;
 
-/// Two checkpoints, of which the newer one is damaged and mended again and again.
+/// Two checkpoints; the newer is repeatedly damaged and repaired.
 class CorruptionTest : public ::testing::Test {
  protected:
   CorruptionTest() {
@@ -41,7 +41,7 @@ class CorruptionTest : public ::testing::Test {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
 
-  /// The newer checkpoint is refused with a line that names it, and the older one found.
+  /// The newer checkpoint is rejected with a line that names it, and the older checkpoint is found.
   void expect_fall_back() {
     const Newest newest = newest_checkpoint(folder_, 1);
     ASSERT_TRUE(newest.checkpoint.has_value());
@@ -50,7 +50,7 @@ class CorruptionTest : public ::testing::Test {
     ASSERT_THAT(newest.refused[0], HasSubstr(newer_));
   }
 
-  /// As many cases as fit into a second; with CHIMERA_LONG_TESTS the whole campaign.
+  /// Number of cases that fit into a second, or the whole campaign with CHIMERA_LONG_TESTS.
   static int cases() { return std::getenv("CHIMERA_LONG_TESTS") == nullptr ? 1'000 : 10'000; }
 
   Scratch scratch_;
@@ -86,7 +86,7 @@ TEST_F(CorruptionTest, Truncations) {
   }
 }
 
-TEST_F(CorruptionTest, ZeroedBytesAndMoreBytes) {
+TEST_F(CorruptionTest, ZeroedAndAppendedBytes) {
   for (int i = 0; i < cases() / 10; ++i) {
     const std::string path = pick();
     const std::string sound = read_file(path);
@@ -138,7 +138,7 @@ TEST_F(CorruptionTest, SwappedMissingAndOlderFiles) {
   }
 }
 
-TEST_F(CorruptionTest, AWholeCheckpointUnderAnotherNameIsRefused) {
+TEST_F(CorruptionTest, ValidCheckpointUnderAnotherNameIsRejected) {
   fs::rename(newer_, folder_ + "/step-00000030");
   const Newest newest = newest_checkpoint(folder_, 1);
   EXPECT_EQ(newest.checkpoint->manifest.step, 10);
@@ -155,7 +155,7 @@ TEST_F(CorruptionTest, TheMessageNamesFileAndBytes) {
       ThrowsMessage<CheckpointError>(HasSubstr("model-00002-of-00002.safetensors: differs from its hash in the")));
 }
 
-TEST_F(CorruptionTest, WithoutAGoodOneItSaysWhy) {
+TEST_F(CorruptionTest, ExplainsWhyNoCheckpointIsValid) {
   EXPECT_THAT([&] { (void)find_checkpoint(scratch_.path("nothing"), 1); },
               ThrowsMessage<CheckpointError>(HasSubstr("has no checkpoints")));
   for (const char* step : {"10", "20"}) fs::remove(folder_ + "/step-000000" + step + "/manifest.json");

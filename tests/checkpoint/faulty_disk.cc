@@ -22,7 +22,7 @@ void FaultyDisk::note(const std::string& path, std::function<void()> undo) {
   names_.push_back({fs::path(path).parent_path().string(), std::move(undo)});
 }
 
-/// Files keep what is known of them when a folder above them gets another name.
+/// Files keep their recorded sizes when a parent folder is renamed.
 void FaultyDisk::move_sizes(const std::string& from, const std::string& to) {
   std::map<std::string, std::size_t> moved;
   for (const auto& [path, bytes] : unsynced_) {
@@ -100,7 +100,7 @@ void FaultyDisk::lose_unsynced() {
   }
   if (fault_ == DiskFault::LoseBytes) return;
   for (; !names_.empty(); names_.pop_back()) {
-    std::error_code gone;  // removed later on
+    std::error_code gone;  // if the file was removed later
     try {
       names_.back().undo();
     } catch (const fs::filesystem_error&) {

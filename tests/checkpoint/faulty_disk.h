@@ -1,5 +1,5 @@
 #pragma once
-// A disk that fails at one call of a save, as an error or as the end of the process or of the machine.
+// A disk that fails at one call of a save: with an error, or as if the process or the machine ended.
 
 #include <functional>
 #include <map>
@@ -10,29 +10,29 @@
 
 namespace chimera::testing {
 
-/// What happens at a call.
+/// Effect of the faulty call.
 enum class DiskFault {
-  Error,       ///< it fails, and later ones do not
-  DeadDisk,    ///< it fails, and all later ones do
-  ShortWrite,  ///< it writes half of the bytes, and the next write fails; other calls do nothing special
-  Kill,        ///< the process ends before it
-  LoseBytes,   ///< the machine ends before it: files have no bytes but those that were synced
-  LoseNames,   ///< the same, and all names are what they were when their folder was synced
+  Error,       ///< it fails, and later calls succeed
+  DeadDisk,    ///< it fails, and so do all later calls
+  ShortWrite,  ///< it writes half of the bytes, and the next write fails; calls other than writes succeed
+  Kill,        ///< the process ends before the call
+  LoseBytes,   ///< the machine ends before the call: files lose all bytes that were not synced
+  LoseNames,   ///< like LoseBytes; names revert to their state when their folder was synced
 };
 inline constexpr DiskFault kDiskFaults[] = {DiskFault::Error, DiskFault::DeadDisk,  DiskFault::ShortWrite,
                                             DiskFault::Kill,  DiskFault::LoseBytes, DiskFault::LoseNames};
 
-/// Thrown in place of the end of the process; no std::exception, so that nothing handles it.
+/// Thrown to imitate the end of the process; not a std::exception, so that no handler catches it.
 struct Killed {};
 
 /// It never waits for the machine's disk.
 class FaultyDisk final : public Disk {
  public:
-  /// Has the `call`-th call (from 0) fail; a negative one never comes.
+  /// Makes call number `call` (from 0) fail; if `call` is negative, no call fails.
   explicit FaultyDisk(DiskFault fault = DiskFault::Error, int call = -1) : fault_(fault), fails_at_(call) {}
 
   [[nodiscard]] int calls() const { return calls_; }
-  /// After the end of the machine: leaves what the disk had by then. Nothing for other faults.
+  /// After the end of the machine: leaves only synced data. Does nothing for other faults.
   void lose_unsynced();
 
   bool make_folder(const std::string& path) override;
@@ -51,7 +51,7 @@ class FaultyDisk final : public Disk {
     std::string folder;
     std::function<void()> undo;
   };
-  /// Counts a call; throws where it fails. Returns whether a write is to be short.
+  /// Counts a call, and throws if it fails. Returns true if a write should be short.
   bool enter(const std::string& path);
   void note(const std::string& path, std::function<void()> undo);
   void move_sizes(const std::string& from, const std::string& to);
@@ -60,8 +60,8 @@ class FaultyDisk final : public Disk {
   int fails_at_;
   int calls_ = 0;
   bool dead_ = false;
-  std::map<std::string, std::size_t> unsynced_;  // files with bytes that may be lost: what they have without these
-  std::vector<NameChange> names_;                // that may be lost
+  std::map<std::string, std::size_t> unsynced_;  // synced size of each file with unsynced bytes
+  std::vector<NameChange> names_;                // changes of names that may be lost
 };
 
 }  // namespace chimera::testing

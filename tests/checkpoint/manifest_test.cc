@@ -1,4 +1,5 @@
 #include "checkpoint/manifest.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ void expect_refused(const nlohmann::ordered_json& json, const std::string& why) 
   EXPECT_THAT([&] { (void)parse_manifest("m", sealed(json)); }, ThrowsMessage<CheckpointError>(HasSubstr(why))) << why;
 }
 
-TEST(ManifestTest, ComesBack) {
+TEST(ManifestTest, RoundTrips) {
   const Manifest back = parse_manifest("m", to_text(sample()));
   EXPECT_EQ(back.step, 100);
   EXPECT_EQ(back.run, sample().run);
@@ -31,13 +32,13 @@ TEST(ManifestTest, ComesBack) {
 }
 
 TEST(ManifestTest, IsJsonForEverybody) {
-  const auto json = nlohmann::json::parse(to_text(sample()));
+  const auto json = read_json(to_text(sample()));
   EXPECT_EQ(json.at("format"), "chimera checkpoint");
   EXPECT_EQ(json.at("version"), 1);
   EXPECT_EQ(json.at("xxh3_128").get<std::string>().size(), 32U);
 }
 
-TEST(ManifestTest, RefusesWhatItDoesNotMean) {
+TEST(ManifestTest, RejectsInvalidFields) {
   const auto with = [](const char* field, const nlohmann::ordered_json& value) {
     nlohmann::ordered_json json = sample_json();
     json[field] = value;
@@ -56,7 +57,7 @@ TEST(ManifestTest, RefusesWhatItDoesNotMean) {
   expect_refused(json, "files is missing");
 }
 
-TEST(ManifestTest, RefusesFilesThatCannotBe) {
+TEST(ManifestTest, RejectsImpossibleFiles) {
   const auto with = [](const char* field, const nlohmann::ordered_json& value) {
     nlohmann::ordered_json json = sample_json();
     json["files"][0][field] = value;

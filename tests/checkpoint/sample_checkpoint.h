@@ -1,5 +1,5 @@
 #pragma once
-// A small checkpoint, of two ranks unless more are asked for.
+// A small checkpoint of two ranks by default.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@ namespace chimera::testing {
 inline constexpr int kSampleRanks = 2;
 
 /// Saves a checkpoint of that step as a run does: each rank's weights and optimizer state, the commit, and the removal
-/// of what does not stay. The tensors' elements depend on the step. Throws what the disk throws.
+/// of old checkpoints. The tensors' elements depend on the step. Passes on the disk's exceptions.
 void save_sample(Disk& disk, const std::string& folder, std::int64_t step, const Retention& retention = {},
                  int ranks = kSampleRanks);
 

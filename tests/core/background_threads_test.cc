@@ -13,7 +13,7 @@ int policy_of_new_thread() {
   return policy;
 }
 
-TEST(BackgroundThreadsTest, ThreadsStartedMeanwhileTakeNoCoreFromThoseThatCompute) {
+TEST(BackgroundThreadsTest, BackgroundThreadsTakeNoCoreFromComputeThreads) {
   {
     const BackgroundThreads background;
     EXPECT_EQ(policy_of_new_thread(), SCHED_BATCH);
@@ -21,7 +21,7 @@ TEST(BackgroundThreadsTest, ThreadsStartedMeanwhileTakeNoCoreFromThoseThatComput
   EXPECT_EQ(policy_of_new_thread(), SCHED_OTHER);
 }
 
-TEST(BackgroundThreadsTest, AnotherPolicyStays) {
+TEST(BackgroundThreadsTest, KeepsAnotherSchedulingPolicy) {
   int meanwhile = -1;
   int afterwards = -1;
   std::thread([&] {

@@ -1,4 +1,4 @@
-// Limits read from copies of the kernel's files, under a root of their own.
+// The limits are read from copies of the kernel's files under a temporary root.
 
 #include "core/cgroup.h"
 
@@ -34,7 +34,7 @@ TEST_F(CgroupTest, WithoutControlGroupsThereAreNoLimits) {
   EXPECT_TRUE(has_whole_core(root()));
 }
 
-TEST_F(CgroupTest, APartOfACoreIsNoWholeOne) {  // docker run --cpus=0.5
+TEST_F(CgroupTest, AFractionOfACoreIsNotAWholeCore) {  // docker run --cpus=0.5
   write("proc/self/cgroup", "0::/\n");
   write("proc/self/mountinfo", "31 1 0:28 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
   write("sys/fs/cgroup/cpu.max", "50000 100000\n");
@@ -44,7 +44,7 @@ TEST_F(CgroupTest, APartOfACoreIsNoWholeOne) {  // docker run --cpus=0.5
   EXPECT_TRUE(has_whole_core(root()));
 }
 
-TEST_F(CgroupTest, AContainerSeesItsGroupAsTheMount) {  // docker run --cpus=1.5 --memory=8g
+TEST_F(CgroupTest, AContainerSeesItsGroupAsTheRoot) {  // docker run --cpus=1.5 --memory=8g
   write("proc/self/cgroup", "0::/\n");
   write("proc/self/mountinfo",
         "1 0 8:1 / / rw - ext4 /dev/sda rw\n"
@@ -62,7 +62,7 @@ TEST_F(CgroupTest, AContainerSeesItsGroupAsTheMount) {  // docker run --cpus=1.5
   EXPECT_LE(available_memory_bytes(root()), 8 * kGiB);
 }
 
-TEST_F(CgroupTest, TheTightestOfAllGroupsAroundCounts) {
+TEST_F(CgroupTest, TheTightestLimitOfTheParentsCounts) {
   write("proc/self/cgroup", "0::/batch/job7/step\n");
   write("proc/self/mountinfo", "31 1 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   write("sys/fs/cgroup/batch/job7/step/cpu.max", "max 100000\n");
@@ -76,7 +76,7 @@ TEST_F(CgroupTest, TheTightestOfAllGroupsAroundCounts) {
   EXPECT_TRUE(std::isinf(limits.swap_bytes));
 }
 
-TEST_F(CgroupTest, VersionOneHasAHierarchyForEachController) {  // a container sees its group under the name outside
+TEST_F(CgroupTest, VersionOneHasAHierarchyForEachController) {  // a container sees its group under the host's name
   write("proc/self/cgroup", "9:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n0::/\n");
   write("proc/self/mountinfo",
         "40 1 0:30 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
@@ -106,12 +106,12 @@ TEST_F(CgroupTest, VersionOneWithoutQuota) {
   EXPECT_EQ(available_memory_bytes(root()), available_memory_bytes("/nowhere")) << "all that the machine has";
 }
 
-TEST_F(CgroupTest, TheMachineCountsWhereTheGroupDoesNot) {
+TEST_F(CgroupTest, TheMachineCountsIfTheGroupHasNoLimit) {
   write("proc/vmstat", "nr_free_pages 1\noom_kill 11\n");
   EXPECT_EQ(out_of_memory_kills(root()), 11U);
 }
 
-TEST_F(CgroupTest, FilesThatMakeNoSenseSetNoLimits) {
+TEST_F(CgroupTest, MalformedFilesSetNoLimits) {
   write("proc/self/cgroup", "0::/a/../b\nnonsense\n:\n");
   write("proc/self/mountinfo", "short\n31 1 0:28 / /sys/fs/cgroup rw - cgroup2\n31 1 0:28 / /cg rw - cgroup2 c rw\n");
   write("cg/cpu.max", "\n");

@@ -13,7 +13,7 @@ namespace chimera {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr std::chrono::seconds kLong{20};  // for what does come
+constexpr std::chrono::seconds kLong{20};
 
 struct Pipe {
   FileDescriptor read;
@@ -26,7 +26,7 @@ Pipe make_pipe() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-/// Fills what the pipe holds by itself; how many bytes that was.
+/// Fills the pipe's buffer. Returns its size in bytes.
 std::size_t fill(const Pipe& pipe) {
   const int flags = ::fcntl(pipe.write.get(), F_GETFL);
   ::fcntl(pipe.write.get(), F_SETFL, flags | O_NONBLOCK);
@@ -55,18 +55,18 @@ TEST(ConsoleTest, WritesInOrder) {
   EXPECT_EQ(read_bytes(pipe, 8), "one two\n");
 }
 
-TEST(ConsoleTest, NobodyWaitsForAReaderThatTakesNothing) {
+TEST(ConsoleTest, WritersDoNotWaitForAStuckReader) {
   const Pipe pipe = make_pipe();
   const std::size_t full = fill(pipe);
   Console console(pipe.write.get());
   for (const char* word : {"a", "b", "c"}) console.write(word);
   EXPECT_FALSE(console.drain(milliseconds(1)));
-  read_bytes(pipe, full);  // the reader goes on
+  read_bytes(pipe, full);
   EXPECT_EQ(read_bytes(pipe, 3), "abc");
   EXPECT_TRUE(console.drain(kLong));
 }
 
-TEST(ConsoleTest, TheNextTextReplacesAPassingOneThatWaits) {
+TEST(ConsoleTest, TheNextTextReplacesAPendingTransientText) {
   const Pipe pipe = make_pipe();
   const std::size_t full = fill(pipe);
   Console console(pipe.write.get());
@@ -78,7 +78,7 @@ TEST(ConsoleTest, TheNextTextReplacesAPassingOneThatWaits) {
   EXPECT_EQ(read_bytes(pipe, 9), "begin end");
 }
 
-TEST(ConsoleTest, MemoryForWhatWaitsIsBounded) {
+TEST(ConsoleTest, MemoryOfPendingTextIsBounded) {
   const Pipe pipe = make_pipe();
   const std::size_t full = fill(pipe);
   Console console(pipe.write.get());
@@ -92,7 +92,7 @@ TEST(ConsoleTest, MemoryForWhatWaitsIsBounded) {
   EXPECT_LE(text.size(), Console::kMostWaiting + line.size());
 }
 
-TEST(ConsoleTest, AReaderThatHasGoneIsNoFailure) {
+TEST(ConsoleTest, AClosedReaderIsNotAFailure) {
   Pipe pipe = make_pipe();
   pipe.read = FileDescriptor();
   Console console(pipe.write.get());

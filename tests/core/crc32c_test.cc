@@ -7,7 +7,7 @@
 namespace chimera {
 namespace {
 
-// RFC 3720, appendix B.4; the first is the check value of every catalogue.
+// RFC 3720, appendix B.4. The first is the check value that catalogs of CRCs list.
 TEST(Crc32cTest, HasThePublishedValues) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
   EXPECT_EQ(crc32c(""), 0U);

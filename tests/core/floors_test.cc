@@ -1,5 +1,5 @@
-// Includes point down, and LibTorch begins between rooms: reads every #include below src/ and compares it with the
-// floors.
+// Reads every #include below src/ and compares it with the table of floors in src/README.md: includes point to lower
+// floors, and only rooms marked in the table use LibTorch.
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ namespace chimera {
 namespace {
 
 struct Rooms {
-  std::map<std::string, int> floors;    ///< Floor of each room, from the ground up
-  std::set<std::string> with_libtorch;  ///< Rooms that use LibTorch
+  std::map<std::string, int> floors;
+  std::set<std::string> with_libtorch;
 };
 
 /// Returns the table of src/README.md.
@@ -43,7 +43,7 @@ struct Edge {
   std::string file;
 };
 
-/// Of each include in the source files below `root`: the file's room, and what `include` captures of the line.
+/// Edges of the source files below `root`: the file's room, and the text that `include` captures.
 std::vector<Edge> include_edges(const std::filesystem::path& root, const std::regex& include) {
   std::vector<Edge> edges;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
@@ -59,12 +59,12 @@ std::vector<Edge> include_edges(const std::filesystem::path& root, const std::re
   return edges;
 }
 
-/// From room to room.
+/// Edges from room to room.
 std::vector<Edge> room_edges() {
   return include_edges(testing::source_path("/src"), std::regex(R"re(^\s*#\s*include\s+"([a-z_]+)/[^"]+")re"));
 }
 
-/// From rooms to LibTorch's own headers.
+/// Edges from rooms to LibTorch's headers.
 std::vector<Edge> torch_edges() {
   return include_edges(testing::source_path("/src"), std::regex(R"re(^\s*#\s*include\s+[<"](ATen|c10|torch)/)re"));
 }
@@ -97,7 +97,7 @@ TEST(FloorsTest, NoIncludePointsUpward) {
   }
 }
 
-TEST(FloorsTest, RecognisesAnUpwardAndASidewaysEdge) {
+TEST(FloorsTest, FindsAnUpwardAndASidewaysEdge) {
   EXPECT_FALSE(points_down({"schedule", "simulate", ""}));
   EXPECT_FALSE(points_down({"check", "simulate", ""}));
   EXPECT_TRUE(points_down({"runtime", "transport", ""}));
@@ -115,7 +115,7 @@ TEST(FloorsTest, LibTorchBeginsBetweenRooms) {
   }
 }
 
-TEST(FloorsTest, RecognisesARoomThatBringsLibTorchBelowItsLine) {
+TEST(FloorsTest, FindsARoomThatUsesLibTorchBelowItsLine) {
   EXPECT_TRUE(brings_torch_below_its_line({"plan", "model", ""}));
   EXPECT_FALSE(brings_torch_below_its_line({"plan", "model_config", ""}));
   EXPECT_FALSE(brings_torch_below_its_line({"runtime", "model", ""}));

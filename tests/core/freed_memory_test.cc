@@ -8,7 +8,7 @@
 namespace chimera {
 namespace {
 
-/// Pages that the kernel had to map for a block of that many bytes.
+/// Number of pages that the kernel maps for a block of `bytes`.
 long pages_mapped_for(std::size_t bytes) {
   rusage before{};
   ::getrusage(RUSAGE_SELF, &before);
@@ -21,7 +21,7 @@ long pages_mapped_for(std::size_t bytes) {
   return after.ru_minflt - before.ru_minflt;
 }
 
-TEST(FreedMemoryTest, IsThereForTheNextStep) {
+TEST(FreedMemoryTest, IsReusedByTheNextStep) {
   constexpr std::size_t kBytes = 200 << 20;
   keep_freed_memory();
   EXPECT_GT(pages_mapped_for(kBytes), 0);

@@ -20,7 +20,7 @@ std::string refusal_of(const std::string& path, std::size_t most) {
   return "";
 }
 
-TEST(InputFileTest, ReadsUpToItsLimitAndNoFurther) {
+TEST(InputFileTest, ReadsAtMostItsLimit) {
   const std::string path = std::filesystem::path(::testing::TempDir()) / "chimera_input_file_test";
   std::ofstream(path) << std::string(100'000, 'x');
   EXPECT_EQ(read_whole(path, 100'000), std::string(100'000, 'x'));
@@ -29,7 +29,7 @@ TEST(InputFileTest, ReadsUpToItsLimitAndNoFurther) {
   EXPECT_EQ(read_whole("/dev/null"), "");
 }
 
-TEST(InputFileTest, WhatNeverEndsIsRefused) {
+TEST(InputFileTest, RefusesAnEndlessFile) {
   EXPECT_THAT(refusal_of("/dev/zero", 1 << 20), ::testing::HasSubstr("/dev/zero: is longer than 1048576 bytes"));
 }
 

@@ -1,4 +1,3 @@
-// Computations that are given up from outside.
 
 #include "core/signals.h"
 
@@ -7,7 +6,7 @@
 namespace chimera {
 namespace {
 
-TEST(InterruptionTest, EndsAComputationOnceItIsWanted) {
+TEST(InterruptionTest, EndsAComputationWhenRequested) {
   std::atomic<bool> wanted = false;
   const Interruptible scope(wanted);
   EXPECT_NO_THROW(throw_if_interrupted());
@@ -15,7 +14,7 @@ TEST(InterruptionTest, EndsAComputationOnceItIsWanted) {
   EXPECT_THROW(throw_if_interrupted(), Interrupted);
 }
 
-TEST(InterruptionTest, MeansNothingOutsideOfItsScope) {
+TEST(InterruptionTest, HasNoEffectOutsideItsScope) {
   const std::atomic<bool> wanted = true;
   {
     const std::atomic<bool> not_wanted = false;

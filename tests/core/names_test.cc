@@ -1,4 +1,3 @@
-// Words of enumerations: one table serves reading, printing and the list of what is legal.
 
 #include "core/choices.h"
 

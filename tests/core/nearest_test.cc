@@ -7,12 +7,12 @@ namespace {
 
 const std::vector<std::string> kNames = {"chimera", "gpipe", "1f1b"};
 
-TEST(NearestTest, FindsTheNameWithASlip) {
+TEST(NearestTest, FindsAMisspelledName) {
   EXPECT_EQ(nearest("chimra", kNames), "chimera");
   EXPECT_EQ(nearest("1f1d", kNames), "1f1b");
 }
 
-TEST(NearestTest, FindsNothingNearAStrangeWord) {
+TEST(NearestTest, FindsNothingNearAnUnrelatedWord) {
   EXPECT_EQ(nearest("xyzzyxyzzy", kNames), std::nullopt);
   EXPECT_EQ(nearest(std::string(100'000, 'c'), kNames), std::nullopt);
 }

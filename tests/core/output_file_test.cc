@@ -65,7 +65,7 @@ TEST(OutputFileTest, RefusesWhatCannotBeWritten) {
   EXPECT_EQ(files_in(scratch), 0U);
 }
 
-TEST(OutputFileTest, WritesToWhatIsNoRegularFile) {
+TEST(OutputFileTest, WritesToNonRegularFiles) {
   require_writable_whole("/dev/null");
   write_whole("/dev/null", "text");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));

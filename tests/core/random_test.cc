@@ -15,7 +15,7 @@ TEST(CounterRandomTest, IsAFunctionOfSeedNameAndIndex) {
   EXPECT_NE(a.bits(7), CounterRandom(1, "h.1.ln_1.weight").bits(7));
 }
 
-TEST(CounterRandomTest, BelowStaysBelow) {
+TEST(CounterRandomTest, BelowIsLessThanItsLimit) {
   const CounterRandom random(3, "below");
   for (std::uint64_t i = 0; i < 1000; ++i) EXPECT_LT(random.below(i, 7), 7U);
 }

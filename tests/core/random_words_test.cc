@@ -17,7 +17,7 @@ std::vector<std::uint32_t> words(std::uint32_t group, std::size_t count) {
   return result;
 }
 
-TEST(RandomWordsTest, AreThoseOfRandom123) {
+TEST(RandomWordsTest, MatchRandom123) {
   const auto made = words(3, 2 * kWordGroup);
   for (std::uint32_t i = 0; i < made.size(); ++i) {
     const std::uint32_t group = 3 + i / 64;
@@ -27,7 +27,7 @@ TEST(RandomWordsTest, AreThoseOfRandom123) {
   }
 }
 
-TEST(RandomWordsTest, AnyNumberOfThemIsTheStartOfTheSequence) {
+TEST(RandomWordsTest, AnyCountIsAPrefixOfTheSequence) {
   const auto many = words(0, 3 * kWordGroup);
   for (const std::size_t count : {0U, 1U, 63U, 64U, 100U}) {
     EXPECT_EQ(words(0, count), std::vector(many.begin(), many.begin() + static_cast<std::ptrdiff_t>(count)));

@@ -12,7 +12,7 @@ namespace {
 
 using testing::Scratch;
 
-/// Counts how often a file was read, by a cache of its own that keeps everything.
+/// Counts how often a file is read, with its own cache that keeps every file.
 class ContentHashTest : public ::testing::Test {
  protected:
   std::uint64_t hash(const std::string& path) {
@@ -45,7 +45,7 @@ TEST_F(ContentHashTest, AFileThatChangedIsReadAgain) {
   EXPECT_EQ(blocks_read_, 2);
 }
 
-TEST_F(ContentHashTest, AKeptHashThatIsNoneCountsAsMissing) {
+TEST_F(ContentHashTest, InvalidCachedHashCountsAsMissing) {
   const std::string path = scratch_.write("a", "text");
   const std::uint64_t first = hash(path);
   for (const auto& kept : std::filesystem::directory_iterator(scratch_.path("cache/hashes"))) {
@@ -57,7 +57,7 @@ TEST_F(ContentHashTest, AKeptHashThatIsNoneCountsAsMissing) {
   EXPECT_EQ(blocks_read_, 5);
 }
 
-TEST_F(ContentHashTest, ACacheThatCannotBeWrittenIsNoError) {
+TEST_F(ContentHashTest, UnwritableCacheIsNotAnError) {
   const std::string path = scratch_.write("a", "text");
   int blocks = 0;
   for (int i = 0; i < 2; ++i) {

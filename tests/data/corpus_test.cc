@@ -17,7 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A directory that goes with the test.
 class CorpusTest : public ::testing::Test {
  protected:
   CorpusTest() {
@@ -87,7 +86,7 @@ TEST_F(CorpusTest, RefusesAPipeWithoutWaitingForItsWriter) {
   expect_refused(path("pipe"), "it is not a regular file");
 }
 
-/// Root, who reads everything, is somebody else while this lives.
+/// Drops root, which can read every file, while this object exists.
 class WithoutRoot {
  public:
   WithoutRoot() {
@@ -128,7 +127,7 @@ TEST_F(CorpusTest, AShareOfTheDataMayBeForValidation) {
   EXPECT_EQ(only_source(open_with(path("a.txt"), "0"), Split::Validation).size(), 0);
 }
 
-/// The rule was "size / 20" once; no run may notice that it is a share now.
+/// Earlier versions used "size / 20"; the share must give the same split.
 TEST(ValidationShareTest, FivePercentIsATwentieth) {
   for (std::int64_t size = 0; size < 100'000; ++size) {
     ASSERT_EQ(static_cast<std::int64_t>(static_cast<double>(size) * kValidationShare), size / 20);
@@ -138,14 +137,14 @@ TEST(ValidationShareTest, FivePercentIsATwentieth) {
   }
 }
 
-TEST_F(CorpusTest, ValidationMayHaveAFileOfItsOwn) {
+TEST_F(CorpusTest, ValidationMayHaveASeparateFile) {
   const Corpus corpus = open_with(write("a.txt", "0123456789"), write("b.txt", "xyz"));
   EXPECT_EQ(text_of(only_source(corpus, Split::Train)), "0123456789");
   EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "xyz");
   EXPECT_EQ(corpus.files().size(), 2U) << "both belong to what ranks must have in common";
 }
 
-TEST_F(CorpusTest, RefusesAValidationThatIsNeither) {
+TEST_F(CorpusTest, RejectsInvalidValidation) {
   const std::string text = write("a.txt", "text");
   for (const std::string share : {"1", "-0.1", "7"}) {
     EXPECT_THAT([&] { open_with(text, share); },
@@ -185,7 +184,7 @@ TEST_F(CorpusTest, RefusesToTrainOnShardsForValidation) {
               ::testing::ThrowsMessage<ConfigError>(HasSubstr("has shards for validation alone")));
 }
 
-TEST_F(CorpusTest, ShardsThatNoSampleReadsAreNoFilesOfIt) {
+TEST_F(CorpusTest, UnreadShardsAreNotListed) {
   std::filesystem::create_directory(path("shards"));
   for (const char* name : {"shards/train.txt", "shards/val_1.txt", "shards/val_2.txt", "shards/val_3.txt"}) {
     static_cast<void>(write(name, "text"));
@@ -207,7 +206,7 @@ TEST_F(CorpusTest, AMixtureKeepsAShareOfEverySource) {
   EXPECT_EQ(text_of(validation.sources.at(1)), "b");
 }
 
-TEST_F(CorpusTest, SaysWhatItTookFilesFor) {
+TEST_F(CorpusTest, ReportsTheFormatOfItsFiles) {
   EXPECT_TRUE(open_text(write("a.txt", "text")).is_plain_text());
   const Corpus corpus = open_text("1:" + path("a.txt") + " 1:" + write("b.bin", "tokens"));
   EXPECT_FALSE(corpus.is_plain_text());
@@ -215,7 +214,7 @@ TEST_F(CorpusTest, SaysWhatItTookFilesFor) {
             path("a.txt") + ": text, 4 tokens; " + path("b.bin") + ": raw 16-bit tokens, 3 tokens");
 }
 
-/// A wrong id anywhere is found when it is read; the files are looked at before.
+/// Files are inspected first; an invalid id elsewhere is found when it is read.
 TEST_F(CorpusTest, RefusesIdsOutsideTheVocabularyBeforeTrainingBegins) {
   EXPECT_THAT(
       [&] { static_cast<void>(open_corpus({.data = write("a.bin", "tokens"), .tokens = {.vocabulary = 500}})); },

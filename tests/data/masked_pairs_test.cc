@@ -18,7 +18,7 @@ constexpr std::int64_t kClass = 257;
 constexpr std::int64_t kSeparator = 258;
 constexpr std::int64_t kMask = 259;
 
-/// The two texts of a sample as they were before masking.
+/// The two texts of a sample before masking.
 struct Texts {
   std::string first;
   std::string second;
@@ -68,7 +68,7 @@ RC_GTEST_PROP(MaskedPairsTest, ASampleIsClassFirstSeparatorSecondSeparator, ()) 
   for (std::size_t i = 0; i < sample.tokens.size(); ++i) RC_ASSERT(sample.token_types[i] == (i <= middle ? 0 : 1));
 }
 
-TEST(MaskedPairsTest, TheSecondTextFollowsTheFirstWhereTheLabelSaysSo) {
+TEST(MaskedPairsTest, SecondTextFollowsTheFirstIfTheLabelSaysSo) {
   const Samples samples = pairs(64);
   for (std::int64_t i = 0; i < samples.count(); ++i) {
     const Sample sample = samples.sample(0, i, samples.count());
@@ -79,7 +79,7 @@ TEST(MaskedPairsTest, TheSecondTextFollowsTheFirstWhereTheLabelSaysSo) {
   }
 }
 
-/// Otherwise a model could tell the pairs apart by a first letter in mid-word.
+/// Otherwise a model could detect a random second text by a beginning within a word.
 TEST(MaskedPairsTest, BothKindsOfSecondTextBeginWithASentence) {
   const Samples samples = pairs(64);
   std::int64_t sentence_starts = 0;
@@ -116,7 +116,7 @@ TEST(MaskedPairsTest, ALoneWindowIsPairedWithItself) {
 }
 
 /// 7600 targets: the standard deviations of the shares are 0.5 % (of 80 %) and 0.35 % (of 10 %). A random byte equals
-/// the original once in 256 times.
+/// the original with probability 1/256.
 TEST(MaskedPairsTest, EightyPercentAreMaskedTenRandomTenUnchanged) {
   const Samples samples = pairs(128);
   double masked = 0;
@@ -149,11 +149,11 @@ TEST(MaskedPairsTest, MasksEveryTextPlaceAndNothingElse) {
   }
   EXPECT_EQ(hits.front(), 0);
   EXPECT_EQ(hits.back(), 0);
-  // 2 of 13 places, 2000 times: 308 each, standard deviation 16; the places of the separator now and then fewer.
+  // 2 of 13 places, 2000 times: 308 each, standard deviation 16; places that may hold the separator get slightly fewer.
   for (const std::size_t k : {1U, 2U, 3U, 13U, 14U}) EXPECT_NEAR(hits[k], 308, 65) << k;
 }
 
-TEST(MaskedPairsTest, MasksAreNewInEveryEpoch) {
+TEST(MaskedPairsTest, MasksDifferBetweenEpochs) {
   const Samples samples(view_of("One. Two."), {SampleKind::MaskedPairs, 12, 1});
   int changes = 0;
   for (std::int64_t step = 1; step < 20; ++step) {
@@ -162,7 +162,7 @@ TEST(MaskedPairsTest, MasksAreNewInEveryEpoch) {
   EXPECT_GT(changes, 10);
 }
 
-/// Ids of a vocabulary: [CLS] 1, [SEP] 2, [MASK] 3 and 500 in all; the text even holds some of the three.
+/// A vocabulary of 500 ids with [CLS] 1, [SEP] 2 and [MASK] 3; the text contains some of these ids too.
 TEST(MaskedPairsTest, TokensOfAVocabularyHaveItsSpecialTokensAndAnyReplacement) {
   std::vector<std::int32_t> ids(5000);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(1 + i % 7);

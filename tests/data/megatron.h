@@ -1,5 +1,5 @@
 #pragma once
-// Files in Megatron's format for the tests of this room, right or wrong.
+// Valid and invalid files in Megatron's format.
 
 #include <cstdint>
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace chimera {
 
-/// The bytes of a number or header as they lie in memory.
+/// The bytes of a number or header in memory.
 template <class Value>
 std::string bytes_of(const Value& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-/// Two documents of three sequences and six tokens, unless a test changes something.
+/// Two documents with three sequences and six tokens in all, unless a test changes them.
 struct MegatronFiles {
   MegatronIndexHeader header{.type_code = 8, .sequences = 3, .documents = 3};
   std::vector<std::int32_t> lengths = {2, 3, 1};

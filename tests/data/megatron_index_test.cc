@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::Scratch;
 
-/// Expects a refusal of Megatron's files after a change: of the index, with one line.
+/// Expects an error about the index, in one line, after `change` to the files.
 void expect_refused(const std::function<void(MegatronFiles&)>& change, const std::string& message) {
   const Scratch scratch;
   MegatronFiles files;

@@ -29,19 +29,19 @@ TEST(ParseMixtureTest, ReadsWeightsAndPaths) {
   EXPECT_THAT(parse_mixture("1:my book.txt 1:b"), ElementsAre(Entry{1, "my book.txt"}, Entry{1, "b"}));
 }
 
-TEST(ParseMixtureTest, APathAloneIsOneSource) {
+TEST(ParseMixtureTest, SinglePathIsOneSource) {
   EXPECT_THAT(parse_mixture("my book.txt"), ElementsAre(Entry{1, "my book.txt"}));
   EXPECT_THAT(parse_mixture("c:a"), ElementsAre(Entry{1, "c:a"}));
   EXPECT_THAT(parse_mixture("0.5"), ElementsAre(Entry{1, "0.5"}));
 }
 
-TEST(ParseMixtureTest, AFileOfThatNameCountsMore) {
+TEST(ParseMixtureTest, ExistingFileTakesPrecedence) {
   const Scratch scratch;
   const std::string path = scratch.write("1:2.txt", "text");
   EXPECT_THAT(parse_mixture(path), ElementsAre(Entry{1, path}));
 }
 
-TEST(ParseMixtureTest, RefusesWhatIsNoWeight) {
+TEST(ParseMixtureTest, RejectsInvalidWeights) {
   for (const char* number : {"0", "-1", "1e999", "1-2", "..", "e"}) {
     EXPECT_THAT([&] { static_cast<void>(parse_mixture(std::string(number) + ":a 1:b")); },
                 ThrowsMessage<ConfigError>(
@@ -70,8 +70,8 @@ TEST(MixtureTest, OneSourceKeepsItsOrder) {
   }
 }
 
-/// Whatever the weights: after whole blocks, the places of each source are 0, 1, 2, ... without a gap or a double, and
-/// as many as its share.
+/// For any weights: after whole blocks, the places of each source are 0, 1, 2, ... without gaps or repetitions, and
+/// match its share.
 RC_GTEST_PROP(MixtureTest, EverySourceIsReadWithoutGapsInItsShare, ()) {
   const auto weights =
       *rc::gen::resize(5, rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(1, 100))));
@@ -90,7 +90,7 @@ RC_GTEST_PROP(MixtureTest, EverySourceIsReadWithoutGapsInItsShare, ()) {
   }
 }
 
-/// Of 1000 samples anywhere, 300 come from b on average: standard deviation at most 14.5.
+/// Of any 1000 consecutive samples, 300 on average come from b: standard deviation at most 14.5.
 TEST(MixtureTest, SharesHoldInShortRunsToo) {
   const Mixture mixture({{0.7, "a"}, {0.3, "b"}}, 1);
   for (const std::int64_t first : {0L, 4'500L, 999'999'500L, 1'000'000'000'000L}) {
@@ -100,7 +100,7 @@ TEST(MixtureTest, SharesHoldInShortRunsToo) {
   }
 }
 
-TEST(MixtureTest, BlocksAndSeedsHaveOrdersOfTheirOwn) {
+TEST(MixtureTest, BlocksAndSeedsHaveDifferentOrders) {
   const auto sources = [](std::uint64_t seed, std::int64_t first) {
     const Mixture mixture({{0.5, "a"}, {0.5, "b"}}, seed);
     std::string text;
@@ -112,7 +112,7 @@ TEST(MixtureTest, BlocksAndSeedsHaveOrdersOfTheirOwn) {
   EXPECT_NE(sources(1, 0), sources(1, kMixtureBlock));
 }
 
-/// `count` zeros of 16 bits that take no memory: a hole in a file.
+/// `count` 16-bit zeros that take no memory: a hole in a file.
 TokenView hole(std::int64_t count, const std::string& name) {
   FileDescriptor file(::memfd_create("hole", MFD_CLOEXEC));
   EXPECT_EQ(::ftruncate(file.get(), count * 2), 0);
@@ -121,8 +121,8 @@ TokenView hole(std::int64_t count, const std::string& name) {
   return {std::make_shared<const TokenStream>(std::move(files)), 0, count, name};
 }
 
-/// The order of a corpus of 10^12 tokens is nowhere written down: samples all over three epochs take no memory, and
-/// come from windows that differ. (A sanitizer keeps what was freed. A bit for each window would take 116 MiB.)
+/// The order of a corpus of 10^12 tokens is not stored: samples from three epochs take no memory and come from
+/// different windows. (Sanitizers keep freed memory. A bit for each window would take 116 MiB.)
 TEST(MixtureTest, ATrillionTokensTakeNoMemory) {
   constexpr std::int64_t kTokens = 1'000'000'000'000;
   const Samples samples(

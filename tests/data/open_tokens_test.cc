@@ -51,7 +51,7 @@ TEST(OpenTokensTest, ReadsMegatronsTokensOfEveryWidth) {
   }
 }
 
-/// What numpy wrote is, byte by byte, what the types of token_format.h make.
+/// Files written by numpy equal the bytes of the types in token_format.h.
 TEST(OpenTokensTest, HeadersLieInMemoryAsInFiles) {
   MegatronFiles files{.header = {.type_code = *megatron_code(TokenType::U16), .sequences = 4, .documents = 4},
                       .lengths = {4, 2, 2, 2},
@@ -63,7 +63,7 @@ TEST(OpenTokensTest, HeadersLieInMemoryAsInFiles) {
   EXPECT_EQ(bytes_of(llama), testing::read_file(fixture("llmc_llama3.bin")).substr(0, 1024));
 }
 
-TEST(OpenTokensTest, FindsMegatronsFilesByEitherNameOrWhatTheyShare) {
+TEST(OpenTokensTest, FindsMegatronsFilesByEitherNameOrTheirPrefix) {
   for (const std::string name : {"uint16", "uint16.bin", "uint16.idx"}) {
     EXPECT_EQ(all_of(open(fixture(name))), kEndingDocuments) << name;
   }
@@ -78,12 +78,12 @@ TEST(OpenTokensTest, ReadsLlmcsTokens) {
   }
 }
 
-TEST(OpenTokensTest, KnowsWhatBeginsLlmcsDocuments) {
+TEST(OpenTokensTest, DetectsTheStartMarkOfLlmcsDocuments) {
   EXPECT_EQ(open(fixture("llmc_gpt2.bin"))->files().front().layout().mark->id, 50256);
   EXPECT_EQ(open(fixture("llmc_llama3.bin"))->files().front().layout().mark->id, 128000);
 }
 
-TEST(OpenTokensTest, TakesAnotherBinForRawTokensAndSaysSo) {
+TEST(OpenTokensTest, TreatsOtherBinFilesAsRawTokensAndSaysSo) {
   const FoundTokens found = open_tokens(fixture("raw.bin"), {.end_of_document = 99});
   EXPECT_EQ(found.format, "raw 16-bit tokens");
   EXPECT_EQ(all_of(found.training), kEndingDocuments);
@@ -91,7 +91,7 @@ TEST(OpenTokensTest, TakesAnotherBinForRawTokensAndSaysSo) {
   EXPECT_THAT(open(fixture("raw.bin"))->document_starts(0, 10), ElementsAre()) << "nothing says where documents end";
 }
 
-TEST(OpenTokensTest, DocumentsAreCountedFromWhereOneLooks) {
+TEST(OpenTokensTest, DocumentsAreNumberedFromTheStartOfTheRange) {
   for (const std::string name : {"uint16.bin", "raw.bin", "llmc_gpt2.bin"}) {
     const auto stream = open(fixture(name), {.end_of_document = 99});
     EXPECT_THAT(stream->document_starts(3, 6), ElementsAre(1, 5)) << name;
@@ -123,7 +123,6 @@ TEST(OpenTokensTest, ATextWithoutTokensIsRefused) {
                  {.encode = [](const DataFile&) { return std::vector<std::int32_t>{}; }});
 }
 
-/// A folder of files.
 class FolderTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::string folder() const { return scratch_.path("shards"); }
@@ -154,7 +153,7 @@ TEST_F(FolderTest, KeepsShardsForValidationApart) {
   EXPECT_THAT(all_of(found.validation), ElementsAre('v'));
 }
 
-TEST_F(FolderTest, ShardsMayHaveFormatsAndWidthsOfTheirOwn) {
+TEST_F(FolderTest, ShardsMayDifferInFormatAndWidth) {
   for (const char* name : {"uint8.bin", "uint8.idx", "int32.bin", "int32.idx"}) {
     add(name, testing::read_file(fixture(name)));
   }
@@ -164,15 +163,15 @@ TEST_F(FolderTest, ShardsMayHaveFormatsAndWidthsOfTheirOwn) {
   EXPECT_THAT(stream->document_starts(0, 30), ElementsAre(4, 8, 10, 14, 18, 20, 24, 28));
 }
 
-/// Programs that write marks cut their shards anywhere.
-TEST_F(FolderTest, ADocumentGoesOnInTheNextShardUnlessAMarkSaysOtherwise) {
+/// Programs that write end-of-document marks may split documents across shards.
+TEST_F(FolderTest, DocumentsContinueInTheNextShardUnlessMarked) {
   add("1.bin", std::string("\x05\x00\x06\x00", 4));
   add("2.bin", std::string("\x07\x00\x63\x00", 4));
   add("3.bin", std::string("\x08\x00\x09\x00", 4));
   EXPECT_THAT(open(folder(), {.end_of_document = 99})->document_starts(0, 6), ElementsAre(4));
 }
 
-TEST_F(FolderTest, RefusesWhatCannotBeShards) {
+TEST_F(FolderTest, RejectsInvalidShards) {
   std::filesystem::create_directories(folder());
   expect_refused(folder(), "has neither .bin nor .txt files; expected shards of tokens or text");
   add("val.txt", "v");

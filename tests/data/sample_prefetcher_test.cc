@@ -23,14 +23,14 @@ using ::testing::ThrowsMessage;
 
 const std::string kText = sentences(200);
 
-/// Micro-batches of two samples, four of them a step.
+/// Micro-batches of two samples, four per step.
 std::vector<BatchPlace> places_of(std::int64_t step) {
   std::vector<BatchPlace> places;
   for (std::int64_t first = 0; first < 8; first += 2) places.push_back({step, first, 2, 8});
   return places;
 }
 
-/// Makes samples whose first token says where they stand, and notes who made them.
+/// Makes samples whose first token encodes their place, and counts samples made by the caller and by the thread.
 struct Maker {
   std::vector<Sample> operator()(const BatchPlace& place) {
     (std::this_thread::get_id() == caller ? made_by_caller : made_ahead) += 1;
@@ -44,7 +44,7 @@ struct Maker {
   std::atomic<int> made_ahead = 0;
 };
 
-TEST(SamplePrefetcherTest, GivesWhatSamplesHaveInAnyOrderAheadOrNot) {
+TEST(SamplePrefetcherTest, GivesTheSameSamplesInAnyOrder) {
   for (const SampleKind kind : {SampleKind::NextToken, SampleKind::MaskedPairs}) {
     const Samples samples(view_of(kText), {.kind = kind, .sequence = 16});
     SamplePrefetcher prefetcher([&](const BatchPlace& place) { return samples_at(samples, place); });
@@ -62,7 +62,7 @@ TEST(SamplePrefetcherTest, GivesWhatSamplesHaveInAnyOrderAheadOrNot) {
   }
 }
 
-TEST(SamplePrefetcherTest, MakesWhatIsAnnouncedOnceOnAThreadOfItsOwn) {
+TEST(SamplePrefetcherTest, MakesAnnouncedSamplesOnceOnItsThread) {
   Maker maker;
   SamplePrefetcher prefetcher(std::ref(maker));
   prefetcher.prefetch(places_of(1));
@@ -75,7 +75,7 @@ TEST(SamplePrefetcherTest, MakesWhatIsAnnouncedOnceOnAThreadOfItsOwn) {
   EXPECT_EQ(prefetcher.cache_misses(), 1);
 }
 
-TEST(SamplePrefetcherTest, ForgetsStepsThatArePast) {
+TEST(SamplePrefetcherTest, DropsPastSteps) {
   Maker maker;
   SamplePrefetcher prefetcher(std::ref(maker));
   for (const std::int64_t step : {1, 2}) {
@@ -89,7 +89,7 @@ TEST(SamplePrefetcherTest, ForgetsStepsThatArePast) {
   EXPECT_EQ(maker.made_by_caller, 4);
 }
 
-TEST(SamplePrefetcherTest, ReportsErrorsWhereTheSamplesAreUsed) {
+TEST(SamplePrefetcherTest, ReportsErrorsWhenTheSamplesAreUsed) {
   SamplePrefetcher prefetcher([](const BatchPlace& place) -> std::vector<Sample> {
     if (place.first == 2) throw ConfigError("the text ends at sample 2");
     return {Sample{}};
@@ -101,7 +101,7 @@ TEST(SamplePrefetcherTest, ReportsErrorsWhereTheSamplesAreUsed) {
   EXPECT_NO_THROW((void)prefetcher.get(places_of(0)[3])) << "the thread goes on";
 }
 
-TEST(SamplePrefetcherTest, EndsOnceTheSamplesBeingMadeAreThere) {
+TEST(SamplePrefetcherTest, DestructorWaitsForSamplesInProgress) {
   std::promise<void> begun;
   std::promise<void> may_go_on;
   std::atomic<bool> is_made = false;
@@ -121,7 +121,7 @@ TEST(SamplePrefetcherTest, EndsOnceTheSamplesBeingMadeAreThere) {
   other.join();
 }
 
-TEST(SamplePrefetcherTest, DropsWhatWasForgottenBeforeItWasBegun) {
+TEST(SamplePrefetcherTest, DropsForgottenSamplesBeforeMakingThem) {
   std::promise<void> begun;
   std::promise<void> may_go_on;
   std::atomic<int> made = 0;
@@ -141,7 +141,7 @@ TEST(SamplePrefetcherTest, DropsWhatWasForgottenBeforeItWasBegun) {
   EXPECT_EQ(made, 2) << "the first of step 0, and of step 1";
 }
 
-/// From now on no thread can be made: its stack would be larger than what a process can address.
+/// Makes the creation of threads fail: the default stack exceeds the address space.
 void refuse_threads() {
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
@@ -158,7 +158,7 @@ void make_without_a_thread() {
   std::_Exit(maker.made_by_caller == 1 && maker.made_ahead == 0 ? 7 : 1);
 }
 
-// In a process of its own, as the default of threads stays.
+// A death test, because the default attributes of threads stay changed.
 TEST(SamplePrefetcherDeathTest, WithoutAThreadTheCallerMakesAll) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(make_without_a_thread(), ::testing::ExitedWithCode(7), "");

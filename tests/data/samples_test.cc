@@ -28,7 +28,7 @@ std::vector<std::string> epoch(const Samples& samples, std::int64_t number) {
   return texts;
 }
 
-/// Documents of letters, one in each file.
+/// Documents of letters, one per file.
 TokenView letters(const std::vector<std::string>& documents) {
   std::vector<TokenFile> files;
   std::int64_t size = 0;
@@ -62,14 +62,14 @@ TEST(SamplesTest, AnEpochShowsEveryWindowOnce) {
   EXPECT_THAT(epoch(samples, 1), ::testing::UnorderedElementsAre("ab", "de", "gh"));
 }
 
-TEST(SamplesTest, EpochsAndSeedsHaveOrdersOfTheirOwn) {
+TEST(SamplesTest, EpochsAndSeedsHaveDifferentOrders) {
   const Samples samples(view_of(kText), {.sequence = 10, .seed = 1});
   EXPECT_NE(epoch(samples, 0), epoch(samples, 1));
   EXPECT_NE(epoch(samples, 0), epoch(Samples(view_of(kText), {.sequence = 10, .seed = 2}), 0));
   EXPECT_EQ(epoch(samples, 0), epoch(Samples(view_of(kText), {.sequence = 10, .seed = 1}), 0));
 }
 
-/// However many samples a step has, the same ones come in the same order: dealing them out changes nothing.
+/// The order of samples is the same for any number of samples per step.
 RC_GTEST_PROP(SamplesTest, TheOrderDoesNotDependOnTheMiniBatch, ()) {
   const Samples samples(view_of(kText), {any_kind(), 16, *rc::gen::arbitrary<std::uint64_t>()});
   const auto mini_batch = *rc::gen::inRange<std::int64_t>(1, 40);
@@ -111,7 +111,7 @@ TEST(SamplesTest, SplitNumbersTheDocumentsOfASample) {
   EXPECT_EQ(split.sample(0, 0, 1).targets, packed.sample(0, 0, 1).targets);
 }
 
-/// Sample p of a mixture is the next one of its source: what the source alone would give there.
+/// Sample p of a mixture is the sample that its source alone would give next.
 TEST(SamplesTest, AMixtureReadsItsFirstSourceAsIfItWereAlone) {
   const std::string other(5000, 'x');
   const MixedTokens mixed{{view_of(kText), view_of(other)}, Mixture({{3, "a"}, {1, "b"}}, 1)};
@@ -135,7 +135,7 @@ TEST(SamplesTest, KnowsTheVocabularyOfAModel) {
   EXPECT_EQ(vocabulary_needed(SampleKind::MaskedPairs), 260);
 }
 
-TEST(SamplesTest, KnowsTheNumberOfTargetsBeforehand) {
+TEST(SamplesTest, PredictsTheNumberOfTargets) {
   const auto targets = [](SampleKind kind, std::int64_t sequence) {
     return Samples(view_of(kText), {kind, sequence, 1}).targets_per_sample();
   };
@@ -178,8 +178,8 @@ TEST(OrderedSamplesTest, NeedsAWholeWindow) {
               ::testing::ThrowsMessage<ConfigError>(HasSubstr("text has 4 tokens, one sample needs 5")));
 }
 
-/// Samples takes them in another order, as its samples of the same windows.
-TEST(OrderedSamplesTest, PairsAndMasksAreThoseOfTrainingInTheOrderOfTheTokens) {
+/// Samples shuffles the same windows into another order.
+TEST(OrderedSamplesTest, PairsAndMasksEqualTrainingsInTokenOrder) {
   const SampleOptions options{.kind = SampleKind::MaskedPairs, .sequence = 32, .seed = 3};
   const OrderedSamples samples(view_of(kText), options);
   EXPECT_EQ(samples.count(), Samples(view_of(kText), options).count());

@@ -1,5 +1,4 @@
 #pragma once
-// Short texts for the tests of this room.
 
 #include <cstdint>
 #include <span>
@@ -15,7 +14,7 @@ inline TokenView view_of(std::string_view text) {
   return text_in_memory({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, "text");
 }
 
-/// `count` numbered sentences, no two alike: "0 came. 1 came. ...".
+/// `count` numbered sentences, all different: "0 came. 1 came. ...".
 inline std::string sentences(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) text += std::to_string(i) + " came. ";

@@ -85,7 +85,7 @@ TEST(TokenFileTest, RefusesIdsOutsideTheVocabulary) {
   EXPECT_NO_THROW(file.read(0, one));
 }
 
-/// A mapped file would have the process killed.
+/// With mmap, SIGBUS would kill the process.
 TEST(TokenFileTest, AFileThatShrinksIsAnError) {
   const Scratch scratch;
   const std::string path = scratch.write("a.bin", std::string(100'000, 'a'));

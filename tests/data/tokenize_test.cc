@@ -1,4 +1,4 @@
-// Files of text to files of tokens, seen as their readers see them.
+// Text files to token files, checked with the readers of token files.
 
 #include "data/tokenize.h"
 
@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Everything that a run needs, in a folder of its own.
+/// Options, inputs and outputs in a scratch folder.
 class TokenizeTest : public ::testing::Test {
  protected:
   TokenizeTest() {
@@ -38,7 +38,7 @@ class TokenizeTest : public ::testing::Test {
   TokenizeReport run() {
     return tokenize(options_, [](const TokenizeReport&) {});
   }
-  /// The same, with ids printed.
+  /// Like run, with ids printed.
   std::string printed() {
     std::string all;
     TokenizeOptions options = options_;
@@ -47,7 +47,7 @@ class TokenizeTest : public ::testing::Test {
     tokenize(options, [](const TokenizeReport&) {});
     return all;
   }
-  /// A run that breaks when it reports another block after so many.
+  /// Starts a run that fails when it reports the block after `blocks`.
   void break_after(int blocks) {
     const auto report = [&blocks](const TokenizeReport&) {
       if (blocks-- == 0) throw std::runtime_error("broken");
@@ -77,7 +77,7 @@ std::vector<Number> numbers_at(const std::string& bytes, std::size_t offset, std
   return numbers;
 }
 
-/// The ids of each text, as one line each.
+/// The ids of each text, one line per text.
 std::string lines_of_ids(const std::string& tokenizer, const std::vector<std::string>& texts) {
   const auto opened = open_tokenizer(tokenizer);
   std::string lines;
@@ -89,7 +89,7 @@ std::string lines_of_ids(const std::string& tokenizer, const std::vector<std::st
   return lines;
 }
 
-TEST_F(TokenizeTest, DocumentsKeepTheirOrderWhateverTheWorkersAndBlocks) {
+TEST_F(TokenizeTest, DocumentsKeepTheirOrderForAnyWorkersAndBlocks) {
   std::string lines;
   std::vector<std::string> texts = {text_};
   for (int i = 0; i < 300; ++i) {
@@ -121,7 +121,7 @@ TEST_F(TokenizeTest, MegatronHasAnIndexOfTheDocuments) {
   EXPECT_EQ(report.documents, 2);
   EXPECT_EQ(index.substr(0, 9), std::string("MMIDIDX\0\0", 9));
   EXPECT_THAT(numbers_at<std::uint64_t>(index, 9, 1), ElementsAre(1U));
-  EXPECT_EQ(index[17], 8);  // 16 bits without a sign
+  EXPECT_EQ(index[17], 8);  // 16 bits unsigned
   EXPECT_THAT(numbers_at<std::uint64_t>(index, 18, 2), ElementsAre(2U, 3U));
   EXPECT_THAT(numbers_at<std::int32_t>(index, 34, 2), ElementsAre(first, second));
   EXPECT_THAT(numbers_at<std::int64_t>(index, 42, 2), ElementsAre(0, 2 * first));
@@ -148,7 +148,7 @@ TEST_F(TokenizeTest, LlmcBeginsDocumentsWithTheEndOfTextAndCountsTokens) {
   EXPECT_FALSE(exists("out.idx"));
 }
 
-TEST_F(TokenizeTest, RawIsTokensAlone) {
+TEST_F(TokenizeTest, RawHasOnlyTokens) {
   options_.inputs.paths = {scratch_.write("a.txt", "the heaven")};
   options_.format = TokenFileFormat::Raw;
   options_.end_of_document = "none";
@@ -158,7 +158,7 @@ TEST_F(TokenizeTest, RawIsTokensAlone) {
   EXPECT_EQ(TokenIds(found.begin(), found.end()), encode(*open_tokenizer(options_.tokenizer), "the heaven"));
 }
 
-TEST_F(TokenizeTest, ABrokenRunGoesOnWhereItWas) {
+TEST_F(TokenizeTest, InterruptedRunResumes) {
   const std::string lines = R"({"text": "God"})"
                             "\n"
                             R"({"text": "the heaven"})"
@@ -182,7 +182,7 @@ TEST_F(TokenizeTest, ABrokenRunGoesOnWhereItWas) {
   }
 }
 
-TEST_F(TokenizeTest, AChangedInputBeginsAnew) {
+TEST_F(TokenizeTest, ChangedInputStartsOver) {
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.save_every = 1000;
   break_after(5);
@@ -192,8 +192,8 @@ TEST_F(TokenizeTest, AChangedInputBeginsAnew) {
   EXPECT_FALSE(exists("out.resume"));
 }
 
-/// What a broken run noted belongs to no later one: another run that wrote to the same place came in between.
-TEST_F(TokenizeTest, ARunInBetweenEndsTheClaimOfABrokenOne) {
+/// Another run that wrote to the same place invalidates the progress of a broken run.
+TEST_F(TokenizeTest, InterveningRunInvalidatesAnInterruptedRun) {
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.format = TokenFileFormat::Raw;
   run();
@@ -208,7 +208,7 @@ TEST_F(TokenizeTest, ARunInBetweenEndsTheClaimOfABrokenOne) {
   EXPECT_EQ(read_file(scratch_.path("out.bin")), whole);
 }
 
-TEST_F(TokenizeTest, BeginsAnewWhereWhatWasWrittenIsGone) {
+TEST_F(TokenizeTest, StartsOverIfTheOutputIsGone) {
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.save_every = 1000;
   break_after(5);
@@ -223,8 +223,8 @@ TEST_F(TokenizeTest, TwoRunsDoNotWriteTheSameFiles) {
   EXPECT_THAT(refusal(), HasSubstr("out.idx.unfinished: another run is writing it"));
 }
 
-/// How invalid text is treated decides what the files hold.
-TEST_F(TokenizeTest, AnotherTreatmentOfInvalidTextBeginsAnew) {
+/// The treatment of invalid text affects the files' contents.
+TEST_F(TokenizeTest, ChangedTreatmentOfInvalidTextStartsOver) {
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.save_every = 1000;
   break_after(5);
@@ -239,7 +239,7 @@ TEST_F(TokenizeTest, MegatronsFormatNeedsAMarkToKeepEmptyDocuments) {
   EXPECT_THAT(refusal(), HasSubstr("--empty keep: Megatron's format has no documents without tokens"));
 }
 
-TEST_F(TokenizeTest, WhatIsRefusedLeavesNothingBehind) {
+TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
   const std::pair<std::vector<std::string>, std::string> refusals[] = {
       {{scratch_.write("bad.txt", "good \xFF bad")}, "bad.txt: byte 5 is not valid UTF-8; give --invalid replace"},
       {{scratch_.write("empty.txt", "")}, "empty.txt: the document is empty; give --empty skip"},

@@ -1,5 +1,7 @@
-// A user's own model: whatever the schedule, the losses and weights of the unpipelined run on the same samples.
-// Tolerance: float64 has 16 digits; sums over micro-batches and replicas in another order cost a few of the last ones.
+// A user's own model gives the losses and weights of the unpipelined run on the same samples, for every schedule.
+//
+// Tolerance: float64 has 16 digits; another order of summation over micro-batches and replicas costs a few of the last
+// ones.
 
 #include "engine/fit.h"
 
@@ -33,7 +35,7 @@ namespace nn = torch::nn;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kClasses = 5;
-constexpr std::int64_t kIgnored = -1;  // a target that the loss leaves out
+constexpr std::int64_t kIgnored = -1;  // a target that the loss ignores
 
 /// A factory of modules in float64.
 template <class Make>
@@ -45,7 +47,7 @@ LayerFactory in_double(Make make) {
   };
 }
 
-/// Images [b, 3, 8, 8]; some of the labels [b] are to be ignored, so that micro-batches differ in what they count.
+/// Images [b, 3, 8, 8] and labels [b]. Some labels are ignored, so that micro-batches differ in the number of targets.
 Batch images(const SampleRange& range) {
   std::vector<at::Tensor> inputs;
   const at::Tensor labels = at::empty({range.count}, at::kLong);
@@ -65,7 +67,7 @@ LossSum cross_entropy(const at::Tensor& output, const at::Tensor& target) {
   return {nn::functional::cross_entropy(output, target, options), labelled(target)};
 }
 
-/// Eight layers, whose outputs all differ in shape.
+/// Eight layers; their outputs all differ in shape.
 Model small_network() {
   const auto convolution = [](std::int64_t in, std::int64_t out) {
     return in_double([=] { return nn::Sequential(nn::Conv2d(in, out, 2), nn::GroupNorm(1, out), nn::Tanh()); });
@@ -110,7 +112,7 @@ Outcome run(const FitOptions& options) {
   return result;
 }
 
-/// The same samples and micro-batches, one after the other on one rank.
+/// The same samples and micro-batches on one rank.
 Outcome run_unpipelined(FitOptions options) {
   options.schedule = "none";
   options.recompute = {};
@@ -141,7 +143,7 @@ TEST(FitTest, EveryScheduleTrainsLikeTheUnpipelinedModel) {
   }
 }
 
-TEST(FitTest, GroupsRecomputationAndOwnOrdersTrainAlike) {
+TEST(FitTest, GroupsRecomputationAndCustomOrdersTrainAlike) {
   FitOptions groups = small_options("chimera", {4, 4});
   groups.data_parallel = 2;
   expect_equal(run(groups), run_unpipelined(groups));
@@ -160,7 +162,7 @@ TEST(FitTest, GroupsRecomputationAndOwnOrdersTrainAlike) {
   expect_equal(run(own), expected);
 }
 
-/// Over communicators of pairs as strict as NCCL's, one a thread.
+/// Ranks are threads over pairwise communicators as strict as NCCL's.
 Outcome run_over_pairs(const FitOptions& options) {
   const FitRun run = prepare_fit(small_network(), images, options);
   const auto ranks = static_cast<int>(run.num_ranks());
@@ -223,7 +225,7 @@ TEST(FitTest, HalvedMicroBatchesTrainAlike) {
   expect_equal(run(halved), run_unpipelined(reference));
 }
 
-/// All values of a parameter, of every rank that holds it, before the first step.
+/// Values of each parameter on every rank that holds it, before the first step.
 std::map<std::string, std::vector<at::Tensor>> initial_values(const FitRun& run) {
   std::map<std::string, std::vector<at::Tensor>> values;
   std::mutex mutex;
@@ -239,7 +241,7 @@ std::map<std::string, std::vector<at::Tensor>> initial_values(const FitRun& run)
   return values;
 }
 
-TEST(FitTest, CopiesOfAStageStartEqualWhateverTheFactoriesDo) {
+TEST(FitTest, ReplicasStartEqualWithAnyFactory) {
   std::atomic<int> made = 0;
   Model model = small_network();
   for (LayerFactory& factory : model.layers) {
@@ -290,7 +292,7 @@ std::string refusal(const Model& model, const FitOptions& options, const Data& d
   return "not refused";
 }
 
-TEST(FitTest, ModulesWithBuffersTrainWhereNothingIsCopied) {
+TEST(FitTest, ModulesWithBuffersTrainWithoutReplicas) {
   Model model = small_network();
   model.layers[2] = in_double([] { return nn::Sequential(nn::Conv2d(6, 2, 2), nn::BatchNorm2d(2)); });
   EXPECT_EQ(refusal(model, small_options("1f1b", {4, 4})), "not refused");
@@ -347,7 +349,7 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
   EXPECT_THAT(refusal(model, options), HasSubstr("[2, 2, 2, 3] must be 4 positive numbers that add up to 8"));
 }
 
-TEST(FitTest, AnUpdateOfTheCallersOwnTakesThePlaceOfTheOptimizer) {
+TEST(FitTest, CustomUpdateReplacesTheOptimizer) {
   const FitRun run = prepare_fit(small_network(), images, small_options("none", {1, 4}));
   run_rank_threads(1, run.rank_groups(), [&](RankId rank, Transport& transport) {
     RankFit trainer(run, rank, transport);
@@ -367,7 +369,7 @@ TEST(FitTest, AnUpdateOfTheCallersOwnTakesThePlaceOfTheOptimizer) {
   });
 }
 
-TEST(FitTest, WhatAUsersCodeRaisesInAnotherLanguagePassesThrough) {
+TEST(FitTest, ForeignExceptionsPassThrough) {
   const auto raised = std::make_exception_ptr(std::out_of_range("as it was"));
   Model model = small_network();
   model.layers[6] = [&]() -> Layer {

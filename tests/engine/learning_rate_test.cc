@@ -23,7 +23,7 @@ TEST(LearningRateTest, WarmsUpThenFollowsACosineToATenth) {
   EXPECT_NEAR(rate.at(13, 14), 0.1 + 0.45 * (1 + std::cos(0.9 * M_PI)), 1e-15);
 }
 
-// tools/record_learning_rates wrote them.
+// The file is written by tools/record_learning_rates.
 TEST(LearningRateTest, IsThatOfPyTorchsSchedulers) {
   std::ifstream file(testing::source_path("/tests/fixtures/learning_rates.json"));
   std::size_t runs = 0;
@@ -44,7 +44,7 @@ TEST(LearningRateTest, IsThatOfPyTorchsSchedulers) {
   EXPECT_EQ(runs, 10U);
 }
 
-TEST(LearningRateTest, CoolsDownInTheLastTenthUnlessItIsSaid) {
+TEST(LearningRateTest, CoolsDownInTheLastTenthByDefault) {
   const LearningRate rate{.peak = 1, .shape = LearningRateShape::Wsd};
   EXPECT_EQ(rate.cooldown_steps(200), 20);
   EXPECT_EQ(rate.at(180, 200), 1);
@@ -54,7 +54,7 @@ TEST(LearningRateTest, CoolsDownInTheLastTenthUnlessItIsSaid) {
   EXPECT_EQ(LearningRate{}.cooldown_steps(200), 0) << "of no other shape";
 }
 
-TEST(LearningRateTest, SaysWhatIsImpossible) {
+TEST(LearningRateTest, RejectsInvalidOptions) {
   EXPECT_EQ(fault_of(LearningRate{}, 10), "");
   EXPECT_EQ(fault_of(LearningRate{.peak = 0}, 10), "learning-rate must be above 0");
   EXPECT_EQ(fault_of(LearningRate{.peak = 1, .minimum = 2}, 10),

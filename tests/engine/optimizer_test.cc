@@ -23,7 +23,7 @@ double value(const ParameterGroup& group, std::size_t parameter) {
   return group.parameters()[parameter].value.detach().flatten()[0].item<double>();
 }
 
-/// AdamW written out for one number (Loshchilov and Hutter, algorithm 2).
+/// AdamW for a single number (Loshchilov and Hutter, algorithm 2).
 struct ScalarAdamW {
   double weight;
   double decay;
@@ -61,7 +61,7 @@ TEST(OptimizerTest, AdamWIsTheFormulaAndDecaysMatricesOnly) {
   expect_adamw(at::kFloat, 1e-5);
 }
 
-/// A matrix, a vector and a table of words, with numbers of all sizes.
+/// A matrix, a vector and an embedding table, with numbers of all magnitudes.
 std::vector<Parameter> some_parameters(at::ScalarType dtype) {
   at::manual_seed(1);
   const auto options = at::TensorOptions(dtype);
@@ -74,7 +74,7 @@ class SomeParameters final : public ParameterGroup {
   explicit SomeParameters(at::ScalarType dtype = at::kDouble) : ParameterGroup(some_parameters(dtype)) {}
 };
 
-/// Gradients of a step, the same for all who ask.
+/// Gradients of a step, reproducible.
 at::Tensor gradient_of(const at::Tensor& parameter, int step) {
   return at::sin(parameter.detach() * 3 + step) * (step % 3 == 0 ? 1e-3 : 10.0);
 }
@@ -86,7 +86,7 @@ void expect_equal(const ParameterGroup& actual, const std::vector<at::Tensor>& e
   }
 }
 
-/// Fifty steps of ours, clipped, and of torch's, of which each parameter decays by its own `decay`.
+/// Compares fifty clipped steps with torch's optimizer, with the given weight decay of each parameter.
 template <class Optimizer, class Options>
 void expect_torchs(const OptimizerOptions& options, Options torchs, const std::vector<double>& decay,
                    const std::string& what) {
@@ -128,7 +128,7 @@ TEST(OptimizerTest, AdamWIsTorchsWithEveryFlag) {
   expect_torchs<AdamW>({}, AdamWOptions(), {0, 0, 0}, "defaults");
 }
 
-/// LAMB written out for one tensor (You et al., ICLR'20, algorithm 2).
+/// LAMB for a single tensor (You et al., ICLR'20, algorithm 2).
 struct PlainLamb {
   std::vector<double> weights;
   double decay;
@@ -162,7 +162,7 @@ std::vector<double> numbers(const at::Tensor& tensor) {
 
 void expect_lamb(at::ScalarType dtype, double tolerance) {
   SomeParameters ours(dtype);
-  ours.parameters()[1].value.data().zero_();  // as biases begin
+  ours.parameters()[1].value.data().zero_();  // like initial biases
   std::vector<PlainLamb> plain;
   for (const Parameter& parameter : ours.parameters()) {
     plain.push_back({numbers(parameter.value), parameter.name == "bias" ? 0 : 0.3});
@@ -191,7 +191,7 @@ TEST(OptimizerTest, LambIsItsPlainFormula) {
   expect_lamb(at::kFloat, 1e-4);
 }
 
-TEST(OptimizerTest, LambWithoutGradientAndDecayStaysWhereItIs) {
+TEST(OptimizerTest, LambWithoutGradientAndDecayDoesNotMove) {
   TwoParameters parameters;
   const auto optimizer = make_optimizer({.kind = OptimizerKind::Lamb}, {&parameters});
   parameters.gradients().zero_();

@@ -7,7 +7,7 @@
 namespace chimera {
 namespace {
 
-/// The op after which the worker starts to sum that stage's gradients.
+/// The op after which the worker starts the all-reduce of that stage's gradients.
 std::string before_sum(const Program& program, WorkerId worker, StageId stage) {
   std::string before;
   for (const Instruction& instruction : program.workers[worker.index()]) {
@@ -17,7 +17,7 @@ std::string before_sum(const Program& program, WorkerId worker, StageId stage) {
   return "no sum";
 }
 
-TEST(ProgramsTest, SumsStartWhereTheyAreAskedTo) {
+TEST(ProgramsTest, SumsStartAtTheGivenPoint) {
   const RunShape run = run_shape({.schedule = {.name = "chimera", .shape = {4, 4}}});
   const auto start = [&](AllReducePlacement sync) {
     return before_sum(training_program(run, {.sync = sync}), WorkerId(1), StageId(2));
@@ -36,7 +36,7 @@ TEST(ProgramsTest, AStageOfOneWorkerIsSummedOverGroupsAndInCanonicalRuns) {
   EXPECT_EQ(before_sum(training_program(run_shape(request), {}), WorkerId(0), StageId(0)), "0B1");
 }
 
-TEST(ProgramsTest, ValidationRunsForwardsAlone) {
+TEST(ProgramsTest, ValidationRunsOnlyForwards) {
   const Program program = validation_program(run_shape({.schedule = {.name = "chimera", .shape = {2, 2}}}));
   for (const auto& worker : program.workers) {
     for (const Instruction& instruction : worker) {
@@ -47,7 +47,7 @@ TEST(ProgramsTest, ValidationRunsForwardsAlone) {
   }
 }
 
-TEST(ProgramsTest, StreamsAreOfAsManyStepsAsAskedFor) {
+TEST(ProgramsTest, StreamsHaveTheGivenNumberOfSteps) {
   const RunShape run = run_shape({.schedule = {.name = "pipedream", .shape = {2, 2}}});
   EXPECT_EQ(stream_program(run, 5, {}).steps, 5);
   EXPECT_EQ(run.updates(), 2) << "after every micro-batch";

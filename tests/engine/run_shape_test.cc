@@ -22,7 +22,7 @@ TEST(RunShapeTest, CountsRanksAndSamplesOverGroups) {
   EXPECT_EQ(run.first_sample(GroupId(1), MicroBatchId(0)), 24) << "each group has a run of its own";
 }
 
-TEST(RunShapeTest, AsManyMicroBatchesAsStagesUnlessSaid) {
+TEST(RunShapeTest, MicroBatchesDefaultToStages) {
   EXPECT_EQ(run_shape({.schedule = {.name = "1f1b", .shape = {3, 0}}}).micro_batches(), 3);
 }
 
@@ -45,7 +45,7 @@ TEST(RunShapeTest, HalvingMakesSmallerMicroBatchesOfTheSameStep) {
   EXPECT_EQ(even.mini_batch(), 16);
 }
 
-TEST(RunShapeTest, RefusesWhatIsNoSchedule) {
+TEST(RunShapeTest, RejectsInvalidSchedules) {
   EXPECT_THAT([] { (void)run_shape({.schedule = {.name = "chimer"}}); },
               ThrowsMessage<ConfigError>(HasSubstr("did you mean 'chimera'?")));
   EXPECT_THAT(
@@ -60,10 +60,10 @@ TEST(RunShapeTest, RefusesWhatIsNoSchedule) {
 }
 
 // Replica 0 of Chimera has micro-batches 0, 1 and 4, 5 of eight on four stages: its samples come first.
-TEST(DataOrderTest, SamplesAreDealtOutByReplicaAndLossesAddedInTheirOrder) {
+TEST(DataOrderTest, SamplesAreDistributedByReplicaAndLossesAddedInDataOrder) {
   const RunShape run = run_shape({.schedule = {.name = "chimera", .shape = {4, 8}}});
   EXPECT_THAT(run.data_position, ElementsAre(0, 1, 4, 5, 2, 3, 6, 7));
-  // In the order of the data the ones are added to each other before the large numbers cancel them.
+  // In data order the ones are added to each other before the large numbers cancel.
   const std::vector<double> losses = {1e16, -1e16, 1, 1, 1, 1, 1, 1};
   EXPECT_EQ(sum_in_data_order(run, losses), 6);
   EXPECT_EQ(sum_in_data_order(run, std::vector<double>{1, 1e16, 1, 1, 1, 1, -1e16, 1}), 1);

@@ -14,7 +14,7 @@ namespace {
 using ::testing::IsSubsetOf;
 using ::testing::UnorderedElementsAre;
 
-/// Names of a preset's parameters that decay.
+/// Names of a preset's parameters with weight decay.
 std::set<std::string> decayed(const std::string& model, DecayedWeights which) {
   ModelConfig config = find_model(model);
   config.layers = 1;

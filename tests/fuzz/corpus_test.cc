@@ -1,4 +1,4 @@
-// Replays what the fuzzers kept, with any compiler.
+// Replays the inputs kept by the fuzzers, with any compiler.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 const std::filesystem::path kCorpus = testing::source_path("/tests/fuzz/corpus");
 
-TEST(FuzzCorpusTest, EveryReaderHasOneAndNoOneElse) {
+TEST(FuzzCorpusTest, EveryReaderHasExactlyOneCorpus) {
   std::set<std::string> folders, readers;
   for (const auto& entry : std::filesystem::directory_iterator(kCorpus)) folders.insert(entry.path().filename());
   for (const Fuzzer& fuzzer : all_fuzzers()) readers.insert(fuzzer.name);
@@ -25,7 +25,7 @@ TEST(FuzzCorpusTest, EveryReaderHasOneAndNoOneElse) {
 
 class FuzzReplayTest : public ::testing::TestWithParam<Fuzzer> {};
 
-TEST_P(FuzzReplayTest, AllThatMustHoldOfAnyBytesHolds) {
+TEST_P(FuzzReplayTest, PropertiesHoldForTheCorpus) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kCorpus / GetParam().name)) {
     std::ifstream file(entry.path(), std::ios::binary);

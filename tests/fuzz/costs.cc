@@ -1,4 +1,4 @@
-// Any bytes as the costs of a model.
+// Fuzzes the costs of a model.
 
 #include <array>
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace chimera::testing {
 namespace {
 
-/// The text says the number of stages in the length of its lists; costs of another number are refused.
+/// Costs have one list entry per stage and are refused for another number of stages.
 constexpr std::array<std::int64_t, 3> kStages = {1, 2, 4};
 
 void exercise_costs(std::string_view bytes) {

@@ -1,6 +1,6 @@
 #pragma once
-// What must hold for any bytes whatever that a reader is offered. Each reader has a file here that registers such a
-// Fuzzer, and becomes a program of libFuzzer; a test replays with any compiler what those programs found.
+// Properties that must hold for any input of a reader. Each reader has a file here that registers a Fuzzer and is built
+// as a libFuzzer program. A test replays the inputs that these programs found with any compiler.
 
 #include <concepts>
 #include <optional>
@@ -12,29 +12,29 @@
 
 namespace chimera::testing {
 
-/// Offers the bytes to the reader. Throws std::logic_error where something does not hold; whatever else is thrown, or
-/// found by a sanitizer, is a defect too.
+/// Passes the bytes to the reader. Throws std::logic_error if a property does not hold. Any other exception or
+/// sanitizer finding is also a defect.
 using Exercise = void (*)(std::string_view bytes);
 
 struct Fuzzer {
-  /// Registers itself. Inputs worth keeping lie in tests/fuzz/corpus/NAME.
+  /// Registers the fuzzer. Its corpus is tests/fuzz/corpus/NAME.
   Fuzzer(std::string fuzzer_name, Exercise fuzzer_exercise);
   std::string name;
   Exercise exercise = nullptr;
 };
 
-/// All that this program holds, in the order of their names.
+/// All fuzzers of this program, ordered by name.
 [[nodiscard]] std::vector<Fuzzer> all_fuzzers();
 
-/// Throws std::logic_error(what) unless it holds.
+/// Throws std::logic_error(what) unless `holds`.
 void require(bool holds, const char* what);
 
-/// What readers call the bytes of a fuzzer.
+/// Name that readers give to the bytes in messages.
 inline constexpr const char* kSource = "text";
-/// Throws std::logic_error unless a refusal is one short line that begins with kSource.
+/// Throws std::logic_error unless the message is one short line that begins with kSource.
 void require_good_refusal(const ConfigError& refusal);
 
-/// What `read` reads, or nothing where it refuses as readers should.
+/// Returns the result of `read`, or nothing if it refuses its input with a good message.
 template <std::invocable Read>
 auto read_or_refuse(Read read) -> std::optional<decltype(read())> {
   try {

@@ -1,4 +1,4 @@
-// The program of libFuzzer around the one Fuzzer that is linked with it. `tools/fuzz` runs it.
+// Entry point for libFuzzer with the one linked Fuzzer. `tools/fuzz` runs it.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as a shard of tokens of llm.c's.
+// Fuzzes a token shard of llm.c.
 
 #include <algorithm>
 #include <span>
@@ -9,7 +9,7 @@
 namespace chimera::testing {
 namespace {
 
-/// Whatever the header says, tokens are read inside the file, and documents begin inside it.
+/// Whatever the header contains, tokens are read within the file, and documents begin within it.
 void exercise_tokens(const TokenFile& file) {
   constexpr std::int64_t kMost = 1000;
   const std::int64_t count = std::min(file.size(), kMost);

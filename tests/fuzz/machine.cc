@@ -1,4 +1,4 @@
-// Any bytes as the profile of a machine.
+// Fuzzes a machine profile.
 
 #include "plan/machine.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
-/// The profile tells times of its own models, at sizes that it has not measured too.
+/// Reads times of the profile's own models, also at sizes that it does not list.
 void exercise_times(const MachineProfile& machine) {
   for (const LayerTimes& layer : machine.layers) {
     for (const std::int64_t size : {1, 3, 1000}) {

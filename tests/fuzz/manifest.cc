@@ -1,4 +1,4 @@
-// Any bytes as the manifest of a checkpoint: as they are, and with a seal that fits.
+// Fuzzes the manifest of a checkpoint, unchanged and with a valid seal.
 
 #include "checkpoint/manifest.h"
 

@@ -1,4 +1,4 @@
-// Any bytes as Megatron's index of a file of tokens, whose size the first four bytes say.
+// Fuzzes Megatron's index of a token file; the first four bytes are the size of that file.
 
 #include "data/token_file.h"
 

@@ -1,4 +1,4 @@
-// Any bytes as the header of a message between processes.
+// Fuzzes the header of a message between processes.
 
 #include "schedule/message_header.h"
 

@@ -1,4 +1,4 @@
-// Any bytes as the config.json of a Hugging Face folder.
+// Fuzzes the config.json of a Hugging Face folder.
 
 #include "fuzz/fuzzer.h"
 #include "hugging_face/config_json.h"

@@ -1,4 +1,4 @@
-// Any bytes as the model in a TOML file.
+// Fuzzes a model in a TOML file.
 
 #include "fuzz/fuzzer.h"
 #include "model_config/config.h"

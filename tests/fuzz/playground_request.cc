@@ -1,16 +1,17 @@
-// Any bytes as a request to the playground.
+// Fuzzes a request to the playground.
 
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "answers/playground.h"
+#include "core/json.h"
 #include "fuzz/fuzzer.h"
 
 namespace chimera::testing {
 namespace {
 
-/// Whether a number of three digits or more stands in it, or one with an exponent.
+/// Whether it contains a number of three or more digits or with an exponent.
 bool has_large_number(std::string_view bytes) {
   std::size_t digits = 0;
   for (const char each : bytes) {
@@ -24,7 +25,7 @@ bool has_large_number(std::string_view bytes) {
   return false;
 }
 
-/// What is answered within milliseconds.
+/// Whether the answer takes only milliseconds.
 bool is_quick(std::string_view bytes) {
   const auto has = [&](std::string_view word) { return bytes.find(word) != std::string_view::npos; };
   return !has("search") && !has("plan") && !has("\\u") && !has_large_number(bytes);
@@ -34,7 +35,7 @@ void exercise_request(std::string_view bytes) {
   if (!is_quick(bytes)) return;
   const std::string answer = playground::answer(bytes);
   require(nlohmann::json::accept(answer), "an answer is JSON");
-  const nlohmann::json json = nlohmann::json::parse(answer);
+  const nlohmann::json json = read_json(answer);
   require(json.is_object(), "an answer is an object");
   if (!json.contains("error")) {
     require(playground::answer(bytes) == answer, "the same request gets the same answer");

@@ -1,4 +1,4 @@
-// Any bytes as what a rank asks for at a rendezvous, and as the answer.
+// Fuzzes a rank's request to the rendezvous server, and the reply.
 
 #include "fuzz/fuzzer.h"
 #include "rendezvous/server.h"

@@ -1,4 +1,4 @@
-// Any bytes as the flags of a run in a TOML file (--config).
+// Fuzzes the flags of a run in a TOML file (--config).
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace chimera::testing {
 namespace {
 
-/// One flag of each kind that `chimera train` has.
+/// One flag of each kind of `chimera train`.
 struct Command {
   CLI::App app{"train"};
   std::string text, list;
@@ -38,7 +38,7 @@ void exercise_run(std::string_view bytes) {
   try {
     command.app.parse(*words);
   } catch (const CLI::ParseError&) {
-    return;  // a value that its flag does not take
+    return;  // the flag does not accept the value
   }
   require(command.text.empty() || has_text, "a value comes from its key");
 }

@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file.
+// Fuzzes a safetensors file.
 
 #include <cstring>
 
@@ -22,7 +22,7 @@ std::vector<TensorEntry> tensors_of(const TensorTable& table) {
   return tensors;
 }
 
-/// The same tensors, laid out anew, read back.
+/// Lays the same tensors out again and reads them back.
 void exercise_layout(const std::vector<TensorEntry>& tensors) {
   const SafetensorsLayout layout = lay_out(tensors);
   const std::string file = layout.head + std::string(layout.file_bytes - layout.head.size(), '\0');

@@ -1,4 +1,4 @@
-// Any bytes as a schedule in CSV.
+// Fuzzes a schedule in CSV.
 
 #include "schedule/schedule_csv.h"
 

@@ -1,4 +1,4 @@
-// Any bytes as a schedule in JSON.
+// Fuzzes a schedule in JSON.
 
 #include "schedule/schedule_json.h"
 

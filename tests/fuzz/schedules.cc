@@ -14,7 +14,7 @@
 namespace chimera::testing {
 namespace {
 
-/// A few bytes may claim 10^8 ops; checking so many takes longer than a fuzzer likes.
+/// A few bytes may claim 10^8 ops, which take too long to check.
 constexpr std::int64_t kSmall = 4096;
 
 Schedule from_csv(std::string_view text) {
@@ -31,7 +31,7 @@ bool has_negative_ids(const Schedule& schedule) {
 }
 
 void require_same(Schedule back, const Schedule& schedule, const char* what) {
-  if (back.name == "csv") back.name = schedule.name;  // plain CSV does not say it
+  if (back.name == "csv") back.name = schedule.name;  // plain CSV lacks the name
   require(back == schedule, what);
 }
 

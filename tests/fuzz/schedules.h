@@ -1,12 +1,11 @@
 #pragma once
-// What must hold of any schedule that was read.
 
 #include "schedule/schedule.h"
 
 namespace chimera::testing {
 
-/// The schedule survives JSON and CSV unchanged, check() answers, and what check() accepts is lowered to programs that
-/// cannot get stuck and simulated to a makespan no shorter than its lower bound. Throws std::logic_error where one of
+/// Checks that the schedule survives JSON and CSV unchanged and that check() returns. If check() accepts it, its
+/// programs must not deadlock, and its makespan must not be below its lower bound. Throws std::logic_error if one of
 /// these does not hold.
 void exercise_schedule(const Schedule& schedule);
 

@@ -1,4 +1,4 @@
-// Any bytes as a tokenizer_config.json, and as an added_tokens.json.
+// Fuzzes a tokenizer_config.json and an added_tokens.json.
 
 #include "tokenizer/tokenizer_config.h"
 #include "fuzz/fuzzer.h"
@@ -8,7 +8,7 @@
 namespace chimera::testing {
 namespace {
 
-/// A config that is read is taken for a vocabulary, or refused there.
+/// A config that is read is either accepted by the vocabulary or refused.
 void exercise_config(TokenizerConfig config) {
   config.tokenizer_class.clear();
   const auto words =

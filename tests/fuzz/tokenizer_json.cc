@@ -1,4 +1,4 @@
-// Any bytes as a tokenizer.json.
+// Fuzzes a tokenizer.json.
 
 #include "tokenizer/tokenizer_json.h"
 #include "fuzz/fuzzer.h"

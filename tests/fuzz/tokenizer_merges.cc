@@ -1,4 +1,4 @@
-// Any bytes as a merges.txt.
+// Fuzzes a merges.txt.
 
 #include "fuzz/fuzzer.h"
 #include "fuzz/tokenizers.h"

@@ -1,4 +1,4 @@
-// Any bytes as the tokens of a vocab.json, some of which are merged.
+// Fuzzes the tokens of a vocab.json, with merges of some of them.
 
 #include "fuzz/fuzzer.h"
 #include "fuzz/tokenizers.h"

@@ -1,4 +1,4 @@
-// Any bytes as a vocab.txt.
+// Fuzzes a vocab.txt.
 
 #include "fuzz/fuzzer.h"
 #include "fuzz/tokenizers.h"

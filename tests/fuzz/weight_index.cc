@@ -1,4 +1,4 @@
-// Any bytes as the index of weights in several files.
+// Fuzzes the index of weights in several files.
 
 #include <cstring>
 

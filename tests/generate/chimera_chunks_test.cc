@@ -1,4 +1,4 @@
-// Chimera with v chunks a worker: orders, closed forms and activations. v = 2 is BitPipe.
+// Chimera with v chunks per worker; v = 2 is BitPipe.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ PipelineShape chunked(std::int64_t stages, std::int64_t micro_batches, std::int6
   return {.stages = stages, .micro_batches = micro_batches, .pipelines = pipelines, .chunks = chunks};
 }
 
-TEST(ChimeraChunksTest, OrdersAtDepthFourAreBitPipes) {
+TEST(ChimeraChunksTest, OrdersAtDepthFourEqualBitPipe) {
   EXPECT_THAT(testing::ops(chimera(chunked(4, 4, 2))),
               ElementsAre("0F0 0F1 3F2 4F2 3F3 4F3 7F0 7B0 7F1 7B1 4B2 3B2 4B3 3B3 0B0 0B1",
                           "1F0 2F2 1F1 2F3 5F2 6F0 5F3 6F1 6B0 5B2 6B1 5B3 2B2 1B0 2B3 1B1",
@@ -72,7 +72,7 @@ TEST(ChimeraChunksTest, ActivationsAreTheClosedForm) {
   }
 }
 
-/// The slots of doubling stay apart for v chunks by the proof for one.
+/// The proof that the slots of doubling are free of conflicts for one chunk also holds for v chunks.
 TEST(ChimeraChunksTest, DoublingLosesAVthOfItsBubble) {
   for (std::int64_t depth = 2; depth <= 8; depth += 2) {
     for (std::int64_t v = 1; v <= 3; ++v) {
@@ -95,7 +95,7 @@ TEST(ChimeraChunksTest, FigureIsTheGoldenFile) {
   EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden("chimera-chunks.txt"));
 }
 
-TEST(ChimeraChunksTest, RejectsWhatIsTooMuch) {
+TEST(ChimeraChunksTest, RejectsTooManyOps) {
   EXPECT_THROW((void)chimera(chunked(4, 4, 0)), ConfigError);
   EXPECT_THROW((void)chimera(chunked(4, 4, 1'000'000'000'000)), ConfigError);
   EXPECT_THROW((void)chimera(chunked(1'000, 1, 4'000, 1'000)), ConfigError);  // 4e9 stages of all pipelines

@@ -32,8 +32,8 @@ TEST(ChimeraRotatedTest, TheSecondReplicaBeginsHalfwayDown) {
   EXPECT_EQ(testing::orders(schedule)[0], "F0 F2 F1 F3 B1 B3 B0 B2");
 }
 
-// The proof in the header: no worker waits between its first forward and its last, nor between its backwards.
-TEST(ChimeraRotatedTest, LosesOnlyWhatTheFirstWorkersWaitWhateverBackwardsCost) {
+// The header proves it: no worker waits between its first and last forward, nor between its backwards.
+TEST(ChimeraRotatedTest, LosesOnlyTheFirstWorkersWaitAtAnyBackwardCost) {
   for (const std::int64_t pipelines : {2, 3, 4, 8}) {
     for (std::int64_t stages = pipelines; stages <= 24; stages += pipelines) {
       const PipelineShape asked = shape(stages, stages, pipelines);
@@ -56,7 +56,7 @@ TEST(ChimeraRotatedTest, IsNeverSlowerThanChimeraAtNEqualsD) {
   }
 }
 
-TEST(ChimeraRotatedTest, HoldsNoMoreThanItsRoomAndComesNearTheIdeal) {
+TEST(ChimeraRotatedTest, KeepsItsMemoryLimitAndIsNearTheIdeal) {
   for (const PipelineShape& asked : testing::small_shapes("chimera-rotated", 8)) {
     const Timeline timeline = testing::timed(chimera_rotated(asked), 1, 2);
     for (const auto& worker : timeline.workers) {
@@ -73,7 +73,7 @@ TEST(ChimeraRotatedTest, HoldsNoMoreThanItsRoomAndComesNearTheIdeal) {
   }
 }
 
-TEST(ChimeraRotatedTest, RejectsShapesThatAreNone) {
+TEST(ChimeraRotatedTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)chimera_rotated(shape(0, 4)), ConfigError);
   EXPECT_THROW((void)chimera_rotated(shape(4, 0)), ConfigError);
   EXPECT_THROW((void)chimera_rotated(shape(4, 4, 1)), ConfigError);

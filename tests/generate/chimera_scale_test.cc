@@ -1,5 +1,5 @@
-// Chimera with more micro-batches than stages by forward doubling and backward halving: orders of the paper's artifact,
-// closed forms and peaks.
+// Chimera with more micro-batches than stages by forward doubling and backward halving. Orders are from the paper's
+// artifact.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,8 +34,9 @@ TEST(ChimeraDoublingTest, TwoUnitsAreTheArtifactsOrder) {
                                                                     "F2 F3 F6 F7 F0 F1 B0 F4 F5 B1 B2 B4 B3 B5 B6 B7"));
 }
 
-/// The artifact's rule for worker w, independent of slots, with the paper's plain unit last where K is odd. With h =
-/// D/2, a ops of the worker's own direction warm it up, b = h - a alternate; own is down on the first half.
+/// The artifact's rule for worker w, independent of slots, with the paper's plain unit last if K is odd. With h = D/2,
+/// the worker starts with a ops of its own direction, then alternates b = h - a ops; the own direction is down on the
+/// first half of the workers.
 std::string rule_order(std::int64_t depth, std::int64_t units, std::int64_t worker) {
   const std::int64_t h = depth / 2;
   const bool own_down = worker < h;
@@ -74,10 +75,11 @@ TEST(ChimeraDoublingTest, SlotOrderIsThePerWorkerRuleAndAnOddUnitComesLast) {
   }
 }
 
-/// (F, B) with F <= B <= 3F, where the closed forms hold.
+/// (F, B) with F <= B <= 3F: the closed forms hold.
 constexpr std::array kCosts = {std::pair{1, 1}, std::pair{1, 2}, std::pair{1, 3}, std::pair{2, 3}, std::pair{3, 4}};
 
-/// (N + D/2f - 1)(F + B), and where a backward outweighs two forwards, (D/f - 2)(B - 2F) for each unit after the first.
+/// (N + D/2f - 1)(F + B). If a backward takes longer than two forwards, each unit after the first adds (D/f - 2)(B -
+/// 2F).
 double doubled_makespan(std::int64_t depth, std::int64_t doubled_units, std::int64_t f, int forward, int backward) {
   const double work = static_cast<double>(2 * doubled_units * depth * (forward + backward));
   const double ends = static_cast<double>((depth / f / 2 - 1) * (forward + backward));
@@ -100,7 +102,7 @@ TEST(ChimeraDoublingTest, MakespanIsTheClosedForm) {
   }
 }
 
-TEST(ChimeraDoublingTest, HoldsAnotherDepthOfActivations) {
+TEST(ChimeraDoublingTest, HoldsDepthMoreActivations) {
   for (std::int64_t depth = 2; depth <= 16; depth += 2) {
     for (std::int64_t units = 1; units <= 3; ++units) {
       const Timeline timeline = testing::timed(chimera(doubling(depth, 2 * units * depth)), 1, 2);

@@ -1,4 +1,4 @@
-// Slot tables, orders, closed forms and in-flight peaks of Li and Hoefler, SC'21, and of its artifact.
+// Values are from Li and Hoefler, SC'21, and its artifact.
 
 #include "generate/chimera.h"
 
@@ -22,7 +22,7 @@ double makespan(const PipelineShape& shape, double forward, double backward) {
   return testing::timed(chimera(shape), forward, backward).makespan;
 }
 
-/// The unit-time table of each worker as the paper draws it: `F0 . F1`.
+/// The table of unit-time slots of each worker, as the paper draws it: `F0 . F1`.
 std::vector<std::string> slot_table(const PipelineShape& shape) {
   const Schedule schedule = chimera(shape);
   const Timeline timeline = in_slots(schedule);
@@ -77,8 +77,8 @@ TEST(ChimeraTest, FourPipelinesAreFigureEight) {
                   "F4 F5 F2 F6 F3 F7 F0 B0 F1 B1 B6 B2 B7 B3 B4 B5"));
 }
 
-/// The artifact's rule, independent of slots: with h = D/2, a ops of the worker's own direction warm it up, b = h - a
-/// alternate; own is down on the first half of the workers.
+/// The artifact's rule, independent of slots. With h = D/2, a worker starts with a ops of its own direction, then
+/// alternates b = h - a ops; the own direction is down on the first half of the workers.
 std::string rule_order(std::int64_t depth, std::int64_t units, std::int64_t worker) {
   const std::int64_t h = depth / 2;
   const bool own_down = worker < h;
@@ -131,7 +131,7 @@ TEST(ChimeraTest, MakespanOfFullUnitsIsTheClosedForm) {
 TEST(ChimeraTest, MakespanOfAPartialUnitIsTheClosedForm) {
   for (std::int64_t depth = 2; depth <= 16; depth += 2) {
     for (std::int64_t n = 1; n <= depth; ++n) {
-      const std::int64_t even = n + n % 2;  // odd N behaves like N + 1
+      const std::int64_t even = n + n % 2;  // an odd N takes as long as N + 1
       EXPECT_EQ(makespan({depth, n}, 1, 2), static_cast<double>(depth + 2 * (depth + even - 2)))
           << "D=" << depth << " N=" << n;
     }
@@ -167,7 +167,7 @@ TEST(ChimeraTest, MakespanOfManyPipelinesAndUnitsIsTheClosedForm) {
   }
 }
 
-TEST(ChimeraTest, FarFewerMicroBatchesThanStagesCostWhatTheyWrite) {
+TEST(ChimeraTest, FewMicroBatchesOnManyStagesAreFast) {
   const Schedule schedule = chimera({100'000, 1});
   EXPECT_THAT(testing::orders(schedule), Each("F0 B0"));
 }
@@ -190,7 +190,7 @@ TEST(ChimeraTest, ActivationsOfTheEndWorkersAreFewest) {
   }
 }
 
-/// With unit times and whole units every op runs in its slot, so the slots are free of conflicts.
+/// With unit times and whole units every op runs in its slot.
 TEST(ChimeraTest, NoTwoOpsShareASlot) {
   for (std::int64_t depth = 2; depth <= 64; depth += 2) {
     for (std::int64_t f = 1; f <= depth / 2; ++f) {
@@ -202,7 +202,7 @@ TEST(ChimeraTest, NoTwoOpsShareASlot) {
         for (const Op& op : ops) {
           const std::int64_t unit = op.micro_batch.value() / depth;
           const auto& mine = ids[op.replica.index()];
-          std::int64_t m = 0;  // index inside its own pipeline and unit
+          std::int64_t m = 0;  // index within its pipeline and unit
           for (const MicroBatchId id : mine) m += id < op.micro_batch && id.value() / depth == unit;
           const std::int64_t s = op.stage.value();
           const std::int64_t slot = 2 * depth * unit + 2 * m + (op.kind == OpKind::Forward ? s : 2 * depth - 1 - s);
@@ -218,7 +218,7 @@ TEST(ChimeraTest, OneMicroBatchRunsOnOnePipeline) {
   EXPECT_THAT(ids, ElementsAre(ElementsAre(MicroBatchId(0)), ElementsAre(), ElementsAre(), ElementsAre()));
 }
 
-TEST(ChimeraTest, WhatDoesNotDivideGoesDownBeforeUp) {
+TEST(ChimeraTest, TheRemainderGoesDownBeforeUp) {
   const auto sizes = [](const PipelineShape& shape) {
     std::vector<std::size_t> result;
     for (const auto& ids : micro_batches_of_replicas(chimera(shape))) result.push_back(ids.size());
@@ -240,7 +240,7 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
   }
 }
 
-TEST(ChimeraTest, RejectsWhatDoesNotFitAndSaysWhatWould) {
+TEST(ChimeraTest, RejectsInvalidShapesAndSuggestsValidOnes) {
   expect_rejected({5, 5}, "--stages must be even, not 5");
   expect_rejected({0, 4}, "--stages must be at least 1");
   expect_rejected({4, 0}, "--micro-batches must be at least 1");

@@ -1,4 +1,4 @@
-// chimera-zb with v chunks a worker, and its two orders.
+// chimera-zb with v chunks per worker and its two orders.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ PipelineShape ordered(OpOrder order, std::int64_t stages, std::int64_t micro_bat
   return {.stages = stages, .micro_batches = micro_batches, .pipelines = pipelines, .chunks = chunks, .order = order};
 }
 
-/// The second half of the workers runs what the first half runs, mirrored, with the other direction's micro-batches.
+/// The second half of the workers mirrors the first half, with the micro-batches of the other direction.
 std::vector<std::string> first_half(const Schedule& schedule) {
   auto rows = testing::ops(schedule);
   rows.resize(rows.size() / 2);
@@ -59,7 +59,7 @@ TEST(ChimeraZbChunksTest, AutoIsDeepestFirstForWholeUnitsOfManyChunks) {
   EXPECT_EQ(orders_of(OpOrder::Auto, 3, 2), orders_of(OpOrder::Slots, 3, 2));
 }
 
-/// Every even D to `most_stages` with every legal 2f, v to 4 and one to three units.
+/// All even D up to `most_stages`, each with every legal 2f, v up to 4 and one to three units.
 std::vector<PipelineShape> whole_units(std::int64_t most_stages) {
   std::vector<PipelineShape> shapes;
   for (std::int64_t depth = 2; depth <= most_stages; depth += 2) {
@@ -105,7 +105,7 @@ TEST(ChimeraZbChunksTest, DeepestFirstHoldsNoMoreAndStaysAboveTheBound) {
   }
 }
 
-TEST(ChimeraZbChunksTest, DeepestFirstIsTheBetterWithLatencyAndUnequalCosts) {
+TEST(ChimeraZbChunksTest, DeepestFirstIsFasterWithLatencyAndUnequalCosts) {
   for (const std::int64_t depth : {4, 8, 16}) {
     for (std::int64_t units = 1; units <= 4; ++units) {
       const auto makespan = [&](OpOrder order, const SplitCosts& costs, double latency) {
@@ -117,7 +117,7 @@ TEST(ChimeraZbChunksTest, DeepestFirstIsTheBetterWithLatencyAndUnequalCosts) {
   }
 }
 
-TEST(ChimeraZbChunksTest, AnyCountRunsInEitherOrderWithAtMostOneUnitMore) {
+TEST(ChimeraZbChunksTest, AnyCountHoldsAtMostOneUnitMoreInEitherOrder) {
   for (const OpOrder order : {OpOrder::Slots, OpOrder::Deepest}) {
     for (const std::int64_t depth : {2, 4, 8}) {
       for (std::int64_t n = 1; n <= 3 * depth + 1; ++n) {
@@ -131,9 +131,9 @@ TEST(ChimeraZbChunksTest, AnyCountRunsInEitherOrderWithAtMostOneUnitMore) {
   }
 }
 
-/// Rows of the document's table, D = 8: | N | 2f | v | slots and deepest at equal costs | with latency | at unequal
-/// ones |
-TEST(ChimeraZbChunksTest, DocumentedMakespansAreTheMeasuredOnes) {
+/// Checks rows of the document's table, D = 8: | N | 2f | v | slots and deepest at equal costs | with latency | at
+/// unequal costs |
+TEST(ChimeraZbChunksTest, DocumentedMakespansAreCorrect) {
   std::ifstream document(testing::source_path("/docs/chimera_zb.md"));
   int rows = 0;
   for (std::string line; std::getline(document, line);) {
@@ -159,7 +159,7 @@ TEST(ChimeraZbChunksTest, FigureIsTheGoldenFile) {
   EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden("chimera-zb-chunks.txt"));
 }
 
-TEST(ChimeraZbChunksTest, RejectsWhatIsTooMuch) {
+TEST(ChimeraZbChunksTest, RejectsTooManyOps) {
   EXPECT_THROW((void)chimera_zb(ordered(OpOrder::Auto, 4, 4, 0)), ConfigError);
   EXPECT_THROW((void)chimera_zb(ordered(OpOrder::Auto, 1'000, 10'000, 4)), ConfigError);  // 1.2e8 ops
 }

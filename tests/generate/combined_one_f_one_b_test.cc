@@ -28,7 +28,7 @@ TEST(CombinedTest, EveryTurnIsAPair) {
   EXPECT_EQ(num_pairs(schedule.workers[1]), 3U);
 }
 
-TEST(CombinedTest, InOrderItTakesAsLongAsInterleaved1F1BAndHoldsOneMore) {
+TEST(CombinedTest, InOrderItIsAsFastAsInterleaved1F1BAndHoldsOneMore) {
   for (const PipelineShape& asked : testing::small_shapes("combined-1f1b", 6)) {
     const Timeline timeline = testing::timed(combined_one_f_one_b(asked), 1, 2);
     if (asked.micro_batches % asked.stages == 0) {
@@ -44,7 +44,7 @@ TEST(CombinedTest, InOrderItTakesAsLongAsInterleaved1F1BAndHoldsOneMore) {
   }
 }
 
-TEST(CombinedTest, PairsThatCompleteJointlySaveTheirTimeInEveryTurn) {
+TEST(CombinedTest, JointPairsSaveTimeInEveryTurn) {
   for (const std::int64_t d : {1, 2, 4, 8}) {
     for (const std::int64_t v : {1, 2, 3}) {
       for (const std::int64_t n : {2 * d, 4 * d}) {

@@ -30,7 +30,7 @@ TEST(DualpipeTest, BubbleIsTheClosedForm) {
   }
 }
 
-/// What the first worker waits within the makespan, where the F and B of a pair complete jointly in time `together`.
+/// Idle time of the first worker within the makespan if the F and B of a pair complete together in time `together`.
 double bubble_of_pairs(const PipelineShape& shape, const SplitCosts& share, double together) {
   const Schedule schedule = dualpipe(shape);
   const auto& [f, i, w] = share;
@@ -40,13 +40,13 @@ double bubble_of_pairs(const PipelineShape& shape, const SplitCosts& share, doub
   return timeline.makespan - timeline.workers.front().busy;
 }
 
-TEST(DualpipeTest, TheBubbleOfPairsThatCompleteJointlyIsThePublishedOneLessWhatPairsSave) {
+TEST(DualpipeTest, TheBubbleOfJointPairsIsThePublishedBubbleMinusTheirSavings) {
   for (std::int64_t depth = 4; depth <= 12; depth += 2) {
     for (const std::int64_t n : {2 * depth, 2 * depth + 2, 4 * depth}) {
       for (const auto& [f, i, w] : {SplitCosts{1, 1, 1}, SplitCosts{1, 1, 0.5}, SplitCosts{1, 1, 0}}) {
         const double in_order = f + i + w;
         for (const double together : {i + w, 0.8 * in_order, 0.9 * in_order, in_order}) {
-          if (together < i + w) continue;  // a pair takes no less than its B
+          if (together < i + w) continue;  // a pair takes at least the time of its B
           const auto stages = static_cast<double>(depth / 2 - 1);
           const double published = stages * (together + (i + w) - 3 * w);
           EXPECT_NEAR(bubble_of_pairs({depth, n}, {f, i, w}, together),
@@ -58,7 +58,7 @@ TEST(DualpipeTest, TheBubbleOfPairsThatCompleteJointlyIsThePublishedOneLessWhatP
   }
 }
 
-TEST(DualpipeTest, TheBubbleOfPairsIsAtMostThePublishedOneWhereInputGradientsTakeLonger) {
+TEST(DualpipeTest, TheBubbleOfPairsIsBelowThePublishedBubbleIfInputGradientsTakeLonger) {
   for (const auto& [f, i, w] : {SplitCosts{1, 1.3, 0.7}, SplitCosts{1, 1.2, 1}, SplitCosts{1, 2, 1}}) {
     for (const double part : {0.8, 0.9, 1.0}) {
       const double together = part * (f + i + w);
@@ -67,7 +67,7 @@ TEST(DualpipeTest, TheBubbleOfPairsIsAtMostThePublishedOneWhereInputGradientsTak
   }
 }
 
-/// Each worker's pairs: `0F8&3B12`.
+/// Pairs of a worker, such as `0F8&3B12`.
 std::vector<std::string> pairs_of(const std::vector<Op>& ops) {
   std::vector<std::string> pairs;
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -76,10 +76,10 @@ std::vector<std::string> pairs_of(const std::vector<Op>& ops) {
   return pairs;
 }
 
-TEST(DualpipeTest, PairsAreThoseOfTheStepList) {
+TEST(DualpipeTest, PairsMatchTheStepList) {
   const Schedule schedule = dualpipe({4, 8});
   EXPECT_THAT(pairs_of(schedule.workers[0]), ::testing::ElementsAre("0F3&3B5", "3F6&0B0", "3F7&0B1"));
-  // The middle: its first backward, 2B4, stands alone behind 1F2.
+  // The first backward of the middle stage, 2B4, follows 1F2 unpaired.
   EXPECT_THAT(pairs_of(schedule.workers[1]), ::testing::ElementsAre("2F6&1B0", "1F3&2B5", "2F7&1B1"));
 }
 
@@ -129,7 +129,7 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
   }
 }
 
-TEST(DualpipeTest, RejectsWhatDoesNotFitAndSaysWhatWould) {
+TEST(DualpipeTest, RejectsInvalidShapesAndSuggestsValidOnes) {
   expect_rejected({8, 8}, "--micro-batches must be at least 2D = 16 and even, not 8");
   expect_rejected({8, 17}, "--micro-batches must be at least 2D = 16 and even, not 17");
   expect_rejected({5, 16}, "--stages must be even, not 5");

@@ -51,7 +51,7 @@ TEST(DualpipevTest, IsTheFirstHalfOfDualpipesWorkers) {
   }
 }
 
-TEST(DualpipevTest, RejectsWhatDoesNotFitAndSaysWhatWould) {
+TEST(DualpipevTest, RejectsInvalidShapesAndSuggestsValidOnes) {
   try {
     (void)dualpipev({4, 7});
     FAIL();

@@ -30,12 +30,12 @@ TEST(GemsTest, MakespanAndActivationsAreTheClosedForms) {
   }
 }
 
-TEST(GemsTest, BubbleRatioTendsToThePublishedOne) {
+TEST(GemsTest, BubbleRatioTendsToThePublishedRatio) {
   const double ratio = testing::timed(gems({8, 2000}), 1, 2).bubble_ratio;
   EXPECT_NEAR(ratio, (8 - 1) / (8 + 0.5), 1e-3);
 }
 
-TEST(GemsTest, RejectsShapesThatAreNone) {
+TEST(GemsTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)gems({4, 0}), ConfigError);
   EXPECT_THROW((void)gems({-4, 4}), ConfigError);
 }

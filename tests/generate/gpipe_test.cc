@@ -16,7 +16,7 @@ TEST(GpipeTest, MakespanAndActivationsAreTheClosedForms) {
   }
 }
 
-TEST(GpipeTest, RejectsShapesThatAreNone) {
+TEST(GpipeTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)gpipe({0, 4}), ConfigError);
   EXPECT_THROW((void)gpipe({4, -1}), ConfigError);
   EXPECT_THROW((void)gpipe({1'000'000'000'000, 1'000'000'000'000}), ConfigError);

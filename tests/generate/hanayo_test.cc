@@ -34,7 +34,7 @@ TEST(HanayoTest, MoreWavesMakeFewerBubbles) {
   EXPECT_NEAR(bubble_ratio(waves(8, 8, 4)), 0.135, 5e-4);
 }
 
-TEST(HanayoTest, BubbleRatioIsCloseToThePublishedOneOrLess) {
+TEST(HanayoTest, BubbleRatioIsAtMostAboutThePublishedRatio) {
   for (std::int64_t depth = 1; depth <= 10; ++depth) {
     for (std::int64_t w = 1; w <= 5; ++w) {
       const double published = static_cast<double>(2 * depth - 2) / static_cast<double>(3 * w * depth + depth - 1);
@@ -54,7 +54,7 @@ TEST(HanayoTest, MoreMicroBatchesMakeFewerBubbles) {
   }
 }
 
-TEST(HanayoTest, NoCountOfMicroBatchesDeadlocksOrHoldsMore) {
+TEST(HanayoTest, AnyCountRunsWithoutDeadlockOrMoreMemory) {
   for (std::int64_t depth = 1; depth <= 6; ++depth) {
     for (std::int64_t w = 1; w <= 3; ++w) {
       for (std::int64_t n = 1; n <= 4 * depth + 1; ++n) {
@@ -77,7 +77,7 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
   }
 }
 
-TEST(HanayoTest, RejectsShapesThatAreNone) {
+TEST(HanayoTest, RejectsInvalidShapes) {
   expect_rejected(waves(0, 4, 1), "--stages must be at least 1");
   expect_rejected(waves(4, 4, 0), "--waves must be at least 1, not 0");
   expect_rejected(waves(4, 4, 1'000'000'000'000'000'000), "more than 100000000 ops");

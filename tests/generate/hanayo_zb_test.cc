@@ -15,7 +15,7 @@ PipelineShape waves(std::int64_t stages, std::int64_t micro_batches, std::int64_
   return {.stages = stages, .micro_batches = micro_batches, .waves = w};
 }
 
-TEST(HanayoZbTest, StandsOnHanayosPlacement) {
+TEST(HanayoZbTest, UsesHanayosPlacement) {
   EXPECT_EQ(hanayo_zb(waves(3, 2, 2)).placement, hanayo(waves(3, 2, 2)).placement);
 }
 
@@ -34,7 +34,7 @@ TEST(HanayoZbTest, ReachesTheBoundOfOneReplicaAtEqualCosts) {
   }
 }
 
-TEST(HanayoZbTest, NoCountOfMicroBatchesHoldsMore) {
+TEST(HanayoZbTest, AnyCountHoldsNoMore) {
   for (std::int64_t depth = 1; depth <= 6; ++depth) {
     for (std::int64_t w = 1; w <= 3; ++w) {
       for (std::int64_t n = 1; n <= 4 * depth + 1; ++n) {
@@ -54,7 +54,7 @@ TEST(HanayoZbTest, IsFasterThanWholeBackwards) {
   EXPECT_DOUBLE_EQ(testing::timed(hanayo(waves(8, 16, 1)), SplitCosts{1, 1, 1}).makespan, 72.5);
 }
 
-TEST(HanayoZbTest, RejectsShapesThatAreNone) {
+TEST(HanayoZbTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)hanayo_zb(waves(0, 4, 1)), ConfigError);
   EXPECT_THROW((void)hanayo_zb(waves(4, 4, 0)), ConfigError);
   EXPECT_THROW((void)hanayo_zb(waves(1'000, 1'000, 17)), ConfigError);  // 1.02e8 ops

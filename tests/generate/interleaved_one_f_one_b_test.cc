@@ -17,7 +17,7 @@ PipelineShape shape(std::int64_t stages, std::int64_t micro_batches, std::int64_
   return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
 }
 
-TEST(InterleavedTest, StagesGoRoundTheWorkers) {
+TEST(InterleavedTest, StagesAreAssignedRoundRobin) {
   const Schedule schedule = interleaved_one_f_one_b(shape(2, 2, 3));
   EXPECT_EQ(schedule.stages, 6);
   EXPECT_THAT(schedule.placement.worker_of,
@@ -65,12 +65,12 @@ TEST(InterleavedTest, FirstWorkersHoldMost) {
   }
 }
 
-TEST(InterleavedTest, GroupsGrowWhereDepthDoesNotDivideN) {
+TEST(InterleavedTest, GroupsGrowIfDepthDoesNotDivideN) {
   EXPECT_THAT(testing::orders(interleaved_one_f_one_b(shape(2, 3, 2))),  // one group of 3
               ElementsAre("F0 F1 F2 F0 F1 F2 B0 B1 B2 B0 B1 B2", "F0 F1 F2 F0 B0 F1 B1 F2 B2 B0 B1 B2"));
 }
 
-TEST(InterleavedTest, TakesTheCountsThatSplitIntoEqualGroups) {
+TEST(InterleavedTest, AcceptsCountsThatSplitIntoEqualGroups) {
   const auto accepted = [](std::int64_t d) {
     std::vector<std::int64_t> counts;
     for (const PipelineShape& asked : testing::small_shapes("interleaved-1f1b", d)) {
@@ -90,7 +90,7 @@ void expect_rejected(const PipelineShape& asked, const char* what) {
   }
 }
 
-TEST(InterleavedTest, RejectsWhatDoesNotFitAndSaysWhatWould) {
+TEST(InterleavedTest, RejectsInvalidShapesAndSuggestsValidOnes) {
   expect_rejected({4, 9}, "--micro-batches must be a multiple of N div D = 2, not 9");
   expect_rejected(shape(4, 4, 0), "--chunks must be at least 1, not 0");
   expect_rejected({0, 4}, "--stages must be at least 1");

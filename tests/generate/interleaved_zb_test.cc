@@ -32,7 +32,7 @@ TEST(InterleavedZbTest, OrdersAtDepthFour) {
                           "3W2 3W3"));
 }
 
-TEST(InterleavedZbTest, IsPyTorchs) {
+TEST(InterleavedZbTest, EqualsPyTorch) {
   std::ifstream file(testing::source_path("/tests/fixtures/torch_csv/interleaved_zero_bubble.csv"));
   TextSource text(file, "interleaved_zero_bubble.csv");
   Schedule theirs = schedule_from_csv(text).schedule;
@@ -74,11 +74,11 @@ TEST(InterleavedZbTest, NoOrderIsFasterAtEqualCosts) {
   }
 }
 
-TEST(InterleavedZbTest, HoldsMoreWhereDepthDoesNotDivideN) {
+TEST(InterleavedZbTest, HoldsMoreIfDepthDoesNotDivideN) {
   EXPECT_EQ(testing::most_in_flight(testing::timed(interleaved_zb(shape(4, 6, 2)), SplitCosts{1, 1, 1})), 2 * 5);
 }
 
-TEST(InterleavedZbTest, RejectsWhatDoesNotFit) {
+TEST(InterleavedZbTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)interleaved_zb(shape(4, 9, 2)), ConfigError);
   EXPECT_THROW((void)interleaved_zb(shape(4, 4, 0)), ConfigError);
   EXPECT_THROW((void)interleaved_zb(shape(1'000, 10'000, 4)), ConfigError);  // 1.2e8 ops

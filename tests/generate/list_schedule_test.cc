@@ -14,14 +14,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Backward before forward, then the older.
+/// Backward before forward, then the older micro-batch.
 std::int64_t backward_first(const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 1 : 0; }
 
 ListTask linear(std::int64_t stages, std::size_t micro_batches) {
   return {.name = "list", .placement = linear_placement(stages), .replica_of = std::vector<ReplicaId>(micro_batches)};
 }
 
-/// A bidirectional pipeline; micro-batches go down and up in turn.
+/// A bidirectional pipeline; micro-batches alternate between down and up.
 ListTask both_ways(std::int64_t stages, std::size_t micro_batches) {
   ListTask task = linear(stages, micro_batches);
   auto& up = task.placement.worker_of.emplace_back();
@@ -56,7 +56,7 @@ TEST(ListScheduleTest, WeightGradientsFillTheGaps) {
   EXPECT_EQ(result.makespan, 11);  // N (F+I+W) + (D-1) F
 }
 
-TEST(ListScheduleTest, ClockAndPeakAreTheSimulators) {
+TEST(ListScheduleTest, ClockAndPeakMatchTheSimulator) {
   for (const double latency : {0.0, 0.25}) {
     for (const bool split : {false, true}) {
       ListTask task = both_ways(6, 13);
@@ -79,7 +79,7 @@ TEST(ListScheduleTest, ClockAndPeakAreTheSimulators) {
   }
 }
 
-/// A rank that means nothing.
+/// A random rank.
 ListRank random_rank(std::uint64_t seed) {
   return [seed](const Op& op, std::int64_t) {
     std::uint64_t x = seed;
@@ -92,11 +92,11 @@ ListRank random_rank(std::uint64_t seed) {
   };
 }
 
-TEST(ListScheduleTest, TightestCreditsNeverDeadlockWhateverTheRank) {
+TEST(ListScheduleTest, TightestCreditsNeverDeadlockWithAnyRank) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const auto stages = static_cast<std::int64_t>(2 + seed % 5);
     ListTask task = both_ways(stages, 1 + seed % 11);
-    if (seed % 3 == 0) {  // a V: two chunks of one replica on a worker
+    if (seed % 3 == 0) {  // a V: a worker holds two chunks of one replica
       task.placement.worker_of.resize(1);
       for (std::int64_t s = stages; s-- > 0;) task.placement.worker_of[0].emplace_back(s);
       task.replica_of.assign(task.replica_of.size(), ReplicaId(0));
@@ -132,7 +132,7 @@ void expect_rejected(const ListTask& task, const char* what) {
   }
 }
 
-TEST(ListScheduleTest, InfeasibleLimitsSayWhoWaitsForWhat) {
+TEST(ListScheduleTest, InfeasibleLimitsNameTheWaitingOps) {
   ListTask task = linear(3, 2);
   task.stage_credits = {{3, 0, 1}};
   expect_rejected(task, "list: worker 1 waits for a credit of stage 1 of replica 0, which has 0");
@@ -142,7 +142,7 @@ TEST(ListScheduleTest, InfeasibleLimitsSayWhoWaitsForWhat) {
   expect_rejected(task, "list: worker 0 waits for a credit, of which it has 1; one micro-batch of replica 0 needs 2");
 }
 
-TEST(ListScheduleTest, BetterEndsFirstThenHoldsLess) {
+TEST(ListScheduleTest, BetterMeansEarlierThenLessMemory) {
   const ListResult early{.schedule = {}, .makespan = 3, .peak_in_flight = 9};
   const ListResult late{.schedule = {}, .makespan = 4, .peak_in_flight = 1};
   const ListResult lean{.schedule = {}, .makespan = 3, .peak_in_flight = 2};
@@ -152,7 +152,7 @@ TEST(ListScheduleTest, BetterEndsFirstThenHoldsLess) {
   EXPECT_EQ(better(lean, early).peak_in_flight, 2);
 }
 
-TEST(ListScheduleTest, RejectsTimesThatAreNone) {
+TEST(ListScheduleTest, RejectsInvalidTimes) {
   ListTask task = linear(3, 2);
   task.latency = -1;
   expect_rejected(task, "latency -1 is not a finite time");

@@ -38,7 +38,7 @@ TEST(LoopedBfsTest, MakespanAndActivationsAreTheClosedForms) {
   }
 }
 
-TEST(LoopedBfsTest, IsPyTorchsWithBackwardsInTheOrderOfTheSamples) {
+TEST(LoopedBfsTest, EqualsPyTorchWithBackwardsInSampleOrder) {
   std::ifstream file(testing::source_path("/tests/fixtures/torch_csv/looped_bfs.csv"));
   TextSource text(file, "looped_bfs.csv");
   Schedule theirs = schedule_from_csv(text).schedule;
@@ -54,7 +54,7 @@ TEST(LoopedBfsTest, IsPyTorchsWithBackwardsInTheOrderOfTheSamples) {
   EXPECT_EQ(looped_bfs(shape(4, 8, 2)), theirs);
 }
 
-TEST(LoopedBfsTest, RejectsShapesThatAreNone) {
+TEST(LoopedBfsTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)looped_bfs(shape(0, 4, 2)), ConfigError);
   EXPECT_THROW((void)looped_bfs(shape(4, 0, 2)), ConfigError);
   EXPECT_THROW((void)looped_bfs(shape(4, 4, 0)), ConfigError);

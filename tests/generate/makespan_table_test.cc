@@ -1,4 +1,4 @@
-// Makespans of the split and interleaved schedules at D = 8, found beforehand by a simulator of its own.
+// Makespans of the split and interleaved schedules at D = 8, computed by an independent simulator.
 
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ using testing::SplitCosts;
 
 struct Row {
   const char* name;
-  PipelineShape shape;  // but for N
-  /// N = 8, then N = 16: equal times without latency; with latency 0.1; 1, 1.3, 0.7 with latency 0.1. Then N = 32 with
-  /// the last. NAN: not known.
+  PipelineShape shape;  // N is left out
+  /// N = 8, then N = 16, each: equal times without latency; equal times with latency 0.1; times 1, 1.3, 0.7 with
+  /// latency 0.1. Then N = 32 with the last costs. NAN if unknown.
   std::array<double, 7> makespans;
   double peak;  // stage units
 };
@@ -40,8 +40,8 @@ const std::array kRows = {
     Row{"chimera-zb", zb(OpOrder::Deepest, 2, 4), {26, 27.2, 27.4, 50, 51.8, 52.15, 101.65}, 8},
 };
 
-TEST(MakespanTableTest, EveryRowIsTheIndependentSimulators) {
-  constexpr double kPrinted = 0.005 + 1e-9;  // the table's last digit
+TEST(MakespanTableTest, EveryRowMatchesTheIndependentSimulator) {
+  constexpr double kPrinted = 0.005 + 1e-9;  // last printed digit of the table
   for (Row row : kRows) {
     const auto expect = [&](std::int64_t n, const SplitCosts& costs, double latency, double makespan) {
       row.shape.micro_batches = n;

@@ -19,7 +19,7 @@ TEST(OneFOneBTest, MakespanAndActivationsAreTheClosedForms) {
   }
 }
 
-TEST(OneFOneBTest, RejectsShapesThatAreNone) {
+TEST(OneFOneBTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)one_f_one_b({4, 0}), ConfigError);
   EXPECT_THROW((void)one_f_one_b({-4, 4}), ConfigError);
 }

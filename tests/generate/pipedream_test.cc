@@ -10,13 +10,13 @@
 namespace chimera {
 namespace {
 
-TEST(PipedreamTest, OrderIsThatOf1F1B) {
+TEST(PipedreamTest, OrderEquals1F1B) {
   for (const PipelineShape& shape : testing::small_shapes("pipedream")) {
     EXPECT_EQ(testing::orders(pipedream(shape)), testing::orders(one_f_one_b(shape)));
   }
 }
 
-/// `version of every forward`, a row a worker.
+/// Weight versions of the forwards, one row per worker.
 std::vector<std::string> forward_versions(const Schedule& schedule) {
   std::vector<std::string> rows;
   for (const auto& ops : schedule.workers) {
@@ -38,7 +38,7 @@ TEST(PipedreamTest, UpdatesAfterEveryBackward) {
   EXPECT_EQ(pipedream({4, 3}).updates, (AsynchronousUpdates{.micro_batches = 1, .versions = 4}));
 }
 
-TEST(PipedreamTest, RejectsShapesThatAreNone) {
+TEST(PipedreamTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)pipedream({4, 0}), ConfigError);
   EXPECT_THROW((void)pipedream({0, 4}), ConfigError);
 }

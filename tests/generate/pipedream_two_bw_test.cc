@@ -13,7 +13,7 @@ namespace {
 TEST(PipedreamTwoBwTest, OneStepHasTheOrderOf1F1BAndTheFirstWeights) {
   for (const PipelineShape& shape : testing::small_shapes("pipedream-2bw")) {
     const Schedule schedule = pipedream_two_bw(shape);
-    EXPECT_EQ(schedule.workers, one_f_one_b(shape).workers);  // versions are 0 there
+    EXPECT_EQ(schedule.workers, one_f_one_b(shape).workers);  // all versions are 0
     EXPECT_EQ(schedule.updates, (AsynchronousUpdates{.micro_batches = shape.micro_batches, .versions = 2, .delay = 1}));
   }
 }

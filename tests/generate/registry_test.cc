@@ -32,7 +32,7 @@ TEST(RegistryTest, EveryScheduleIsLegalAtEveryShape) {
   }
 }
 
-/// Every way to set the schedule's own parameters, legal or not, for small D and N.
+/// All settings of the schedule's own parameters, legal or not, for small D and N.
 std::vector<PipelineShape> all_shapes(const Generator& generator) {
   std::vector<PipelineShape> shapes;
   for (std::int64_t d = 0; d <= 6; ++d) {
@@ -60,7 +60,7 @@ TEST(RegistryTest, EveryFigureIsTheGoldenFile) {
   }
 }
 
-TEST(RegistryTest, AnEntryRefusesExactlyWhatItsGeneratorDoes) {
+TEST(RegistryTest, AnEntryRefusesTheSameShapesAsItsGenerator) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : all_shapes(generator)) {
       const auto refusal = generator.refusal(shape);
@@ -75,7 +75,7 @@ TEST(RegistryTest, AnEntryRefusesExactlyWhatItsGeneratorDoes) {
   }
 }
 
-TEST(RegistryTest, AnEntryCountsWhatItsGeneratorMakes) {
+TEST(RegistryTest, AnEntryCountsTheOpsOfItsGenerator) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
       const Schedule schedule = generator.generate(shape);
@@ -87,7 +87,7 @@ TEST(RegistryTest, AnEntryCountsWhatItsGeneratorMakes) {
   }
 }
 
-TEST(RegistryTest, ParametersThatAScheduleDoesNotTakeChangeNothing) {
+TEST(RegistryTest, UnusedParametersChangeNothing) {
   for (const Generator& generator : generators()) {
     const PipelineShape usual = default_shape(generator, 4, 8);
     for (const ShapeAxis& axis : shape_axes()) {
@@ -99,7 +99,7 @@ TEST(RegistryTest, ParametersThatAScheduleDoesNotTakeChangeNothing) {
   }
 }
 
-TEST(RegistryTest, PlannedValuesAreOnesThatTheScheduleTakes) {
+TEST(RegistryTest, PlannedValuesAreValid) {
   for (const Generator& generator : generators()) {
     for (const TakenAxis& taken : generator.axes) {
       PipelineShape shape = default_shape(generator, 4, 8);

@@ -1,4 +1,4 @@
-// Schedules are known in generate/ alone: no other part of the program says the name of one.
+// Only generate/ contains the names of schedules.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct Literal {
   std::string text;
 };
 
-/// The string literals of a source file, comments left out.
+/// String literals of a source file without its comments.
 std::vector<Literal> literals_of(const std::filesystem::path& file) {
   const std::regex literal(R"re("((?:[^"\\]|\\.)*)")re");
   std::vector<Literal> found;
@@ -38,13 +38,13 @@ std::vector<Literal> literals_of(const std::filesystem::path& file) {
   return found;
 }
 
-/// Figures that the paper gives for each schedule, and what it compares, are data.
+/// Files with the paper's figures for each schedule are data.
 bool is_data(const std::filesystem::path& file) {
   const std::array names = {"paper_figures.cc", "paper_scale.cc", "paper_tables.cc"};
   return std::ranges::find(names, file.filename()) != names.end();
 }
 
-/// The sources of all rooms but generate/, and of the subcommands.
+/// Sources of all rooms except generate/, and of the subcommands.
 std::vector<std::filesystem::path> sources_outside() {
   std::vector<std::filesystem::path> found;
   for (const char* folder : {"src", "apps"}) {
@@ -67,19 +67,19 @@ std::vector<Literal> literals_outside() {
   return found;
 }
 
-/// Whether a text is part of an example that users read: `  chimera schedule ...`, or a demo.
+/// Whether a text is part of an example for users: ` chimera schedule ...`, or a demo.
 bool is_example(const std::string& place, const std::string& text) {
   return text.starts_with("  chimera ") || place.find("apps/demo.cc") != std::string::npos;
 }
 
-/// The program is called like one of its schedules: words that call it so are no names of schedules.
+/// The program has the name of a schedule. In these files the name means the program.
 bool is_the_program(const std::string& place) {
   return std::ranges::any_of(
       std::array{"apps/program.cc", "apps/own_command.cc", "apps/reference_command.cc", "core/shared_memory.cc"},
       [&](const char* file) { return place.find(file) != std::string::npos; });
 }
 
-TEST(ScheduleNamesTest, StandInGenerateAlone) {
+TEST(ScheduleNamesTest, AppearOnlyInGenerate) {
   const auto listed = schedule_names();
   const std::set<std::string> names(listed.begin(), listed.end());
   const auto literals = literals_outside();
@@ -95,8 +95,8 @@ TEST(ScheduleNamesTest, StandInGenerateAlone) {
   }
 }
 
-/// Whoever includes a schedule's own header calls it by name without a word of it.
-TEST(ScheduleNamesTest, TheirHeadersAreIncludedInGenerateAlone) {
+/// Code that includes a schedule's header could call it without naming it.
+TEST(ScheduleNamesTest, TheirHeadersAreIncludedOnlyInGenerate) {
   const std::set<std::string> open = {"default_schedule.h", "generator.h", "paper_model.h",
                                       "registry.h",         "shape.h",     "shape_axis.h"};
   const std::regex include(R"re(#include "generate/([^"]*)")re");

@@ -47,7 +47,7 @@ TEST(VHalfTest, UnequalCostsMakeItALittleSlower) {
   EXPECT_NEAR(makespan({8, 32}, costs, 0.1) - makespan({8, 16}, costs, 0.1), 16 * 3.15, 1e-9);
 }
 
-TEST(VHalfTest, RejectsShapesThatAreNone) {
+TEST(VHalfTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)v_half({0, 4}), ConfigError);
   EXPECT_THROW((void)v_half({4, 0}), ConfigError);
   EXPECT_THROW((void)v_half({10'000, 2'000}), ConfigError);  // 1.2e8 ops

@@ -46,7 +46,7 @@ TEST(VMinTest, UnequalCostsAndLatencyMakeItMuchSlower) {
   EXPECT_NEAR(makespan({8, 32}, costs, 0.1) - makespan({8, 16}, costs, 0.1), 16 * 4.4, 1e-9);
 }
 
-TEST(VMinTest, RejectsShapesThatAreNone) {
+TEST(VMinTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)v_min({0, 4}), ConfigError);
   EXPECT_THROW((void)v_min({4, 0}), ConfigError);
   EXPECT_THROW((void)v_min({10'000, 2'000}), ConfigError);  // 1.2e8 ops

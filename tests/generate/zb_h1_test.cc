@@ -10,7 +10,7 @@ namespace {
 
 using testing::SplitCosts;
 
-/// W at most F and I: where the closed forms hold.
+/// W at most F and I: the closed forms hold.
 constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{2, 3, 1},
                                SplitCosts{3, 1, 1}, SplitCosts{1, 1.5, 1},     SplitCosts{1, 3, 0.5}};
 
@@ -58,10 +58,10 @@ TEST(ZbH1Test, MakespansOfTheComparisonTable) {
   EXPECT_NEAR(makespan({8, 32}, {1, 1.3, 0.7}, 0.1), 110, 0.05);
 }
 
-TEST(ZbH1Test, RejectsShapesThatAreNone) {
+TEST(ZbH1Test, RejectsInvalidShapes) {
   EXPECT_THROW((void)zb_h1({4, 0}), ConfigError);
   EXPECT_THROW((void)zb_h1({0, 4}), ConfigError);
-  EXPECT_THROW((void)zb_h1({10'000, 4'000}), ConfigError);  // 1.2 10^8 ops
+  EXPECT_THROW((void)zb_h1({10'000, 4'000}), ConfigError);  // 1.2e8 ops
 }
 
 }  // namespace

@@ -10,11 +10,11 @@ namespace {
 
 using testing::SplitCosts;
 
-/// W at most F: where the closed form holds.
+/// W at most F: the closed form holds.
 constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{2, 3, 1},
                                SplitCosts{2, 1, 2}, SplitCosts{1, 1.5, 1},     SplitCosts{1, 3, 0.5}};
 
-TEST(ZbH2Test, InnerBubbleIsTheClosedFormAndTheMakespanKeepsTheStagger) {
+TEST(ZbH2Test, InnerBubbleIsTheClosedFormAndTheMakespanIncludesTheStagger) {
   for (std::int64_t d = 1; d <= 12; ++d) {
     for (std::int64_t n = 2 * d - 1; n <= 3 * d + 1; ++n) {
       for (const auto& [f, i, w] : kCosts) {
@@ -41,7 +41,7 @@ TEST(ZbH2Test, EveryWorkerHoldsAlmostTwiceDepth) {
   }
 }
 
-/// Those at N = D are clipped: N is below 2D - 1.
+/// Values at N = D are clipped: N is below 2D - 1.
 TEST(ZbH2Test, MakespansOfTheComparisonTable) {
   const auto makespan = [](const PipelineShape& shape, const SplitCosts& costs, double latency) {
     return testing::timed(zb_h2(shape), costs, latency).makespan;
@@ -55,7 +55,7 @@ TEST(ZbH2Test, MakespansOfTheComparisonTable) {
   EXPECT_NEAR(makespan({8, 32}, {1, 1.3, 0.7}, 0.1), 103.7, 0.05);
 }
 
-TEST(ZbH2Test, RejectsShapesThatAreNone) {
+TEST(ZbH2Test, RejectsInvalidShapes) {
   EXPECT_THROW((void)zb_h2({4, 0}), ConfigError);
   EXPECT_THROW((void)zb_h2({0, 4}), ConfigError);
 }

@@ -19,7 +19,7 @@ TEST(ZbVTest, TheWayUpEndsWhereTheWayDownBegins) {
                                                                      WorkerId(1), WorkerId(0))));
 }
 
-/// I at least F and W: where the published forms hold.
+/// I at least F and W: the published forms hold.
 constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{1, 2, 1},
                                SplitCosts{1, 1.5, 1.5}, SplitCosts{0.5, 1, 0.25}};
 
@@ -68,7 +68,7 @@ TEST(ZbVTest, MakespansOfTheComparisonTable) {
   EXPECT_NEAR(makespan({8, 32}, {1, 1.3, 0.7}, 0.1), 104.2, 1e-9);
 }
 
-TEST(ZbVTest, FewMicroBatchesRunAsTheFirstOfMany) {
+TEST(ZbVTest, FewMicroBatchesRunLikeTheFirstOfMany) {
   constexpr std::int64_t kDepth = 4;
   const Schedule full = zb_v({kDepth, 2 * kDepth - 1});
   for (std::int64_t n = 1; n < 2 * kDepth - 1; ++n) {
@@ -78,9 +78,9 @@ TEST(ZbVTest, FewMicroBatchesRunAsTheFirstOfMany) {
   }
 }
 
-TEST(ZbVTest, FarFewerMicroBatchesThanStagesCostWhatTheyWrite) { EXPECT_EQ(num_ops(zb_v({100'000, 1})), 600'000); }
+TEST(ZbVTest, FewMicroBatchesOnManyStagesAreFast) { EXPECT_EQ(num_ops(zb_v({100'000, 1})), 600'000); }
 
-TEST(ZbVTest, RejectsShapesThatAreNone) {
+TEST(ZbVTest, RejectsInvalidShapes) {
   EXPECT_THROW((void)zb_v({0, 4}), ConfigError);
   EXPECT_THROW((void)zb_v({4, 0}), ConfigError);
   EXPECT_THROW((void)zb_v({1'000'000, 17}), ConfigError);  // 1.02e8 ops

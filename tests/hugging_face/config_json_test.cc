@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace chimera {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-ModelConfig read(const json& config) { return model_from_config_json(config.dump(), "config.json", "m"); }
+ModelConfig read(const json& config) { return model_from_config_json(json_text(config), "config.json", "m"); }
 
 std::string refusal_of_text(const std::string& text) {
   try {
@@ -24,10 +25,10 @@ std::string refusal_of_text(const std::string& text) {
   return "";
 }
 
-/// `config` with some of its fields replaced.
+/// The error for `config` with some fields replaced.
 std::string refusal_of(json config, const json& more) {
   config.update(more);
-  return refusal_of_text(config.dump());
+  return refusal_of_text(json_text(config));
 }
 
 json gpt2() {
@@ -58,7 +59,7 @@ TEST(ConfigJsonTest, ReadsGpt2WithTheDefaultsOfItsClass) {
   EXPECT_TRUE(small.tied);
   ModelConfig whole = read({{"model_type", "gpt2"}});
   whole.name = "gpt2";
-  whole.norm_epsilon = {};  // said, not left to the family
+  whole.norm_epsilon = {};  // given in the file, not the family's default
   EXPECT_EQ(whole, find_model("gpt2"));
 }
 
@@ -93,7 +94,7 @@ TEST(ConfigJsonTest, ReadsTheClassesOfTheLlamaFamily) {
   EXPECT_EQ(read(llama("mistral")).sliding_window, 4096) << "of its class";
 }
 
-TEST(ConfigJsonTest, AMissingFieldIsTheClassesAndANullOneIsNot) {
+TEST(ConfigJsonTest, MissingFieldHasTheDefaultAndNullDoesNot) {
   json config = llama("mistral");
   config["sliding_window"] = nullptr;
   EXPECT_FALSE(read(config).sliding_window);
@@ -110,7 +111,7 @@ TEST(ConfigJsonTest, ReadsBothSpellingsOfRotaryPositions) {
   const json rule = {
       {"factor", 32}, {"low_freq_factor", 1}, {"high_freq_factor", 4}, {"original_max_position_embeddings", 64}};
   json now = llama();
-  now["rope_theta"] = 7.0;  // counts less than the nested one
+  now["rope_theta"] = 7.0;  // the nested value takes precedence
   now["rope_parameters"] = rule;
   now["rope_parameters"].update({{"rope_theta", 5e5}, {"rope_type", "llama3"}});
   json before = llama();
@@ -148,7 +149,7 @@ struct Unsupported {
   const char* says;
 };
 
-TEST(ConfigJsonTest, RefusesByNameWhatChimeraDoesNotHave) {
+TEST(ConfigJsonTest, RejectsUnsupportedFeaturesByName) {
   const std::vector<Unsupported> examples = {
       {gpt2(), {{"model_type", "gpt_neo"}}, "unknown model_type 'gpt_neo'"},
       {gpt2(), {{"model_type", nullptr}}, "has no model_type"},
@@ -197,13 +198,13 @@ TEST(ConfigJsonTest, RefusesByNameWhatChimeraDoesNotHave) {
   }
 }
 
-TEST(ConfigJsonTest, RefusesWhatIsNoConfig) {
+TEST(ConfigJsonTest, RejectsInvalidConfigs) {
   EXPECT_THAT(refusal_of_text(""), HasSubstr("config.json: "));
   EXPECT_THAT(refusal_of_text("[]"), HasSubstr("must be an object"));
   EXPECT_THAT(refusal_of_text(R"({"model_type":"gpt2","n_head":2,"n_head":3})"), HasSubstr("twice"));
 }
 
-/// Of presets of all families, and of what only the classes have.
+/// Presets of all families, and features that only the classes support.
 TEST(ConfigJsonTest, ReadsBackWhatItWrites) {
   std::vector<ModelConfig> models;
   for (const std::string& name : preset_names()) models.push_back(find_model(name));
@@ -216,11 +217,11 @@ TEST(ConfigJsonTest, ReadsBackWhatItWrites) {
     back.key_value_heads = model.key_value_heads;
     back.head_size = model.head_size;
     EXPECT_EQ(back, model) << text;
-    EXPECT_EQ(json::parse(text)["dtype"], "bfloat16");
+    EXPECT_EQ(read_json(text)["dtype"], "bfloat16");
   }
 }
 
-TEST(ConfigJsonTest, NoClassHasEverything) {
+TEST(ConfigJsonTest, NoClassSupportsEveryFeature) {
   ModelConfig model = read(llama("qwen2"));
   model.query_key_norm = true;
   EXPECT_THROW((void)to_config_json(model, ElementType::F32), ConfigError);
@@ -230,7 +231,7 @@ TEST(ConfigJsonTest, ChangesTheTypeAndNothingElse) {
   json config = llama();
   config["torch_dtype"] = "float16";
   config["something"] = {1, 2};
-  const json changed = json::parse(with_element_type(config.dump(), ElementType::F32));
+  const json changed = read_json(with_element_type(json_text(config), ElementType::F32));
   config.erase("torch_dtype");
   config["dtype"] = "float32";
   EXPECT_EQ(changed, config);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace chimera {
 namespace {
@@ -26,13 +27,13 @@ TEST(ExportPlanTest, OneFileNeedsNoIndex) {
   }
 }
 
-TEST(ExportPlanTest, DealsTensorsToFilesInTheirOrder) {
+TEST(ExportPlanTest, DistributesTensorsToFilesInOrder) {
   const ExportPlan plan = plan_export(three(), 44);
   ASSERT_EQ(plan.files.size(), 2U);
   EXPECT_EQ(plan.files[0].name, "model-00001-of-00002.safetensors");
   EXPECT_EQ(plan.files[0].layout.tensors.size(), 1U);
   EXPECT_EQ(plan.files[1].layout.tensors.size(), 2U) << "44 bytes";
-  const auto index = nlohmann::json::parse(plan.index);
+  const auto index = read_json(plan.index);
   EXPECT_EQ(index["metadata"]["total_size"], 6 + 40 + 4);
   EXPECT_EQ(index["weight_map"]["a"], "model-00001-of-00002.safetensors");
   EXPECT_EQ(index["weight_map"]["c"], "model-00002-of-00002.safetensors");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "support/scratch.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/tokenizer.h"
@@ -20,7 +21,7 @@ using ::testing::UnorderedElementsAre;
 
 class FolderFilesTest : public ::testing::Test {
  protected:
-  /// The names in a folder to which the tokenizer of `path` was added.
+  /// File names in a folder after the tokenizer of `path` was added.
   std::vector<std::string> added(const std::string& model, const std::string& path) {
     StagedFolder staged(out_);
     add_tokenizer(staged, find_model(model), path);
@@ -35,7 +36,7 @@ class FolderFilesTest : public ::testing::Test {
   std::string out_ = scratch_.path("out");
 };
 
-TEST_F(FolderFilesTest, BytesAreMadeAndReadBack) {
+TEST_F(FolderFilesTest, ByteTokenizerIsWrittenAndReadBack) {
   EXPECT_THAT(added("gpt2-tiny", "bytes"), UnorderedElementsAre("tokenizer.json", "tokenizer_config.json"));
   EXPECT_TRUE(makes_bytes(out_));
   const auto tokenizer = open_tokenizer(out_);
@@ -46,7 +47,7 @@ TEST_F(FolderFilesTest, BytesAreMadeAndReadBack) {
   EXPECT_EQ(tokenizer->decode(expected), text);
 }
 
-TEST_F(FolderFilesTest, OfBertTheSpecialTokensHaveNames) {
+TEST_F(FolderFilesTest, BertsSpecialTokensHaveNames) {
   static_cast<void>(added("bert-tiny", "bytes"));
   const auto tokenizer = open_tokenizer(out_);
   EXPECT_EQ(tokenizer->vocabulary_size(), 260);
@@ -55,18 +56,18 @@ TEST_F(FolderFilesTest, OfBertTheSpecialTokensHaveNames) {
   EXPECT_TRUE(tokenizer->is_special(257));
   EXPECT_THAT(tokenizer->with_special({'a'}).ids, ::testing::ElementsAre(257, 'a', 258));
   EXPECT_THAT(tokenizer->with_special({'a'}, {'b'}).types, ::testing::ElementsAre(0, 0, 0, 1, 1));
-  EXPECT_EQ(nlohmann::json::parse(config())["mask_token"], "[MASK]");
+  EXPECT_EQ(read_json(config())["mask_token"], "[MASK]");
   EXPECT_TRUE(makes_bytes(out_));
 }
 
-TEST_F(FolderFilesTest, AFileIsCopiedWithWhatBelongsToIt) {
+TEST_F(FolderFilesTest, FileIsCopiedWithItsCompanions) {
   const std::string tokenizer = scratch_.write("mine.json", to_tokenizer_json(train_bpe({}, {.vocabulary = 257})));
   static_cast<void>(scratch_.write("chat_template.jinja", "hello"));
   static_cast<void>(scratch_.write("vocab.txt", "of another"));
   EXPECT_THAT(added("gpt2-tiny", tokenizer),
               UnorderedElementsAre("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"));
   EXPECT_EQ(read_file(out_ + "/tokenizer.json"), read_file(tokenizer));
-  EXPECT_EQ(nlohmann::json::parse(config())["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(read_json(config())["tokenizer_class"], "PreTrainedTokenizerFast");
   EXPECT_FALSE(makes_bytes(out_));
 }
 
@@ -74,10 +75,10 @@ TEST_F(FolderFilesTest, VocabularyAndMergesStayTogether) {
   static_cast<void>(scratch_.write("gpt2-vocab.json", "{}"));
   const std::string merges = scratch_.write("gpt2-merges.txt", "");
   EXPECT_THAT(added("gpt2-tiny", merges), UnorderedElementsAre("vocab.json", "merges.txt", "tokenizer_config.json"));
-  EXPECT_EQ(nlohmann::json::parse(config())["tokenizer_class"], "GPT2Tokenizer");
+  EXPECT_EQ(read_json(config())["tokenizer_class"], "GPT2Tokenizer");
 }
 
-TEST_F(FolderFilesTest, OfAFolderAllIsCopiedAsItIs) {
+TEST_F(FolderFilesTest, FoldersAreCopiedUnchanged) {
   std::filesystem::create_directory(scratch_.path("in"));
   static_cast<void>(scratch_.write("in/vocab.txt", "[UNK]\n"));
   static_cast<void>(scratch_.write("in/tokenizer_config.json", "{\"a\":1}"));
@@ -88,7 +89,7 @@ TEST_F(FolderFilesTest, OfAFolderAllIsCopiedAsItIs) {
   EXPECT_EQ(config(), "{\"a\":1}");
 }
 
-TEST_F(FolderFilesTest, WhatIsNotKnownIsNotMade) {
+TEST_F(FolderFilesTest, UnknownTokenizersAreNotWritten) {
   std::filesystem::create_directory(scratch_.path("in"));
   EXPECT_THAT(added("gpt2-tiny", scratch_.path("in")), ::testing::IsEmpty());
   std::filesystem::remove(out_);

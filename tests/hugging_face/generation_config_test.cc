@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "hugging_face/config_json.h"
 #include "safetensors/safetensors_layout.h"
 #include "support/scratch.h"
@@ -27,12 +28,12 @@ const ModelConfig kModel = {.name = "small",
                             .positions = 10,
                             .tied = true};
 
-/// What a folder says whose config.json and generation_config.json, where there is one, say this of eos_token_id.
+/// End-of-text ids of a folder with these values of eos_token_id in config.json and, if given, generation_config.json.
 std::vector<std::int64_t> tokens_of(const json& config, const std::optional<std::string>& generation) {
   const testing::Scratch scratch;
-  json text = json::parse(to_config_json(kModel, ElementType::F32));
+  json text = read_json(to_config_json(kModel, ElementType::F32));
   text["eos_token_id"] = config;
-  scratch.write(kConfigName, text.dump());
+  scratch.write(kConfigName, json_text(text));
   const SafetensorsLayout layout = lay_out(exported_tensors(kModel, ElementType::F32));
   std::string weights = layout.head;
   weights.resize(layout.file_bytes, '\0');
@@ -50,14 +51,14 @@ std::string refusal(const std::string& generation) {
   return "";
 }
 
-TEST(GenerationConfigTest, TheTokensAreANumberOrAList) {
+TEST(GenerationConfigTest, ReadsANumberOrAList) {
   EXPECT_THAT(tokens_of(nullptr, R"({"eos_token_id": 7})"), ElementsAre(7));
   EXPECT_THAT(tokens_of(nullptr, R"({"eos_token_id": [128001, 3]})"), ElementsAre(128001, 3));
   EXPECT_THAT(tokens_of(5, std::nullopt), ElementsAre(5));
   EXPECT_THAT(tokens_of(json::array({1, 2}), std::nullopt), ElementsAre(1, 2));
 }
 
-TEST(GenerationConfigTest, ConfigJsonSpeaksWhereThereIsNoOther) {
+TEST(GenerationConfigTest, FallsBackToConfigJson) {
   EXPECT_THAT(tokens_of(5, R"({"eos_token_id": 7})"), ElementsAre(7));
   EXPECT_THAT(tokens_of(5, R"({"eos_token_id": null})"), IsEmpty());
   EXPECT_THAT(tokens_of(5, R"({"bos_token_id": 7})"), IsEmpty());
@@ -65,7 +66,7 @@ TEST(GenerationConfigTest, ConfigJsonSpeaksWhereThereIsNoOther) {
   EXPECT_THAT(tokens_of(nullptr, std::nullopt), IsEmpty());
 }
 
-TEST(GenerationConfigTest, RefusesWhatIsNoToken) {
+TEST(GenerationConfigTest, RejectsInvalidTokens) {
   EXPECT_THAT(refusal("[1]"), HasSubstr("generation_config.json: is no JSON object"));
   EXPECT_THAT(refusal("{"), HasSubstr("is no JSON object"));
   for (const char* wrong : {"-1", "1.5", "\"end\"", "[3, null]", "[[3]]", "2147483648", "true", "1e400"}) {

@@ -40,7 +40,7 @@ std::string file_of(Tensors tensors) {
   return text;
 }
 
-/// The folder of a model after `change` has been at its tensors.
+/// The folder of a model with tensors modified by `change`.
 struct Folder {
   Scratch scratch;
 
@@ -120,7 +120,7 @@ TEST(ModelFolderTest, KnowsOlderNames) {
             "cls.predictions.bias");
 }
 
-TEST(ModelFolderTest, PassesOverWhatHoldsNoWeights) {
+TEST(ModelFolderTest, SkipsFilesWithoutWeights) {
   const TensorEntry mask{.name = "transformer.h.0.attn.bias", .type = ElementType::U8, .shape = {1, 1, 10, 10}};
   EXPECT_EQ(Folder(small(Family::Gpt2, true), with(mask)).refusal(), "");
   const TensorEntry positions{.name = "bert.embeddings.position_ids", .type = ElementType::I64, .shape = {1, 10}};
@@ -130,7 +130,7 @@ TEST(ModelFolderTest, PassesOverWhatHoldsNoWeights) {
   EXPECT_EQ(Folder(small(Family::Llama, true), with(frequencies)).refusal(), "");
 }
 
-TEST(ModelFolderTest, RefusesWeightsThatAreNotTheModels) {
+TEST(ModelFolderTest, RejectsWeightsOfAnotherModel) {
   const ModelConfig gpt2 = small(Family::Gpt2, true);
   EXPECT_THAT(
       Folder(gpt2, without("transformer.h.1.ln_2.bias")).refusal(),
@@ -151,7 +151,7 @@ TEST(ModelFolderTest, RefusesWeightsThatAreNotTheModels) {
               HasSubstr("tensor 'lm_head.weight' is missing"));
 }
 
-/// transformers would untie the model without a word.
+/// transformers would silently untie the model.
 TEST(ModelFolderTest, ATiedModelHasOneMatrix) {
   const ModelConfig gpt2 = small(Family::Gpt2, true);
   const TensorEntry head{.name = "lm_head.weight", .type = ElementType::BF16, .shape = {16, 8}};
@@ -172,7 +172,7 @@ TEST(ModelFolderTest, ATiedModelHasOneMatrix) {
   EXPECT_THAT(bert.refusal(), HasSubstr("tensor 'cls.predictions.decoder.bias' is not"));
 }
 
-/// Elements are compared a block at a time.
+/// Elements are compared block by block.
 TEST(ModelFolderTest, ATiedMatrixIsComparedToItsEnd) {
   ModelConfig large = small(Family::Gpt2, true);
   large.vocabulary = 200'000;
@@ -189,7 +189,7 @@ TEST(ModelFolderTest, NeedsAConfig) {
               ::testing::ThrowsMessage<ConfigError>(HasSubstr("has no config.json")));
 }
 
-TEST(SameModelTest, FlagsMayRepeatTheFolderAndNotContradictIt) {
+TEST(SameModelTest, FlagsMayRepeatButNotContradictTheFolder) {
   const Folder folder(small(Family::Gpt2, true));
   const ModelFolder read(folder.path());
   EXPECT_NO_THROW(require_no_contradiction(read, "", {}));

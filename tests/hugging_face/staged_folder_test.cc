@@ -25,7 +25,7 @@ std::string refusal_of(const std::string& folder, std::uint64_t bytes = 0) {
   return "";
 }
 
-TEST(StagedFolderTest, AppearsWhole) {
+TEST(StagedFolderTest, AppearsAtomically) {
   const Scratch scratch;
   const std::string folder = scratch.path("out");
   const ExportPlan plan = plan_export(
@@ -53,7 +53,7 @@ TEST(StagedFolderTest, AppearsWhole) {
   }
 }
 
-TEST(StagedFolderTest, LeavesNothingUnlessItIsWhole) {
+TEST(StagedFolderTest, LeavesNothingIfIncomplete) {
   const Scratch scratch;
   {
     const StagedFolder staged(scratch.path("out"));
@@ -64,7 +64,7 @@ TEST(StagedFolderTest, LeavesNothingUnlessItIsWhole) {
   EXPECT_TRUE(scratch.empty());
 }
 
-TEST(StagedFolderTest, RemovesWhatKilledWritersHaveLeft) {
+TEST(StagedFolderTest, RemovesLeftoversOfKilledWriters) {
   const Scratch scratch;
   for (const char* name : {"out.unfinished-1", "out.unfinished-7", "out.unfinished-7b", "output.unfinished-1"}) {
     std::filesystem::create_directory(scratch.path(name));

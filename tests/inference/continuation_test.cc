@@ -1,4 +1,4 @@
-// What a model says is the same on one rank and on several, with remembered keys and values and without.
+// A model generates the same on one rank and on several, with and without a key-value cache.
 #include "inference/continuation.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ ModelConfig model_of(Family family, std::int64_t vocabulary = 11) {
   return config;
 }
 
-/// The continuations of a model whose stages lie on these ranks, of `ranks` ranks; all of them say the same.
+/// Continuations of a model on `ranks` ranks; `holders` gives the rank of each stage. All ranks return the same.
 std::vector<Continuation> continuations(const ModelConfig& config, const std::vector<std::int64_t>& holders, int ranks,
                                         const std::vector<Prompt>& prompts, const ContinuationOptions& options,
                                         const Tokenizer* tokenizer = nullptr) {
@@ -37,7 +37,7 @@ std::vector<Continuation> continuations(const ModelConfig& config, const std::ve
     StageRanks places{.holders = {}, .self = self};
     for (std::size_t s = 0; s < holders.size(); ++s) {
       places.holders.emplace_back(holders[s]);
-      // Some hold stages of other copies too.
+      // Some ranks also hold stages of other replicas.
       stages.emplace(StageId(static_cast<std::int64_t>(s)), rough_stage(config, partition[s]));
     }
     DistributedModel model(borrow<Stage>(stages), places, transport, config.hidden, at::kDouble);
@@ -55,7 +55,7 @@ Continuation alone(const ModelConfig& config, const Prompt& prompt, const Contin
   return continuations(config, {0}, 1, {prompt}, options, tokenizer).front();
 }
 
-/// Reads the whole sequence anew for every token.
+/// Reads the whole sequence again for every token.
 TokenIds greedy_without_cache(const ModelConfig& config, TokenIds ids, std::int64_t tokens) {
   const at::NoGradGuard no_graph;
   const auto stage = rough_stage(config, whole(config));
@@ -73,7 +73,7 @@ class ContinuationTest : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, ContinuationTest, testing::Values(Family::Gpt2, Family::Llama),
                          [](const auto& family) { return to_text(family.param); });
 
-TEST_P(ContinuationTest, IsThatOfWholeSequences) {
+TEST_P(ContinuationTest, EqualsReadingWholeSequences) {
   const ModelConfig config = model_of(GetParam());
   for (const TokenIds& ids : {TokenIds{3}, TokenIds{1, 10, 4, 7}}) {
     const std::int64_t room = most_new_tokens(config, std::ssize(ids), "the prompt");
@@ -81,7 +81,7 @@ TEST_P(ContinuationTest, IsThatOfWholeSequences) {
   }
 }
 
-TEST_P(ContinuationTest, IsTheSameWhereverTheStagesLie) {
+TEST_P(ContinuationTest, IsTheSameForEveryPlacement) {
   const ModelConfig config = model_of(GetParam());
   const std::vector<Prompt> prompts = {{{1, 2, 3}, 0}, {{9}, 1}, {{1, 2, 3}, 2}};
   for (const double temperature : {0.0, 1.5}) {
@@ -122,7 +122,7 @@ TEST(ContinuationTest, EndsWithAnEndToken) {
   EXPECT_THAT(alone(config, prompt, {.sampling = {}, .tokens = 0}).ids, SizeIs(0));
 }
 
-TEST(ContinuationTest, TextIsThatOfTheTokensUpToATextToStopAt) {
+TEST(ContinuationTest, TextEndsBeforeAStopText) {
   const ModelConfig config = model_of(Family::Gpt2, 256);
   const ByteTokenizer bytes;
   const Prompt prompt{encode(bytes, "abc"), 0};
@@ -130,7 +130,7 @@ TEST(ContinuationTest, TextIsThatOfTheTokensUpToATextToStopAt) {
   const Continuation whole = alone(config, prompt, options, &bytes);
   EXPECT_EQ(whole.text, bytes.decode(whole.ids, false));
   std::size_t place = 5;
-  while (whole.ids[place] >= 128 || whole.ids[place + 1] >= 128) ++place;  // two whole characters
+  while (whole.ids[place] >= 128 || whole.ids[place + 1] >= 128) ++place;  // two complete characters
   options.stops = {bytes.decode(std::span(whole.ids).subspan(place, 2), false)};
   const Continuation stopped = alone(config, prompt, options, &bytes);
   EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(options.stops[0])));
@@ -138,7 +138,7 @@ TEST(ContinuationTest, TextIsThatOfTheTokensUpToATextToStopAt) {
   EXPECT_LE(stopped.ids.size(), place + 2);
 }
 
-TEST(ContinuationTest, TellsEveryTokenOnceWithItsText) {
+TEST(ContinuationTest, ReportsEveryTokenOnceWithItsText) {
   const ModelConfig config = model_of(Family::Gpt2, 256);
   const ByteTokenizer bytes;
   run_rank_threads(1, {}, [&](RankId self, Transport& transport) {
@@ -166,7 +166,7 @@ std::string refusal(const std::function<void()>& action) {
   return "";
 }
 
-TEST(ContinuationTest, RefusesWhatTheModelCannotContinue) {
+TEST(ContinuationTest, RejectsInvalidPrompts) {
   EXPECT_THAT(refusal([] { require_continuable(small_model(Family::Bert)); }), HasSubstr("model small is a BERT"));
   ModelConfig config = model_of(Family::Llama);
   const auto room = [&](std::int64_t tokens) { return most_new_tokens(config, tokens, "prompt 3"); };

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "tokenizer/tokenizer_json.h"
 
@@ -15,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 
 struct Said {
-  std::vector<std::string> pieces;  // one a token, and what came at the end
+  std::vector<std::string> pieces;  // a piece per token, then the rest
   bool stopped = false;
 };
 
@@ -35,13 +36,13 @@ TEST(ContinuedTextTest, HoldsBackIncompleteCharacters) {
   EXPECT_THAT(say(kBytes, "a\xC3", {}).pieces, ElementsAre("a", "", "\xEF\xBF\xBD"));
 }
 
-TEST(ContinuedTextTest, EndsBeforeATextToStopAt) {
+TEST(ContinuedTextTest, EndsBeforeAStopText) {
   const Said said = say(kBytes, "one.\n\ntwo", {"\n\n"});
   EXPECT_TRUE(said.stopped);
   EXPECT_THAT(said.pieces, ElementsAre("o", "n", "e", ".", "", "", "", "", "", ""));
 }
 
-TEST(ContinuedTextTest, HoldsBackWhatMayBecomeATextToStopAt) {
+TEST(ContinuedTextTest, HoldsBackAPossibleStopText) {
   EXPECT_THAT(say(kBytes, "aabac", {"aabb", "ac"}).pieces, ElementsAre("", "", "", "aab", "", ""));
   const Said other = say(kBytes, "aabad", {"aabb", "ac"});
   EXPECT_THAT(other.pieces, ElementsAre("", "", "", "aab", "ad", ""));
@@ -61,7 +62,7 @@ TEST(ContinuedTextTest, StopsAtTheFirstOfSeveralTexts) {
 
 TEST(ContinuedTextTest, StopsInTheMiddleOfTokens) {
   std::ifstream file(testing::source_path("/tests/fixtures/tokenizers/gpt2.json"));
-  const auto tokenizer = tokenizer_from_json(nlohmann::json::parse(file)["tokenizer"].dump(), "gpt2");
+  const auto tokenizer = tokenizer_from_json(json_text(nlohmann::json::parse(file)["tokenizer"]), "gpt2");
   const std::string words = "the king went to his house and the people went to the king";
   ASSERT_LT(encode(*tokenizer, words).size(), words.size()) << "some tokens have several characters";
   for (std::size_t first = 0; first + 5 < words.size(); ++first) {

@@ -21,7 +21,7 @@ constexpr double kAlmostOne = 1 - 0x1p-53;  // the largest number that CounterRa
 
 at::Tensor scores(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
 
-/// Scores whose probabilities are these at temperature 1.
+/// Scores with these probabilities at temperature 1.
 at::Tensor scores_of(const std::vector<double>& probabilities) { return scores(probabilities).log(); }
 
 /// The tokens that can be drawn.
@@ -42,11 +42,11 @@ std::string refusal(const SamplingOptions& options) {
 TEST(SamplingTest, GreedyTakesTheFirstOfTheHighestScores) {
   EXPECT_EQ(choose_token(scores({1, 3, -2, 3, 0}), {}, 0.9), 1);
   EXPECT_EQ(choose_token(scores({-5}), {}, 0), 0);
-  // As float32 they are equal.
+  // They are equal in float32.
   EXPECT_EQ(choose_token(scores({1, 1 + 1e-12}), {}, 0), 0);
 }
 
-TEST(SamplingTest, TopKKeepsWhatEqualsTheLastOfThem) {
+TEST(SamplingTest, TopKKeepsTies) {
   const at::Tensor logits = scores({1, 3, 2, 2, 0, 2});
   EXPECT_THAT(drawable(logits, {.temperature = 1, .top_k = 1}), ElementsAre(1));
   EXPECT_THAT(drawable(logits, {.temperature = 1, .top_k = 2}), ElementsAre(1, 2, 3, 5));
@@ -57,7 +57,7 @@ TEST(SamplingTest, TopKKeepsWhatEqualsTheLastOfThem) {
   }
 }
 
-TEST(SamplingTest, TopPDropsWhatAddsUpToTheRest) {
+TEST(SamplingTest, TopPDropsTheTail) {
   const at::Tensor logits = scores_of({0.1, 0.4, 0.2, 0.3});
   const auto kept = [&](double share) { return drawable(logits, {.temperature = 1, .top_p = share}); };
   EXPECT_THAT(kept(1), ElementsAre(0, 1, 2, 3));
@@ -66,7 +66,7 @@ TEST(SamplingTest, TopPDropsWhatAddsUpToTheRest) {
   EXPECT_THAT(kept(0.65), ElementsAre(1, 3));
   EXPECT_THAT(kept(0.3), ElementsAre(1));
   EXPECT_THAT(kept(1e-300), ElementsAre(1)) << "at least one";
-  // A quarter each, exactly: what adds up to just 1 - p goes.
+  // Each has probability 1/4 exactly; tokens that sum to exactly 1 - p are dropped.
   const at::Tensor even = scores({7, 7, 7, 7});
   EXPECT_EQ(drawable(even, {.temperature = 1, .top_p = 0.75}).size(), 3U);
   EXPECT_EQ(drawable(even, {.temperature = 1, .top_p = 0.5}).size(), 2U);
@@ -81,7 +81,7 @@ TEST(SamplingTest, TemperatureComesFirstThenTopKThenTopP) {
   EXPECT_THAT(drawable(logits, {.temperature = 0.1, .top_p = 0.9}), ElementsAre(0));
 }
 
-TEST(SamplingTest, ProbabilitiesAreThoseOfTheTokensThatAreLeft) {
+TEST(SamplingTest, ProbabilitiesAreRenormalized) {
   const at::Tensor logits = scores_of({0.4, 0.1, 0.2, 0.3});
   const at::Tensor expected = scores({4.0 / 7, 0, 0, 3.0 / 7});
   EXPECT_TRUE(at::allclose(token_probabilities(logits, {.temperature = 1, .top_k = 2}), expected, 1e-6, 0));
@@ -95,7 +95,7 @@ TEST(SamplingTest, AnyTemperatureGivesNumbers) {
   EXPECT_THAT(drawable(logits, {.temperature = 1e100}), ElementsAre(0, 1, 2, 3));
 }
 
-TEST(SamplingTest, DrawsTokensAsOftenAsTheirProbabilitiesSay) {
+TEST(SamplingTest, DrawsTokensByTheirProbabilities) {
   const std::vector<double> probabilities = {0.05, 0.4, 0.25, 0.1, 0.2};
   const at::Tensor logits = scores_of(probabilities);
   constexpr int kDraws = 20'000;
@@ -113,7 +113,7 @@ TEST(SamplingTest, DrawsTokensAsOftenAsTheirProbabilitiesSay) {
   EXPECT_LT(chi_square, 18.5) << "4 degrees of freedom: one seed in a thousand is above";
 }
 
-TEST(SamplingTest, NeverDrawsWhatWasDropped) {
+TEST(SamplingTest, NeverDrawsDroppedTokens) {
   const at::Tensor logits = scores({0, 5, 1, 5, 0});
   const SamplingOptions options{.temperature = 1, .top_k = 2};
   EXPECT_EQ(choose_token(logits, options, 0), 1);

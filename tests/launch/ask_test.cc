@@ -1,4 +1,3 @@
-// Commands that answer, and commands that do not.
 
 #include "launch/local/ask.h"
 
@@ -12,7 +11,7 @@ using std::chrono::milliseconds;
 
 std::vector<std::string> shell(const std::string& line) { return {"/bin/sh", "-c", line}; }
 
-TEST(AskTest, EachAnswersForItself) {
+TEST(AskTest, EachCommandHasItsOwnAnswer) {
   const SignalInbox signals;
   const auto replies = ask({shell("cat; echo out; echo err >&2"), shell("exit 7"), shell("kill -9 $$")},
                            std::chrono::minutes(1), signals);
@@ -24,19 +23,19 @@ TEST(AskTest, EachAnswersForItself) {
   EXPECT_EQ(replies[2]->exit_code, 137);
 }
 
-TEST(AskTest, LongAnswersAreWhole) {
+TEST(AskTest, LongAnswersAreComplete) {
   const SignalInbox signals;
   const auto replies = ask({shell("head -c 200000 /dev/zero")}, std::chrono::minutes(1), signals);
   EXPECT_EQ(replies[0]->output, std::string(200000, '\0'));
 }
 
-TEST(AskTest, WhoDoesNotAnswerInTimeIsKilled) {
+TEST(AskTest, CommandsAreKilledAfterTheTimeLimit) {
   const SignalInbox signals;
   EXPECT_EQ(ask({{"sleep", "1000"}, shell("exec sleep 1000")}, milliseconds(10), signals),
             (std::vector<std::optional<CommandReply>>(2)));
 }
 
-TEST(AskTest, NobodyElseIsAwaitedOnceThoseThatAreNeededAgree) {
+TEST(AskTest, StopsWaitingOnceTheNeededAnswersAgree) {
   const SignalInbox signals;
   const auto replies = ask({shell("exit 0"), shell("exit 0"), {"sleep", "1000"}}, std::chrono::minutes(10), signals, 2);
   EXPECT_EQ(replies[1]->exit_code, 0);
@@ -45,7 +44,7 @@ TEST(AskTest, NobodyElseIsAwaitedOnceThoseThatAreNeededAgree) {
   EXPECT_EQ(others[1]->output, "here\n") << "the first has not agreed";
 }
 
-TEST(AskTest, ASignalEndsTheQuestionsAndStays) {
+TEST(AskTest, SignalEndsTheCommandsAndStaysPending) {
   SignalInbox signals;
   EXPECT_FALSE(signals.waiting());
   ::raise(SIGTERM);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -41,7 +42,7 @@ Instruction sum_of(InstructionKind kind, std::int64_t group) {
 
 Instruction compute(const Op& what) { return {.kind = InstructionKind::Compute, .op = what}; }
 
-/// Two workers in two groups, which are ranks 0, 2 and 1, 3; both workers sum stage 0 and 1 with their copies.
+/// Two workers in two groups: ranks 0, 2 and ranks 1, 3. The replicas all-reduce stage 0 and stage 1.
 Flight flight(std::vector<std::optional<Events>> ranks) {
   FlightJob job{.schedule = "1f1b", .ranks = {}, .sums = {{RankId(0), RankId(1)}, {RankId(2), RankId(3)}}};
   for (const int worker : {0, 1}) {
@@ -52,7 +53,8 @@ Flight flight(std::vector<std::optional<Events>> ranks) {
 
 const Op kF1 = op(OpKind::Forward, 0, 1);
 
-/// Rank 3 hangs in its first op; rank 1 waits for its gradient, rank 0 for the sum with rank 1, rank 2 for all losses.
+/// Rank 3 hangs in its first op. Rank 1 waits for a gradient from it, rank 0 for the all-reduce with rank 1, and rank 2
+/// for the losses.
 Flight hanging() {
   return flight({Events{at(1, 4, compute(kF1)), at(5, 4, sum_of(InstructionKind::StartAllReduce, 0)),
                         at(6, 4, sum_of(InstructionKind::WaitAllReduce, 0))},
@@ -61,7 +63,7 @@ Flight hanging() {
                  Events{at(9, 4, {.kind = InstructionKind::ReduceScalars})}, Events{at(2, 4, compute(kF1))}});
 }
 
-TEST(DiagnosisTest, WhoWaitsForNobodyIsGuilty) {
+TEST(DiagnosisTest, RankThatDoesNotWaitIsGuilty) {
   const Diagnosis diagnosis = diagnose(hanging());
   EXPECT_THAT(diagnosis.ranks[0].waits_for, ElementsAre(1));
   EXPECT_THAT(diagnosis.ranks[1].waits_for, ElementsAre(3)) << "worker 1 of its own group";
@@ -72,7 +74,7 @@ TEST(DiagnosisTest, WhoWaitsForNobodyIsGuilty) {
   EXPECT_EQ(diagnosis.op, "0F1 in step 4");
 }
 
-TEST(DiagnosisTest, WhomTheLauncherBlamedIsGuilty) {
+TEST(DiagnosisTest, RankThatTheLauncherBlamedIsGuilty) {
   Flight blamed = hanging();
   blamed.verdict = {
       .reason = "rank 1 failed at 1B1: out of memory", .culprit = 1, .op = "1B1", .nanoseconds = 107 * kMillisecond};
@@ -83,7 +85,7 @@ TEST(DiagnosisTest, WhomTheLauncherBlamedIsGuilty) {
   EXPECT_DOUBLE_EQ(diagnosis.ranks[1].seconds, 0.1);
 }
 
-TEST(DiagnosisTest, WhatHasComeIsNotWaitedFor) {
+TEST(DiagnosisTest, ReceivedMessagesAreNotWaitedFor) {
   const Instruction wait = transfer(InstructionKind::WaitReceive, kF1, 0);
   const Instruction send = transfer(InstructionKind::StartSend, kF1, 1);
   const auto waits_after = [&](const FlightEvent& of_sender) {
@@ -105,14 +107,14 @@ TEST(DiagnosisTest, RanksThatJoinWaitForThoseThatStart) {
   EXPECT_EQ(diagnosis.guilty, 1);
 }
 
-TEST(DiagnosisTest, TellsPeopleAndPrograms) {
+TEST(DiagnosisTest, PrintsTextAndJson) {
   const Flight seen = hanging();
   const std::string text = to_text(diagnose(seen), seen, 1);
   EXPECT_THAT(text, HasSubstr("guilty: rank 3, at 0F1 in step 4 (it waits for nobody, or for longest)\n"));
   EXPECT_THAT(text, HasSubstr("   0  wait for all-reduce of stage 0 in step 4        0.003 s  rank 1 (wait for 1B1 "
                               "from worker 1 in step 4)\n"));
   EXPECT_THAT(text, HasSubstr("last of rank 3, seconds before the end:\n  0.007000  0F1 in step 4\n"));
-  const auto json = nlohmann::json::parse(to_json(diagnose(seen), seen, 1));
+  const auto json = read_json(to_json(diagnose(seen), seen, 1));
   EXPECT_EQ(json.at("guilty"), 3);
   EXPECT_EQ(json.at("ranks")[2].at("waits_for"), (std::vector<int>{0, 1, 3}));
   EXPECT_EQ(json.at("ranks")[0].at("events").size(), 1U);
@@ -135,7 +137,7 @@ TEST(FlightRecordTest, KeepsTheLastEventsInOrder) {
   EXPECT_TRUE(std::ranges::is_sorted(events, {}, &FlightEvent::nanoseconds));
 }
 
-TEST(FlightRecordTest, RefusesWhatIsNoRecord) {
+TEST(FlightRecordTest, RejectsInvalidRecords) {
   const Scratch scratch;
   { const FlightRecorder recorder(scratch.path("rank"), 0); }
   for (const std::uintmax_t bytes : {0U, 10U, 600'000U}) {
@@ -147,14 +149,14 @@ TEST(FlightRecordTest, RefusesWhatIsNoRecord) {
               ThrowsMessage<ConfigError>(HasSubstr("cannot be read")));
 }
 
-TEST(FlightRecordTest, LeavesOutEventsThatNobodyNotes) {
+TEST(FlightRecordTest, SkipsInvalidEvents) {
   const Scratch scratch;
   {
     FlightRecorder recorder(scratch.path("rank"), 0);
     for (std::int64_t step = 1; step <= 3; ++step) recorder.note({RankProgress::Phase::Steps, step});
   }
   std::fstream file(scratch.path("rank"), std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(64 + 32 + 12);  // the phase of the second one
+  file.seekp(64 + 32 + 12);  // the phase of the second event
   file.put('\x77');
   file.close();
   const Events events = read_flight(scratch.path("rank"));
@@ -162,7 +164,7 @@ TEST(FlightRecordTest, LeavesOutEventsThatNobodyNotes) {
   EXPECT_EQ(events[1].progress.step, 3);
 }
 
-TEST(FlightFolderTest, GivesBackWhatWasWrittenAndKeepsTheOneBefore) {
+TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   const Scratch scratch;
   const std::string folder = scratch.path("run/flight");
   const FlightJob job = flight({}).job;

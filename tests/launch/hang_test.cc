@@ -1,4 +1,4 @@
-// When a job hangs, and because of whom. Time is an argument: nothing here waits.
+// Time is an argument: no test waits.
 
 #include "launch/flight/hang.h"
 
@@ -10,18 +10,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A watch and its clock.
+/// A hang watch and its clock.
 class Watched {
  public:
   explicit Watched(seconds beyond) : watch_(beyond) {}
 
-  /// Looks regularly for `time`; whether the job ever hung. `progress`: the rank makes some meanwhile.
+  /// Polls regularly for `time`. Returns true if the job ever hung. `progress`: the rank makes progress meanwhile.
   bool pass(milliseconds time, bool progress, bool in_steps = true) {
     bool hung = false;
     for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= look(progress, in_steps);
     return hung;
   }
-  /// The same, without progress, while rank 1 computes for that part of the time.
+  /// Like pass() without progress, while rank 1 computes for `part` of the time.
   bool compute(milliseconds time, double part, bool in_steps = true) {
     bool hung = false;
     for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) {
@@ -31,7 +31,7 @@ class Watched {
     return hung;
   }
   void stop_a_process() { look_.stopped = true; }
-  /// The watcher itself does not run.
+  /// The watching process does not run.
   void stop_all(seconds time) { now_ += time; }
   bool look(bool progress, bool in_steps = true) {
     look_.counts[0] += progress ? 1 : 0;
@@ -69,7 +69,7 @@ TEST(HangTest, IsLongerThanTheLongestPauseBefore) {
   EXPECT_TRUE(job.pass(seconds(4), false));
 }
 
-TEST(HangTest, StartUpMayTakeLongerAndSetsNoExample) {
+TEST(HangTest, StartupMayTakeLongerWithoutExtendingLaterPauses) {
   Watched job(seconds(8));
   EXPECT_FALSE(job.pass(seconds(31), false, /*in_steps=*/false));
   EXPECT_FALSE(job.look(true));
@@ -94,7 +94,7 @@ TEST(HangTest, TheFirstStepMayTakeAsLongAsTheStart) {
   EXPECT_TRUE(hangs_within(seconds(3)));
 }
 
-TEST(HangTest, ADiskMayTakeItsTime) {
+TEST(HangTest, DiskIsGivenMoreTime) {
   HangWatch watch(seconds(2));
   HangWatch::Clock::time_point now;
   HangWatch::Look look{.counts = {1}, .in_steps = true, .work = {}, .waits_for_disk = true};
@@ -105,7 +105,7 @@ TEST(HangTest, ADiskMayTakeItsTime) {
   EXPECT_TRUE(hung);
 }
 
-TEST(HangTest, AFirstOpOrAnInitialisationMayComputeForLong) {
+TEST(HangTest, FirstOpAndInitializationMayComputeForLong) {
   Watched job(seconds(30));
   EXPECT_FALSE(job.compute(seconds(1800), 1, /*in_steps=*/false)) << "an hour of initial values, half of it";
   EXPECT_FALSE(job.look(true));
@@ -123,7 +123,7 @@ TEST(HangTest, WaitingTakesAlmostNoTime) {
   EXPECT_TRUE(job.compute(seconds(33), 0.01)) << "a rank that looks a hundred times a second whether others are there";
 }
 
-TEST(HangTest, TheTimeInWhichNobodyLookedDoesNotCount) {
+TEST(HangTest, TimeWithoutPollsDoesNotCount) {
   Watched job(seconds(8));
   EXPECT_FALSE(job.pass(seconds(5), true));
   job.stop_all(seconds(3600));
@@ -151,7 +151,7 @@ TEST(HangTest, NamesTheStoppedRankBeforeTheBusyBeforeTheWaiting) {
   EXPECT_EQ(named({waiting}), 0);
 }
 
-TEST(HangTest, OfWaitingRanksTheOneBehindIsNamed) {
+TEST(HangTest, NamesTheWaitingRankThatLagsBehind) {
   StuckRank ahead = stuck(0, InstructionKind::WaitReceive);
   ahead.progress.step = 5;
   const StuckRank joining{2, false, {RankProgress::Phase::Joining}};
@@ -172,7 +172,7 @@ TEST(HangTest, IsDescribedInOneLine) {
             "rank 1 has made no progress for 31.2 s: stopped by a signal at start-up");
 }
 
-TEST(ProgressPageTest, ShowsWhatEachRankNotedLast) {
+TEST(ProgressPageTest, ShowsTheLastProgressOfEachRank) {
   ProgressPage page(3);
   EXPECT_EQ(page.count(1), 0U);
   EXPECT_EQ(page.last(1).phase, RankProgress::Phase::StartUp);

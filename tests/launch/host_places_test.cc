@@ -1,4 +1,4 @@
-// Who has the place of a host that does not answer.
+// Which spare host replaces a host that does not answer.
 
 #include "launch/hosts/host_restarts.h"
 
@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// a has ranks 0 and 1, b has rank 2, c has ranks 3 .. 5; d can have one rank, e any number.
+/// Host a has ranks 0 and 1, b has rank 2, c has ranks 3 to 5. Spare host d can take one rank, e any number.
 HostAssignment places() { return {parse_hosts("a:2,b:1,c:3", 1), parse_hosts("d:1,e", kMostRanksOfAHost)}; }
 
 std::vector<std::string> in_words(const std::vector<HostRanks>& hosts) {
@@ -19,7 +19,7 @@ std::vector<std::string> in_words(const std::vector<HostRanks>& hosts) {
   return words;
 }
 
-TEST(HostPlacesTest, WhoAnswersStaysWhereItIs) {
+TEST(HostPlacesTest, RespondingHostsKeepTheirPlace) {
   HostAssignment all = places();
   EXPECT_THAT(all.names(), ElementsAre("a", "b", "c", "d", "e"));
   EXPECT_THAT(all.give_out({{"d", ""}}), IsEmpty());
@@ -27,7 +27,7 @@ TEST(HostPlacesTest, WhoAnswersStaysWhereItIs) {
   EXPECT_THAT(in_words(all.with_ranks(6)), ElementsAre("ranks 0 .. 1 on a", "rank 2 on b", "ranks 3 .. 5 on c"));
 }
 
-TEST(HostPlacesTest, TheFirstSpareThatHasRoomTakesThePlace) {
+TEST(HostPlacesTest, FirstSpareWithRoomTakesThePlace) {
   HostAssignment all = places();
   EXPECT_THAT(all.give_out({{"a", "No route to host"}}),
               ElementsAre("host a does not answer (No route to host); e takes its place"));
@@ -36,7 +36,7 @@ TEST(HostPlacesTest, TheFirstSpareThatHasRoomTakesThePlace) {
   EXPECT_EQ(all.ranks(), all.all_ranks());
 }
 
-TEST(HostPlacesTest, APlaceIsEmptyWhereNoSpareIsLeft) {
+TEST(HostPlacesTest, PlaceIsEmptyWithoutASpare) {
   HostAssignment all = places();
   EXPECT_THAT(all.give_out({{"a", ""}, {"c", ""}}),
               ElementsAre("host a does not answer; e takes its place", "host c does not answer"));
@@ -47,14 +47,14 @@ TEST(HostPlacesTest, APlaceIsEmptyWhereNoSpareIsLeft) {
   EXPECT_EQ(all.ranks(), 0);
 }
 
-TEST(HostPlacesTest, AHostThatAnswersAgainHasItsPlaceBackAndItsSpareIsFree) {
+TEST(HostPlacesTest, ReturningHostFreesItsSpare) {
   HostAssignment all = places();
   static_cast<void>(all.give_out({{"a", ""}, {"c", ""}}));
   EXPECT_THAT(all.give_out({{"c", ""}}), ElementsAre("host a answers again", "e takes the place of host c"));
   EXPECT_THAT(in_words(all.with_ranks(6)), ElementsAre("ranks 0 .. 1 on a", "rank 2 on b", "ranks 3 .. 5 on e"));
 }
 
-TEST(HostPlacesTest, ASpareKeepsThePlaceThatItHas) {
+TEST(HostPlacesTest, SpareKeepsItsPlace) {
   HostAssignment all({{"a", 0, 1}, {"b", 1, 1}}, parse_hosts("c,d", 1));
   static_cast<void>(all.give_out({{"b", ""}}));
   EXPECT_THAT(all.give_out({{"a", ""}, {"b", ""}}), ElementsAre("host a does not answer; d takes its place"));

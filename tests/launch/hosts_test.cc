@@ -1,4 +1,3 @@
-// Which ranks each host of a job has, and what it is told.
 
 #include "launch/hosts/hosts.h"
 
@@ -27,12 +26,12 @@ TEST(HostsTest, RanksAreNumberedHostByHost) {
   EXPECT_THAT(in_words("a,b:4,me@c:1", 2), ElementsAre("ranks 0 .. 1 on a", "ranks 2 .. 5 on b", "rank 6 on me@c"));
 }
 
-TEST(HostsTest, AddressesOfIpv6NeedNoNumber) {
+TEST(HostsTest, Ipv6AddressesNeedNoRankCount) {
   EXPECT_THAT(in_words("fd00::1,[fd00::2]:3,[fd00::3]", 1),
               ElementsAre("rank 0 on fd00::1", "ranks 1 .. 3 on fd00::2", "rank 4 on fd00::3"));
 }
 
-TEST(HostsTest, RefusesWhatIsNoListOfHosts) {
+TEST(HostsTest, RejectsInvalidHostLists) {
   for (const char* list : {"", "a,", ",a", "a:0", "a:x", "a:", "a:5000", ":4", "-oProxyCommand=x"}) {
     EXPECT_THROW(static_cast<void>(parse_hosts(list, 1)), ConfigError) << list;
   }
@@ -40,7 +39,7 @@ TEST(HostsTest, RefusesWhatIsNoListOfHosts) {
   EXPECT_THAT([] { return parse_hosts("a:0", 1, "--spare"); }, ThrowsMessage<ConfigError>(HasSubstr("--spare: 'a:0'")));
 }
 
-TEST(HostsTest, AnOrderIsReadAsItWasWritten) {
+TEST(HostsTest, OrdersRoundTrip) {
   const HostOrder order{.ranks = {"a", 4, 2},
                         .world_size = 8,
                         .arguments = {"train", "--data", "a \"book\"\n.txt"},
@@ -57,7 +56,7 @@ TEST(HostsTest, AnOrderIsReadAsItWasWritten) {
   }
 }
 
-TEST(HostsTest, OthersGetWhatMattersAndNoPlace) {
+TEST(HostsTest, OtherHostsGetOnlyRelevantVariables) {
   ::setenv("OMP_FOR_OTHERS", "1", 1);
   ::setenv("CHIMERA_MASTER_PORT", "7", 1);
   const auto variables = variables_for_others();

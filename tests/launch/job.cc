@@ -34,7 +34,7 @@ std::filesystem::path make_directory() {
   return name;
 }
 
-/// Appends what can be read to `text`; false at the end of the stream.
+/// Appends the available bytes to `text`. Returns false at the end of the stream.
 bool append_from(const FileDescriptor& fd, std::string& text) {
   std::array<char, 4096> buffer;
   const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
@@ -67,7 +67,7 @@ void Job::start(const std::vector<std::string>& arguments, const std::string& fa
   launcher_ = check_system(::fork(), "fork");
   if (launcher_ == 0) {
     ::setpgid(0, 0);
-    ::signal(SIGHUP, SIG_DFL);  // nohup, with which tests may run, has it ignored, and the launcher leaves it so
+    ::signal(SIGHUP, SIG_DFL);  // nohup, which may run the tests, ignores SIGHUP, and the launcher inherits that
     ::dup2(output.write.get(), STDOUT_FILENO);
     ::dup2(messages.write.get(), STDERR_FILENO);
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -82,7 +82,7 @@ void Job::start(const std::vector<std::string>& arguments, const std::string& fa
   messages_ = std::move(messages.read);
 }
 
-/// Waits for output and reads it; false when all processes have closed theirs, or patience is over.
+/// Waits for output and reads it. Returns false if all processes have closed their ends or the time limit has passed.
 bool Job::read_some() {
   std::array<pollfd, 2> watched = {
       {{output_open_ ? output_.get() : -1, POLLIN, 0}, {messages_open_ ? messages_.get() : -1, POLLIN, 0}}};

@@ -1,8 +1,9 @@
-// A program like chimera itself: started by hand it launches ranks, which are this program again.
-// launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer. LAUNCH_TEST_HANG_MS is
-// the plan's `hang`, LAUNCH_TEST_INPUT its `input`, LAUNCH_TEST_ROOT its `root`, LAUNCH_TEST_RESTARTS its
-// `most_restarts`, LAUNCH_TEST_RECOVERIES its `most_recoveries`, where every rank has what all others have; with
-// LAUNCH_TEST_FORKS ranks are forked, with LAUNCH_TEST_SAVES they save.
+// Started by hand, this program is a launcher; its ranks are the same program.
+// launch_test_rank RANKS ACTION...: rank r runs action r, or `ok` if there are fewer actions. Environment:
+//   LAUNCH_TEST_HANG_MS, _INPUT, _ROOT, _RESTARTS   the plan's `hang`, `input`, `root`, `most_restarts`
+//   LAUNCH_TEST_RECOVERIES   the plan's `most_recoveries`; all ranks hold the same state
+//   LAUNCH_TEST_FORKS        ranks are forked
+//   LAUNCH_TEST_SAVES        ranks save
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -37,7 +38,7 @@ void print_line(const std::string& line) {
   check_system(static_cast<int>(::write(STDOUT_FILENO, text.data(), text.size())), "print");
 }
 
-/// The way c10d's FileStore works: opens the path anew and locks it for every operation.
+/// Works like c10d's FileStore: opens and locks the file for every operation.
 class LockedStore {
  public:
   explicit LockedStore(const std::string& path)
@@ -63,7 +64,7 @@ std::vector<std::string> store_words(const RankEnvironment& self) {
   return {std::istream_iterator<std::string>(text), {}};
 }
 
-/// Waits until so many ranks have written their word.
+/// Waits until `count` ranks have written to the store.
 std::vector<std::string> await_store_words(const RankEnvironment& self, std::size_t count) {
   std::vector<std::string> words;
   while ((words = store_words(self)).size() < count) ::sched_yield();
@@ -75,14 +76,15 @@ std::vector<std::string> await_store_words(const RankEnvironment& self, std::siz
   while (true) ::pause();
 }
 
-/// Returns when the launcher has taken note of the end of `process`, one of its ranks.
+/// Returns when the launcher has reaped `process`, one of its ranks.
 void await_reaping(pid_t process) {
   while (::kill(process, 0) == 0) ::sched_yield();
 }
 
 int count_descriptors() {
   const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
-  return static_cast<int>(std::distance(begin(entries), end(entries))) - 1;  // less the one that reads the directory
+  // without the descriptor that reads the directory
+  return static_cast<int>(std::distance(begin(entries), end(entries))) - 1;
 }
 
 using Action = std::function<int(const RankEnvironment&)>;
@@ -117,7 +119,6 @@ Instruction compute(std::int64_t stage, std::int64_t micro_batch) {
           WorkerId(0)};
 }
 
-/// Goes on for as long as anyone lets it.
 [[noreturn]] void work_forever() {
   print_line("ready");
   for (std::int64_t step = 1;; ++step) {
@@ -126,7 +127,7 @@ Instruction compute(std::int64_t stage, std::int64_t micro_batch) {
   }
 }
 
-/// Waits in step 1 for what worker 0 does not send.
+/// Waits in step 1 for a message that worker 0 does not send.
 [[noreturn]] void wait_for_message() {
   note_progress({RankProgress::Phase::Steps, 1, {InstructionKind::WaitReceive, compute(0, 2).op, WorkerId(0)}});
   wait_forever();
@@ -143,7 +144,7 @@ Instruction compute(std::int64_t stage, std::int64_t micro_batch) {
   wait_forever();
 }
 
-/// In its first step, with requests to save as messages.
+/// Starts the first step, with save requests blocked so that the rank can wait for them.
 sigset_t await_requests() {
   sigset_t requests;
   ::sigemptyset(&requests);
@@ -161,7 +162,7 @@ int save_when_asked(const RankEnvironment&) {
   return static_cast<int>(kSavedExit);
 }
 
-/// Once asked to save it does not, and has the launcher end the job until it does.
+/// Ignores a request to save and requests the end of the job until the launcher ends it.
 int insist_on_the_end(const RankEnvironment&) {
   const sigset_t requests = await_requests();
   int number = 0;
@@ -172,7 +173,7 @@ int insist_on_the_end(const RankEnvironment&) {
   }
 }
 
-/// Fails in the first start of the job.
+/// Fails in the first attempt of the job.
 int fail_once(const RankEnvironment&) {
   note_progress({RankProgress::Phase::Steps, 1, compute(1, 3)});
   if (std::getenv("CHIMERA_START") != std::string("0")) return 0;
@@ -180,7 +181,7 @@ int fail_once(const RankEnvironment&) {
   return static_cast<int>(ExitCode::No);
 }
 
-/// Meets all others at a store, and says which epoch this is.
+/// Joins a rendezvous at a store, and prints the epoch.
 void meet(const RankEnvironment& self, const std::string& store) {
   RankEnvironment there = self;
   there.rendezvous = file_rendezvous(store);
@@ -188,8 +189,8 @@ void meet(const RankEnvironment& self, const std::string& store) {
   await_store_words(there, static_cast<std::size_t>(self.world_size));
 }
 
-/// Trains until another rank is lost, and ends well once all have gone on after that. In its first epoch `lose_itself`
-/// is called once all train.
+/// Trains until another rank is lost, and exits with success once all ranks have resumed. In its first epoch it calls
+/// `lose_itself` once all ranks train.
 int outlive(const RankEnvironment& self, const std::function<void()>& lose_itself) {
   std::atomic<bool> broken = false;
   RecoveryLink link(self.rank, self.epoch, FileDescriptor(*self.orders), [&] { broken = true; });
@@ -208,8 +209,8 @@ int outlive(const RankEnvironment& self, const std::function<void()>& lose_itsel
   return 0;
 }
 
-/// Computes longer than a rank may wait at its start, and notes nothing. Not much longer: of the time that it shares a
-/// core with others, as in a busy test run, a kWorkFactor-th counts.
+/// Computes for longer than a rank may wait at startup, without progress. The margin is small: on a busy machine only a
+/// kWorkFactor-th of the computing time counts.
 int compute_at_start(const RankEnvironment&) {
   const std::clock_t begin = std::clock();
   const auto patience = HangWatch::kStartUpFactor * std::stod(std::getenv("LAUNCH_TEST_HANG_MS")) / 1000;
@@ -218,16 +219,16 @@ int compute_at_start(const RankEnvironment&) {
   return 0;
 }
 
-/// As the kernel does to a process for which there is no memory left.
+/// Imitates the kernel's out-of-memory killer.
 int run_out_of_memory(const RankEnvironment&) {
   std::ofstream(std::string(std::getenv("LAUNCH_TEST_ROOT")) + "/sys/fs/cgroup/job/memory.events") << "oom_kill 4\n";
   return ::raise(SIGKILL);
 }
 
-/// A forked rank remembers what its launcher did.
+/// A forked rank inherits the launcher's value.
 bool has_launched = false;
 
-/// A global variable of the launcher: in jobs of "leave-globals-alone" it says so when it is destroyed.
+/// A global variable of the launcher. In jobs of "leave-globals-alone" its destructor prints a line.
 struct LaunchersOwn {
   bool says_so = false;
   ~LaunchersOwn() {

@@ -1,4 +1,3 @@
-// Jobs in which nothing happens any more.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +33,7 @@ TEST(LauncherHangTest, NamesTheRankForWhichTheOthersWait) {
               "rank 2: it hangs at 1F3 in step 1");
 }
 
-TEST(LauncherHangTest, SaysWhereEveryRankWaits) {
+TEST(LauncherHangTest, ReportsTheOpOfEveryWaitingRank) {
   expect_hang(Job(2, {"wait-for-message", "wait-for-message"}, "", milliseconds(200)).wait(),
               "rank 0: like the others, it waits at wait for 0F2 from worker 0 in step 1");
 }
@@ -43,7 +42,7 @@ TEST(LauncherHangTest, StartUpMayHangToo) {
   expect_hang(Job(1, {"wait"}, "", milliseconds(100)).wait(), "rank 0: it hangs at start-up");
 }
 
-TEST(LauncherHangTest, ARankThatComputesIsGivenTime) {
+TEST(LauncherHangTest, ComputingRankGetsMoreTime) {
   const JobResult result = Job(2, {"compute-at-start", "ok"}, "", milliseconds(50)).wait();
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.exit_code, 0);
@@ -60,7 +59,7 @@ TEST(LauncherHangTest, AJobStoppedAndContinuedAsAWholeDoesNotHang) {
   job.send_to_all(SIGSTOP);
   std::this_thread::sleep_for(milliseconds(1000));
   job.send_to_all(SIGCONT);
-  std::this_thread::sleep_for(milliseconds(100));  // an alarm would come now
+  std::this_thread::sleep_for(milliseconds(100));  // a false alarm would come within this time
   job.send(SIGTERM);
   const JobResult result = job.wait();
   EXPECT_EQ(result.messages, "chimera: ended by signal 15 (Terminated)\n");

@@ -17,14 +17,14 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kEndsWithin{2};
 
-/// No process outlives the launcher, no zombie is left to others, and no file.
+/// No process outlives the launcher, and no zombie or file is left.
 void expect_clean(const JobResult& result) {
   EXPECT_EQ(result.orphans, 0);
   EXPECT_EQ(result.files_left, 0U);
   EXPECT_LT(result.ending_time, kEndsWithin);
 }
 
-/// Whether ranks are forked; else each loads the program anew.
+/// The parameter: ranks are forked (true), or each loads the program anew (false).
 class LauncherTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ TEST_P(LauncherTest, SucceedsWhenAllRanksDo) {
   expect_clean(result);
 }
 
-TEST_P(LauncherTest, TellsEachRankItsPlace) {
+TEST_P(LauncherTest, PassesEachRankItsPlace) {
   const JobResult result = Job(2, {"who-am-i", "who-am-i"}).wait();
   EXPECT_THAT(result.output, HasSubstr("0 of 2\n"));
   EXPECT_THAT(result.output, HasSubstr("1 of 2\n"));
@@ -52,14 +52,14 @@ TEST_P(LauncherTest, RanksInheritStoreReportPipeAndProgressPageOnly) {
   EXPECT_EQ(Job(1, {"count-descriptors"}).wait().output, "6 descriptors\n");
 }
 
-TEST_P(LauncherTest, RanksAreForkedWhereAskedFor) {
+TEST_P(LauncherTest, RanksAreForkedOnRequest) {
   const JobResult result = Job(1, {"is-forked"}).wait();
   EXPECT_EQ(result.output, GetParam() ? "forked\n" : "loaded\n");
 }
 
 TEST_P(LauncherTest, RanksDestroyNothingOfTheLaunchers) {
   const JobResult result = Job(2, {"leave-globals-alone", "leave-globals-alone"}).wait();
-  EXPECT_EQ(result.messages, "destroyed\n");  // by the launcher itself, when it ends
+  EXPECT_EQ(result.messages, "destroyed\n");  // printed by the launcher, when it exits
 }
 
 TEST_P(LauncherTest, GivesEveryRankTheSameInput) {
@@ -70,7 +70,7 @@ TEST_P(LauncherTest, GivesEveryRankTheSameInput) {
   expect_clean(result);
 }
 
-TEST_P(LauncherTest, RanksMeetInAStoreWithoutAFile) {
+TEST_P(LauncherTest, RanksRendezvousInAStoreWithoutAFile) {
   const std::vector<std::string> actions(4, "meet-in-the-store");
   const JobResult result = Job(4, actions).wait();
   EXPECT_EQ(result.exit_code, 0) << result.messages;
@@ -108,7 +108,7 @@ TEST_P(LauncherTest, ReportsACrash) {
   EXPECT_THAT(result.messages, HasSubstr("chimera: rank 0 was killed by signal 6 (Aborted)\n"));
 }
 
-TEST_P(LauncherTest, SaysWhereMemoryRanOut) {
+TEST_P(LauncherTest, ReportsTheRankThatRanOutOfMemory) {
   const testing::Scratch root;
   for (const char* folder : {"proc/self", "sys/fs/cgroup/job"}) std::filesystem::create_directories(root.path(folder));
   root.write("proc/self/cgroup", "0::/job\n");
@@ -137,7 +137,7 @@ TEST_P(LauncherTest, FindsTheCulpritAfterItsVictimsHaveEnded) {
   expect_clean(result);
 }
 
-TEST_P(LauncherTest, ReportsAVictimForWantOfACulprit) {
+TEST_P(LauncherTest, ReportsAVictimIfThereIsNoCulprit) {
   const JobResult result = Job(2, {"victim", "wait"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 0 failed at 0F2: connection closed by peer\n");
@@ -180,7 +180,7 @@ TEST_P(LauncherSignalTest, EndsAllRanks) {
   expect_clean(result);
 }
 
-/// What Ctrl-C and `timeout` do: the ranks get the signal too, and may be gone before the launcher has looked.
+/// Ctrl-C and `timeout` signal the whole group: ranks may be gone before the launcher looks.
 TEST_P(LauncherSignalTest, BlamesNoRankWhenTheWholeGroupGetsIt) {
   const auto [signal_number, exit_code] = GetParam();
   Job job(3, {"wait", "wait", "wait"});
@@ -194,7 +194,7 @@ TEST_P(LauncherSignalTest, BlamesNoRankWhenTheWholeGroupGetsIt) {
 
 INSTANTIATE_TEST_SUITE_P(, LauncherSignalTest, ::testing::Values(std::pair(SIGINT, 130), std::pair(SIGTERM, 143)));
 
-/// Ranks that save what they have when they are asked to.
+/// Ranks that save when they are asked to.
 class LauncherSaveTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { ::setenv("LAUNCH_TEST_SAVES", "1", 1); }
@@ -202,7 +202,7 @@ class LauncherSaveTest : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(, LauncherSaveTest, ::testing::Values(SIGTERM, SIGUSR1, SIGHUP));
 
-TEST_P(LauncherSaveTest, TheFirstSignalHasRanksSave) {
+TEST_P(LauncherSaveTest, FirstSignalMakesRanksSave) {
   Job job(3, {"save-when-asked", "save-when-asked", "save-when-asked"});
   job.await_lines(3);
   job.send(GetParam());
@@ -213,7 +213,7 @@ TEST_P(LauncherSaveTest, TheFirstSignalHasRanksSave) {
   expect_clean(result);
 }
 
-TEST_P(LauncherSaveTest, ASecondOneEndsAtOnce) {
+TEST_P(LauncherSaveTest, SecondSignalEndsAtOnce) {
   Job job(2, {"save-when-asked", "insist-on-the-end"});
   job.await_lines(2);
   job.send(GetParam());
@@ -224,7 +224,7 @@ TEST_P(LauncherSaveTest, ASecondOneEndsAtOnce) {
   expect_clean(result);
 }
 
-TEST_P(LauncherSaveTest, BeforeTheFirstStepThereIsNothingToSave) {
+TEST_P(LauncherSaveTest, SignalBeforeTheFirstStepSavesNothing) {
   Job job(2, {"save-when-asked", "wait"});
   job.await_lines(2);
   job.send(GetParam());
@@ -234,7 +234,7 @@ TEST_P(LauncherSaveTest, BeforeTheFirstStepThereIsNothingToSave) {
   expect_clean(result);
 }
 
-TEST_P(LauncherTest, AFailedJobIsStartedAgain) {
+TEST_P(LauncherTest, FailedJobRestarts) {
   ::setenv("LAUNCH_TEST_RESTARTS", "2", 1);
   const JobResult again = Job(2, {"fail-once", "ok"}).wait();
   const JobResult in_vain = Job(2, {"fail", "wait"}).wait();
@@ -270,7 +270,7 @@ TEST_P(LauncherTest, NoRankOutlivesALauncherKilledAtItsStart) {
   EXPECT_LT(result.ending_time, kEndsWithin);
 }
 
-/// Some of the ranks have not yet tied their life to the launcher's then: they find themselves orphans.
+/// Some ranks have not yet set their parent-death signal: they must detect that they are orphans.
 TEST_P(LauncherTest, NoRankOutlivesALauncherKilledAtAnyMoment) {
   for (int i = 0; i < 20; ++i) {
     Job job(3, {"wait", "wait", "wait"});
@@ -288,7 +288,7 @@ TEST(LaunchTest, RefusesANumberOfRanksOutOfRange) {
   EXPECT_THROW(static_cast<void>(launch({.ranks = 1025, .arguments = {}})), ConfigError);
 }
 
-TEST(LaunchTest, SaysWhichProgramCannotStart) {
+TEST(LaunchTest, NamesAProgramThatCannotStart) {
   try {
     static_cast<void>(launch({.ranks = 1, .arguments = {}, .executable = "/no/such/program"}));
     FAIL() << "started a program that does not exist";
@@ -297,7 +297,6 @@ TEST(LaunchTest, SaysWhichProgramCannotStart) {
   }
 }
 
-/// Sets variables for the length of a test.
 class RankEnvironmentTest : public ::testing::Test {
  protected:
   void set(const std::string& name, const std::string& value) {

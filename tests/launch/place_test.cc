@@ -34,7 +34,7 @@ const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "3"},
                             {"OMPI_COMM_WORLD_SIZE", "4"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-/// The last of three tasks on node n8, after two nodes with two and one with three.
+/// The last of three tasks on node n8, after two nodes with two tasks each and a node with three.
 const Variables kSlurm = {{"SLURM_PROCID", "9"},
                           {"SLURM_NTASKS", "12"},
                           {"SLURM_LOCALID", "2"},
@@ -72,7 +72,7 @@ TEST(FindPlaceTest, ReadsWhatEachLauncherSets) {
                {1, 2, 0, 1});
 }
 
-TEST(FindPlaceTest, IsNowhereWithoutALauncher) {
+TEST(FindPlaceTest, IsEmptyWithoutALauncher) {
   EXPECT_EQ(find_place({}), std::nullopt);
   EXPECT_EQ(find_place({{"RANK", "captain"}}), std::nullopt) << "a word that others use too";
 }
@@ -81,7 +81,7 @@ TEST(FindPlaceTest, OurOwnLauncherNeedsNoSecond) {
   EXPECT_EQ(find_place(with(kSlurm, {{"CHIMERA_LAUNCHER_PID", "12"}, {"CHIMERA_RANK", "0"}})), std::nullopt);
 }
 
-TEST(FindPlaceTest, TheShellOfABatchScriptIsNoTask) {
+TEST(FindPlaceTest, ShellOfABatchScriptIsNotATask) {
   Variables batch = kSlurm;
   batch.erase("SLURM_STEP_ID");
   EXPECT_EQ(find_place(batch), std::nullopt);
@@ -91,9 +91,9 @@ TEST(FindPlaceTest, AStepMayBeSmallerThanItsJob) {
   expect_place(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "11"}}), LauncherKind::Slurm, {9, 11, 2, 3});
 }
 
-TEST(FindPlaceTest, SaysWhatItRead) { EXPECT_EQ(find_place(kHydra)->read, kHydra); }
+TEST(FindPlaceTest, DescribesItsSource) { EXPECT_EQ(find_place(kHydra)->read, kHydra); }
 
-TEST(FindPlaceTest, TheFirstOfSeveralCounts) {
+TEST(FindPlaceTest, FirstOfSeveralLaunchersTakesPrecedence) {
   const Variables agent_per_node = with(kTorchrun, with(kSlurm, {{"SLURM_PROCID", "1"},
                                                                  {"SLURM_NTASKS", "2"},
                                                                  {"SLURM_NODEID", "1"},
@@ -103,14 +103,14 @@ TEST(FindPlaceTest, TheFirstOfSeveralCounts) {
   const auto one_a_host = [](const std::string& rank) {
     return Variables{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
   };
-  const Variables task = with(agent_per_node, one_a_host("0"));  // the agents count the hosts in an order of their own
+  const Variables task = with(agent_per_node, one_a_host("0"));  // the agents number the hosts in their own order
   expect_place(task, LauncherKind::Torchrun, {0, 2, 0, 1});
   expect_place(with(kSlurm, {{"PMI_RANK", "9"}, {"PMI_SIZE", "12"}}), LauncherKind::Slurm, {9, 12, 2, 3});
   const Variables ours = {{"CHIMERA_RANK", "3"}, {"CHIMERA_WORLD_SIZE", "4"}};
   expect_place(with(kOpenMpi, ours), LauncherKind::Variables, {3, 4, 0, 1});
 }
 
-TEST(FindPlaceTest, LaunchersThatContradictEachOtherAreInConflict) {
+TEST(FindPlaceTest, ContradictoryLaunchersAreAConflict) {
   const auto conflict = [](const Variables& first, const Variables& second) {
     return find_place(with(first, second))->conflict;
   };
@@ -123,7 +123,7 @@ TEST(FindPlaceTest, LaunchersThatContradictEachOtherAreInConflict) {
   EXPECT_THAT(conflict(one_host, kOpenMpi), HasSubstr("rank 5 of 8")) << "four jobs on one host each";
 }
 
-TEST(FindPlaceTest, RefusesWhatNoLauncherSays) {
+TEST(FindPlaceTest, RejectsInvalidVariables) {
   expect_refused({{"CHIMERA_RANK", "0"}}, "CHIMERA_WORLD_SIZE is not set, but CHIMERA_RANK is");
   expect_refused(with(kHydra, {{"PMI_RANK", "x1"}}), "PMI_RANK is 'x1'; expected a number, 0 or more");
   expect_refused(with(kHydra, {{"PMI_RANK", "4"}}), "MPICH says rank 4 of 4; expected less than the world size");
@@ -134,7 +134,7 @@ TEST(FindPlaceTest, RefusesWhatNoLauncherSays) {
   }
 }
 
-/// With a folder of its own for files of temporary use.
+/// TMPDIR is a scratch folder.
 class RendezvousPointTest : public ::testing::Test {
  protected:
   void SetUp() override { ::setenv("TMPDIR", scratch_.path("").c_str(), 1); }
@@ -158,7 +158,7 @@ TEST_F(RendezvousPointTest, IsAFileOfThisUserOnOneHost) {
   EXPECT_FALSE(point.listens);
 }
 
-TEST_F(RendezvousPointTest, WhoeverComesFirstWipesTheFile) {
+TEST_F(RendezvousPointTest, FirstRankClearsTheFile) {
   const std::string path = rendezvous(kHydra).file;
   std::ofstream(path) << "left by a start that failed";
   {
@@ -171,12 +171,12 @@ TEST_F(RendezvousPointTest, WhoeverComesFirstWipesTheFile) {
   EXPECT_TRUE(std::filesystem::is_empty(folder()));
 }
 
-TEST_F(RendezvousPointTest, RestartsMeetAnew) {
+TEST_F(RendezvousPointTest, RestartsUseANewRendezvous) {
   const Variables one_host = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}});
   EXPECT_NE(rendezvous(one_host).file, rendezvous(with(one_host, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).file);
 }
 
-TEST_F(RendezvousPointTest, RefusesAFolderThatOthersMayWriteTo) {
+TEST_F(RendezvousPointTest, RejectsAFolderThatOtherUsersCanWrite) {
   std::filesystem::create_directory(folder());
   std::filesystem::permissions(folder(), std::filesystem::perms::all);
   EXPECT_THAT([] { static_cast<void>(rendezvous(kHydra)); },
@@ -196,7 +196,7 @@ TEST_F(RendezvousPointTest, IsTheAgentsServerUnderTorchrun) {
   EXPECT_EQ(point.attempt, "none/2");
 }
 
-TEST_F(RendezvousPointTest, RankZeroListensWhereItIsTold) {
+TEST_F(RendezvousPointTest, RankZeroListensAtTheGivenAddress) {
   const Variables told = {{"CHIMERA_WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "7"}};
   EXPECT_TRUE(rendezvous(with(told, {{"CHIMERA_RANK", "0"}})).listens);
   EXPECT_FALSE(rendezvous(with(told, {{"CHIMERA_RANK", "1"}})).listens);
@@ -211,7 +211,7 @@ TEST_F(RendezvousPointTest, IsTheFirstNodeOfASlurmStep) {
   EXPECT_NE(rendezvous(with(kSlurm, {{"SLURM_STEP_ID", "2"}})).port, point.port) << "side by side";
 }
 
-TEST_F(RendezvousPointTest, SaysWhatIsMissing) {
+TEST_F(RendezvousPointTest, NamesMissingVariables) {
   const auto expect_refused = [](const Variables& variables, const std::string& why) {
     EXPECT_THAT([&] { static_cast<void>(rendezvous(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
   };

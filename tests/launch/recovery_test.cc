@@ -24,7 +24,7 @@ void recover(Recovery& recovery, std::int64_t step) {
   recovery.finish();
 }
 
-TEST(RecoveryTest, AllLeaveBeforeAnyoneJoinsAndAllGoOnBeforeItIsOver) {
+TEST(RecoveryTest, RecoveryWaitsForAllRanksToLeaveAndToResume) {
   Recovery recovery(4, kFourRanksOfChimera, 5);
   const Recovery::Answer answer = recovery.lose({2}, 7);
   EXPECT_EQ(answer.why_not, "");
@@ -49,7 +49,7 @@ TEST(RecoveryTest, AllLeaveBeforeAnyoneJoinsAndAllGoOnBeforeItIsOver) {
   EXPECT_TRUE(recovery.has_weights(2));
 }
 
-TEST(RecoveryTest, WhatComesFromAnEpochThatIsOverIsDropped) {
+TEST(RecoveryTest, MessagesOfEarlierEpochsAreDropped) {
   Recovery recovery(4, kFourRanksOfChimera, 5);
   EXPECT_EQ(recovery.lose({2}, 7).why_not, "");
   all_say(recovery, RecoveryNote::Kind::Left);
@@ -65,7 +65,7 @@ TEST(RecoveryTest, WhatComesFromAnEpochThatIsOverIsDropped) {
   EXPECT_TRUE(recovery.all_left());
 }
 
-TEST(RecoveryTest, ARankThatIsLostWhileTheOthersLeaveBelongsToTheSameRecovery) {
+TEST(RecoveryTest, RankLostDuringARecoveryJoinsTheSameRecovery) {
   Recovery recovery(4, kFourRanksOfChimera, 1);
   EXPECT_EQ(recovery.lose({2}, 7).why_not, "");
   recovery.note({.rank = 3, .kind = RecoveryNote::Kind::Left, .epoch = 1});
@@ -79,7 +79,7 @@ TEST(RecoveryTest, ARankThatIsLostWhileTheOthersLeaveBelongsToTheSameRecovery) {
   EXPECT_TRUE(recovery.all_left());
 }
 
-TEST(RecoveryTest, AStageWithoutACopyCannotBeGivenBack) {
+TEST(RecoveryTest, StageWithoutAReplicaCannotBeRestored) {
   Recovery recovery(4, kFourRanksOfChimera, 5);
   EXPECT_EQ(recovery.lose({1, 2}, 7).why_not, "not recovered: no rank is left that holds stage 1");
   Recovery later(4, kFourRanksOfChimera, 5);
@@ -87,7 +87,7 @@ TEST(RecoveryTest, AStageWithoutACopyCannotBeGivenBack) {
   EXPECT_EQ(later.lose({2}, 7).why_not, "not recovered: no rank is left that holds stage 1") << "1 has no weights yet";
 }
 
-TEST(RecoveryTest, AStepThatFailsAgainAndAgainIsGivenUp) {
+TEST(RecoveryTest, RepeatedlyFailingStepEndsTheJob) {
   Recovery recovery(4, kFourRanksOfChimera, 50);
   for (const int rank : {1, 2}) {
     EXPECT_EQ(recovery.lose({rank}, 7).why_not, "");
@@ -96,7 +96,7 @@ TEST(RecoveryTest, AStepThatFailsAgainAndAgainIsGivenUp) {
   EXPECT_EQ(recovery.lose({1}, 7).why_not, "not recovered: it has failed in step 7 3 times in a row");
 }
 
-TEST(RecoveryTest, ANewRankThatDiesAtOnceDoesNotDoSoForEver) {
+TEST(RecoveryTest, RepeatedDeathsOfANewRankEndTheJob) {
   Recovery recovery(4, kFourRanksOfChimera, 50);
   EXPECT_EQ(recovery.lose({1}, 7).why_not, "");
   EXPECT_EQ(recovery.lose({1}, 0).why_not, "");
@@ -104,7 +104,7 @@ TEST(RecoveryTest, ANewRankThatDiesAtOnceDoesNotDoSoForEver) {
   EXPECT_EQ(recovery.lose({1}, 0).why_not, "not recovered: it has failed before its first step 3 times in a row");
 }
 
-TEST(RecoveryTest, ThereAreAsManyAsAllowed) {
+TEST(RecoveryTest, RecoveriesAreLimited) {
   Recovery recovery(4, kFourRanksOfChimera, 2);
   for (const std::int64_t step : {7, 20}) {
     EXPECT_EQ(recovery.lose({1}, step).why_not, "");

@@ -1,4 +1,3 @@
-// Jobs that go on with a new process in the place of one that was lost.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +35,7 @@ void expect_recovery(const JobResult& result, const std::string& reason) {
   }
 }
 
-TEST_P(ReplacedRankTest, TheJobGoesOnWithoutTheOneThatWasKilled) {
+TEST_P(ReplacedRankTest, JobContinuesAfterAKill) {
   expect_recovery(Job(3, {"outlive", "be-lost", "outlive"}).wait(), "rank 1 was killed by signal 9 .Killed.");
 }
 
@@ -45,14 +44,14 @@ TEST_P(ReplacedRankTest, TwoCanBeLostAtOnce) {
                   "rank [02] was killed by signal 9 .Killed.; rank [02] was killed by signal 9 .Killed.");
 }
 
-TEST_P(ReplacedRankTest, WithoutACopyTheJobEndsWithTheReason) {
+TEST_P(ReplacedRankTest, JobWithoutReplicasEndsWithTheReason) {
   const JobResult result = Job(2, {"be-lost", "be-lost"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("chimera: not recovered: no rank is left that holds stage 0\n"));
   EXPECT_THAT(result.messages, HasSubstr("was killed by signal 9 (Killed)\n"));
 }
 
-TEST_P(ReplacedRankTest, BeforeItsStepsAJobHasNothingToRecover) {
+TEST_P(ReplacedRankTest, JobBeforeItsFirstStepIsNotRecovered) {
   const JobResult result = Job(3, {"wait", "exit-7", "wait"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 1 exited with code 7\n");

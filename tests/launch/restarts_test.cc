@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(RestartsTest, AJobThatGetsFurtherIsStartedAgainAtOnceAsOftenAsAllowed) {
+TEST(RestartsTest, JobWithProgressRestartsAtOnceUpToTheLimit) {
   Restarts restarts(3);
   for (const std::int64_t step : {0, 7, 20}) {
     const Restarts::Advice advice = restarts.after_failure(step);
@@ -22,7 +22,7 @@ TEST(RestartsTest, AJobThatGetsFurtherIsStartedAgainAtOnceAsOftenAsAllowed) {
   EXPECT_EQ(restarts.done(), 3);
 }
 
-TEST(RestartsTest, OneThatDoesNotWaitsLongerAndLonger) {
+TEST(RestartsTest, JobWithoutProgressBacksOff) {
   Restarts restarts(100);
   std::vector<seconds> pauses;
   for (int failure = 0; failure < 9; ++failure) pauses.push_back(restarts.after_failure(9 - failure % 2).pause);
@@ -41,13 +41,13 @@ TEST(RestartsTest, TheSameStepThreeTimesInARowIsALoop) {
   EXPECT_EQ(at_start.after_failure(0).why_not, "not restarted: it has failed before its first step 3 times in a row");
 }
 
-TEST(RestartsTest, WhatIsCountedHasItsOwnWords) {
+TEST(RestartsTest, MessagesNameTheCountedEvents) {
   Restarts restarts(100, {.again = "begun", .first = "at first", .later = "after"});
   for (const std::int64_t step : {0, 0, 7, 7}) EXPECT_TRUE(restarts.after_failure(step).again);
   EXPECT_EQ(restarts.after_failure(7).why_not, "not begun: it has failed after 7 3 times in a row");
 }
 
-TEST(RestartsTest, WhereNoneIsAllowedNothingIsSaid) {
+TEST(RestartsTest, NoRestartsGiveNoMessage) {
   Restarts restarts(0);
   for (int failure = 0; failure < 3; ++failure) {
     const Restarts::Advice advice = restarts.after_failure(5);

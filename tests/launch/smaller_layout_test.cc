@@ -1,4 +1,4 @@
-// On what layouts a run may go on that has lost ranks.
+// Layouts on which a run may continue after it has lost ranks.
 
 #include "launch/hosts/host_restarts.h"
 
@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// "D x W, N".
+/// Layouts as "D x W, N".
 std::vector<std::string> in_words(const RunLayout& now, std::int64_t ranks) {
   std::vector<std::string> words;
   for (const RunLayout& layout : smaller_layouts(now, ranks)) {
@@ -36,7 +36,7 @@ TEST(SmallerLayoutTest, OnePipelineIsCutIntoFewerStages) {
   EXPECT_THAT(in_words({.workers = 1, .data_parallel = 1, .micro_batches = 4, .mini_batch = 4}, 1), IsEmpty());
 }
 
-TEST(SmallerLayoutTest, AllHaveTheMiniBatchAndTheRanksThatAreLeft) {
+TEST(SmallerLayoutTest, LayoutsKeepTheMiniBatchAndFitTheRemainingRanks) {
   const RunLayout now{.workers = 8, .data_parallel = 12, .micro_batches = 10, .mini_batch = 240};
   for (std::int64_t ranks = 1; ranks < now.ranks(); ++ranks) {
     for (const RunLayout& layout : smaller_layouts(now, ranks)) {

@@ -36,17 +36,17 @@ TEST(VerdictTest, TheFirstCulpritIsNamed) {
   EXPECT_EQ(find_culprit(records, std::vector{1, 2, 0}), 2);
 }
 
-TEST(VerdictTest, VictimsAloneLeaveItOpen) {
+TEST(VerdictTest, VictimsAloneDoNotIdentifyTheCulprit) {
   const std::vector<RankRecord> records = {running(), reported(false)};
   EXPECT_EQ(find_culprit(records, std::vector{1}), std::nullopt);
 }
 
-TEST(VerdictTest, AKilledRankComesBeforeOnesThatTookItForTheirOwnFailure) {
+TEST(VerdictTest, KilledRankTakesPrecedenceOverItsVictims) {
   const std::vector<RankRecord> records = {reported(true), killed(SIGKILL)};
   EXPECT_EQ(find_culprit(records, std::vector{0, 1}), 1);
 }
 
-TEST(VerdictTest, SaysWhatHappened) {
+TEST(VerdictTest, DescribesTheFailure) {
   EXPECT_EQ(describe_failure(2, reported(true)), "rank 2 failed at 1B3: reason");
   EXPECT_EQ(describe_failure(2, killed(SIGKILL)), "rank 2 was killed by signal 9 (Killed)");
   EXPECT_EQ(describe_failure(2, exited(7)), "rank 2 exited with code 7");
@@ -62,7 +62,7 @@ TEST(VerdictTest, OnlyAWrongConfigurationKeepsItsExitCode) {
   EXPECT_EQ(job_exit_code(quick), 2) << "ended by the launcher before it could";
 }
 
-TEST(VerdictTest, WhatAnotherRankWouldMeetTooIsFinal) {
+TEST(VerdictTest, ConfigurationErrorsAndFinalReportsAreFinal) {
   EXPECT_FALSE(is_final(killed(SIGKILL)));
   EXPECT_FALSE(is_final(reported(true)));
   EXPECT_TRUE(is_final(exited(2)));

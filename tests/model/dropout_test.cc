@@ -17,10 +17,10 @@ Dropout masks(double probability) {
   return {.probability = probability, .seed = 1, .step = 2, .first_sample = 8, .layer = 3};
 }
 
-/// What dropout makes of ones.
+/// Dropout applied to ones.
 at::Tensor mask(const Dropout& masks, DropoutSite site = kSite) { return dropout(at::ones({4, 5, 1000}), masks, site); }
 
-/// The share of elements that two masks both keep or both drop.
+/// Fraction of elements that two masks both keep or both drop.
 double agreement(const at::Tensor& a, const at::Tensor& b) { return a.eq(b).to(at::kDouble).mean().item<double>(); }
 
 TEST(DropoutTest, DropsTheGivenShareAndKeepsTheMean) {
@@ -87,7 +87,7 @@ TEST(DropoutTest, BackwardUsesTheMaskOfForward) {
   EXPECT_TRUE(at::equal(x.grad(), dropout(gradient, masks(0.2), kSite)));
 }
 
-TEST(DropoutTest, WithProbabilityZeroNothingHappens) {
+TEST(DropoutTest, ZeroProbabilityChangesNothing) {
   const at::Tensor x = at::randn({2, 3});
   EXPECT_TRUE(dropout(x, masks(0), kSite).is_same(x));
 }

@@ -17,7 +17,7 @@ using testing::ThrowsMessage;
 
 at::Tensor trained(const at::Tensor& tensor) { return tensor.detach().clone().set_requires_grad(true); }
 
-/// Tables of 9 tokens and 5 positions, 3 wide; two sequences of 4 tokens, some of them twice.
+/// Tables of 9 tokens and 5 positions, width 3; two sequences of 4 tokens with repetitions.
 struct Problem {
   at::Tensor tokens = at::tensor({7, 2, 2, 0, 2, 7, 8, 1}, at::kLong).view({2, 4});
   at::Tensor words = at::randn({9, 3}, at::kDouble);
@@ -25,7 +25,7 @@ struct Problem {
   at::Tensor gradient = at::randn({2, 4, 3}, at::kDouble);
 };
 
-/// What is looked up, and the gradients of both tables.
+/// The output, and the gradients of both tables.
 struct Outcome {
   at::Tensor output;
   at::Tensor words;
@@ -40,7 +40,7 @@ Outcome of_autograd(const Problem& problem) {
   return {output.detach(), words.grad(), positions.grad()};
 }
 
-/// In B, or in I and W.
+/// Backward in one op (B) or two (I and W).
 Outcome by_rows(const Problem& problem, bool splits) {
   const at::Tensor words = trained(problem.words);
   const at::Tensor positions = trained(problem.positions);
@@ -59,7 +59,7 @@ Outcome by_rows(const Problem& problem, bool splits) {
   return {output.detach(), words.grad(), positions.grad()};
 }
 
-TEST(EmbeddingTest, OutputAndGradientsAreAutograds) {
+TEST(EmbeddingTest, OutputAndGradientsEqualAutograds) {
   const Problem problem;
   const Outcome expected = of_autograd(problem);
   const Outcome outcome = by_rows(problem, /*splits=*/false);
@@ -68,7 +68,7 @@ TEST(EmbeddingTest, OutputAndGradientsAreAutograds) {
   EXPECT_TRUE(at::allclose(outcome.positions, expected.positions, 1e-14, 1e-14));
 }
 
-TEST(EmbeddingTest, SplitBackwardGivesTheBitsOfTheWholeOne) {
+TEST(EmbeddingTest, SplitBackwardGivesTheBitsOfTheWhole) {
   const Problem problem;
   const Outcome whole = by_rows(problem, /*splits=*/false);
   const Outcome split = by_rows(problem, /*splits=*/true);
@@ -76,7 +76,7 @@ TEST(EmbeddingTest, SplitBackwardGivesTheBitsOfTheWholeOne) {
   EXPECT_TRUE(at::equal(split.positions, whole.positions));
 }
 
-// The rule that canonical reduction builds on: to what is there, one token after the other.
+// Canonical reduction relies on this rule.
 TEST(EmbeddingTest, AddsRowsToTheGradientInTheOrderOfTokens) {
   const Problem problem;
   const at::Tensor words = trained(problem.words);

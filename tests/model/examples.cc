@@ -79,7 +79,7 @@ double run_stages(const std::vector<std::unique_ptr<Stage>>& stages, const Micro
     outputs.push_back(stage->forward(inputs.back(), batch));
     inputs.push_back(outputs.back().detach().requires_grad_());
   }
-  at::Tensor gradient;  // of the loss: one
+  at::Tensor gradient;  // the gradient of the loss is 1
   for (std::size_t s = stages.size(); s-- > 0;) {
     torch::autograd::backward({outputs[s]}, {gradient});
     if (s > 0) gradient = inputs[s].grad();

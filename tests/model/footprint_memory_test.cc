@@ -1,4 +1,4 @@
-// What model_config/footprint.h says of memory, beside what LibTorch's allocator hands out for a real stage.
+// Compares the memory predictions of model_config/footprint.h with the allocations of real stages.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@
 namespace chimera {
 namespace {
 
-/// A stage, and what it runs on.
+/// A stage and its workload.
 struct Case {
   std::string what;
   ModelConfig config;
@@ -35,7 +35,7 @@ at::ScalarType compute_type(const Workload& workload) {
   return workload.compute_bytes == 8 ? at::kDouble : at::kFloat;
 }
 
-/// Runs a stage's ops as the executor does, and takes the size of everything.
+/// Runs a stage's ops as the executor does, and measures all sizes.
 class MeasuredStage {
  public:
   explicit MeasuredStage(const Case& measured) : case_(measured) {
@@ -57,7 +57,7 @@ class MeasuredStage {
     return make_stage(case_.config, case_.stage, type, 1, tied_->leaves());
   }
 
-  /// What a stage makes in its first forward and remembers: tables of rotary positions.
+  /// Makes the stage compute what it caches in its first forward: the tables of rotary positions.
   void make_tables() {
     const at::NoGradGuard no_graph;
     (void)stage_->forward(case_.stage.embedding ? at::Tensor() : boundary(), load());
@@ -86,7 +86,8 @@ class MeasuredStage {
                      compute_type(case_.workload));
   }
 
-  /// Runs the op, and notes what it takes beyond what is there before it, or after a forward. Returns what is left.
+  /// Runs the op and records its working memory and, after a forward, the memory that it keeps. Returns the memory that
+  /// remains.
   template <class Op>
   double measure(OpKind kind, Op&& op) {
     const double before = static_cast<double>(meter_.take_sample(RankId(0)).live);
@@ -132,8 +133,8 @@ class MeasuredStage {
   std::array<double, 4> working_sets_ = {};
 };
 
-/// All families as they are, tied with a large vocabulary, and with one head and a narrow feed-forward sub-layer; and
-/// Llama with biases, norms and width of its own for its heads.
+/// All families as they are; tied with a large vocabulary; with one head and a narrow feed-forward sub-layer. Also a
+/// Llama with biases, norms of the heads and a separate head width.
 std::vector<ModelConfig> configs() {
   std::vector<ModelConfig> result;
   for (const char* name : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
@@ -160,10 +161,10 @@ std::string words_of(const ModelConfig& config, const StageLayers& stage, const 
                      workload.sequence, workload.compute_bytes, workload.dropout ? ", dropout" : "");
 }
 
-/// Calls visit(case) for each: the first stage, an inner one, the last, and all in one.
+/// Calls visit(case) for the first stage, an inner one, the last, and a single stage of all layers.
 template <class Visit>
 void for_each_case(const std::vector<std::int64_t>& element_bytes, Visit&& visit) {
-  at::set_num_threads(1);  // scratch memory of kernels grows with them
+  at::set_num_threads(1);  // kernels' scratch memory grows with threads
   for (const ModelConfig& config : configs()) {
     for (const StageLayers& stage : {StageLayers{0, 2, true, false}, StageLayers{1, 3, false, false},
                                      StageLayers{3, 4, false, true}, StageLayers{0, 4, true, true}}) {
@@ -183,8 +184,8 @@ void for_each_case(const std::vector<std::int64_t>& element_bytes, Visit&& visit
   }
 }
 
-/// Most that what is left out takes: zeros that align each gradient to 64 bytes, single numbers such as the loss, and
-/// the room that a transport of this process may have had the allocator leave before each tensor.
+/// Upper bound of memory that the prediction omits: zeros that align each gradient to 64 bytes, scalars such as the
+/// loss, and header room that a transport of this process may have reserved before each tensor.
 double left_out() {
   constexpr double kTensors = 200;  // of a stage
   MemoryMeter meter(1);
@@ -211,7 +212,7 @@ void expect_working_sets_as_said(const Case& example, const MeasuredStage& measu
   }
 }
 
-TEST(FootprintMemoryTest, WhatStagesKeepAndTakeIsWhatTheAllocatorHandsOut) {
+TEST(FootprintMemoryTest, PredictionsMatchTheAllocator) {
   const double tolerance = left_out();
   for_each_case({4, 8, 2}, [tolerance](const Case& example) {
     const MeasuredStage measured(example);
@@ -238,8 +239,8 @@ TEST(FootprintMemoryTest, BlocksShareOneMaskOfDocuments) {
   }
 }
 
-// Two chunks of tokens: beside the last one's the gradients of no logits are kept.
-TEST(FootprintMemoryTest, ALargeVocabularysLogitsAreThoseOfAChunk) {
+// Two chunks of tokens: while the last chunk is processed, no gradients of logits are kept.
+TEST(FootprintMemoryTest, LargeVocabularyKeepsOneChunkOfLogits) {
   at::set_num_threads(1);
   const ModelConfig config = with_overrides(find_model("gpt2-tiny"), {.vocabulary = 100'000});
   const StageLayers stage{3, 4, false, true};

@@ -1,5 +1,4 @@
-// Logits, loss and gradients equal those of Hugging Face's models, in float64. What remains are other orders of
-// summation.
+// Logits, loss and gradients equal those of Hugging Face's models in float64, except for orders of summation.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +50,7 @@ TEST_P(HuggingFaceTest, GivesTheSameLogits) {
   }
 }
 
-// A gradient that is zero by mathematics, as that of the key bias, is compared with the size of all gradients.
+// A gradient that is mathematically zero, such as the key bias's, is compared relative to the norm of all gradients.
 TEST_P(HuggingFaceTest, GivesTheSameLossAndGradients) {
   for (const std::int64_t count : {1, 2}) {
     std::vector<std::unique_ptr<Stage>> stages;

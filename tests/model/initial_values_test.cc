@@ -45,7 +45,7 @@ TEST(InitialValuesTest, AreTheRandomNumbersOfTheParametersName) {
 
 TEST(InitialValuesTest, AreTheSameOnAnyNumberOfThreads) {
   ModelConfig config = small_model(Family::Gpt2);
-  config.vocabulary = 5000;  // its matrix is worth several threads
+  config.vocabulary = 5000;  // large enough for several threads
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   const auto one = make_stage(config, whole(config), at::kFloat, 7);
@@ -65,7 +65,7 @@ TEST(InitialValuesTest, DifferBySeedAndName) {
   EXPECT_FALSE(at::equal(value_of(*stage, name), value_of(*stage, "h.1.mlp.c_fc.weight")));
 }
 
-TEST(InitialValuesTest, AreTheRoundedFloat64OnesAndNeverNarrowerThanFloat32) {
+TEST(InitialValuesTest, AreRoundedFromFloat64AndAtLeastFloat32) {
   const ModelConfig config = small_model(Family::Bert);
   const auto wide = make_stage(config, whole(config), at::kDouble, 7);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {

@@ -1,4 +1,3 @@
-// A sequence that is read piece by piece gives what it gives when it is read at once.
 #include "model/key_value_cache.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +15,7 @@ constexpr double kTolerance = 1e-12;  // of float64, for other orders of summati
 
 struct Pieces {
   Family family;
-  std::vector<std::int64_t> lengths;  // that add up to 6
+  std::vector<std::int64_t> lengths;  // their sum is 6
 };
 
 class KeyValueCacheTest : public testing::TestWithParam<Pieces> {};
@@ -25,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Pieces, KeyValueCacheTest,
                                          Pieces{Family::Gpt2, {3, 1, 2}}, Pieces{Family::Llama, {6}},
                                          Pieces{Family::Llama, {1, 1, 1, 1, 1, 1}}, Pieces{Family::Llama, {2, 3, 1}}));
 
-/// The logits [b, L, V] of stages that are read one after the other, each with the cache of the same place.
+/// Logits [b, L, V] of stages run in order, each with its own cache.
 at::Tensor read(const std::vector<std::unique_ptr<Stage>>& stages, const at::Tensor& tokens,
                 std::vector<KeyValueCache>* caches) {
   at::Tensor hidden;
@@ -59,7 +58,7 @@ TEST_P(KeyValueCacheTest, GivesTheLogitsOfTheWholeSequence) {
   }
 }
 
-TEST_P(KeyValueCacheTest, ForgetsNothingAndKeepsNoMoreThanItsTokens) {
+TEST_P(KeyValueCacheTest, KeepsExactlyItsTokens) {
   const at::NoGradGuard no_graph;
   KeyValueCache cache(6);
   at::manual_seed(1);

@@ -35,7 +35,7 @@ TEST(LayersTest, CausalAttentionDoesNotSeeTheFuture) {
   EXPECT_FALSE(at::allclose(before.narrow(1, 3, 2), after.narrow(1, 3, 2)));
 }
 
-/// Each document is attended to as if it stood alone, whatever stands before it; with dropout's own operations too.
+/// Attention sees each document alone, in the fused kernel and in the operations used with dropout.
 TEST(LayersTest, CausalAttentionStaysInsideDocuments) {
   const at::Tensor x = at::randn({2, 6, 8}, at::kDouble);
   const at::Tensor documents = at::tensor({0, 0, 0, 1, 1, 2, 0, 1, 1, 1, 1, 1}, at::kLong).view({2, 6});
@@ -70,8 +70,8 @@ TEST(LayersTest, MaskedAttentionWithoutAMaskSeesEverything) {
   EXPECT_TRUE(at::allclose(masked_attention({x, x, x}, {}, 2), masked_attention({x, x, x}, all, 2), 1e-12, 1e-12));
 }
 
-// A probability too small to drop anything leaves the difference between the fused kernel and our own operations.
-TEST(LayersTest, AttentionWithDropoutIsTheFusedKernelsButForTheMask) {
+// A probability too small to drop anything isolates the difference between the fused kernel and our own operations.
+TEST(LayersTest, AttentionWithDropoutMatchesTheFusedKernel) {
   const Dropout nothing = {.probability = 1e-14};
   const QueryKeyValue x = {at::randn({2, 5, 6}, at::kDouble), at::randn({2, 5, 6}, at::kDouble),
                            at::randn({2, 5, 6}, at::kDouble)};
@@ -83,7 +83,7 @@ TEST(LayersTest, AttentionWithDropoutIsTheFusedKernelsButForTheMask) {
 }
 
 TEST(LayersTest, AttentionDropsProbabilitiesAfterTheSoftmax) {
-  // Where all keys have the same value, attention returns it times the sum of the probabilities: 1 without dropout.
+  // If all keys have the same value, attention returns it times the sum of the probabilities: 1 without dropout.
   const at::Tensor ones = at::ones({1, 200, 2}, at::kDouble);
   const QueryKeyValue x = {at::randn({1, 200, 2}, at::kDouble), at::randn({1, 200, 2}, at::kDouble), ones};
   const at::Tensor sums = masked_attention(x, {}, 1, {.probability = 0.5});
@@ -91,7 +91,7 @@ TEST(LayersTest, AttentionDropsProbabilitiesAfterTheSoftmax) {
   EXPECT_GT(sums.std().item<double>(), 0.01);
 }
 
-TEST(LayersTest, CrossEntropySumLeavesOutIgnoredTargets) {
+TEST(LayersTest, CrossEntropySumSkipsIgnoredTargets) {
   const at::Tensor logits = at::zeros({2, 2, 8}, at::kDouble);
   const at::Tensor targets = tokens({3, kIgnored, 0, 7}).view({2, 2});
   EXPECT_NEAR(cross_entropy_sum(logits, targets).item<double>(), 3 * std::log(8.0), 1e-12);
@@ -112,7 +112,7 @@ TEST(LayersTest, NamesTargetsThatDoNotFit) {
       ThrowsMessage<ConfigError>(HasSubstr("target 4 lies outside")));
 }
 
-TEST(LayersTest, TargetPlacesAreThoseNotIgnored) {
+TEST(LayersTest, TargetPlacesExcludeIgnoredTargets) {
   EXPECT_TRUE(at::equal(target_indices(tokens({kIgnored, 3, 0, kIgnored, 5})), tokens({1, 2, 4})));
 }
 

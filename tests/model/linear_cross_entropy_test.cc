@@ -22,7 +22,7 @@ constexpr std::int64_t kTokens = 23;
 constexpr std::int64_t kWidth = 6;
 constexpr std::int64_t kVocabulary = 11;
 constexpr double kScale = 0.3;
-/// Chunks of 1, 4 and 5 tokens (of these the last is smaller), and one of all.
+/// Chunks of 1, 4 and 5 tokens (the last chunk of 5 is smaller), and a single chunk.
 constexpr std::int64_t kLogitsOfChunks[] = {1, 4 * kVocabulary, 5 * kVocabulary, 1000 * kVocabulary};
 
 at::Tensor trained(const at::Tensor& tensor) { return tensor.detach().clone().set_requires_grad(true); }
@@ -40,14 +40,14 @@ struct Problem {
     return targets;
   }
 
-  /// New leaves, so that gradients start anew.
+  /// New leaves, so that gradients start empty.
   [[nodiscard]] Linear head(WeightLayout layout = WeightLayout::OutIn) const {
     const at::Tensor matrix = layout == WeightLayout::OutIn ? weight : weight.t().contiguous();
     return {trained(matrix), trained(bias), layout};
   }
 };
 
-/// What came of one micro-batch.
+/// Results of one micro-batch.
 struct Outcome {
   at::Tensor loss;
   at::Tensor hidden;
@@ -72,7 +72,7 @@ void expect_same_bits(const Outcome& actual, const Outcome& expected) {
   EXPECT_TRUE(at::equal(actual.bias, expected.bias));
 }
 
-/// By autograd, with all logits at once.
+/// Uses autograd and all logits at once.
 Outcome of_autograd(const Problem& problem) {
   const Linear head = problem.head();
   const at::Tensor hidden = trained(problem.hidden);
@@ -81,7 +81,7 @@ Outcome of_autograd(const Problem& problem) {
   return {loss.detach(), hidden.grad(), head.weight.grad(), head.bias.grad()};
 }
 
-/// By linear_cross_entropy(), in B or in I and W; `factor` times its loss is trained.
+/// Uses linear_cross_entropy(), in B or in I and W; backward starts from `factor` times the loss.
 Outcome in_chunks(const Problem& problem, const Linear& head, std::int64_t logits_of_chunk, bool splits = false,
                   double factor = 1) {
   const at::Tensor hidden = trained(problem.hidden);
@@ -100,7 +100,7 @@ Outcome in_chunks(const Problem& problem, const Linear& head, std::int64_t logit
   return {loss.detach(), hidden.grad(), head.weight.grad(), head.bias.grad()};
 }
 
-TEST(LinearCrossEntropyTest, LossAndGradientsAreThoseOfAllLogitsAtOnce) {
+TEST(LinearCrossEntropyTest, LossAndGradientsEqualThoseOfAllLogitsAtOnce) {
   const Problem problem;
   const Outcome expected = of_autograd(problem);
   for (const std::int64_t logits : kLogitsOfChunks) {
@@ -112,7 +112,7 @@ TEST(LinearCrossEntropyTest, LossAndGradientsAreThoseOfAllLogitsAtOnce) {
   }
 }
 
-TEST(LinearCrossEntropyTest, SplitBackwardGivesTheBitsOfTheWholeOne) {
+TEST(LinearCrossEntropyTest, SplitBackwardGivesTheBitsOfTheWhole) {
   const Problem problem;
   for (const std::int64_t logits : kLogitsOfChunks) {
     expect_same_bits(in_chunks(problem, problem.head(), logits, /*splits=*/true),
@@ -120,7 +120,7 @@ TEST(LinearCrossEntropyTest, SplitBackwardGivesTheBitsOfTheWholeOne) {
   }
 }
 
-TEST(LinearCrossEntropyTest, WhatTheLossIsMultipliedByReachesAllGradients) {
+TEST(LinearCrossEntropyTest, LossFactorScalesAllGradients) {
   const Problem problem;
   Outcome expected = of_autograd(problem);
   for (at::Tensor* number : {&expected.loss, &expected.hidden, &expected.weight, &expected.bias})
@@ -130,7 +130,7 @@ TEST(LinearCrossEntropyTest, WhatTheLossIsMultipliedByReachesAllGradients) {
   }
 }
 
-TEST(LinearCrossEntropyTest, AddsToGradientsThatAreThere) {
+TEST(LinearCrossEntropyTest, AddsToExistingGradients) {
   const Problem problem;
   const Linear head = problem.head();
   (void)in_chunks(problem, head, kLogitsOfChunks[1]);
@@ -166,7 +166,7 @@ TEST(LinearCrossEntropyTest, WithoutATargetThereIsNoLossAndNoGradient) {
   }
 }
 
-// As layers compute in bfloat16: a narrow copy of the matrix, its gradient in float32.
+// As layers compute in bfloat16: a bfloat16 copy of the matrix, its gradient in float32.
 TEST(LinearCrossEntropyTest, InBfloat16TheLossIsFloat32AndGradientsAddUpInFloat32) {
   const Problem problem;
   const Outcome expected = of_autograd(problem);
@@ -186,7 +186,7 @@ TEST(LinearCrossEntropyTest, InBfloat16TheLossIsFloat32AndGradientsAddUpInFloat3
   }
 }
 
-/// Most bytes alive at once during F and B, and bytes alive between them, beside hidden states and head.
+/// Peak of live bytes during F and B, and live bytes between them, without hidden states and head.
 std::pair<std::int64_t, std::int64_t> bytes_of(std::int64_t tokens, std::int64_t vocabulary, std::int64_t logits) {
   const Linear head{trained(at::zeros({vocabulary, 1})), {}, WeightLayout::OutIn};
   head.weight.mutable_grad() = at::zeros_like(head.weight);
@@ -200,7 +200,7 @@ std::pair<std::int64_t, std::int64_t> bytes_of(std::int64_t tokens, std::int64_t
   return {meter.peak_bytes(RankId(0)), between};
 }
 
-TEST(LinearCrossEntropyTest, KeepsTheLogitsOfAChunkAtMostAndNeverHoldsMoreThanTwo) {
+TEST(LinearCrossEntropyTest, KeepsOneChunkOfLogitsAndHoldsAtMostTwo) {
   constexpr std::int64_t kLarge = 10'000;
   constexpr std::int64_t kChunk = 4 * kLarge * static_cast<std::int64_t>(sizeof(float));
   constexpr std::int64_t kOther = 16'384;  // hidden states, targets and losses of 40 tokens

@@ -15,7 +15,7 @@ struct Gradients {
 
 at::Tensor trained(at::Tensor tensor) { return tensor.set_requires_grad(true); }
 
-/// What autograd makes of at::linear.
+/// Autograd's gradients of at::linear.
 Gradients of_autograd(const at::Tensor& x, const Linear& layer, const at::Tensor& output_gradient) {
   const at::Tensor input = trained(x.clone());
   const at::Tensor weight = trained(layer.weight.detach().clone());
@@ -40,7 +40,7 @@ class LinearTest : public ::testing::TestWithParam<WeightLayout> {
   at::Tensor bias_ = at::randn({5}, at::kDouble);
 };
 
-TEST_P(LinearTest, GradientsAreAutograds) {
+TEST_P(LinearTest, GradientsEqualAutograds) {
   const Linear layer = fresh_layer();
   const at::Tensor input = trained(x_.clone());
   torch::autograd::backward({linear(input, layer)}, {output_gradient_});
@@ -50,7 +50,7 @@ TEST_P(LinearTest, GradientsAreAutograds) {
   EXPECT_TRUE(at::allclose(layer.bias.grad(), expected.bias, 1e-13, 1e-13));
 }
 
-TEST_P(LinearTest, SplitBackwardGivesTheBitsOfTheWholeOne) {
+TEST_P(LinearTest, SplitBackwardGivesTheBitsOfTheWhole) {
   const Linear whole = fresh_layer();
   const at::Tensor whole_input = trained(x_.clone());
   torch::autograd::backward({linear(whole_input, whole)}, {output_gradient_});
@@ -74,7 +74,7 @@ TEST_P(LinearTest, SplitBackwardGivesTheBitsOfTheWholeOne) {
   EXPECT_TRUE(at::equal(split.bias.grad(), whole.bias.grad()));
 }
 
-TEST_P(LinearTest, AddsToGradientsThatAreThere) {
+TEST_P(LinearTest, AddsToExistingGradients) {
   const Linear layer = fresh_layer();
   for (int time = 0; time < 2; ++time) torch::autograd::backward({linear(x_, layer)}, {output_gradient_});
   const Gradients once = of_autograd(x_, layer, output_gradient_);

@@ -1,4 +1,4 @@
-// The layers that Llama alone has, beside the same in single operations of ATen.
+// Compares Llama's own layers with single ATen operations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using Function = std::function<at::Tensor(const Arguments&)>;
 
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 
-/// Result and gradients of both functions agree to the last digits, for a random gradient of the result.
+/// Results and gradients of both functions agree to the last digits, for a random gradient of the result.
 void expect_same(const Function& ours, const Function& plain, const Arguments& values) {
   std::vector<at::Tensor> results[2];
   at::Tensor weights;
@@ -104,7 +104,7 @@ TEST(RotaryPositionsTest, ScoresDependOnTheDistanceAlone) {
   }
 }
 
-// The rule of Llama 3.1 by wave lengths, as it is published.
+// The published rule of Llama 3.1, by wavelength.
 TEST(RotaryPositionsTest, Llama3LowersLowFrequencies) {
   const ModelConfig config = find_model("llama-3.2-1b");
   const at::Tensor frequencies = rotary_frequencies(config, at::kDouble);
@@ -142,7 +142,7 @@ TEST(RotaryPositionsTest, LinearScalingStretchesPositions) {
 }
 
 // Fused without dropout, in single operations with it.
-TEST(GroupedAttentionTest, IsThatWithEveryKeyAndValueRepeated) {
+TEST(GroupedAttentionTest, EqualsAttentionWithRepeatedKeysAndValues) {
   at::manual_seed(6);
   constexpr std::int64_t kHeads = 6;
   constexpr std::int64_t kHeadSize = 5;

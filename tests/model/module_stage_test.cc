@@ -23,7 +23,7 @@ LayerFactory linear_layer(std::int64_t inputs, std::int64_t outputs) {
   return [=] { return nn::Linear(inputs, outputs); };
 }
 
-/// Stage 1 of a model whose layers 0 and 1 are elsewhere.
+/// Stage 1 of a model; layers 0 and 1 are on another stage.
 std::unique_ptr<ModuleStage> stage_of(std::vector<LayerFactory> layers, const ModuleUse& use = {},
                                       const Loss* loss = nullptr) {
   layers.insert(layers.begin(), 2, linear_layer(1, 1));
@@ -31,7 +31,7 @@ std::unique_ptr<ModuleStage> stage_of(std::vector<LayerFactory> layers, const Mo
   return make_module_stage(spec, layers, use, /*seed=*/1);
 }
 
-/// The one line that `action` is refused with.
+/// The one-line error of `action`.
 template <class Action>
 std::string refusal(const Action& action) {
   try {
@@ -120,7 +120,7 @@ TEST(ModuleStageTest, RefusesAnotherOutputThanExpected) {
               HasSubstr("gives [5, 4] of Float where it first gave [6, 4]"));
 }
 
-TEST(ModuleStageTest, FindingTheShapeLeavesBuffersAsTheyWere) {
+TEST(ModuleStageTest, FindingTheShapeDoesNotChangeBuffers) {
   nn::BatchNorm1d norm(2);
   const auto stage = stage_of({[&] { return norm; }});
   EXPECT_EQ(stage->output_shape(at::randn({8, 2}), {}).sizes, (std::vector<std::int64_t>{8, 2}));
@@ -128,7 +128,7 @@ TEST(ModuleStageTest, FindingTheShapeLeavesBuffersAsTheyWere) {
   EXPECT_TRUE(at::equal(norm->running_mean, at::zeros({2})));
 }
 
-TEST(ModuleStageTest, RefusesBuffersWhereCopiesOrRecomputationSpoilThem) {
+TEST(ModuleStageTest, RejectsBuffersWithReplicasOrRecomputation) {
   const LayerFactory norm = [] { return nn::Sequential(nn::Tanh(), nn::BatchNorm1d(2)); };
   EXPECT_EQ(refusal_of_layer(norm, {}), "not refused");
   EXPECT_THAT(refusal_of_layer(norm, {.replicated = true}),
@@ -159,7 +159,7 @@ struct Recurrent : nn::Module {
   nn::GRU gru{nullptr};
 };
 
-TEST(ModuleStageTest, LooksIntoRecurrentModulesForDropout) {
+TEST(ModuleStageTest, DetectsDropoutInRecurrentModules) {
   const auto layer = [](double dropout) { return [=] { return std::make_shared<Recurrent>(dropout); }; };
   EXPECT_EQ(refusal_of_layer(layer(0), {.recomputed = true}), "not refused");
   EXPECT_THAT(refusal_of_layer(layer(0.5), {.recomputed = true}), HasSubstr("torch::nn::GRUImpl (gru)"));
@@ -190,7 +190,7 @@ TEST(ModuleStageTest, LossIsTheSumOverTheStepsCount) {
               HasSubstr("the loss counted 8 elements where Loss::count said 4"));
 }
 
-/// What two KeyedDropouts in layer `layer` make of ones, for sample `first`.
+/// Output of two KeyedDropouts in layer `layer` for ones and sample `first`.
 at::Tensor dropped(std::int64_t layer, std::int64_t first) {
   KeyedDropout one(0.5);
   KeyedDropout two(0.5);

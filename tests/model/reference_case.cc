@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-/// The model file stands in the metadata.
+/// The metadata holds the model file.
 ModelConfig config_of(const std::string& path, const LoadedTensors& file) {
   const std::string model_file = path + ".model.toml";
   std::ofstream(model_file) << file.metadata.at("model_file");
@@ -21,7 +21,7 @@ ModelConfig config_of(const std::string& path, const LoadedTensors& file) {
   return config;
 }
 
-/// The tensor of that name, or an undefined one.
+/// Returns the tensor of that name, or an undefined one.
 at::Tensor find_tensor(const LoadedTensors& file, const std::string& name) {
   const auto found = file.tensors.find(name);
   return found == file.tensors.end() ? at::Tensor() : found->second;

@@ -1,6 +1,6 @@
-// run_cases IN OUT [IN OUT ...]: reads models, their weights and inputs (reference_case.h), and writes for each what
-// Chimera's stages make of them: `logits`, `loss`, `gradients/NAME`, of BERT also `sentence_logits`.
-// tests/python/hugging_face_test.py compares that with Hugging Face.
+// run_cases IN OUT [IN OUT ...]: reads models, weights and inputs (reference_case.h), and writes the outputs of
+// Chimera's stages: `logits`, `loss`, `gradients/NAME`, for BERT also `sentence_logits`.
+// tests/python/hugging_face_test.py compares them with Hugging Face.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace chimera {
 namespace {
@@ -22,7 +23,7 @@ at::Tensor read_tensor(const nlohmann::json& entry, std::string_view data) {
   const at::Tensor tensor =
       at::empty(entry.at("shape").get<std::vector<std::int64_t>>(), kTypes.at(entry.at("dtype").get<std::string>()));
   if (begin > end || end > data.size() || end - begin != tensor.nbytes()) throw Error("tensor outside of the file");
-  std::ranges::copy(data.substr(begin, end - begin), static_cast<char*>(tensor.mutable_data_ptr()));  // or nothing
+  std::ranges::copy(data.substr(begin, end - begin), static_cast<char*>(tensor.mutable_data_ptr()));  // may be empty
   return tensor;
 }
 
@@ -38,7 +39,7 @@ LoadedTensors read_safetensors(const std::string& path) {
   const std::string_view rest = std::string_view(bytes).substr(sizeof header_bytes);
 
   LoadedTensors result;
-  const auto header = nlohmann::json::parse(rest.substr(0, header_bytes));
+  const auto header = read_json(rest.substr(0, header_bytes));
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       result.metadata = entry.get<std::map<std::string, std::string>>();

@@ -14,7 +14,7 @@ struct LoadedTensors {
   std::map<std::string, at::Tensor> tensors;  ///< float64, float32, int64 and bool
 };
 
-/// Throws Error for a file that is not of that form.
+/// Throws Error if the file is malformed.
 [[nodiscard]] LoadedTensors read_safetensors(const std::string& path);
 
 }  // namespace chimera

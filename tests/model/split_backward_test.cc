@@ -1,4 +1,4 @@
-// The backward of any function, whole and split: the bits of plain autograd.
+// Whole and split backwards of any function give the bits of plain autograd.
 
 #include "model/split_backward.h"
 
@@ -62,7 +62,7 @@ std::vector<Example> examples() {
   return all;
 }
 
-/// Parameter gradients, then the input's.
+/// Parameter gradients, then the input's gradient.
 using Gradients = std::vector<at::Tensor>;
 
 void zero_gradients(const Example& example) {
@@ -80,7 +80,7 @@ at::Tensor leaf_of(const Example& example) {
   return example.input.detach().requires_grad_(at::isFloatingType(example.input.scalar_type()));
 }
 
-/// Two micro-batches, as gradients add up.
+/// Two micro-batches, as gradients accumulate.
 template <class Step>
 Gradients run_twice(const Example& example, const Step& step) {
   zero_gradients(example);
@@ -155,7 +155,7 @@ TEST(SplitBackwardTest, HooksOnTensorsRunOnce) {
   EXPECT_EQ(calls, 8);
 }
 
-TEST(SplitBackwardTest, GradientsOfTensorsWithinAreRetainedOnce) {
+TEST(SplitBackwardTest, GradientsOfInnerTensorsAreRetainedOnce) {
   nn::Linear layer(6, 6);
   at::Tensor hidden;
   const auto queue = c10::make_intrusive<WeightGradients>();
@@ -172,11 +172,11 @@ TEST(SplitBackwardTest, GradientsOfTensorsWithinAreRetainedOnce) {
   EXPECT_TRUE(at::equal(hidden.grad(), at::full({4, 6}, 2.0)));
 }
 
-TEST(SplitBackwardTest, InputGradientFreesWhatNoParameterNeeds) {
+TEST(SplitBackwardTest, InputGradientFreesUnneededTensors) {
   nn::Linear layer(4, 4);
   c10::weak_intrusive_ptr<c10::StorageImpl> activation = at::empty({}).storage().getWeakStorageImpl();
   const auto function = [&](const at::Tensor& x) {
-    const at::Tensor result = layer(x).sigmoid();  // kept for the backward of sigmoid alone
+    const at::Tensor result = layer(x).sigmoid();  // kept only for the backward of sigmoid
     activation = result.storage().getWeakStorageImpl();
     return result * 2;
   };
@@ -194,7 +194,7 @@ TEST(SplitBackwardTest, InputGradientFreesWhatNoParameterNeeds) {
   EXPECT_TRUE(layer->weight.grad().defined());
 }
 
-TEST(SplitBackwardTest, WithoutGradModeItIsTheFunctionAlone) {
+TEST(SplitBackwardTest, RunsOnlyTheFunctionWithoutGradMode) {
   const at::NoGradGuard no_graph;
   nn::Linear layer(4, 4);
   const at::Tensor input = at::randn({3, 4});
@@ -203,7 +203,7 @@ TEST(SplitBackwardTest, WithoutGradModeItIsTheFunctionAlone) {
   EXPECT_TRUE(at::equal(output, layer(input)));
 }
 
-TEST(SplitBackwardTest, RefusesAnOutputThatNothingCanBeLearntFrom) {
+TEST(SplitBackwardTest, RejectsAConstantOutput) {
   const auto constant = [](const at::Tensor& x) { return at::ones_like(x); };
   EXPECT_THROW(static_cast<void>(split_backward(constant, at::randn({2}).requires_grad_())), ConfigError);
 }

@@ -37,12 +37,12 @@ at::Tensor all_gradients(const std::vector<std::unique_ptr<Stage>>& stages) {
 
 class StageTest : public testing::TestWithParam<Family> {
  protected:
-  StageTest() { at::set_num_threads(1); }  // more only get in each other's way on tensors this small
+  StageTest() { at::set_num_threads(1); }  // tensors this small do not gain from threads
 };
 INSTANTIATE_TEST_SUITE_P(Families, StageTest, testing::Values(Family::Gpt2, Family::Bert, Family::Llama),
                          [](const auto& family) { return to_text(family.param); });
 
-// Cut or whole, the same operations run in the same order.
+// The same operations run in the same order.
 TEST_P(StageTest, CutIntoStagesGivesLossAndGradientsOfTheWhole) {
   const ModelConfig config = small_model(GetParam());
   MicroBatch batch = small_batch(GetParam());
@@ -98,8 +98,8 @@ TEST_P(StageTest, GradientsAreTheFiniteDifferencesOfTheLoss) {
   }
 }
 
-// Weights near zero give every token the same chance: ln V, and ln 2 for the order of sentences.
-TEST_P(StageTest, InitialLossIsThatOfGuessing) {
+// Weights near zero give every token the same probability: ln V, and ln 2 for the order of sentences.
+TEST_P(StageTest, InitialLossIsOfUniformGuessing) {
   const bool bert = GetParam() == Family::Bert;
   const ModelConfig config = with_overrides(find_model(to_text(GetParam()) + "-tiny"), {});
   const MicroBatch batch = small_batch(GetParam());
@@ -178,7 +178,7 @@ TEST_P(StageTest, RunsInFloat32AndBfloat16) {
   EXPECT_NEAR(narrow->forward({}, batch).item<double>(), expected, 2e-2);
 }
 
-// One tensor, whether the uses are on one stage or two; each adds to a gradient of its own.
+// One tensor, on one stage or two; each use adds to a gradient of its own.
 TEST_P(StageTest, TiedStagesShareAMatrixThatTheyDoNotOwn) {
   const ModelConfig config = with_overrides(small_model(GetParam()), {.tied = true});
   const MicroBatch batch = small_batch(GetParam());

@@ -26,7 +26,7 @@ positions = 64
 tied = true
 )";
 
-/// A model file that lives as long as the test.
+/// A model file that is removed after the test.
 class ModelFileTest : public testing::Test {
  protected:
   ~ModelFileTest() override { std::filesystem::remove(path_); }
@@ -36,7 +36,7 @@ class ModelFileTest : public testing::Test {
     return path_;
   }
 
-  /// Reads kGood with each match of `pattern` replaced; returns the error's message.
+  /// Reads kGood with each match of `pattern` replaced; returns the error message.
   std::string error_of(const std::string& pattern, const std::string& replacement) {
     return error_of(kGood, pattern, replacement);
   }
@@ -169,7 +169,7 @@ TEST_F(ModelFileTest, RefusesSizesThatDoNotFitNamingTheFile) {
   EXPECT_THAT(error_of("heads = 6", "heads = 7"), AllOf(HasSubstr(path_), HasSubstr("7 heads do not divide")));
 }
 
-TEST_F(ModelFileTest, RefusesWhatIsNoSmallFile) {
+TEST_F(ModelFileTest, RefusesAnythingButASmallFile) {
   EXPECT_THAT([] { (void)find_model("absent.toml"); }, ThrowsMessage<ConfigError>(HasSubstr("'absent.toml'")));
   const std::string folder = path_ + ".folder.toml";
   std::filesystem::create_directory(folder);

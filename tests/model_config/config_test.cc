@@ -35,8 +35,8 @@ TEST(ModelConfigTest, SmallPresetsReadBytes) {
   EXPECT_EQ(find_model("bert-tiny").vocabulary, 260);
 }
 
-// As their makers' config.json has them.
-TEST(ModelConfigTest, LlamasPresetsAreThePublishedOnes) {
+// Values of the makers' config.json.
+TEST(ModelConfigTest, LlamaPresetsArePublishedValues) {
   EXPECT_EQ(find_model("smollm2-135m").rope_theta, 1e5);
   EXPECT_EQ(head_size_of(find_model("smollm2-135m")), 64);
   const ModelConfig qwen = find_model("qwen3-0.6b");
@@ -49,7 +49,7 @@ TEST(ModelConfigTest, LlamasPresetsAreThePublishedOnes) {
   EXPECT_EQ(find_model("mistral-7b").sliding_window, 4096);
 }
 
-TEST(ModelConfigTest, WhatIsNotGivenFollowsFromTheOtherSizes) {
+TEST(ModelConfigTest, MissingSizesFollowFromTheOthers) {
   ModelConfig config = find_model("llama-mini");
   EXPECT_EQ(head_size_of(config), 32);
   EXPECT_EQ(key_value_heads_of(config), 1);
@@ -94,7 +94,7 @@ TEST(ModelConfigTest, OverridesKeepLlamasHeadsUnlessTheyReplaceThem) {
               ThrowsMessage<ConfigError>(HasSubstr("belong to family 'llama', not 'gpt2'")));
 }
 
-TEST(ModelConfigTest, RefusesNumbersThatRotaryPositionsDoNotHave) {
+TEST(ModelConfigTest, RefusesInvalidRotaryParameters) {
   const auto refusal = [](const std::function<void(ModelConfig&)>& change) -> std::string {
     ModelConfig config = find_model("llama-3.2-1b");
     change(config);

@@ -13,8 +13,8 @@ namespace {
 /// b sequences of L tokens in float32.
 Workload workload(std::int64_t b, std::int64_t length) { return {.micro_batch_size = b, .sequence = length}; }
 
-// Four products with H x H and two with H x 4H; then scores and values, of every pair of tokens.
-TEST(FootprintTest, ABlocksFlopsAreThoseOfTheFormula) {
+// Four products with H x H and two with H x 4H, plus scores and values of every pair of tokens.
+TEST(FootprintTest, FlopsOfABlockFollowTheFormula) {
   for (const char* name : {"gpt2-64", "bert-48"}) {
     const ModelConfig config = find_model(name);
     const auto H = static_cast<double>(config.hidden);
@@ -27,8 +27,8 @@ TEST(FootprintTest, ABlocksFlopsAreThoseOfTheFormula) {
   }
 }
 
-// Two FLOPs for each weight of a matrix and each token; then scores and values, of every pair of tokens.
-TEST(FootprintTest, LlamasFlopsAreThoseOfItsMatrices) {
+// Two FLOPs for each weight of a matrix and each token, plus scores and values of every pair of tokens.
+TEST(FootprintTest, FlopsOfLlamaFollowItsMatrices) {
   for (const char* name : {"llama-3.2-1b", "qwen3-0.6b", "llama-mini"}) {
     const ModelConfig config = find_model(name);
     double weights = 0;
@@ -44,9 +44,9 @@ TEST(FootprintTest, LlamasFlopsAreThoseOfItsMatrices) {
   }
 }
 
-// F scores every token and takes the gradient back through the same matrix; W scores all but the last of four chunks
-// again. A micro-batch of one chunk makes nothing twice.
-TEST(FootprintTest, HeadsFlopsAreThoseOfItsProducts) {
+// F scores every token and computes the gradient through the same matrix. W scores all but the last of four chunks
+// again. A micro-batch of one chunk recomputes nothing.
+TEST(FootprintTest, FlopsOfTheHeadFollowItsProducts) {
   const ModelConfig gpt2 = find_model("gpt2");
   const double product = 2.0 * 1024 * 768 * 50'257;
   const LayerFootprint head = layer_footprint(gpt2, LayerKind::Head, workload(1, 1024));
@@ -57,8 +57,8 @@ TEST(FootprintTest, HeadsFlopsAreThoseOfItsProducts) {
   EXPECT_EQ(layer_footprint(gpt2, LayerKind::Embedding, workload(2, 1024)).forward_flops, 0);
 }
 
-// 19 of 128 tokens are masked: 15 % of the 125 that are text.
-TEST(FootprintTest, BertsHeadScoresMaskedTokensAlone) {
+// 19 of 128 tokens are masked: 15 % of the 125 text tokens.
+TEST(FootprintTest, BertsHeadScoresOnlyMaskedTokens) {
   const LayerFootprint head = layer_footprint(find_model("bert-base"), LayerKind::Head, workload(2, 128));
   const double decoder = 2 * 2.0 * 19 * 768 * 30'522;
   const double others = 2 * 2.0 * 19 * 768 * 768 + 2 * 2.0 * (768 * 768 + 768 * 2);  // transform; pooler, sentences
@@ -74,8 +74,8 @@ TEST(FootprintTest, AHeadKeepsTheLogitsOfOneChunk) {
   EXPECT_EQ(head.deferred, 4 * 1024 * 768 + 8 * 1024 + 4 * 256 * 50'257);
 }
 
-// float32, no dropout: 8 tensors of [b, L, H] and 2 of [b, L, 4H], then means, deviations and a number for each head.
-TEST(FootprintTest, ABlockKeepsThisMuch) {
+// float32, no dropout: 8 tensors of [b, L, H] and 2 of [b, L, 4H], then means, deviations and one number per head.
+TEST(FootprintTest, ABlockKeepsItsActivations) {
   const ModelConfig config = find_model("gpt2");
   const double tokens = 8 * 1024;
   const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload(8, 1024));
@@ -83,9 +83,9 @@ TEST(FootprintTest, ABlockKeepsThisMuch) {
   EXPECT_EQ(block.deferred, 4 * tokens * 16 * 768) << "inputs of four linear layers and gradients of their outputs";
 }
 
-// float32, no dropout: of [b, L, H] 4, of queries' width 2, of keys' width 2, of [b, L, F] 3; then the norms' scales
-// and a number for each head.
-TEST(FootprintTest, ABlockOfLlamaKeepsThisMuch) {
+// float32, no dropout: 4 tensors of [b, L, H], 2 of queries' width, 2 of keys' width, 3 of [b, L, F], then the norms'
+// scales and one number per head.
+TEST(FootprintTest, ABlockOfLlamaKeepsItsActivations) {
   ModelConfig config = find_model("llama-3.2-1b");
   const double tokens = 2 * 512;
   const double kept = tokens * (4 * 2048 + 2 * 2048 + 2 * 512 + 3 * 8192 + 2 + 32);
@@ -97,7 +97,7 @@ TEST(FootprintTest, ABlockOfLlamaKeepsThisMuch) {
             4 * (kept + tokens * (2048 + 512 + 32 + 8)));
 }
 
-TEST(FootprintTest, HalfAsWideElementsTakeHalfTheBytesButForWhatIsComputedWider) {
+TEST(FootprintTest, HalfPrecisionHalvesBytesExceptForFloat32Tensors) {
   const ModelConfig config = find_model("gpt2");
   Workload narrow = workload(1, 128);
   narrow.compute_bytes = 2;
@@ -111,7 +111,7 @@ TEST(FootprintTest, HalfAsWideElementsTakeHalfTheBytesButForWhatIsComputedWider)
   EXPECT_EQ(memory.optimizer, 8 * parameters);
 }
 
-TEST(FootprintTest, StagesAddUpToTheModelButForTheMessagesBetweenThem) {
+TEST(FootprintTest, StagesAddUpToTheModelExceptForMessages) {
   for (const std::string& name : preset_names()) {
     const ModelConfig config = with_overrides(find_model(name), {.tied = false});
     const Workload on = workload(2, 64);
@@ -158,7 +158,7 @@ void expect_refusal(const Workload& on, const std::string& why) {
   }
 }
 
-TEST(FootprintTest, RefusesWorkloadsThatNoModelHas) {
+TEST(FootprintTest, RefusesInvalidWorkloads) {
   expect_refusal(workload(0, 8), "the micro-batch size must be at least 1, not 0");
   expect_refusal(workload(1, -1), "the sequence length must be at least 1, not -1");
   expect_refusal(workload(1, 1025), "model 'gpt2': a sequence of 1025 tokens is longer than its 1024 positions");

@@ -28,7 +28,7 @@ TEST(LogitChunksTest, ChunksAreAboutEqualAndHoldEveryTokenOnce) {
   }
 }
 
-TEST(LogitChunksTest, AWordBeyondTheLimitStillTakesATokenAtATime) { EXPECT_EQ(chunks_of(3, 1000, 10).count(), 3); }
+TEST(LogitChunksTest, AnOversizedVocabularyTakesOneTokenAtATime) { EXPECT_EQ(chunks_of(3, 1000, 10).count(), 3); }
 
 TEST(LogitChunksTest, WithoutTokensThereIsNoChunk) {
   EXPECT_EQ(chunks_of(0, 1000).count(), 0);

@@ -5,9 +5,9 @@
 namespace chimera {
 namespace {
 
-// 6 FLOPs for each weight of a matrix and each token, 12 L H for each token and layer in attention, of which a causal
-// model needs half.
-TEST(ModelFlopsTest, AreSixForEachWeightAndTokenAndAttentions) {
+// 6 FLOPs for each weight of a matrix and each token, plus 12 L H for attention for each token and layer; a causal
+// model needs half of the attention.
+TEST(ModelFlopsTest, AreSixPerWeightAndTokenPlusAttention) {
   ModelConfig config = find_model("gpt2");
   const Workload workload{.micro_batch_size = 2, .sequence = 256};
   const double h = 768;

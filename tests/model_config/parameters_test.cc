@@ -24,7 +24,7 @@ ParameterSpec find_spec(const std::vector<ParameterSpec>& specs, const std::stri
 
 // Published totals: gpt2 by OpenAI (tied), gpt2-64 and bert-48 by Li and Hoefler, SC'21. The others follow from
 // 12 H^2 + 13 H for a block; bert-base and bert-large are Hugging Face's tied 110,106,428 and 336,226,108 plus V * H.
-TEST(ParameterCountTest, OfPresetsIsThePublishedOne) {
+TEST(ParameterCountTest, OfPresetsIsThePublishedCount) {
   EXPECT_EQ(parameter_count(find_model("gpt2")), 124'439'808);
   EXPECT_EQ(parameter_count(find_model("gpt2-32")), 759'649'280);
   EXPECT_EQ(parameter_count(find_model("gpt2-64")), 1'389'327'360);
@@ -35,8 +35,8 @@ TEST(ParameterCountTest, OfPresetsIsThePublishedOne) {
   EXPECT_NEAR(static_cast<double>(parameter_count(find_model("gpt2-mini"))), 5e6, 0.3e6);
 }
 
-// As Hugging Face's classes count them. Qwen2.5-0.5B has biases on query, key and value.
-TEST(ParameterCountTest, OfLlamasIsThePublishedOne) {
+// Counts of Hugging Face's classes. Qwen2.5-0.5B has biases on query, key and value.
+TEST(ParameterCountTest, OfLlamasIsThePublishedCount) {
   EXPECT_EQ(parameter_count(find_model("smollm2-135m")), 134'515'008);
   EXPECT_EQ(parameter_count(find_model("qwen3-0.6b")), 596'049'920);
   EXPECT_EQ(parameter_count(find_model("llama-3.2-1b")), 1'235'814'400);
@@ -54,7 +54,7 @@ TEST(ParameterCountTest, OfLlamasIsThePublishedOne) {
   EXPECT_EQ(parameter_count(qwen2), 494'032'768);
 }
 
-TEST(ParameterCountTest, OfTheSmallLlamasBlocksIsAboutThatOfTheSmallGpt2s) {
+TEST(ParameterCountTest, OfSmallLlamaBlocksIsCloseToSmallGpt2Blocks) {
   const auto block_size = [](const std::string& name) {
     return static_cast<double>(parameter_count(find_model(name), {0, 1, false, false}));
   };
@@ -62,8 +62,8 @@ TEST(ParameterCountTest, OfTheSmallLlamasBlocksIsAboutThatOfTheSmallGpt2s) {
   EXPECT_NEAR(block_size("llama-mini") / block_size("gpt2-mini"), 1, 0.02);
 }
 
-// First and inner stages as the authors' scripts all-reduce them.
-TEST(ParameterCountTest, OfStagesIsThePublishedOne) {
+// First and inner stages, as all-reduced by the authors' scripts.
+TEST(ParameterCountTest, OfStagesIsThePublishedCount) {
   const auto first = [](const std::string& name, std::int64_t stages) {
     const ModelConfig config = find_model(name);
     return parameter_count(config, even_partition(config.layers, stages).front());
@@ -89,7 +89,7 @@ TEST(ParameterCountTest, OfStagesAddsUpToTheModelForEveryEvenPartition) {
   }
 }
 
-TEST(ParameterCountTest, ATiedMatrixCountsOnceInTheModelAndWhereverItIs) {
+TEST(ParameterCountTest, ATiedMatrixCountsOncePerModelAndPerStage) {
   const ModelConfig tied = find_model("gpt2");
   const std::int64_t matrix = 50'257 * 768;
   ASSERT_EQ(tied_parameter(tied).count(), matrix);
@@ -103,7 +103,7 @@ TEST(ParameterCountTest, ATiedMatrixCountsOnceInTheModelAndWhereverItIs) {
   }
 }
 
-TEST(ParameterCountTest, IsThatOfTheListedParameters) {
+TEST(ParameterCountTest, EqualsTheListedParameters) {
   for (const std::string& name : preset_names()) {
     const ModelConfig config = find_model(name);
     for (const StageLayers& stage : even_partition(config.layers, 4)) {
@@ -153,7 +153,7 @@ TEST(ParametersTest, BertLaysMatricesOutAsOutIn) {
   EXPECT_THAT(find_spec(specs, "bert.encoder.layer.3.output.dense.weight").shape, ElementsAre(768, 3072));
 }
 
-TEST(ParametersTest, LlamasBiasesAndNormsAreThoseThatAreAskedFor) {
+TEST(ParametersTest, LlamasBiasesAndNormsFollowTheConfig) {
   const auto names = [](const ModelConfig& config) {
     std::vector<std::string> result;
     for (const ParameterSpec& spec : block_parameters(config, 7)) {
@@ -185,7 +185,7 @@ TEST(ParametersTest, LlamasHeadsHaveTheirOwnWidth) {
   EXPECT_THAT(find_spec(specs, "model.layers.0.self_attn.q_norm.weight").shape, ElementsAre(128));
 }
 
-TEST(ParametersTest, TiedHeadsHaveNoMatrixOfTheirOwn) {
+TEST(ParametersTest, TiedHeadsHaveNoSeparateMatrix) {
   EXPECT_EQ(find_spec(head_parameters(find_model("gpt2")), "lm_head.weight").name, "absent");
   EXPECT_THAT(find_spec(head_parameters(untied("gpt2")), "lm_head.weight").shape, ElementsAre(50'257, 768));
   const ModelConfig tied_bert = with_overrides(find_model("bert-tiny"), {.tied = true});

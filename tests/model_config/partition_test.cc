@@ -29,7 +29,7 @@ RC_GTEST_PROP(EvenPartitionTest, CoversEveryLayerOnceInStagesOfNearlyEqualLength
   const auto partition = even_partition(layers, stages);
   RC_ASSERT(std::ssize(partition) == stages);
   std::int64_t next = 0;
-  std::int64_t longest = layers;  // of the stages so far, which never grow
+  std::int64_t longest = layers;  // longest stage so far; stages never grow
   for (const StageLayers& stage : partition) {
     const std::int64_t length = stage.end_layer - stage.first_layer;
     RC_ASSERT(stage.first_layer == next);

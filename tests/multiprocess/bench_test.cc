@@ -1,10 +1,11 @@
-// `chimera bench`: training runs side by side, and one written out for other programs.
+// `chimera bench`: training runs compared, and runs written as commands for other programs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
+#include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -14,7 +15,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// `bench` on a sample text: small, in float64, with one round that counts whatever else the machine does.
+/// `bench` on a sample text: small, in float64, with a single round, which counts even on a busy machine.
 Arguments small_bench(const Scratch& scratch) {
   Arguments words = small_training(scratch);
   words.front() = "bench";
@@ -33,7 +34,7 @@ TEST(TrainingBenchTest, ComparesSchedulesFlagsAndForeignCommands) {
                   Arguments{"--schedules", "none,chimera", "--run", "--schedule 1f1b --recompute full", "--command",
                             "peer=echo '" + line + "' >$CHIMERA_METRICS"});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
-  const json runs = json::parse(result.output)["runs"];
+  const json runs = read_json(result.output)["runs"];
   ASSERT_EQ(runs.size(), 4U);
   EXPECT_EQ(runs[0]["name"], "none");
   EXPECT_EQ(runs[0]["ratio"], 1.0);
@@ -52,7 +53,7 @@ TEST(TrainingBenchTest, WritesARunForOtherPrograms) {
   const ProgramResult result =
       run_program(small_bench(scratch) + Arguments{"--micro-batches", "4", "--steps", "3", "--export", folder});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
-  const json job = json::parse(read_file(folder + "/job.json"));
+  const json job = read_json(read_file(folder + "/job.json"));
   EXPECT_EQ(job["micro_batches"], 4);
   EXPECT_EQ(job["model"]["hidden"], 64);
   EXPECT_EQ(job["learning_rates"].size(), 3U);
@@ -61,7 +62,7 @@ TEST(TrainingBenchTest, WritesARunForOtherPrograms) {
   EXPECT_THAT(read_file(folder + "/weights.safetensors").substr(0, 4000), HasSubstr("h.0.attn.c_attn.weight"));
 }
 
-TEST(BenchRefusalTest, SaysWhatIsWrongBeforeAnythingRuns) {
+TEST(BenchRefusalTest, ReportsErrorsBeforeAnythingRuns) {
   const Scratch scratch;
   const Arguments bench = small_bench(scratch);
   expect_refusal({bench, {"nothing to run", "--schedules"}});

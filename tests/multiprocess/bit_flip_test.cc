@@ -1,5 +1,5 @@
-// Bits that flip in a message, in a weight or in what the optimizer remembers: found, and mended where that is asked
-// for, with the numbers of a run that nothing has disturbed.
+// Bit flips in a message, a weight or optimizer state are detected and, if requested, repaired; the numbers equal those
+// of an undisturbed run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-/// Ranks 0 and 3 both hold stages 0 and 3, ranks 1 and 2 both hold the others; or all four ranks hold the one stage.
+/// kTwoCopies: ranks 0 and 3 hold stages 0 and 3, ranks 1 and 2 hold the others. kFourCopies: all ranks hold the single
+/// stage.
 const Arguments kTwoCopies = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
 const Arguments kFourCopies = {"--schedule", "1f1b", "--stages", "1", "--micro-batches", "2", "--data-parallel", "4"};
 const Arguments kThreads = {"--transport", "threads"};
@@ -35,7 +36,7 @@ const std::vector<nlohmann::json>& undisturbed() {
   return numbers;
 }
 
-/// What remains of a run with a fault: the lines on its messages.
+/// Runs with a fault. Returns the lines of stderr.
 std::vector<std::string> lines_of(const Scratch& scratch, const std::string& fault, const Arguments& flags,
                                   int exit_code) {
   const ProgramResult result = ProgramRun(training(scratch, flags), {.environment = {"CHIMERA_FAULT=" + fault}}).wait();
@@ -50,7 +51,7 @@ constexpr const char* kChanged =
     "step 2 changed on the way from rank [0-3] to rank 1 .XXH3 [0-9a-f]{16}, sent with [0-9a-f]{16}.: memory, a "
     "processor or a network changes bits";
 
-TEST(BitFlipTest, OneInAMessageEndsTheRunWithBothEndsNamed) {
+TEST(BitFlipTest, FlipInAMessageEndsTheRunAndNamesBothEnds) {
   for (const Arguments& transport : {Arguments{}, kThreads}) {
     const Scratch scratch;
     EXPECT_THAT(lines_of(scratch, "flip@message:1:17", kTwoCopies + transport + Arguments{"--verify-messages"}, 1),
@@ -58,7 +59,7 @@ TEST(BitFlipTest, OneInAMessageEndsTheRunWithBothEndsNamed) {
   }
 }
 
-TEST(BitFlipTest, OneInAMessageIsSentAgainWhereARankCanBeReplaced) {
+TEST(BitFlipTest, FlippedMessageIsResentIfRanksAreReplaceable) {
   const Scratch scratch;
   const auto lines =
       lines_of(scratch, "flip@message:1:17", kTwoCopies + Arguments{"--verify-messages", "--recover", "twin"}, 0);
@@ -67,7 +68,7 @@ TEST(BitFlipTest, OneInAMessageIsSentAgainWhereARankCanBeReplaced) {
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-TEST(BitFlipTest, OneInACopyIsRepairedFromTheMajority) {
+TEST(BitFlipTest, FlipInAReplicaIsRepairedFromTheMajority) {
   const Scratch scratch;
   const auto lines = lines_of(scratch, "flip@updated:2:2,flip@moments:0:3", kFourCopies + kThreads + kRepair, 0);
   const auto repaired = [](int rank, int step, int right) {
@@ -78,7 +79,7 @@ TEST(BitFlipTest, OneInACopyIsRepairedFromTheMajority) {
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-TEST(BitFlipTest, WithoutAMajorityTheRunStartsAgainFromItsCheckpoint) {
+TEST(BitFlipTest, RunRestartsFromItsCheckpointWithoutAMajority) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--max-restarts", "1"};
   EXPECT_THAT(
@@ -89,7 +90,7 @@ TEST(BitFlipTest, WithoutAMajorityTheRunStartsAgainFromItsCheckpoint) {
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-TEST(BitFlipTest, OneInAWeightAtRestIsFoundBeforeItsStepCountsAndTheRankIsReplaced) {
+TEST(BitFlipTest, FlipInAnIdleWeightIsFoundAndTheRankReplaced) {
   const Scratch scratch;
   EXPECT_THAT(lines_of(scratch, "flip@step:2:3", kTwoCopies + kRepair + Arguments{"--recover", "twin"}, 0),
               ElementsAre(MatchesRegex("chimera: rank 2 failed at [^:]*: weights or optimizer state of this rank "
@@ -98,12 +99,12 @@ TEST(BitFlipTest, OneInAWeightAtRestIsFoundBeforeItsStepCountsAndTheRankIsReplac
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-/// Rank 1, or rank 0, is lost while rank 2 computes with a weight that has changed.
+/// Kills `rank` while rank 2 computes with a flipped weight.
 Arguments flip_beside_a_kill(int rank) {
   return {"CHIMERA_FAULT=flip@step:2:3,kill@backward:" + std::to_string(rank) + ":17"};
 }
 
-TEST(BitFlipTest, OneInAWeightAtRestIsNotGivenToTheRankThatReplacesItsTwin) {
+TEST(BitFlipTest, FlipInAnIdleWeightIsNotCopiedToANewRank) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--max-restarts", "1"};
   const ProgramResult result =
@@ -115,7 +116,7 @@ TEST(BitFlipTest, OneInAWeightAtRestIsNotGivenToTheRankThatReplacesItsTwin) {
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-TEST(BitFlipTest, OneInAWeightAtRestIsFoundWhereAnotherRankIsLostMeanwhile) {
+TEST(BitFlipTest, FlipInAnIdleWeightIsFoundDuringALoss) {
   const Scratch scratch;
   const ProgramResult result = ProgramRun(training(scratch, kTwoCopies + kRepair + Arguments{"--recover", "twin"}),
                                           {.environment = flip_beside_a_kill(0)})
@@ -124,7 +125,7 @@ TEST(BitFlipTest, OneInAWeightAtRestIsFoundWhereAnotherRankIsLostMeanwhile) {
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-TEST(BitFlipTest, NoCopiesAreRepairedThatARunDoesNotHave) {
+TEST(BitFlipTest, RepairNeedsReplicas) {
   const auto refusal = [](const Arguments& flags) {
     const Scratch scratch;
     const ProgramResult result = run_program(small_training(scratch) + flags + kRepair);

@@ -1,10 +1,11 @@
-// Runs of the program that are killed, and go on elsewhere.
+// Runs that are killed and resume on other layouts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "core/json.h"
 #include "multiprocess/training.h"
 #include "support/scratch.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// 8 micro-batches a step in canonical order, over all groups.
+/// 8 micro-batches per step over all groups, in canonical order.
 Arguments canonical_training(const Scratch& scratch, const std::string& metrics) {
   return small_training(scratch, metrics) +
          Arguments{"--model", "gpt2-tiny", "--steps", "8", "--reduction", "canonical", "--dropout", "0.1"};
@@ -31,7 +32,7 @@ std::vector<std::pair<std::int64_t, std::string>> hashes_in(const std::string& p
 
 class TrainingCheckpointTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(TrainingCheckpointTest, AKilledRunGoesOnAsIfNothingHadHappened) {
+TEST_P(TrainingCheckpointTest, KilledRunResumesWithTheSameNumbers) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "2"};
   ProgramSetup fault;
@@ -52,7 +53,7 @@ TEST_P(TrainingCheckpointTest, AKilledRunGoesOnAsIfNothingHadHappened) {
 INSTANTIATE_TEST_SUITE_P(, TrainingCheckpointTest,
                          ::testing::Values("kill@step:3:7", "kill@before-rename:0:2", "kill-launcher@updated:1:6"));
 
-TEST(CheckpointCommandTest, SaysWhatIsThereAndWhetherItIsGood) {
+TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
   const std::string second = folder + "/step-00000002";
@@ -63,7 +64,7 @@ TEST(CheckpointCommandTest, SaysWhatIsThereAndWhetherItIsGood) {
   ASSERT_EQ(trained.exit_code, 0) << trained.messages;
   const auto ask = [](const Arguments& words) { return run_program(Arguments{"checkpoint"} + words); };
   const auto json = [&](const Arguments& words) {
-    return nlohmann::json::parse(ask(words + Arguments{"--format", "json"}).output);
+    return read_json(ask(words + Arguments{"--format", "json"}).output);
   };
 
   EXPECT_THAT(ask({"list", folder}).output, HasSubstr(fourth + "  step 4  "));

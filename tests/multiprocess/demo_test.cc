@@ -1,4 +1,3 @@
-// The demo that trains.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ TEST(TrainingDemoTest, TrainsWithAndWithoutAPipelineToOneLoss) {
   EXPECT_THAT(read_file(scratch.path("kept/report.html")), ::testing::HasSubstr("gpt2-tiny with chimera"));
 }
 
-TEST(TrainingSweepTest, GoesOnWhereItsFileEnds) {
+TEST(TrainingSweepTest, ContinuesAtTheEndOfItsFile) {
   const Scratch scratch;
   const std::string table = scratch.path("sweep.csv");
   const auto sweep = [&](const std::string& counts) {

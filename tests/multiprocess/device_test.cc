@@ -1,4 +1,4 @@
-// --device and --dtype bfloat16, seen from outside. What needs a GPU skips where there is none.
+// --device and --dtype bfloat16 of the built program. Tests that need a GPU skip if there is none.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 bool has_gpu() { return std::filesystem::exists("/dev/nvidiactl"); }
 
-/// Whether `tools/cuda-build` left its library.
+/// Returns true if `tools/cuda-build` has built its library.
 bool has_library() {
   return std::filesystem::exists(std::filesystem::path(CHIMERA_PROGRAM).parent_path() / "libchimera_cuda.so");
 }
@@ -49,7 +49,7 @@ TEST(TrainingDeviceTest, Bfloat16HasTheSameBitsOnProcessesThreadsAndUnpipelined)
 
 TEST(TrainingDeviceTest, CudaWithoutAGpuIsRefusedInOneLine) {
   const Scratch scratch;
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // hides those that there are
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // hides the machine's GPUs
   const std::string missing = has_library() ? "no usable GPU here" : "tools/cuda-build";
   for (const std::string transport : {"processes", "threads"}) {
     const Arguments command = {"train",   "--data",      scratch.write("text.txt", sample_text()),
@@ -79,7 +79,7 @@ TEST(TrainingDeviceTest, ThreadsOnOneGpuTrainAsTheCpuDoes) {
   }
 }
 
-TEST(TrainingDeviceTest, AStepThatIsAGraphTrainsAsOthersDo) {
+TEST(TrainingDeviceTest, GraphStepsTrainLikeOthers) {
   if (!has_gpu()) GTEST_SKIP() << "this machine has no GPU";
   if (!has_library()) GTEST_SKIP() << "tools/cuda-build has not been run";
   const Arguments common = {"--model",     "gpt2-tiny", "--schedule",      "none", "--steps",  "10",

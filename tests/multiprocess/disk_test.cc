@@ -1,4 +1,4 @@
-// Disks that fail, are full or slow while a run saves and writes its metrics: it goes on, and so do its files.
+// Disks that fail, are full or slow while a run saves and writes metrics: the run continues, and its files stay valid.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using ::testing::Lt;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-/// A small file system in memory, for this process and those that it starts, while it lives.
+/// A small tmpfs mounted for this process and its children.
 class SmallFileSystem {
  public:
   explicit SmallFileSystem(const std::string& path) : path_(path) {
@@ -41,8 +41,7 @@ class SmallFileSystem {
     if (stands_) ::umount2(path_.c_str(), MNT_DETACH);
   }
   [[nodiscard]] bool stands() const { return stands_; }
-  /// Until then no file of it may be written. The system refuses that while one is open for writing: returns whether it
-  /// did.
+  /// Returns false if a file is open for writing: the kernel then refuses to make the file system read-only.
   [[nodiscard]] bool is_made_read_only() const { return remount(MS_RDONLY) == 0; }
   void make_writable() const { ASSERT_EQ(remount(0), 0); }
 
@@ -64,7 +63,7 @@ Arguments saving_training(const Scratch& scratch, const std::string& steps, cons
                    "--flight-record", "none"};
 }
 
-/// Steps of the checkpoints that are there.
+/// Steps of the existing checkpoints.
 std::vector<int> saved_steps(const Scratch& scratch) {
   std::vector<int> steps;
   for (const auto& entry : std::filesystem::directory_iterator(scratch.path("disk/run"))) {
@@ -74,7 +73,7 @@ std::vector<int> saved_steps(const Scratch& scratch) {
   return steps;
 }
 
-TEST(DiskTest, AFullOneEndsNothingAndFilesGoOnWhenThereIsRoom) {
+TEST(DiskTest, FullDiskDoesNotEndTheRunAndFilesContinue) {
   const Scratch scratch;
   const SmallFileSystem disk(scratch.path("disk"));
   if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
@@ -92,7 +91,7 @@ TEST(DiskTest, AFullOneEndsNothingAndFilesGoOnWhenThereIsRoom) {
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run/step-00000060")}).exit_code, 0);
 }
 
-TEST(DiskTest, AReadOnlyOneEndsNothing) {
+TEST(DiskTest, ReadOnlyDiskDoesNotEndTheRun) {
   const Scratch scratch;
   const SmallFileSystem disk(scratch.path("disk"));
   if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
@@ -110,7 +109,7 @@ TEST(DiskTest, AReadOnlyOneEndsNothing) {
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
 }
 
-TEST(DiskTest, ASaveThatFailedIsTriedAgainBeforeTheNextIsDue) {
+TEST(DiskTest, FailedSaveIsRetriedBeforeTheNext) {
   const Scratch scratch;
   const SmallFileSystem disk(scratch.path("disk"));
   if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
@@ -125,7 +124,7 @@ TEST(DiskTest, ASaveThatFailedIsTriedAgainBeforeTheNextIsDue) {
   EXPECT_EQ(run.wait().exit_code, 75);
 }
 
-TEST(DiskTest, ASlowOneHoldsUpNoStep) {
+TEST(DiskTest, SlowDiskDelaysNoStep) {
   const Scratch scratch;
   std::filesystem::create_directory(scratch.path("disk"));
   const Arguments arguments = saving_training(scratch, "200", "2") + Arguments{"--keep-every", "1"};
@@ -133,12 +132,12 @@ TEST(DiskTest, ASlowOneHoldsUpNoStep) {
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(complaints(result), IsEmpty());
-  // A save syncs its files one after the other, for longer than some steps: were these held up, all 100 would be there.
+  // Syncing the files of a save takes longer than some steps. If steps waited for it, all 100 checkpoints would exist.
   EXPECT_THAT(saved_steps(scratch), AllOf(Contains(200), SizeIs(Lt(67))));
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
 }
 
-TEST(DiskTest, DataThatVanishesIsNamed) {
+TEST(DiskTest, NamesMissingData) {
   const Scratch scratch;
   const Arguments arguments = small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages",    "2",
                                                                   "--steps", "100000",    "--tokenizer", "bytes"};

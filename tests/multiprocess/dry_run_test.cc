@@ -1,4 +1,3 @@
-// chimera train --dry-run: what a run would be, with nothing started.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +6,7 @@
 
 #include <fstream>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "training.h"
 
@@ -20,17 +20,17 @@ json dry_run(const Arguments& flags) {
   const ProgramResult result = run_program(Arguments{"train", "--dry-run", "--format", "json"} + flags);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_FALSE(result.left_files);
-  return json::parse(result.output, nullptr, false);
+  return try_json(result.output);
 }
 
-/// The sum of a field over all of a list.
+/// The sum of a field over a list.
 double total(const json& list, const char* field) {
   double sum = 0;
   for (const json& entry : list) sum += entry.at(field).get<double>();
   return sum;
 }
 
-TEST(DryRunTest, SaysWhatEveryRankHoldsAndDoes) {
+TEST(DryRunTest, DescribesEveryRank) {
   const json run = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--micro-batches", "4", "--data-parallel", "2"});
   ASSERT_EQ(run["ranks"].size(), 8U);
   ASSERT_EQ(run["stages"].size(), 4U);
@@ -75,15 +75,15 @@ TEST(DryRunTest, TakesEveryKindOfRun) {
   }
 }
 
-/// A profile of a machine with so many cores.
+/// A profile of a machine with `cores` cores.
 std::string machine_of(int cores, const Scratch& scratch) {
   std::ifstream file(testing::source_path("/machines/h200.json"));
   json machine = json::parse(file);
   machine["cores"] = cores;
-  return scratch.write("machine.json", machine.dump());
+  return scratch.write("machine.json", json_text(machine));
 }
 
-TEST(DryRunTest, PairsSaveTimeWhereThereAreCoresForBoth) {
+TEST(DryRunTest, PairsSaveTimeIfThereAreEnoughCores) {
   const Scratch scratch;
   const auto seconds = [&](int cores, const Arguments& pairs) {
     return dry_run(Arguments{"--model", "gpt2-tiny", "--schedule", "dualpipev", "--stages", "2", "--micro-batches", "8",
@@ -106,7 +106,7 @@ TEST(DryRunTest, TextHasALineForEveryRankAndStage) {
   EXPECT_THAT(result.output, ::testing::ContainsRegex("    1     0      1  1, 0 +[0-9]+"));
 }
 
-/// Processor time that ended children of this process have taken, in seconds.
+/// CPU seconds of terminated children.
 double children_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_CHILDREN, &usage);
@@ -123,7 +123,7 @@ TEST(DryRunTest, IsQuickForManyRanks) {
   EXPECT_LT(children_seconds() - before, 1.5) << "about 0.6 s, whatever else the machine does";
 }
 
-TEST(DryRunTest, RefusesWhatTrainingWould) {
+TEST(DryRunTest, RejectsWhatTrainingRejects) {
   const auto refused = [](const Arguments& flags) {
     const ProgramResult result = run_program(Arguments{"train"} + flags);
     EXPECT_EQ(result.exit_code, 2);

@@ -1,4 +1,3 @@
-// `chimera evaluate` as a user calls it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// A small model that was trained on the sample text, and that text.
+/// A small model trained on the sample text, and that text.
 class TrainingEvaluateTest : public ::testing::Test {
  protected:
   void leave(const std::string& model) {
@@ -39,7 +39,7 @@ class TrainingEvaluateTest : public ::testing::Test {
   std::string data_ = scratch_.write("text.txt", sample_text());
 };
 
-TEST_F(TrainingEvaluateTest, SaysLossPerplexityAndTokens) {
+TEST_F(TrainingEvaluateTest, PrintsLossPerplexityAndTokens) {
   leave("gpt2-tiny");
   const ProgramResult text = run_program(command({}));
   EXPECT_EQ(text.exit_code, 0) << text.messages;
@@ -47,7 +47,7 @@ TEST_F(TrainingEvaluateTest, SaysLossPerplexityAndTokens) {
   EXPECT_THAT(text.output, HasSubstr("loss "));
   const ProgramResult result = run_program(command({"--format", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result.messages;
-  const json report = json::parse(result.output);
+  const json report = read_json(result.output);
   EXPECT_EQ(report["tokens"], (sample_text().size() - 1) / 32 * 32);
   EXPECT_EQ(report["windows"], (sample_text().size() - 1) / 32);
   EXPECT_GT(report["loss"], 1);

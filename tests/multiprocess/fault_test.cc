@@ -1,4 +1,4 @@
-// A rank that dies or fails, at every point of a run: who is named, how soon everything ends, and what is left.
+// Ranks that die or fail at every point of a run: the reported rank, the time until the job ends, and leftovers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,12 +15,12 @@ using ::testing::MatchesRegex;
 constexpr std::chrono::seconds kEndsWithin{2};
 constexpr int kRanks = 4;
 
-/// Four ranks, one micro-batch a direction each, and progress lines for all six steps.
+/// Four ranks, one micro-batch per direction, six steps.
 Arguments four_ranks(const Scratch& scratch) {
   return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "4", "--steps", "6"};
 }
 
-/// Runs with a fault; nothing may be left of the run, nor any metrics line be cut.
+/// Runs with a fault; the run must leave nothing, and no truncated metrics line.
 ProgramResult run_with_fault(const std::string& fault, const Scratch& scratch, const Arguments& flags = {},
                              int ranks = kRanks) {
   const ProgramResult result =
@@ -46,7 +46,8 @@ std::string name_of(const ::testing::TestParamInfo<Fault>& fault) {
   return name;
 }
 
-/// Every point, on the first, a middle and the last rank. Steps are ended in the third, when others are at work.
+/// Every point, on the first, a middle and the last rank. Faults within a step hit the third step, when other ranks are
+/// busy.
 std::vector<Fault> faults(const std::vector<int>& ranks) {
   std::vector<Fault> all;
   for (const char* point :
@@ -71,8 +72,8 @@ INSTANTIATE_TEST_SUITE_P(, TrainingKillTest, ::testing::ValuesIn(faults({0, 2, 3
 
 class TrainingThrowTest : public ::testing::TestWithParam<Fault> {};
 
-/// The others lose their connection to it, and say nothing of that.
-TEST_P(TrainingThrowTest, NamesTheFailedRankWhatItDidAndWhy) {
+/// The other ranks lose their connection to it and report nothing.
+TEST_P(TrainingThrowTest, NamesTheFailedRankItsOpAndTheReason) {
   const Fault& fault = GetParam();
   const Scratch scratch;
   const ProgramResult result = run_with_fault(fault.text("throw"), scratch);
@@ -97,7 +98,7 @@ struct Spoiled {
   std::string line;  // a regular expression, after "chimera: "
 };
 
-/// The schedule is that of the README: worker 1 runs 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1, worker 3 0F2 0F3 3F0 ...
+/// The README's schedule: worker 1 runs 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1, worker 3 0F2 0F3 3F0 ...
 const Spoiled kSpoiled[] = {
     {"nan@forward:1:3", "rank 1 failed at 1F1: the output of stage 1 for micro-batch 1 is not finite in step 1"},
     {"nan@forward:1:12", "rank 1 failed at 2F3: the output of stage 2 for micro-batch 3 is not finite in step 3"},
@@ -107,7 +108,7 @@ const Spoiled kSpoiled[] = {
     {"nan@all-reduce:1:1",
      "rank 1 failed at sum norms and losses: the gradient of h.[12].[a-z0-9_.]+ is not finite in step 1"}};
 
-TEST(TrainingFaultTest, ANumberThatIsNotFiniteIsTracedToItsTensor) {
+TEST(TrainingFaultTest, NonFiniteNumberIsTracedToItsTensor) {
   for (const char* transport : {"processes", "threads"}) {
     for (const auto& [fault, line] : kSpoiled) {
       const bool processes = std::string(transport) == "processes";
@@ -120,7 +121,7 @@ TEST(TrainingFaultTest, ANumberThatIsNotFiniteIsTracedToItsTensor) {
   }
 }
 
-TEST(TrainingFaultTest, ANumberThatIsNotFiniteIsTracedToItsGroup) {
+TEST(TrainingFaultTest, NonFiniteNumberIsTracedToItsGroup) {
   const Scratch scratch;
   const auto result = run_with_fault("nan@forward:3:2", scratch,
                                      {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "2", "--data-parallel",
@@ -167,7 +168,7 @@ TEST(TrainingFaultTest, ThreadsNameTheRankThatFailedFirst) {
   }
 }
 
-TEST(TrainingFaultTest, ARankThreadThatHangsIsNamed) {
+TEST(TrainingFaultTest, NamesAHangingRankThread) {
   const Scratch scratch;
   const auto result = ProgramRun(four_ranks(scratch) + Arguments{"--transport", "threads", "--hang-seconds", "0.5"},
                                  {.environment = {"CHIMERA_FAULT=hang@backward:2:6"}})
@@ -184,7 +185,7 @@ struct Flipped {
   std::string line;  // a regular expression, after "chimera: rank N failed at step S: the copies of "
 };
 
-/// Rank 2 holds stage 1 as rank 1's copy, and stage 2, whose copies are on ranks 1 and 2 too.
+/// Rank 2 holds replicas of stage 1, also on rank 1, and of stage 2, also on ranks 1 and 2.
 const Flipped kFlipped[] = {
     {{},
      "flip@updated:2:3",
@@ -197,7 +198,7 @@ const Flipped kFlipped[] = {
      "rank 1 failed at step 6: the copies of stage 0 on ranks 0, 1, 2 differ after step 6, that of rank 1 from the "
      "others"}};
 
-TEST(TrainingFaultTest, ABitThatFlipsInACopyOfAStageIsFound) {
+TEST(TrainingFaultTest, DetectsAFlippedBitInAReplica) {
   for (const auto& [flags, fault, line] : kFlipped) {
     const Scratch scratch;
     const Arguments steps = fault.ends_with("10") ? Arguments{"--steps", "12"} : Arguments{};

@@ -1,10 +1,11 @@
-// Folders for transformers, written and read by runs of several processes.
+// Folders for transformers, written and read by multi-process runs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
+#include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -14,7 +15,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// `small_training` of a model of which a folder is to be left, D = 2.
+/// `small_training` with D = 2 of a model that is exported to `folder`.
 Arguments exporting(const Scratch& scratch, const std::string& model, const std::string& folder) {
   return small_training(scratch) + Arguments{"--model",         model, "--schedule", "chimera", "--stages",         "2",
                                              "--micro-batches", "2",   "--steps",    "2",       "--validate-every", "2",
@@ -29,8 +30,8 @@ Arguments going_on(const Scratch& scratch, const std::string& folder, const Argu
                    "--optimizer", "sgd",  "--weight-decay",  "0", "--learning-rate", "1e-300"};
 }
 
-/// The same weights in the same validation: with other schedules and stages, too.
-TEST(TrainingFolderTest, WhatOneRunLeavesAnotherGoesOnFrom) {
+/// Other schedules and stage counts give the same validation loss for the same weights.
+TEST(TrainingFolderTest, RunContinuesFromAnExportedFolder) {
   for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
     for (const char* tied : {"false", "true"}) {
       SCOPED_TRACE(std::string(model) + (*tied == 't' ? ", tied" : ""));
@@ -50,25 +51,25 @@ TEST(TrainingFolderTest, WhatOneRunLeavesAnotherGoesOnFrom) {
   }
 }
 
-TEST(TrainingFolderTest, TheFolderIsWholeAndSaysWhatItIs) {
+TEST(TrainingFolderTest, FolderIsCompleteAndDescribesItself) {
   const Scratch scratch;
   const std::string folder = scratch.path("model");
   const Arguments details = {"--export-dtype", "bfloat16", "--export-shard-size", "100KB"};
   const ProgramResult result = run_program(exporting(scratch, "gpt2-tiny", folder) + details);
   ASSERT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_FALSE(std::filesystem::exists(folder + ".unfinished-1"));
-  const json config = json::parse(read_file(folder + "/config.json"));
+  const json config = read_json(read_file(folder + "/config.json"));
   EXPECT_EQ(config["model_type"], "gpt2");
   EXPECT_EQ(config["dtype"], "bfloat16");
-  EXPECT_TRUE(json::parse(read_file(folder + "/generation_config.json")).is_object());
-  const json index = json::parse(read_file(folder + "/model.safetensors.index.json"));
+  EXPECT_TRUE(read_json(read_file(folder + "/generation_config.json")).is_object());
+  const json index = read_json(read_file(folder + "/model.safetensors.index.json"));
   const ProgramResult report = run_program({"model", folder, "--format", "json"});
   ASSERT_EQ(report.exit_code, 0) << report.messages;
-  const std::int64_t parameters = json::parse(report.output)["parameters"];
+  const std::int64_t parameters = read_json(report.output)["parameters"];
   EXPECT_EQ(index["metadata"]["total_size"], 2 * parameters);
 }
 
-TEST(TrainingFolderTest, RefusesWhatContradictsTheFolder) {
+TEST(TrainingFolderTest, RejectsFlagsThatContradictTheFolder) {
   const Scratch scratch;
   const std::string folder = scratch.path("model");
   ASSERT_EQ(run_program(exporting(scratch, "gpt2-tiny", folder)).exit_code, 0);

@@ -1,4 +1,4 @@
-// What folders of small models say, from one process and from several.
+// Text generated from folders of small models, by one process and by several.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -23,7 +24,7 @@ void train_into(const std::string& folder, const std::string& model, const Argum
   EXPECT_EQ(result.exit_code, 0) << result.messages;
 }
 
-/// The folder of a model that has seen a few sentences: a copy, as each is trained once for all tests.
+/// The folder of a model trained on a few sentences. It is a copy: each model is trained once for all tests.
 std::string trained_folder(const Scratch& scratch, const std::string& model, const Arguments& more = {}) {
   static std::map<Arguments, Scratch> trained;
   const auto [original, is_new] = trained.try_emplace(Arguments{model} + more);
@@ -33,19 +34,19 @@ std::string trained_folder(const Scratch& scratch, const std::string& model, con
   return folder;
 }
 
-/// On one thread, as threads that wait for each other wait long where other tests run beside them.
+/// One thread, because on a busy machine threads wait long for each other.
 Arguments generate(const std::string& folder, const Arguments& more, const std::string& threads = "1") {
   return Arguments{"generate", "--from", folder, "--threads", threads} + more;
 }
 
-/// The prompts of its JSON.
+/// The prompts of the JSON output.
 json said(const std::string& folder, const Arguments& more, const std::string& threads = "1") {
   const ProgramResult result = run_program(generate(folder, more, threads) + Arguments{"--format", "json"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.orphans, 0);
   EXPECT_FALSE(result.left_files);
-  return result.exit_code == 0 ? json::parse(result.output)["prompts"] : json();
+  return result.exit_code == 0 ? read_json(result.output)["prompts"] : json();
 }
 
 TEST(TrainingGenerateTest, ContinuesSeveralPromptsInOrder) {
@@ -63,7 +64,7 @@ TEST(TrainingGenerateTest, ContinuesSeveralPromptsInOrder) {
                              "\n");
 }
 
-TEST(TrainingGenerateTest, StagesSayWhatOneProcessSays) {
+TEST(TrainingGenerateTest, StagesGenerateTheSameAsOneProcess) {
   for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
     const Scratch scratch;
     const std::string folder = trained_folder(scratch, model);
@@ -79,7 +80,7 @@ TEST(TrainingGenerateTest, StagesSayWhatOneProcessSays) {
   }
 }
 
-TEST(TrainingGenerateTest, ARunsNewestCheckpointSpeaksWithTheTokenizerOfTheRun) {
+TEST(TrainingGenerateTest, NewestCheckpointUsesTheRunsTokenizer) {
   const Scratch scratch;
   const std::string run = scratch.path("run");
   const std::string model = scratch.path("model");
@@ -112,13 +113,13 @@ TEST(TrainingGenerateTest, StopsAtTextsAndTokens) {
   EXPECT_EQ(said(folder, words + Arguments{"--stop", stop, "--stop", "\x01"})[0]["text"],
             text.substr(0, text.find(stop)));
   const json ids = said(folder, words)[0]["ids"];
-  scratch.write("model/generation_config.json", json{{"eos_token_id", {300, ids[6]}}}.dump());
+  scratch.write("model/generation_config.json", json_text(json{{"eos_token_id", {300, ids[6]}}}));
   const json ended = said(folder, words)[0]["ids"];
   EXPECT_LE(ended.size(), 7U);
   EXPECT_EQ(ended.back(), ids[6]) << "the token that ends it belongs to it";
 }
 
-TEST(TrainingGenerateTest, WithoutATokenizerItSaysNumbers) {
+TEST(TrainingGenerateTest, PrintsTokenIdsWithoutATokenizer) {
   const Scratch scratch;
   const std::string folder = trained_folder(scratch, "gpt2-tiny", {"--vocabulary", "300"});
   std::filesystem::remove(folder + "/tokenizer.json");
@@ -127,7 +128,7 @@ TEST(TrainingGenerateTest, WithoutATokenizerItSaysNumbers) {
   EXPECT_TRUE(prompt["text"].is_null());
   const ProgramResult text = run_program(generate(folder, {"--prompt-ids", "97,98", "--tokens", "3"}));
   const json& ids = prompt["ids"];
-  EXPECT_EQ(text.output, ids[0].dump() + "," + ids[1].dump() + "," + ids[2].dump() + "\n");
+  EXPECT_EQ(text.output, json_text(ids[0]) + "," + json_text(ids[1]) + "," + json_text(ids[2]) + "\n");
   expect_refusal({generate(folder, {"--prompt", "ab"}), {"has no tokenizer", "vocabulary of 300", "--prompt-ids"}});
   expect_refusal({generate(folder, {"--prompt-ids", "1", "--stop", "x"}), {"--stop", "no tokenizer"}});
   EXPECT_EQ(said(folder, {"--prompt", "ab", "--tokenizer", "bytes", "--tokens", "3"})[0]["ids"], ids);

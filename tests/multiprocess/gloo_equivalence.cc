@@ -1,6 +1,6 @@
-// gloo_equivalence MODEL SCHEDULE D N 2f V [W LAYOUT]: runs one step on D W processes over Gloo; each compares every
-// gradient that it holds with the unpipelined model's, which it computes itself. Exit code 0 exactly if all agree.
-// MODEL is a preset, its head tied where `-tied` is appended.
+// gloo_equivalence MODEL SCHEDULE D N 2f V [W LAYOUT]: runs one step on D W processes over Gloo. Each process compares
+// its gradients with those of the unpipelined model, which it computes too. Exit code 0 means that all agree. MODEL is
+// a preset; the suffix `-tied` ties its head.
 
 #include <fmt/format.h>
 

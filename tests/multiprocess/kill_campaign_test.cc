@@ -1,4 +1,4 @@
-// A rank that is killed at any moment of a run of any schedule: it is named, the job ends at once, and nothing is left.
+// A rank killed at any moment of any schedule is reported, and the job ends at once and leaves nothing.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/json.h"
 #include "core/random.h"
 #include "training.h"
 
@@ -20,8 +21,8 @@ using ::testing::ElementsAre;
 constexpr std::chrono::seconds kEndsWithin{2};
 constexpr std::size_t kSteps = 4;
 
-/// The job of a schedule on D ranks: 2D micro-batches a step, a layer for each stage of those schedules that cut
-/// finest.
+/// A job of the schedule on D ranks: 2D micro-batches per step, and enough layers for the schedules with the most
+/// stages.
 Arguments job(const std::string& schedule, int ranks, const Scratch& scratch) {
   return small_training(scratch) + Arguments{"--model",         "gpt2-tiny",
                                              "--layers",        std::to_string(2 * ranks),
@@ -33,13 +34,13 @@ Arguments job(const std::string& schedule, int ranks, const Scratch& scratch) {
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
-  for (const auto& entry : nlohmann::json::parse(run_program({"schedules", "--format", "json"}).output)) {
+  for (const auto& entry : read_json(run_program({"schedules", "--format", "json"}).output)) {
     names.push_back(entry.at("name").get<std::string>());
   }
   return names;
 }
 
-/// How long the job takes where nobody is killed.
+/// Time of the job without a kill.
 microseconds time_of(const std::string& schedule, int ranks) {
   const Scratch scratch;
   const auto start = std::chrono::steady_clock::now();
@@ -50,10 +51,10 @@ microseconds time_of(const std::string& schedule, int ranks) {
 
 struct Kill {
   int rank = 0;
-  microseconds moment{};  // since all ranks were there
+  microseconds moment{};  // since all ranks had started
 };
 
-/// Runs the job and kills a rank; false where the job had ended well before.
+/// Runs the job and kills a rank. Returns false if the job had already ended.
 bool ends_the_job(const std::string& schedule, int ranks, const Kill& kill) {
   const Scratch scratch;
   ProgramRun run(job(schedule, ranks, scratch), {.ranks = ranks, .is_copy = true});
@@ -64,7 +65,7 @@ bool ends_the_job(const std::string& schedule, int ranks, const Kill& kill) {
   const auto steps = read_metrics(scratch.path("metrics.jsonl"));
   EXPECT_FALSE(result.left_files);
   EXPECT_EQ(result.orphans, 0);
-  if (result.exit_code == 0) {  // the rank had done its part
+  if (result.exit_code == 0) {  // the rank had finished its work
     EXPECT_THAT(complaints(result), ElementsAre());
     EXPECT_EQ(steps.size(), kSteps);
     return false;
@@ -77,9 +78,8 @@ bool ends_the_job(const std::string& schedule, int ranks, const Kill& kill) {
   return true;
 }
 
-/// Kills until so many have ended a job, at moments spread evenly over `duration`, about the time that the job takes.
-/// A job that ends before its kill shows that it takes less: where other programs come and go, the first one's time is
-/// no measure.
+/// Repeats until `kills` kills have ended a job, at moments spread evenly over `duration`, the estimated time of the
+/// job. A job that ends before its kill shortens the estimate: on a busy machine the first measurement is unreliable.
 void campaign(const std::string& schedule, int ranks, int kills, microseconds duration) {
   const CounterRandom random(static_cast<std::uint64_t>(ranks), schedule + " kills");
   std::uint64_t draw = 0;
@@ -99,8 +99,8 @@ void campaign(const std::string& schedule, int ranks, int kills, microseconds du
   }
 }
 
-/// One kill of each schedule, on two ranks and four in turn; CHIMERA_FAULT_CAMPAIGN=n: n kills of each schedule on
-/// both.
+/// One kill of each schedule, alternately on two and four ranks; with CHIMERA_FAULT_CAMPAIGN=n, n kills of each
+/// schedule on both.
 TEST(TrainingKillCampaignTest, AKilledRankEndsTheJobOfAnySchedule) {
   const char* length = std::getenv("CHIMERA_FAULT_CAMPAIGN");
   const microseconds about = time_of("chimera", 4);

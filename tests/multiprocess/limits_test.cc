@@ -1,5 +1,5 @@
-// What a system may refuse: descriptors, memory, memory files, another process's memory. A run then trains all the
-// same, or ends with a line that says what was refused, and leaves nothing.
+// Resources that a system may deny: descriptors, memory, memory files, another process's memory. A run then trains
+// anyway, or ends with a line that names the resource, and leaves nothing.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -37,33 +37,33 @@ void limit(__rlimit_resource resource, rlim_t value) {
 
 /// Loads a field of the system call: its number, or an argument.
 sock_filter load(std::size_t offset) { return {BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<std::uint32_t>(offset)}; }
-/// Goes on where it is `value`, and skips so many statements where not.
+/// Continues if the loaded field equals `value`, otherwise skips `skipped` statements.
 sock_filter require(std::uint32_t value, std::uint8_t skipped) {
   return {BPF_JMP | BPF_JEQ | BPF_K, 0, skipped, value};
 }
 sock_filter refuse(int error) { return {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error)}; }
 sock_filter allow() { return {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}; }
 
-/// From now on the kernel answers this process and its children as the filter says.
+/// Applies the filter to this process and its children from now on.
 void filter_system_calls(std::vector<sock_filter> filter) {
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/// No memory files can be made.
+/// Makes memfd_create fail.
 void refuse_memory_files() {
   filter_system_calls({load(offsetof(seccomp_data, nr)), require(SYS_memfd_create, 1), refuse(EPERM), allow()});
 }
 
-/// Nor can files without a name in any folder.
+/// Makes memfd_create and O_TMPFILE fail.
 void refuse_nameless_files() {
   filter_system_calls({load(offsetof(seccomp_data, nr)), require(SYS_memfd_create, 1), refuse(EPERM),
                        require(SYS_openat, 3), load(offsetof(seccomp_data, args[2])),
                        require(O_TMPFILE | O_RDWR | O_CLOEXEC, 1), refuse(EOPNOTSUPP), allow()});
 }
 
-/// Those of other processes cannot be opened: only they are opened to read and write with no other flag.
+/// Prevents opening other processes' memory: only such files are opened with exactly these flags.
 void refuse_memory_of_others() {
   filter_system_calls({load(offsetof(seccomp_data, nr)), require(SYS_openat, 3), load(offsetof(seccomp_data, args[2])),
                        require(O_RDWR | O_CLOEXEC, 1), refuse(EACCES), allow()});
@@ -91,7 +91,7 @@ TEST(TrainingLimitTest, TooFewDescriptorsAreNamedBeforeAnythingStarts) {
   }
 }
 
-/// The number of descriptors that a refusal asks for.
+/// The number of descriptors that an error message requires.
 rlim_t asked_for(const Arguments& arguments) {
   const ProgramResult result = run_under([] { limit(RLIMIT_NOFILE, 20); }, arguments);
   const std::string need = "need ";
@@ -100,7 +100,7 @@ rlim_t asked_for(const Arguments& arguments) {
   return at == std::string::npos ? 0 : std::stoul(result.messages.substr(at + need.size()));
 }
 
-TEST(TrainingLimitTest, AsManyDescriptorsAsAskedForSuffice) {
+TEST(TrainingLimitTest, RequestedDescriptorsSuffice) {
   for (const Arguments& flags :
        {Arguments{"--stages", "4"}, Arguments{"--stages", "2", "--data-parallel", "3", "--tied", "true"},
         Arguments{"--stages", "4", "--reduction", "canonical", "--shard-optimizer"},
@@ -125,7 +125,7 @@ TEST(TrainingLimitTest, ALowSoftLimitIsRaised) {
   EXPECT_EQ(result.exit_code, 0) << result.messages;
 }
 
-TEST(TrainingLimitTest, TooLittleMemoryIsNamed) {
+TEST(TrainingLimitTest, NamesTooLittleMemory) {
   constexpr rlim_t kGiB = rlim_t{1} << 30;
   for (const char* transport : {"processes", "threads"}) {
     const Scratch scratch;
@@ -138,7 +138,7 @@ TEST(TrainingLimitTest, TooLittleMemoryIsNamed) {
   }
 }
 
-TEST(TrainingLimitTest, WithoutMemoryFilesNamelessOnesServe) {
+TEST(TrainingLimitTest, UnnamedFilesReplaceMemoryFiles) {
   for (const char* transport : {"processes", "threads"}) {
     const auto metrics_under = [&](const std::function<void()>& limits) {
       const Scratch scratch;
@@ -164,7 +164,7 @@ TEST(TrainingLimitTest, RefusedMemoryFilesAreNamed) {
   }
 }
 
-/// Whether this process may map its parent's memory.
+/// Returns true if this process can map its parent's memory.
 bool can_map(const SharedAddress& address) {
   try {
     const SharedMemory memory(address);
@@ -187,7 +187,7 @@ TEST(LimitTest, TheFilterRefusesMemoryOfOthers) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(TrainingLimitTest, WithoutSharedMemoryGradientsTravelThroughSockets) {
+TEST(TrainingLimitTest, GradientsUseSocketsWithoutSharedMemory) {
   const Arguments steps = {"--steps", "4", "--clip", "0.5", "--reduction"};
   const auto metrics_of = [&](const std::function<void()>& limits, const Arguments& flags) {
     const Scratch scratch;
@@ -211,7 +211,7 @@ TEST(TrainingLimitTest, WithoutSharedMemoryGradientsTravelThroughSockets) {
   }
 }
 
-/// An epoch is 21 steps. The limit leaves some ten descriptors above what the ranks need.
+/// An epoch is 21 steps. The limit leaves some ten descriptors beyond the ranks' needs.
 TEST(TrainingLimitTest, ManyStepsTakeNoMoreDescriptorsNorMemoryThanAFew) {
   const std::size_t count = std::getenv("CHIMERA_LONG_TESTS") == nullptr ? 250 : 1000;
   const Scratch scratch;

@@ -1,4 +1,4 @@
-// A run whose loss jumps: it goes back to its newest checkpoint and leaves out the mini-batches that led there.
+// A run with a loss spike returns to its newest checkpoint and skips the mini-batches that caused the spike.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,7 @@ using ::testing::MatchesRegex;
 constexpr int kSteps = 45;
 constexpr int kSkip = 4;
 
-/// One sentence again and again, and once bytes of which nothing could be known: a mini-batch has them long after the
-/// warm-up.
+/// One repeated sentence, and once random bytes, which reach a mini-batch long after the warmup.
 std::string text_with_noise() {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "the cat sat on the mat. ";
@@ -27,7 +26,7 @@ std::string text_with_noise() {
   return text;
 }
 
-/// Two ranks, four sequences a step, a checkpoint every five steps.
+/// Two ranks, four sequences per step, a checkpoint every five steps.
 Arguments training(const Scratch& scratch, const Arguments& flags) {
   return Arguments{"train",
                    "--data",
@@ -59,13 +58,13 @@ Arguments training(const Scratch& scratch, const Arguments& flags) {
 
 const Arguments kSpike = {"--spike", "4sigma", "--spike-skip", std::to_string(kSkip), "--max-restarts", "2"};
 
-/// The step that stands behind these words in a line.
+/// The step that follows these words in a line.
 int step_behind(const std::string& words, const std::string& line) {
   std::smatch found;
   return std::regex_search(line, found, std::regex(words + " ([0-9]+)")) ? std::stoi(found[1]) : 0;
 }
 
-TEST(LossSpikeTest, GoesBackAndLeavesOutTheMiniBatchesThatLedThere) {
+TEST(LossSpikeTest, RollsBackAndSkipsTheMiniBatchesBeforeTheSpike) {
   const Scratch scratch;
   const ProgramResult result = run_program(training(scratch, kSpike));
   EXPECT_EQ(result.exit_code, 0) << result.messages;
@@ -87,7 +86,7 @@ TEST(LossSpikeTest, GoesBackAndLeavesOutTheMiniBatchesThatLedThere) {
   }
 }
 
-TEST(LossSpikeTest, ARunThatGoesOnKnowsTheLossesBefore) {
+TEST(LossSpikeTest, ResumedRunKnowsEarlierLosses) {
   const auto line_of = [](const std::string& fault) {
     const Scratch scratch;
     const Arguments arguments = training(scratch, kSpike + Arguments{"--resume", "auto"});
@@ -105,7 +104,7 @@ TEST(LossSpikeTest, ARunThatGoesOnKnowsTheLossesBefore) {
   EXPECT_EQ(line_of("terminate@step:0:18"), whole);
 }
 
-TEST(LossSpikeTest, NeedsWhatItGoesBackTo) {
+TEST(LossSpikeTest, NeedsACheckpoint) {
   const auto refusal = [](const Arguments& flags) {
     const Scratch scratch;
     const ProgramResult result = run_program(small_training(scratch) + flags);

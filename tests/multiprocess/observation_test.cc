@@ -1,4 +1,4 @@
-// What processes write about their run, and what the other subcommands make of it.
+// Traces, times and pages written by processes, and subcommands that read them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/json.h"
 #include "training.h"
 
 namespace chimera::testing {
@@ -23,7 +24,7 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   ASSERT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_FALSE(result.left_files);
 
-  const json events = json::parse(read_file(scratch.path("trace.json")))["traceEvents"];
+  const json events = read_json(read_file(scratch.path("trace.json")))["traceEvents"];
   std::map<std::string, std::map<int, int>> ops;  // by name, by worker
   int all_reduces = 0;
   for (const json& event : events) {
@@ -38,7 +39,7 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   const ProgramResult simulated = run_program(
       {"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--costs", times, "--format", "json"});
   ASSERT_EQ(simulated.exit_code, 0) << simulated.messages;
-  EXPECT_GT(json::parse(simulated.output)["makespan"].get<double>(), 0);
+  EXPECT_GT(read_json(simulated.output)["makespan"].get<double>(), 0);
   EXPECT_THAT(read_file(scratch.path("page.html")), ::testing::HasSubstr("step "));
   const std::string report = read_file(scratch.path("report.html"));
   EXPECT_THAT(report, ::testing::HasSubstr("gpt2-tiny with chimera"));
@@ -46,7 +47,7 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   EXPECT_THAT(report, ::testing::HasSubstr("as it ran, in seconds"));
 }
 
-TEST(TrainingObservationTest, TheReportOfARunThatGoesOnHasTheStepsBefore) {
+TEST(TrainingObservationTest, ReportOfAResumedRunHasEarlierSteps) {
   const Scratch scratch;
   const std::string page = scratch.path("report.html");
   const Arguments run =
@@ -56,7 +57,7 @@ TEST(TrainingObservationTest, TheReportOfARunThatGoesOnHasTheStepsBefore) {
   const ProgramResult rest = run_program(run + Arguments{"--steps", "5", "--resume", "auto", "--report", page});
   ASSERT_EQ(rest.exit_code, 0) << rest.messages;
   const std::string svg = read_file(page);
-  const auto end = svg.find("\" class=\"s0\"");  // of the line of losses, a point for each step
+  const auto end = svg.find("\" class=\"s0\"");  // end of the loss curve, with a point for each step
   const auto begin = svg.rfind("<path", end);
   ASSERT_NE(end, std::string::npos);
   EXPECT_EQ(
@@ -65,15 +66,15 @@ TEST(TrainingObservationTest, TheReportOfARunThatGoesOnHasTheStepsBefore) {
       << "five points, of which three are this start's";
 }
 
-/// What `chimera model` counts for the stages of gpt2-tiny in that training, in bytes.
+/// Bytes that `chimera model` predicts for the stages of gpt2-tiny in that training.
 json counted_stages() {
   const ProgramResult result = run_program({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "2",
                                             "--sequence", "32", "--dtype", "float64", "--format", "json"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return json::parse(result.output)["stages"];
+  return read_json(result.output)["stages"];
 }
 
-TEST(TrainingObservationTest, RanksWriteWhatTheirTensorsTake) {
+TEST(TrainingObservationTest, RanksWriteTheirMemory) {
   const json stages = counted_stages();
   for (const char* transport : {"processes", "threads"}) {
     const Scratch scratch;
@@ -82,7 +83,7 @@ TEST(TrainingObservationTest, RanksWriteWhatTheirTensorsTake) {
         small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--steps",
                                             "2", "--transport", transport, "--tensor-memory", file});
     ASSERT_EQ(result.exit_code, 0) << result.messages;
-    const json bytes = json::parse(read_file(file))["peak_bytes"];
+    const json bytes = read_json(read_file(file))["peak_bytes"];
     ASSERT_EQ(bytes.size(), 2U);
     for (std::size_t rank = 0; rank < 2; ++rank) {
       const auto of_stage = [&](const char* field) { return stages[rank].at(field).get<double>(); };
@@ -90,8 +91,8 @@ TEST(TrainingObservationTest, RanksWriteWhatTheirTensorsTake) {
       const double message = stages[1].at("boundary_bytes").get<double>();
       const double held = of_stage("weights_bytes") + of_stage("gradients_bytes") + of_stage("optimizer_bytes") +
                           in_flight * of_stage("activations_bytes");
-      // Threads lend the inputs that activations count. Over a channel each way up to five messages are made, sent,
-      // under way, received and used.
+      // With threads, stage inputs belong to the sender, though activations count them. A channel has up to five
+      // messages in each direction: being made, sent, in flight, received and used.
       EXPECT_GE(bytes[rank].get<double>(), held - in_flight * message) << transport << ", rank " << rank;
       EXPECT_LE(bytes[rank].get<double>(), held + stages[rank]["working_set_bytes"]["B"].get<double>() + 10 * message)
           << transport << ", rank " << rank;

@@ -1,4 +1,4 @@
-// Readers of a run's output that are slow, stopped or gone, and files that are full: the run goes on, or ends in order.
+// Readers of a run's output that are slow, stopped or gone, and full files: the run continues, or ends cleanly.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-/// Both ends of something that a program can have as its stdout and stderr.
+/// Both ends of a stream that a program can use as stdout and stderr.
 struct Stream {
   FileDescriptor reader;
   FileDescriptor program;
@@ -33,7 +33,7 @@ Stream make_pipe() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-/// As a pager that shows its first page: it has taken what fits it, and reads no more.
+/// Like a pager that shows its first page: it has filled its buffer and reads no more.
 Stream paused_reader() {
   Stream pipe = make_pipe();
   ::fcntl(pipe.program.get(), F_SETFL, O_NONBLOCK);
@@ -43,7 +43,7 @@ Stream paused_reader() {
   return pipe;
 }
 
-/// As `head -1` once it has its line.
+/// Like `head -1` after its line.
 Stream reader_that_has_gone() {
   Stream pipe = make_pipe();
   pipe.reader = FileDescriptor();
@@ -75,7 +75,7 @@ Arguments short_training(const Scratch& scratch) {
 
 class TrainingReaderTest : public ::testing::TestWithParam<Reader> {};
 
-TEST_P(TrainingReaderTest, NoReaderKeepsARunFromItsEnd) {
+TEST_P(TrainingReaderTest, RunEndsWithAnyReader) {
   const Scratch scratch;
   const Stream stream = GetParam().stream();
   const int descriptor = stream.program.get();
@@ -94,12 +94,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Reader{"ReaderOfThreadsThatHasGone", reader_that_has_gone, {"--transport", "threads"}}),
     [](const auto& reader) { return reader.param.name; });
 
-/// The steps of a run, as they come, through a pipe in the file system.
+/// The steps of a run, read as they arrive, through a named pipe.
 class MetricsPipe {
  public:
   explicit MetricsPipe(const std::string& path) {
     check_system(::mkfifo(path.c_str(), 0600), "make a pipe");
-    reader_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));  // a writer too: no end before the first step
+    // also opened for writing, so that there is no end of file before the first step
+    reader_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   }
   void await_step() {
     for (char c = 0; c != '\n';) check_system(static_cast<int>(::read(reader_.get(), &c, 1)), "read a pipe");
@@ -113,7 +114,7 @@ TEST(TrainingOutputTest, APipeInTheFileSystemHasAllLinesOfMetrics) {
   const Scratch scratch;
   const std::string path = scratch.path("metrics.jsonl");
   check_system(::mkfifo(path.c_str(), 0600), "make a pipe");
-  auto lines = std::async(std::launch::async, [&] { return read_file(path); });  // until its writer closes it
+  auto lines = std::async(std::launch::async, [&] { return read_file(path); });  // until the writer closes it
   const ProgramResult result = ProgramRun(short_training(scratch), {.ranks = 2}).wait();
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(lines_of(lines.get()), SizeIs(4));
@@ -147,7 +148,7 @@ TEST(TrainingOutputTest, ARankThatDiesEndsTheRunWhoseReaderHasPaused) {
   EXPECT_LT(result.ending_time, std::chrono::seconds(2));
 }
 
-TEST(TrainingOutputTest, AFullDiskHoldsUpNoStepButIsTold) {
+TEST(TrainingOutputTest, FullDiskIsReportedButDelaysNoStep) {
   const Scratch scratch;
   const auto trained = run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2",
                                                                        "--steps", "3", "--metrics", "/dev/full"});

@@ -1,4 +1,4 @@
-// Plans that are trained: --config, --plan auto, --recompute auto and stages.
+// Training with plans: --config, --plan auto, --recompute auto and stages.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ ProgramResult train(const Scratch& scratch, const std::string& metrics, const Ar
   return result;
 }
 
-TEST(TrainingPlanTest, AConfigurationIsTheSameAsItsFlags) {
+TEST(TrainingPlanTest, ConfigurationEqualsItsFlags) {
   const Scratch scratch;
   const std::string config = scratch.write("run.toml",
                                            "# a run\nmodel = \"gpt2-tiny\"\nschedule = \"1f1b\"\nstages = 2\n"
@@ -40,7 +40,7 @@ TEST(TrainingPlanTest, AConfigurationIsTheSameAsItsFlags) {
   EXPECT_EQ(losses(scratch.path("config.jsonl")), expected);
 }
 
-TEST(TrainingPlanTest, TheCommandLineCountsMoreThanTheConfiguration) {
+TEST(TrainingPlanTest, CommandLineOverridesTheConfiguration) {
   const Scratch scratch;
   const std::string config = scratch.write("run.toml", "model = \"gpt2-tiny\"\nstages = 4\nmicro-batches = 4\n");
   const ProgramResult result =
@@ -49,7 +49,7 @@ TEST(TrainingPlanTest, TheCommandLineCountsMoreThanTheConfiguration) {
   EXPECT_THAT(result.output, HasSubstr("4 micro-batches"));
 }
 
-TEST(TrainingPlanTest, WhatPlanWritesIsTrainedAsItIs) {
+TEST(TrainingPlanTest, PlanOutputTrainsUnchanged) {
   const Scratch scratch;
   const std::string plan = scratch.path("plan.toml");
   const ProgramResult planned =

@@ -1,8 +1,8 @@
-// `chimera profile`: what it measures is a profile that it reads back and merges.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "support/refusal.h"
 #include "training.h"
@@ -23,7 +23,7 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
                    "--seconds", "0.2", "--name", "here", "--output", here});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(result.output, HasSubstr("bert-tiny    head          2"));
-  const json machine = json::parse(read_file(here));
+  const json machine = read_json(read_file(here));
   ASSERT_EQ(machine["layers"].size(), 6U);
   const json& block = machine["layers"][1];
   EXPECT_EQ(block["kind"], "block");
@@ -46,19 +46,19 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
 
   const ProgramResult merged = run_program({"profile", "--merge", here, here, "--name", "both", "--format", "json"});
   ASSERT_EQ(merged.exit_code, 0) << merged.messages;
-  EXPECT_EQ(json::parse(merged.output)["name"], "both");
-  EXPECT_EQ(json::parse(merged.output)["layers"].size(), 6U);
+  EXPECT_EQ(read_json(merged.output)["name"], "both");
+  EXPECT_EQ(read_json(merged.output)["layers"].size(), 6U);
 }
 
-TEST(TrainingProfileTest, PutsTheLinksBetweenTwoHostsIntoAProfile) {
+TEST(TrainingProfileTest, MeasuresTheLinksBetweenTwoHosts) {
   const Scratch scratch;
   const std::string cluster = scratch.path("cluster.json");
   const ProgramResult result = run_program({"launch", "--nproc", "2", "--", "profile", "--between", kP100, "--seconds",
                                             "0.2", "--name", "both", "--output", cluster});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(result.output, HasSubstr("line - sums"));
-  json machine = json::parse(read_file(cluster));
-  json before = json::parse(read_file(kP100));
+  json machine = read_json(read_file(cluster));
+  json before = read_json(read_file(kP100));
   EXPECT_EQ(machine["name"], "both");
   for (const char* links : {"point_to_point", "all_reduce"}) {
     EXPECT_EQ(machine[links]["within_node"], before[links]["within_node"]);

@@ -1,4 +1,3 @@
-// The recipes of recipes/: each is a run that this program understands.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "training.h"
 
@@ -23,11 +23,11 @@ const fs::path kRecipes = testing::source_path("/recipes");
 json dry_run(const Arguments& flags) {
   const ProgramResult result = run_program(Arguments{"train", "--dry-run", "--format", "json"} + flags);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return json::parse(result.output, nullptr, false);
+  return try_json(result.output);
 }
 
-TEST(RecipeTest, EachIsARunOfTheSamplesThatItSays) {
-  std::map<std::string, std::int64_t> samples;  // of a step
+TEST(RecipeTest, EachTrainsOnTheStatedSamples) {
+  std::map<std::string, std::int64_t> samples;  // per step
   for (const fs::directory_entry& entry : fs::directory_iterator(kRecipes)) {
     if (entry.path().extension() != ".toml") continue;
     const json run = dry_run({"--recipe", entry.path().string()});
@@ -38,14 +38,14 @@ TEST(RecipeTest, EachIsARunOfTheSamplesThatItSays) {
                                             Pair("gpt2", 480), Pair("llama-mini", 16), Pair("nanogpt-cpu", 12)));
 }
 
-TEST(RecipeTest, IsAnotherWordForConfig) {
+TEST(RecipeTest, IsAnAliasOfConfig) {
   const std::string recipe = kRecipes / "nanogpt-cpu.toml";
   const json by_recipe = dry_run({"--recipe", recipe});
   EXPECT_EQ(by_recipe["stages"], dry_run({"--config", recipe})["stages"]);
   EXPECT_EQ(dry_run({"--recipe", recipe, "--micro-batches", "8"})["mini_batch"], 24) << "flags count more";
 }
 
-TEST(TrainingRecipeTest, TheSmallOneTrains) {
+TEST(TrainingRecipeTest, SmallRecipeTrains) {
   const Scratch scratch;
   const ProgramResult result = run_program({"train", "--recipe", kRecipes / "nanogpt-cpu.toml", "--data",
                                             scratch.write("text.txt", sample_text()), "--steps", "4", "--warmup", "2",
@@ -58,8 +58,8 @@ TEST(TrainingRecipeTest, TheSmallOneTrains) {
   EXPECT_TRUE(steps[3].contains("validation_loss"));
 }
 
-/// A Llama with a vocabulary of its own, and then that model on another text: each finds the tokenizer by itself.
-TEST(TrainingRecipeTest, WhatOneTrainsAnotherFineTunes) {
+/// Trains a Llama with its own vocabulary, then fine-tunes it on another text; both runs find the tokenizer.
+TEST(TrainingRecipeTest, FineTunesATrainedModel) {
   const Scratch scratch;
   const std::string text = scratch.write("text.txt", sample_text());
   const std::string tokenizer = scratch.path("learned.json");

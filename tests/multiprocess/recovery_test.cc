@@ -1,4 +1,4 @@
-// Runs that are asked to end, or fail, and go on: with the numbers of a run that nothing has disturbed.
+// Runs that are asked to end, or fail, and resume: their numbers equal those of an undisturbed run.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/file_descriptor.h"
+#include "core/json.h"
 #include "multiprocess/training.h"
 #include "support/scratch.h"
 
@@ -28,7 +29,7 @@ const Arguments kThreads = {"--schedule",      "1f1b", "--stages",    "2",      
                             "--data-parallel", "2",    "--transport", "threads"};
 const Arguments kUnpipelined = {"--schedule", "none", "--micro-batches", "8"};
 
-/// 8 micro-batches a step in canonical order, over all groups.
+/// 8 micro-batches per step over all groups, in canonical order.
 Arguments canonical_training(const Scratch& scratch, const Arguments& flags) {
   return small_training(scratch) + flags +
          Arguments{"--model", "gpt2-tiny", "--steps", "8", "--reduction", "canonical", "--dropout", "0.1"};
@@ -44,7 +45,7 @@ Hashes hashes_in(const Scratch& scratch) {
   return hashes;
 }
 
-/// Of the run that nothing disturbs, on one worker.
+/// Hashes of the undisturbed run, on one worker.
 const Hashes& undisturbed() {
   static const Hashes hashes = [] {
     const Scratch scratch;
@@ -61,10 +62,10 @@ ProgramResult run_with(const Arguments& arguments, const std::string& fault, int
 struct Request {
   std::string fault;
   Arguments flags;
-  int ranks;  // processes besides the one that was started
+  int ranks;  // processes besides the launcher
 };
 
-/// Whether the process takes that signal itself, or is gone.
+/// Returns true if the process handles the signal or is gone.
 bool catches(pid_t process, int signal_number) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   if (!status) return true;
@@ -74,8 +75,8 @@ bool catches(pid_t process, int signal_number) {
   return false;
 }
 
-// It waits for a schedule on standard input, from a pipe into which nobody writes.
-TEST(TrainingRequestTest, ARunThatHasNotBegunIsToBeTriedAgain) {
+// The run waits for a schedule on standard input, from an idle pipe.
+TEST(TrainingRequestTest, RunBeforeItsStartAsksForARetry) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
   const FileDescriptor read_end(ends[0]);
@@ -90,8 +91,8 @@ TEST(TrainingRequestTest, ARunThatHasNotBegunIsToBeTriedAgain) {
   }
 }
 
-/// Whoever is asked in step 5: one rank, or the launcher.
-TEST(TrainingRequestTest, ARunThatIsAskedToEndSavesAndGoesOnElsewhere) {
+/// Signals one rank, or the launcher, in step 5.
+TEST(TrainingRequestTest, SignaledRunSavesAndResumesOnAnotherLayout) {
   for (const auto& [fault, flags, ranks] :
        {Request{"terminate@backward:2:17", kChimera, 4}, Request{"terminate-launcher@backward:1:17", kChimera, 4},
         Request{"terminate@backward:1:17", kThreads, 0}, Request{"terminate@step:0:5", kUnpipelined, 0}}) {
@@ -116,7 +117,7 @@ struct Failure {
   std::string line;  // a regular expression, after "chimera: "
 };
 
-TEST(TrainingRestartTest, AFailedRunGoesOnByItselfAsIfNothingHadHappened) {
+TEST(TrainingRestartTest, FailedRunRestartsWithTheSameNumbers) {
   for (const auto& [fault, line] :
        {Failure{"kill@step:3:7", "rank 3 was killed by signal 9 .Killed."},
         Failure{"throw@backward:1:18", "rank 1 failed at [^:]+: fault injected at backward"},
@@ -149,7 +150,7 @@ TEST(TrainingRestartTest, ARankThatStopsIsReplacedLikeOneThatDies) {
   EXPECT_EQ(hashes_in(scratch), undisturbed());
 }
 
-TEST(TrainingRestartTest, AStepThatFailsEveryTimeIsGivenUp) {
+TEST(TrainingRestartTest, StepThatAlwaysFailsEndsTheRun) {
   const Scratch scratch;
   const ProgramResult result =
       run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
@@ -161,7 +162,7 @@ TEST(TrainingRestartTest, AStepThatFailsEveryTimeIsGivenUp) {
               MatchesRegex("chimera: not restarted: it has failed in step [12] 3 times in a row"));
 }
 
-TEST(TrainingNonFiniteTest, AStepThatIsNotFiniteMakesNoUpdateWhereThatIsAsked) {
+TEST(TrainingNonFiniteTest, NonFiniteStepIsSkippedOnRequest) {
   for (const auto& [fault, layout, ranks] :
        {Request{"nan@backward:1:18", kChimera, 4}, Request{"nan@backward:3:10", kThreads, 0}}) {
     SCOPED_TRACE(fault);
@@ -183,13 +184,12 @@ TEST(TrainingNonFiniteTest, AStepThatIsNotFiniteMakesNoUpdateWhereThatIsAsked) {
       EXPECT_EQ(steps[i].at("grad_norm").is_null(), steps[i].contains("skipped"));
     }
     EXPECT_EQ(skipped, 1U);
-    const auto last =
-        nlohmann::json::parse(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
+    const auto last = read_json(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
     EXPECT_EQ(last.at("run").at("progress").at("updates"), 7);
   }
 }
 
-TEST(TrainingNonFiniteTest, ARunThatIsRolledBackEndsAsTheUndisturbedOne) {
+TEST(TrainingNonFiniteTest, RolledBackRunEndsLikeTheUndisturbed) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every",   "2",
                            "--non-finite", "rollback",          "--max-restarts", "2"};
@@ -206,7 +206,7 @@ TEST(TrainingNonFiniteTest, ARunThatIsRolledBackEndsAsTheUndisturbedOne) {
 }
 
 /// The update overflows; no loss has shown that yet.
-TEST(TrainingNonFiniteTest, NothingThatIsNotFiniteGetsIntoACheckpoint) {
+TEST(TrainingNonFiniteTest, CheckpointsAreFinite) {
   const Scratch scratch;
   const ProgramResult result =
       run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "none", "--steps", "1",
@@ -222,11 +222,11 @@ struct Recorded {
   std::string fault;
   Arguments flags;
   int ranks;
-  bool is_inferred;  // nobody has said who was to blame
+  bool is_inferred;  // no rank reported its own failure
   std::string op;    // a regular expression
 };
 
-TEST(TrainingFlightRecordTest, TellsWhichRankEndedTheRunInWhat) {
+TEST(TrainingFlightRecordTest, NamesTheFailedRankAndItsOp) {
   const Arguments hangs = {"--hang-seconds", "0.5"};
   for (const auto& [fault, flags, ranks, is_inferred, op] :
        {Recorded{"kill@backward:2:14", kChimera, 4, false, "[12]B[0-7] in step [1-3]"},
@@ -238,7 +238,7 @@ TEST(TrainingFlightRecordTest, TellsWhichRankEndedTheRunInWhat) {
     const std::string folder = scratch.path("run");
     EXPECT_EQ(run_with(canonical_training(scratch, flags + Arguments{"--checkpoint", folder}), fault, ranks).exit_code,
               1);
-    const auto json = nlohmann::json::parse(run_program({"diagnose", folder, "--format", "json"}).output);
+    const auto json = read_json(run_program({"diagnose", folder, "--format", "json"}).output);
     EXPECT_EQ(json.at("guilty"), 2);
     EXPECT_EQ(json.at("inferred"), is_inferred);
     EXPECT_THAT(json.at("op").get<std::string>(), MatchesRegex(op));
@@ -247,7 +247,7 @@ TEST(TrainingFlightRecordTest, TellsWhichRankEndedTheRunInWhat) {
   }
 }
 
-TEST(TrainingFlightRecordTest, IsGoneWhenTheRunEndsWell) {
+TEST(TrainingFlightRecordTest, IsRemovedAfterASuccessfulRun) {
   const Scratch scratch;
   const Arguments records = {"--flight-record", scratch.path("records")};
   EXPECT_EQ(run_program(canonical_training(scratch, kChimera + records)).exit_code, 0);

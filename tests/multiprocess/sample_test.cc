@@ -1,8 +1,9 @@
-// What models say while they are trained, on one rank and on several.
+// Text sampled during training, on one rank and on several.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -14,7 +15,7 @@ using ::testing::HasSubstr;
 
 const Arguments kSamples = {"--sample-every", "2", "--prompt", "the "};
 
-/// Five steps of a small model that leave a folder; the lines of the metrics.
+/// Trains a small model for five steps, saves its folder and returns the lines of its metrics.
 std::vector<json> train(const Scratch& scratch, const Arguments& more) {
   const ProgramResult result =
       run_program(small_training(scratch) + kSamples +
@@ -26,12 +27,12 @@ std::vector<json> train(const Scratch& scratch, const Arguments& more) {
   return metrics;
 }
 
-/// What the folder says.
+/// Text generated from the folder.
 std::string said(const Scratch& scratch) {
   const ProgramResult result = run_program({"generate", "--from", scratch.path("model"), "--prompt", "the ", "--tokens",
                                             "64", "--dtype", "float64", "--format", "json"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return json::parse(result.output)["prompts"][0]["text"];
+  return read_json(result.output)["prompts"][0]["text"];
 }
 
 struct Run {
@@ -53,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"--schedule", "pipedream", "--stages", "2", "--micro-batches", "4", "--validate-every", "3"}}),
     [](const auto& run) { return run.param.name; });
 
-TEST_P(TrainingSampleTest, SamplesAreWhatTheExportedModelSays) {
+TEST_P(TrainingSampleTest, SamplesEqualTheExportedModels) {
   const Scratch scratch;
   const Arguments model = {"--model", "gpt2-tiny"};
   const auto metrics = train(scratch, (GetParam().name == "Llama" ? Arguments{} : model) + GetParam().arguments);

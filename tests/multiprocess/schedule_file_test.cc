@@ -1,10 +1,10 @@
-// Training by a schedule that is read, not generated.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -39,11 +39,11 @@ void expect_trains_as_unpipelined(int micro_batches, const std::vector<json>& st
 
 std::string output_of(const Arguments& arguments) { return run_program(arguments).output; }
 
-TEST(TrainingScheduleFileTest, WhatSearchFoundTrains) {
-  const json found = json::parse(output_of(
+TEST(TrainingScheduleFileTest, SearchedSchedulesTrain) {
+  const json found = read_json(output_of(
       {"search", "--stages", "2", "--micro-batches", "4", "--iterations", "2000", "--seed", "3", "--format", "json"}));
   const Scratch scratch;
-  const std::string file = scratch.write("found.json", found["schedule"].dump());
+  const std::string file = scratch.write("found.json", json_text(found["schedule"]));
   expect_trains_as_unpipelined(4, train({"--schedule-file", file}));
 }
 
@@ -61,13 +61,13 @@ TEST(TrainingScheduleFileTest, StandardInputReachesEveryProcess) {
   expect_trains_as_unpipelined(4, train({"--schedule-file", "-"}, text));
 }
 
-TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesAreThoseOfTheFile) {
+TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesComeFromTheFile) {
   const Scratch scratch;
   const std::string file =
       scratch.write("halving.csv", output_of({"schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--scale",
                                               "halving", "--format", "csv"}));
   const auto steps = train({"--schedule-file", file});
-  expect_trains_as_unpipelined(4, steps);  // the loss is a mean over the step's tokens, however they are grouped
+  expect_trains_as_unpipelined(4, steps);  // the loss is a mean over the step's tokens, for any grouping
   EXPECT_EQ(steps[0]["tokens"], 4 * 2 * 32);
 }
 

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM, and what a run listens on meanwhile.
+// Ctrl-C and SIGTERM, and the sockets on which a run listens.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,9 +27,9 @@ Arguments long_training(const Scratch& scratch) {
 struct Interruption {
   std::string name;
   Arguments flags;
-  int ranks;  // processes besides the one that was started
+  int ranks;  // processes besides the launcher
   int signal_number;
-  bool to_all;  // as a terminal's Ctrl-C, or as `timeout` does
+  bool to_all;  // true for a terminal's Ctrl-C, false for `timeout`
 };
 
 class TrainingSignalTest : public ::testing::TestWithParam<Interruption> {};
@@ -71,7 +71,7 @@ std::vector<Interruption> interruptions() {
 INSTANTIATE_TEST_SUITE_P(, TrainingSignalTest, ::testing::ValuesIn(interruptions()),
                          [](const auto& how) { return how.param.name; });
 
-/// Inodes of the sockets that a process has open.
+/// Inodes of the open sockets of a process.
 std::set<std::string> sockets_of(pid_t process) {
   std::set<std::string> inodes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd")) {

@@ -1,4 +1,3 @@
-// A rank that is slower than the others, in a run that looks for that.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +12,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Many steps: a busy machine stalls both ranks, but over all steps one no longer than the other.
+// Many steps: on a busy machine both ranks stall, but equally on average.
 TEST(StragglerTest, ASlowRankIsNamedAtTheEnd) {
   for (const char* transport : {"processes", "threads"}) {
     const Scratch scratch;

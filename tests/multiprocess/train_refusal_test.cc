@@ -1,4 +1,4 @@
-// What `train` refuses before it starts anything or touches the metrics file.
+// Errors that `train` reports before it starts a rank or touches the metrics file.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace chimera::testing {
 namespace {
 
-/// `train` with these flags, a small model, good data and a metrics file, each where the flags do not say otherwise.
+/// `train` with these flags; a small model, valid data and a metrics file by default.
 class TrainRefusalTest : public ::testing::Test {
  protected:
   void expect_refusals(const std::vector<Refusal>& refusals) {
@@ -57,7 +57,7 @@ TEST_F(TrainRefusalTest, Data) {
 }
 
 TEST_F(TrainRefusalTest, FilesOfTokens) {
-  const std::string words(400, 'a');  // 200 tokens of 24929
+  const std::string words(400, 'a');  // 200 tokens of value 24929
   const std::string shards = scratch_.path("shards");
   std::filesystem::create_directory(shards);
   const std::string hollow = scratch_.path("hollow");
@@ -169,7 +169,7 @@ const std::vector<CountFlag> kCounts = {
     {"cooldown", true},  {"threads", true},        {"validate-every", true}, {"layers", false},
     {"hidden", false},   {"heads", false},         {"vocabulary", false}};
 
-TEST_F(TrainRefusalTest, CountsThatAreNoNumbers) {
+TEST_F(TrainRefusalTest, InvalidCounts) {
   for (std::size_t i = 0; i < kCounts.size(); ++i) {
     const std::string flag = "--" + kCounts[i].name;
     const std::string value = kNoNumbers[i % kNoNumbers.size()];
@@ -186,7 +186,7 @@ TEST_F(TrainRefusalTest, CountsTooSmall) {
 
 TEST_F(TrainRefusalTest, CountsTooLarge) {
   for (const auto& [name, may_be_zero] : kCounts) {
-    if (name == "seed") continue;  // any will do
+    if (name == "seed") continue;  // any value is valid
     expect_refusals({{{"--" + name, "1000000000000"}, {"1000000000000"}}});
   }
   expect_refusals({{{"--threads", "4096"}, {"--threads must be 0 to"}}});
@@ -273,7 +273,7 @@ TEST_F(TrainRefusalTest, MakesNoMetricsFile) {
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("new.jsonl")));
 }
 
-TEST_F(TrainRefusalTest, AHugeNumberOfStagesMeansNothingUnpipelined) {
+TEST_F(TrainRefusalTest, UnpipelinedRunsIgnoreAHugeNumberOfStages) {
   const ProgramResult result = run_program(
       command({"--schedule", "none", "--stages", "1000000000000", "--micro-batches", "1", "--threads", "1"}));
   EXPECT_EQ(result.exit_code, 0) << result.messages;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/json.h"
 #include "core/random.h"
 
 namespace chimera::testing {
@@ -44,7 +45,7 @@ std::vector<nlohmann::json> read_metrics(const std::string& path) {
   EXPECT_TRUE(text.empty() || text.back() == '\n') << "the last line is cut: " << text;
   std::vector<nlohmann::json> steps;
   for (const std::string& line : lines_of(text)) {
-    steps.push_back(nlohmann::json::parse(line, nullptr, false));
+    steps.push_back(try_json(line));
     EXPECT_TRUE(steps.back().is_object()) << line;
   }
   return steps;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/json.h"
 #include "training.h"
 
 namespace chimera::testing {
@@ -13,12 +14,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kTolerance = 1e-11;  // relative: sums in another order, in float64
+constexpr double kTolerance = 1e-11;  // relative, in float64: sums in another order
 
-/// One thread, as each rank has: on a busy machine, threads that wait for each other take very long.
+/// One thread, as each rank has: on a busy machine, threads wait long for each other.
 const Arguments kReference = {"--schedule", "none", "--threads", "1"};
 
-/// Trains and returns its metrics; a run that fails or leaves anything behind fails the test.
+/// Trains and returns the metrics; a run that fails or leaves anything behind fails the test.
 std::vector<json> train(const Arguments& flags) {
   const Scratch scratch;
   const ProgramResult result = run_program(small_training(scratch) + flags);
@@ -65,7 +66,7 @@ TEST(TrainingTest, AsynchronousSchedulesLearnOnEveryTransport) {
   EXPECT_LT(groups[24]["loss"].get<double>(), 0.9 * groups[0]["loss"].get<double>());
 }
 
-TEST(TrainingTest, GroupsSideBySideTrainOnSharesOfTheSamples) {
+TEST(TrainingTest, GroupsTrainOnSharesOfTheSamples) {
   const Arguments model = {"--model", "gpt2-tiny", "--layers", "4", "--steps", "4", "--validate-every", "4"};
   const auto reference = train(model + kReference + Arguments{"--micro-batches", "8"});
   ASSERT_EQ(reference.size(), 4U);
@@ -75,11 +76,12 @@ TEST(TrainingTest, GroupsSideBySideTrainOnSharesOfTheSamples) {
   expect_same_training(reference, train(model + kReference + groups + Arguments{"none"}));  // N W, in order
 }
 
-/// Loss, gradient norm and, of canonical runs, the parameters' hash of every step, with all digits.
+/// Loss, gradient norm and, if canonical, the parameters' hash of every step, with all digits.
 std::string bits(const std::vector<json>& steps) {
   std::string text;
   for (const json& step : steps) {
-    text += step["loss"].dump() + " " + step["grad_norm"].dump() + " " + step.value("parameters_hash", "") + "\n";
+    text +=
+        json_text(step["loss"]) + " " + json_text(step["grad_norm"]) + " " + step.value("parameters_hash", "") + "\n";
   }
   return text;
 }
@@ -97,7 +99,7 @@ TEST(TrainingTest, CanonicalReductionGivesTheSameBitsToAll) {
   same({"--schedule", "zb-h1", "--stages", "4", "--micro-batches", "8", "--transport", "threads"});
 }
 
-TEST(TrainingTest, SharedOptimizerStateChangesNoBit) {
+TEST(TrainingTest, ShardedOptimizerStateChangesNoBit) {
   for (const Arguments& shape : {Arguments{"--stages", "4", "--micro-batches", "8", "--pipelines", "2"},
                                  Arguments{"--stages", "2", "--micro-batches", "4", "--data-parallel", "2"}}) {
     const Arguments flags = Arguments{"--model", "gpt2-tiny", "--steps", "6"} + shape;
@@ -183,7 +185,7 @@ TEST(TrainingTest, TheSeedChangesTheRun) {
   EXPECT_EQ(one[0]["loss"], by_default[0]["loss"]) << "seed 1 is the default";
 }
 
-TEST(TrainingTest, TheLastOfARepeatedFlagCounts) {
+TEST(TrainingTest, LastOfARepeatedFlagTakesPrecedence) {
   const auto steps = train(Arguments{"--model", "gpt2-tiny", "--steps", "3", "--steps", "1"} + kReference);
   EXPECT_EQ(steps.size(), 1U);
 }

@@ -1,10 +1,11 @@
-// Runs that lose ranks and go on with new ones in their place: with the numbers of a run that nothing has disturbed.
+// Runs that lose ranks and continue with new processes: their numbers equal those of an undisturbed run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "core/json.h"
 #include "multiprocess/training.h"
 #include "support/scratch.h"
 
@@ -21,14 +22,14 @@ const Arguments kChimera = {"--schedule", "chimera", "--stages", "4", "--micro-b
 const Arguments kFourPipelines = kChimera + Arguments{"--pipelines", "4"};
 const Arguments kTwoGroups = {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--data-parallel", "2"};
 
-/// 8 micro-batches a step in canonical order.
+/// 8 micro-batches per step in canonical order.
 Arguments training(const Scratch& scratch, const Arguments& flags) {
   return small_training(scratch) + flags + Arguments{"--model",          "gpt2-tiny", "--steps",   "8",
                                                      "--reduction",      "canonical", "--dropout", "0.1",
                                                      "--validate-every", "3"};
 }
 
-/// Of the run that nothing disturbs, in one process.
+/// Metrics of the undisturbed run, in one process.
 const std::vector<nlohmann::json>& undisturbed() {
   static const std::vector<nlohmann::json> numbers = [] {
     const Scratch scratch;
@@ -45,7 +46,7 @@ ProgramResult run_with(const Arguments& arguments, const std::string& faults) {
 struct Losses {
   const char* faults;
   Arguments flags;
-  std::size_t ranks;  // that are lost, in one recovery or in several
+  std::size_t ranks;  // lost in one recovery or in several
 };
 
 std::size_t occurrences(const std::string& text, const std::string& word) {
@@ -56,7 +57,7 @@ std::size_t occurrences(const std::string& text, const std::string& word) {
 
 class TrainingTwinTest : public ::testing::TestWithParam<Losses> {};
 
-TEST_P(TrainingTwinTest, TheRunIsTheUndisturbedOneAndNoStepIsLost) {
+TEST_P(TrainingTwinTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
   const auto& [faults, flags, ranks] = GetParam();
   const Scratch scratch;
   const ProgramResult result =
@@ -85,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Losses{"kill@backward:3:7,kill@updated:0:6", kTwoGroups, 2}),
     [](const auto& losses) { return std::to_string(losses.index); });
 
-TEST(TrainingTwinLimitsTest, AStageWithoutACopyStartsAgainFromTheCheckpoint) {
+TEST(TrainingTwinLimitsTest, StageWithoutAReplicaRestartsFromTheCheckpoint) {
   const Scratch scratch;
   const Arguments flags = {"--recover",    "twin", "--checkpoint",   scratch.path("run"),
                            "--save-every", "2",    "--max-restarts", "1"};
@@ -107,7 +108,7 @@ TEST(TrainingTwinLimitsTest, ANewRankThatDiesEveryTimeEndsTheRun) {
               HasSubstr("chimera: not recovered: it has failed before its first step 3 times in a row\n"));
 }
 
-TEST(TrainingTwinLimitsTest, CopiesThatDifferEndTheRunAsNobodyKnowsWhichIsRight) {
+TEST(TrainingTwinLimitsTest, DifferingReplicasEndTheRun) {
   const Scratch scratch;
   const ProgramResult result =
       run_with(training(scratch, kChimera + Arguments{"--recover", "twin"}), "flip@updated:2:5");
@@ -116,22 +117,22 @@ TEST(TrainingTwinLimitsTest, CopiesThatDifferEndTheRunAsNobodyKnowsWhichIsRight)
                                                          "ranks 1, 2 differ after step 8, and none is known")));
 }
 
-TEST(TrainingTwinCheckpointTest, ASaveThatLosesARankIsMadeAgain) {
+TEST(TrainingTwinCheckpointTest, SaveIsRepeatedAfterALoss) {
   const Scratch scratch;
   const Arguments flags = {"--recover", "twin", "--checkpoint", scratch.path("run"), "--save-every", "1"};
-  const ProgramResult result =  // the third save of rank 3 is well before the end, where nobody is replaced any more
+  // the third save of rank 3 is well before the end, when lost ranks are no longer replaced
+  const ProgramResult result =
       run_with(training(scratch, kChimera + flags), "kill@save:1:1,kill@before-rename:0:1,kill@saved:3:3");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_EQ(numbers_in(scratch), undisturbed());
   const ProgramResult verified = run_program({"checkpoint", "verify", scratch.path("run")});
   EXPECT_EQ(verified.exit_code, 0) << verified.output << verified.messages;
-  const auto last =
-      nlohmann::json::parse(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
+  const auto last = read_json(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
   EXPECT_EQ(last.at("run").at("progress").at("step"), 8);
   EXPECT_EQ(last.at("run").at("progress").at("updates"), 8);
 }
 
-TEST(TrainingTwinRefusalTest, WhatHasNoTwinIsRefused) {
+TEST(TrainingTwinRefusalTest, RunsWithoutReplicasAreRejected) {
   const auto refusal = [](const Arguments& flags) {
     const Scratch scratch;
     const ProgramResult result =

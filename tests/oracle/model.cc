@@ -28,7 +28,7 @@ class Initial {
     ones(name + ".weight", size);
     zeros(name + ".bias", size);
   }
-  /// BERT keeps weights [out, in], GPT-2 [in, out].
+  /// BERT stores weights as [out, in], GPT-2 as [in, out].
   void linear_out_in(const std::string& name, std::int64_t in, std::int64_t out) {
     normal(name + ".weight", out, in);
     zeros(name + ".bias", out);
@@ -157,7 +157,7 @@ at::Tensor gelu_by_tanh(const at::Tensor& x) {
 
 at::Tensor gelu_by_erf(const at::Tensor& x) { return 0.5 * x * (1 + (x / std::sqrt(2.0)).erf()); }
 
-/// Rows of a table by their numbers.
+/// Rows of a table by index.
 at::Tensor look_up(const at::Tensor& table, const at::Tensor& rows) {
   return table.index_select(0, rows.flatten()).reshape({rows.size(0), rows.size(1), table.size(1)});
 }
@@ -186,7 +186,7 @@ at::Tensor gpt2_loss(const Architecture& a, const Layers& layers, const Batch& b
   return cross_entropy(layers.layer_norm(x, "ln_f", kEpsilon).matmul(head.t()), batch.targets);
 }
 
-/// Each head as complex numbers, element j with j + d/2, that turn by 10000^(-2j/d) from one position to the next.
+/// Treats elements j and j + d/2 of each head as a complex number, rotated by 10000^(-2j/d) per position.
 at::Tensor turned(const at::Tensor& x, std::int64_t heads) {
   const std::int64_t half = x.size(2) / heads / 2;
   const at::Tensor split = x.reshape({x.size(0), x.size(1), heads, 2, half});

@@ -1,6 +1,6 @@
 #pragma once
-// GPT-2, BERT and Llama in one piece, in float64, as their papers and docs/data.md define them: every layer spelled out
-// in plain tensor operations, no fused kernel, no stage.
+// GPT-2, BERT and Llama in float64, as their papers and docs/data.md define them: plain tensor operations, without
+// fused kernels or stages.
 
 #include <ATen/ATen.h>
 
@@ -23,13 +23,13 @@ struct Architecture {
   bool tied = false;  ///< the head multiplies by the token embedding
 };
 
-/// Parameters by the names of Hugging Face.
+/// Parameters by their Hugging Face names.
 using Weights = std::map<std::string, at::Tensor>;
 
-/// The weights before the first step, which require gradients.
+/// The weights before the first step; they require gradients.
 [[nodiscard]] Weights initial_weights(const Architecture& architecture, std::uint64_t seed);
 
-/// The mean loss over all targets of the batch; of BERT, with the mean loss over its sentence pairs added. [].
+/// The mean loss over all targets of the batch, a scalar; for BERT, plus the mean loss over its sentence pairs.
 [[nodiscard]] at::Tensor mean_loss(const Architecture& architecture, const Weights& weights, const Batch& batch);
 
 }  // namespace oracle

@@ -1,9 +1,9 @@
-// The product trains as the oracle does, a plain loop in this folder that shares no code with it: losses, gradient
-// norms, learning rates, validation losses and parameters.
+// The product agrees with the oracle, a plain training loop that shares no code with it: losses, gradient norms,
+// learning rates, validation losses and parameters.
 //
-// Tolerance: everything is float64, of 16 digits. The oracle adds in another order and computes layers by other
-// formulas, which costs a few of the last digits. AdamW divides a gradient by its size + 1e-8, so that the rounding of
-// a gradient that is zero by mathematics, about 1e-17, moves a weight by up to the learning rate times 1e-9 a step.
+// Tolerance: float64 has 16 digits. The oracle adds in another order and computes layers by other formulas, which costs
+// a few of the last digits. AdamW divides a gradient by its size + 1e-8. So rounding of a mathematically zero gradient,
+// about 1e-17, moves a weight by up to the learning rate times 1e-9 per step.
 
 #include "oracle/training.h"
 
@@ -26,13 +26,13 @@ using ::testing::Gt;
 
 constexpr double kTolerance = 1e-11;
 
-/// A text so short that the third epoch begins within five steps, with its validation part read several times over.
+/// So short that the third epoch begins within five steps, and that validation repeats several times.
 const std::string& short_text() {
   static const std::string text = testing::sample_text().substr(0, 1600);
   return text;
 }
 
-/// What both train; the model is small, the rest as uneven as it may be.
+/// Recipes for both sides: small models, other values as uneven as possible.
 enum class Trained { Gpt2, Bert, LongText, Tied, LargeVocabulary, Llama, OtherFlags, AllDecay, Lamb };
 
 oracle::Recipe recipe_of(Trained trained) {
@@ -42,7 +42,7 @@ oracle::Recipe recipe_of(Trained trained) {
   switch (trained) {
     case Trained::Gpt2: break;
     case Trained::Bert: recipe.architecture = bert; break;
-    case Trained::LongText:  // with validation samples for more batches than a validation looks at
+    case Trained::LongText:  // more validation samples than a validation uses
       recipe.architecture = bert;
       recipe.architecture.tied = true;
       recipe.text = testing::sample_text() + testing::sample_text() + testing::sample_text() + testing::sample_text();
@@ -88,7 +88,7 @@ const oracle::Course& course_of(Trained trained) {
   return course->second;
 }
 
-/// How the product shall do it. N W b is the recipe's mini-batch.
+/// The product's layout. N W b is the recipe's mini-batch.
 struct Case {
   Trained trained;
   std::string schedule;
@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Trained::Lamb, "chimera", {4, 4}, 2, ReductionOrder::Canonical, "3,1,1,3"}),
     [](const auto& tested) { return name_of(tested.param); });
 
-/// The recipes put to the test what they are there for.
+/// The recipes exercise clipping, warmup and learning.
 TEST(OracleRecipeTest, ClipsWarmsUpAndLearns) {
   for (const Trained trained : {Trained::Gpt2, Trained::Bert}) {
     const oracle::Course& course = course_of(trained);
@@ -205,12 +205,12 @@ TEST(OracleRecipeTest, ClipsWarmsUpAndLearns) {
   }
 }
 
-/// Started anew: this process has computed, and OpenMP's threads would not be there in a copy of it.
+/// Starts a new process, not a fork: this process has computed, and a fork lacks OpenMP's threads.
 testing::ProgramResult start_program(const testing::Arguments& arguments) {
   return testing::ProgramRun(arguments).wait();
 }
 
-/// The flags that the recipe of OtherFlags is made of, by its words.
+/// Passes the recipe of OtherFlags as command-line flags.
 TEST(OracleProgramTest, TakesTheOptimizersFlags) {
   const oracle::Recipe recipe = recipe_of(Trained::OtherFlags);
   const oracle::Course& expected = course_of(Trained::OtherFlags);
@@ -233,8 +233,8 @@ TEST(OracleProgramTest, TakesTheOptimizersFlags) {
   }
 }
 
-/// The program itself, as eight processes: two groups, each with two pipelines down and two up.
-TEST(OracleProgramTest, WritesWhatThePlainLoopFinds) {
+/// The program as eight processes: two groups, each with two pipelines down and two up.
+TEST(OracleProgramTest, WritesTheNumbersOfThePlainLoop) {
   const oracle::Recipe recipe = recipe_of(Trained::Bert);
   const oracle::Course& expected = course_of(Trained::Bert);
   const testing::Scratch scratch;

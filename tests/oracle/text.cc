@@ -23,8 +23,8 @@ std::int64_t window_size(Family family, std::int64_t sequence) {
   return family == Family::Bert ? sequence - 3 : sequence + 1;
 }
 
-/// Window `i` of an epoch: a Feistel network of 8 rounds on the smallest 4^k that holds all windows, applied until the
-/// result is one of them.
+/// Window `i` of an epoch: a Feistel network of 8 rounds on the smallest 4^k that holds all windows, repeated until the
+/// result is a window.
 std::int64_t shuffled(std::int64_t i, std::int64_t windows, std::int64_t epoch, std::uint64_t seed) {
   const Random random(seed, "data.permutation." + std::to_string(epoch));
   std::uint64_t half = 1;
@@ -43,7 +43,7 @@ std::int64_t shuffled(std::int64_t i, std::int64_t windows, std::int64_t epoch, 
   return static_cast<std::int64_t>(value);
 }
 
-/// One sample, before it becomes tensors.
+/// One sample before conversion to tensors.
 struct Row {
   std::vector<std::int64_t> tokens, targets, token_types;
   std::int64_t second_is_other = 0;
@@ -78,7 +78,7 @@ std::int64_t first_length(const std::string& window) {
   return length / 2;
 }
 
-/// Two texts with their special tokens, nothing masked yet.
+/// Two texts with their special tokens, before masking.
 Row paired_row(const std::string& part, std::int64_t window, std::int64_t length, std::uint64_t seed,
                std::int64_t position) {
   const auto text_of = [&](std::int64_t start, std::int64_t size) {

@@ -1,6 +1,6 @@
 #pragma once
-// Samples of docs/data.md, written from its text: which windows of a text a step trains on, and what BERT makes of
-// them.
+// Samples, implemented from the text of docs/data.md: the windows of a text that a step trains on, and BERT's pairs and
+// masks.
 
 #include <ATen/ATen.h>
 
@@ -11,23 +11,23 @@ namespace oracle {
 
 enum class Family : std::uint8_t { Gpt2, Bert, Llama };
 
-/// Samples side by side. Tensors are [samples, sequence] but for `second_is_other`.
+/// A batch of samples. Tensors are [samples, sequence] except `second_is_other`.
 struct Batch {
   at::Tensor tokens;
-  at::Tensor targets;          ///< -100 where nothing is to be predicted
+  at::Tensor targets;          ///< -100 at positions without a target
   at::Tensor token_types;      ///< BERT: 0 in the first text, 1 in the second
-  at::Tensor second_is_other;  ///< BERT, [samples]: 1 where the second text does not follow the first
+  at::Tensor second_is_other;  ///< BERT, [samples]: 1 if the second text does not follow the first
 };
 
 /// The first 95 % of a text, or its last 5 %.
 [[nodiscard]] std::string training_part(const std::string& text);
 [[nodiscard]] std::string validation_part(const std::string& text);
 
-/// Samples first, first + 1, ... of the endless order of all epochs.
+/// Samples first, first + 1, ... of the infinite sequence of epochs.
 [[nodiscard]] Batch read_batch(Family family, const std::string& part, std::int64_t sequence, std::uint64_t seed,
                                std::int64_t first, std::int64_t count);
 
-/// How many samples an epoch has.
+/// Number of samples in an epoch.
 [[nodiscard]] std::int64_t epoch_size(Family family, const std::string& part, std::int64_t sequence);
 
 }  // namespace oracle

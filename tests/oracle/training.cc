@@ -42,7 +42,7 @@ torch::optim::AdamW make_optimizer(const Recipe& recipe, const Weights& weights)
   return torch::optim::AdamW(groups);
 }
 
-/// LAMB (You et al., ICLR'20, algorithm 2, with phi the identity), one tensor after the other.
+/// LAMB (You et al., ICLR'20, algorithm 2, with phi the identity), one tensor at a time.
 class Lamb {
  public:
   Lamb(const Recipe& recipe, const Weights& weights) : recipe_(recipe) {

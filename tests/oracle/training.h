@@ -1,6 +1,5 @@
 #pragma once
-// A plain training loop: the whole mini-batch through the whole model at once, torch's own AdamW, and LAMB
-// written out.
+// A plain training loop: the whole mini-batch through the whole model, torch's AdamW, and an explicit LAMB.
 
 #include <cstdint>
 #include <string>
@@ -10,18 +9,18 @@
 
 namespace oracle {
 
-/// What weight decay acts on.
+/// The parameters with weight decay.
 enum class Decay { Matrices, NoEmbeddings, All };
 
 enum class Optimizer { AdamW, Lamb };
 
-/// What `chimera train` is asked for, as its --help explains it.
+/// The options of `chimera train`, as its --help explains them.
 struct Recipe {
   Architecture architecture;
   std::string text;
   std::uint64_t seed = 1;
   std::int64_t sequence = 24;
-  std::int64_t samples = 16;  ///< of a step
+  std::int64_t samples = 16;  ///< per step
   std::int64_t steps = 5;
   double learning_rate = 0.01;
   std::int64_t warmup = 2;
@@ -35,7 +34,7 @@ struct Recipe {
   double clip = 0.5;
 };
 
-/// What became of it; numbers by step, those of validations after each step.
+/// Results by step; validation losses after each step.
 struct Course {
   std::vector<double> losses;
   std::vector<double> gradient_norms;

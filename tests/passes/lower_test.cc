@@ -38,7 +38,7 @@ TEST(LowerTest, SpellsOutTheMessagesOfTwoStages) {
                                      "sum norms and losses", "optimizer step"));
 }
 
-TEST(LowerTest, RecomputationStandsBeforeTheWaitForTheGradient) {
+TEST(LowerTest, RecomputationPrecedesTheWaitForTheGradient) {
   const Program program = lower(find_generator("1f1b").generate({2, 1}), {.recompute = {StageId(0)}});
   EXPECT_THAT(in_words(program.workers[0]),
               ::testing::ElementsAre("post receive of 1B0 from worker 1", "0F0", "send 0F0 to worker 1",
@@ -68,7 +68,7 @@ TEST(LowerTest, RecomputationComesBeforeTheInputGradientOfASplitBackward) {
   }
 }
 
-TEST(LowerTest, StagesOnOneWorkerHandOverWithoutAMessage) {
+TEST(LowerTest, StagesOnOneWorkerSendNoMessage) {
   Schedule schedule = find_generator("gpipe").generate({2, 1});
   schedule.placement.worker_of[0] = {WorkerId(0), WorkerId(0)};
   auto& ops = schedule.workers;
@@ -81,7 +81,7 @@ TEST(LowerTest, AllReduceStartsAfterTheStagesLastBackward) {
   const Program program = lower(find_generator("chimera").generate({4, 4}));
   const auto words = in_words(program.workers[0]);
   const auto at = [&](const char* line) { return std::find(words.begin(), words.end(), line) - words.begin(); };
-  EXPECT_EQ(at("start all-reduce of stage 3"), at("3B3") + 2);  // behind its send
+  EXPECT_EQ(at("start all-reduce of stage 3"), at("3B3") + 2);  // after its send
   EXPECT_EQ(at("start all-reduce of stage 0"), at("0B1") + 1);
   EXPECT_LT(at("start all-reduce of stage 3"), at("0B0"));
   EXPECT_LT(at("wait for all-reduce of stage 3"), at("sum norms and losses"));
@@ -94,7 +94,7 @@ TEST(LowerTest, AReplicaWithoutMicroBatchesStillJoinsItsAllReduces) {
   EXPECT_EQ(to_text(program.workers[0].front()), "start all-reduce of stage 3");
 }
 
-TEST(LowerTest, SideBySideWithOtherGroupsEveryStageIsSummed) {
+TEST(LowerTest, EveryStageIsSummedIfThereAreSeveralGroups) {
   const Schedule schedule = find_generator("1f1b").generate({4, 4});
   EXPECT_EQ(count(lower(schedule), InstructionKind::StartAllReduce), 0);
   const Program program = lower(schedule, {.all_reduces = {.every_stage = true}});
@@ -102,7 +102,7 @@ TEST(LowerTest, SideBySideWithOtherGroupsEveryStageIsSummed) {
   EXPECT_EQ(count(program, InstructionKind::WaitAllReduce), 4);
 }
 
-TEST(LowerTest, ForwardsAloneHaveNoAllReduceAndNoStep) {
+TEST(LowerTest, ForwardOnlyHasNoAllReduceAndNoStep) {
   const Program program = lower(forward_only(find_generator("chimera").generate({4, 6})));
   EXPECT_EQ(count(program, InstructionKind::Compute), 24);
   EXPECT_EQ(count(program, InstructionKind::StartAllReduce), 0);
@@ -111,7 +111,7 @@ TEST(LowerTest, ForwardsAloneHaveNoAllReduceAndNoStep) {
   EXPECT_EQ(count(program, InstructionKind::StartSend), count(program, InstructionKind::WaitSend));
 }
 
-/// Steps of micro-batches from a worker to another one: each takes a message of F and one of B or I.
+/// Transfers of micro-batches between two workers. Each has a message of F and a message of B or I.
 std::int64_t num_hops(const Schedule& schedule) {
   std::int64_t hops = 0;
   for (const auto& ops : schedule.workers) {
@@ -138,7 +138,7 @@ TEST(LowerTest, EveryTransferIsPostedSentAndWaitedForOnce) {
   }
 }
 
-/// Most sends of gradients that a worker has under way at once.
+/// Most sends of gradients in flight at once on a worker.
 std::int64_t peak_gradient_sends(const Program& program) {
   std::int64_t peak = 0;
   for (const auto& instructions : program.workers) {
@@ -153,7 +153,7 @@ std::int64_t peak_gradient_sends(const Program& program) {
   return peak;
 }
 
-TEST(LowerTest, RoomForMessagesDoesNotGrowWithTheMicroBatches) {
+TEST(LowerTest, MessageMemoryDoesNotGrowWithTheMicroBatches) {
   for (const char* name : {"1f1b", "chimera"}) {
     for (const std::int64_t depth : {2, 4, 8, 16}) {
       const auto peak = [&](std::int64_t n) {

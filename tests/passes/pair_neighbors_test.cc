@@ -37,7 +37,7 @@ TEST(PairNeighborsTest, EveryScheduleStaysTheSameAndRunsItsPairsTogether) {
   }
 }
 
-TEST(PairNeighborsTest, TakesApartOnlyWhatKeepsThePairsFromRunning) {
+TEST(PairNeighborsTest, SplitsOnlyPairsThatCannotRun) {
   const auto read = [](const std::string& cells) {
     TextSource text(cells, "text");
     return schedule_from_csv(text).schedule;

@@ -10,7 +10,7 @@
 namespace chimera {
 namespace {
 
-/// A worker's ops and what is placed behind them.
+/// A worker's ops and the updates after them.
 std::string line(const Schedule& schedule, std::size_t worker, bool sums = false) {
   const auto placed = place_updates(schedule, sums)[worker];
   std::string text;
@@ -50,7 +50,7 @@ TEST(PlaceUpdatesTest, AnIncompleteLastGroupIsAnUpdateAtTheEnd) {
             "drop version 1 of stage 0, update stage 0 to version 2");
 }
 
-TEST(PlaceUpdatesTest, SynchronousSchedulesHaveNone) {
+TEST(PlaceUpdatesTest, SynchronousSchedulesHaveNoUpdates) {
   EXPECT_EQ(line(find_generator("1f1b").generate({2, 1}), 0), "0F0, 0B0");
 }
 

@@ -13,7 +13,7 @@ Schedule step_of(const char* name, std::int64_t stages, std::int64_t micro_batch
   return find_generator(name).generate({stages, micro_batches});
 }
 
-/// All pieces of a worker, one after the other.
+/// All pieces of a worker, concatenated.
 std::vector<Instruction> joined(const Stream& stream, std::size_t worker, std::int64_t first = 0) {
   std::vector<Instruction> all;
   for (std::int64_t step = 0; step < stream.steps; ++step) {
@@ -23,7 +23,7 @@ std::vector<Instruction> joined(const Stream& stream, std::size_t worker, std::i
   return all;
 }
 
-TEST(StreamTest, ItsPiecesAreTheProgramOfTheWholeRun) {
+TEST(StreamTest, PiecesAddUpToTheProgramOfTheWholeRun) {
   constexpr std::int64_t kSteps = 37;
   for (const char* name : {"pipedream", "pipedream-2bw"}) {
     for (const std::int64_t d : {1, 2, 3, 4, 8}) {
@@ -46,7 +46,7 @@ TEST(StreamTest, ItsPiecesAreTheProgramOfTheWholeRun) {
   }
 }
 
-TEST(StreamTest, AShortRunIsThereAsAWhole) {
+TEST(StreamTest, AShortRunIsComplete) {
   for (const std::int64_t steps : {1, 2, 3}) {
     const Schedule step = step_of("pipedream", 4, 4);
     const Stream stream = lower_stream(step, steps, {});
@@ -57,7 +57,7 @@ TEST(StreamTest, AShortRunIsThereAsAWhole) {
   }
 }
 
-TEST(StreamTest, ALaterRunGoesOnCounting) {
+TEST(StreamTest, ALaterRunContinuesTheCount) {
   const Stream stream = lower_stream(step_of("pipedream", 2, 3), 2, {});
   const auto now = joined(stream, 0);
   const auto later = joined(stream, 0, 5);
@@ -71,7 +71,7 @@ TEST(StreamTest, ALaterRunGoesOnCounting) {
 }
 
 TEST(StreamTest, NothingDrainsBetweenSteps) {
-  // Worker 0 has forwards of the next step among the backwards of this one.
+  // Worker 0 runs forwards of the next step between backwards of this step.
   const Stream stream = lower_stream(step_of("pipedream-2bw", 2, 2), 2, {});
   std::string ops;
   for (const Instruction& instruction : stream.piece(0, 0)) {

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 Schedule generated(const std::string& name, const PipelineShape& shape) { return find_generator(name).generate(shape); }
 
-/// Calls visit(step, steps, unrolled, where) for the asynchronous schedule at many shapes.
+/// Calls visit(step, steps, unrolled, where) for the asynchronous schedule with many shapes.
 template <class Visit>
 void for_many_streams(const std::string& name, const Visit& visit) {
   for (const PipelineShape& shape : testing::small_shapes(name, 8)) {
@@ -29,11 +29,11 @@ void for_many_streams(const std::string& name, const Visit& visit) {
   }
 }
 
-/// Most versions of one stage's weights alive at once: used by an op that is still to come, or the newest. Updates
-/// come as `updates` states; a version is alive from the update that makes it.
+/// Most versions of one stage's weights alive at once. A version is alive from the update that makes it until its last
+/// use; the newest is always alive. Updates follow `updates`.
 std::int64_t most_versions_alive(const Schedule& schedule, std::size_t worker) {
   const auto& ops = schedule.workers[worker];
-  std::map<std::int64_t, std::int64_t> uses;  // [version]: ops still to come
+  std::map<std::int64_t, std::int64_t> uses;  // [version]: remaining ops
   for (const Op& op : ops) ++uses[op.weight_version];
   std::int64_t newest = 0;
   std::int64_t backwards = 0;
@@ -62,12 +62,12 @@ TEST(UnrollTest, AsynchronousStepsHaveNoFlush) {
                           "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"));
 }
 
-TEST(UnrollTest, AsManyAreAtWorkAsThereAreStagesHoweverShortTheStep) {
+TEST(UnrollTest, AsManyMicroBatchesAreInFlightAsStagesForAnyStepLength) {
   EXPECT_THAT(testing::orders(unroll(generated("pipedream", {3, 1}), 4)),
               ElementsAre("F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"));
 }
 
-TEST(UnrollTest, NoMoreAreAtWorkThanVersionsAllow) {
+TEST(UnrollTest, VersionsLimitTheMicroBatchesInFlight) {
   Schedule step = generated("pipedream", {4, 1});
   step.updates->versions = 2;
   const Schedule stream = unroll(step, 3);
@@ -75,7 +75,7 @@ TEST(UnrollTest, NoMoreAreAtWorkThanVersionsAllow) {
   EXPECT_THAT(testing::orders(stream)[0], "F0 F1 B0 F2 B1 B2");
 }
 
-TEST(UnrollTest, AStepInTheMidstOfARunTakesItsOpsAlone) {
+TEST(UnrollTest, AStepInTheMiddleOfARunTakesOnlyItsOps) {
   for (const PipelineShape& shape : testing::small_shapes("pipedream", 8)) {
     const Schedule step = generated("pipedream", shape);
     const std::int64_t steps = steps_to_simulate(step);
@@ -133,7 +133,7 @@ TEST(UnrollTest, PipedreamsVersionsAreTheClosedForm) {
                    });
 }
 
-TEST(UnrollTest, LongPipedreamKeepsAsManyVersionsAsItStates) {
+TEST(UnrollTest, LongPipedreamKeepsItsStatedNumberOfVersions) {
   const Schedule stream = unroll(generated("pipedream", {4, 4}), 3);
   std::vector<std::int64_t> alive;
   for (std::size_t w = 0; w < 4; ++w) alive.push_back(most_versions_alive(stream, w));
@@ -164,7 +164,7 @@ TEST(UnrollTest, AsynchronousStepsHaveNoBubbleBetweenThem) {
   }
 }
 
-/// A step with split backward and an update for every two micro-batches: the second half of them waits for W.
+/// A step with split backward and an update for every two micro-batches: the update waits for W.
 TEST(UnrollTest, SplitBackwardUpdatesAfterTheWeightGradients) {
   Schedule step = generated("zb-h1", {2, 2});
   step.updates = AsynchronousUpdates{.micro_batches = 2, .versions = 2};
@@ -186,7 +186,7 @@ void expect_rejected(const Schedule& step, std::int64_t steps, const char* what)
   }
 }
 
-TEST(UnrollTest, RejectsWhatHasNoStream) {
+TEST(UnrollTest, RejectsSchedulesWithoutAStream) {
   const Schedule step = generated("chimera", {4, 4});
   expect_rejected(step, 0, "steps must be at least 1, not 0");
   expect_rejected(step, 1'000'000'000'000, "more than 100000000 ops");

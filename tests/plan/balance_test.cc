@@ -20,7 +20,7 @@ using Cut = std::vector<std::int64_t>;
 
 LayerLoad layer(double time) { return {.forward = time, .input_gradient = time, .weight_gradient = time}; }
 
-/// Blocks of time 1 with a head of that many.
+/// Blocks of time 1 and a head of time `head`.
 ModelLoads with_head(std::size_t blocks, double head) {
   ModelLoads loads;
   loads.blocks.assign(blocks, layer(1));
@@ -30,7 +30,7 @@ ModelLoads with_head(std::size_t blocks, double head) {
 
 Schedule schedule(const char* name, PipelineShape shape) { return find_generator(name).generate(shape); }
 
-TEST(BalanceTest, AHeadTakesTheRoomOfBlocks) {
+TEST(BalanceTest, AHeadTakesThePlaceOfBlocks) {
   const auto found = balance(schedule("1f1b", {4, 8}), with_head(12, 4));
   EXPECT_EQ(found->least, 8 * 3 * 5);  // 8 micro-batches through head and one block
   EXPECT_EQ(found->layers.back(), 1);
@@ -70,7 +70,7 @@ TEST(BalanceTest, AMemoryLimitMovesLayersToWorkersWithFewInFlight) {
   EXPECT_THAT(balance(one, loads, {.memory = 5, .recompute = true})->layers, ElementsAre(4, 4));
 }
 
-TEST(BalanceTest, ARankingMayRuleCutsOut) {
+TEST(BalanceTest, ARankingMayExcludeCuts) {
   const auto wants_long_first = [](const Cut& cut) { return static_cast<double>(-cut[0]); };
   EXPECT_THAT(balance(schedule("gpipe", {2, 2}), with_head(6, 0), {}, wants_long_first)->layers, ElementsAre(5, 1));
 }
@@ -91,7 +91,7 @@ TEST(BalanceTest, ManyStagesTakeFewSteps) {
   EXPECT_TRUE(found->exact);
 }
 
-/// Every cut of `layers` blocks into `stages`.
+/// All ways to cut `layers` blocks into `stages`.
 std::vector<Cut> all_cuts(std::int64_t layers, std::int64_t stages) {
   if (stages == 1) return {{layers}};
   std::vector<Cut> cuts;
@@ -104,7 +104,7 @@ std::vector<Cut> all_cuts(std::int64_t layers, std::int64_t stages) {
   return cuts;
 }
 
-/// Loads between 0 and 10, which all sums have exactly.
+/// Loads between 0 and 10 in steps of 1/4, so sums are exact.
 ModelLoads any_loads(std::size_t blocks, bool alike) {
   const auto any = [] { return 0.25 * *rc::gen::inRange(0, 40); };
   const auto any_layer = [&] { return LayerLoad{any(), any(), any(), any(), any(), any(), any()}; };
@@ -150,7 +150,7 @@ RC_GTEST_PROP(BalanceProperty, NoCutHasAFasterSlowestWorker, ()) {
   RC_ASSERT(std::abs(found->slowest - slowest_of(any, stage_costs(loads, found->layers, recompute))) < 1e-6);
 }
 
-/// Peak of what explain() counts on each worker, where messages hold nothing.
+/// Peak bytes on each worker according to explain() if messages take no memory.
 double peak_bytes(const Schedule& schedule, const ModelLoads& loads, const Cut& cut) {
   CostModel costs = stage_costs(loads, cut);
   auto block = loads.blocks.begin();
@@ -175,7 +175,7 @@ double peak_bytes(const Schedule& schedule, const ModelLoads& loads, const Cut& 
   return peak;
 }
 
-RC_GTEST_PROP(BalanceProperty, MemoryIsThatOfTheSimulator, ()) {
+RC_GTEST_PROP(BalanceProperty, MemoryMatchesTheSimulator, ()) {
   const Schedule any = any_schedule(5);
   if (any.updates) return;  // versions count for the whole step
   const auto blocks = *rc::gen::inRange<std::int64_t>(any.stages, 8);

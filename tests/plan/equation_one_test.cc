@@ -1,4 +1,4 @@
-// The paper's equation 1: its counts against the simulator, and its terms by hand.
+// The paper's equation 1. Its counts are compared with the simulator, its terms with values computed by hand.
 
 #include "plan/equation_one.h"
 
@@ -31,7 +31,7 @@ TEST(EquationOneTest, CountsThePapersExample) {
   EXPECT_EQ(critical_ops("chimera", {6, 6, 2}, 2), (CriticalOps{6, 10}));
 }
 
-TEST(EquationOneTest, ItsCountsAreTheSimulatorsMakespan) {
+TEST(EquationOneTest, CountsMatchTheSimulatorsMakespan) {
   std::vector<Case> cases;
   for (const std::int64_t depth : {2, 4, 6, 8, 12}) {
     for (const std::int64_t count : {1, 2, 4, 8, 16}) {
@@ -56,7 +56,7 @@ TEST(EquationOneTest, ItsCountsAreTheSimulatorsMakespan) {
   }
 }
 
-TEST(EquationOneTest, CountsALastUnitThatIsNotWholeToWithinAnOp) {
+TEST(EquationOneTest, CountsAPartialLastUnitToWithinAnOp) {
   for (const std::int64_t count : {5, 6, 7, 10, 11, 14}) {
     for (const ScaleMethod scale : {ScaleMethod::Direct, ScaleMethod::Doubling}) {
       const Case each{.schedule = "chimera", .shape = {.stages = 4, .micro_batches = count, .scale = scale}};
@@ -79,14 +79,14 @@ CostModel costs_of_four_stages() {
   return costs;
 }
 
-TEST(EquationOneTest, AddsMessagesAndWhatTheBubblesDoNotHide) {
+TEST(EquationOneTest, AddsMessagesAndExposedAllReduces) {
   const PipelineShape shape{4, 4, 2};
   const EquationOne equation =
       equation_one(find_generator("chimera").generate(shape), shape, costs_of_four_stages()).value();
   EXPECT_DOUBLE_EQ(equation.point_to_point, 0.5);
   EXPECT_EQ(equation.critical, (CriticalOps{4, 6}));
-  // Workers 0 and 3 hold stages 0 and 3: stage 3 has one bubble of a backward, 2, stage 0 has none. Workers 1 and 2
-  // hold stages 1 and 2, with room for 2 at the end and 1 at the next start.
+  // Workers 0 and 3 hold stages 0 and 3: stage 3 has one bubble of a backward (2), stage 0 has none. Workers 1 and 2
+  // hold stages 1 and 2, with 2 idle at the end and 1 at the next start.
   EXPECT_DOUBLE_EQ(equation.all_reduce, 3 + 6);
   EXPECT_DOUBLE_EQ(equation.unoverlapped, 3 + 6 - 2);
   EXPECT_DOUBLE_EQ(equation.seconds, 4 * 1.5 + 6 * 2.5 + 7);
@@ -97,7 +97,7 @@ TEST(EquationOneTest, OneReplicaHidesSumsBehindLaterBackwardsOfEarlierStages) {
   CostModel costs = costs_of_four_stages();
   costs.all_reduce->data_parallel = 2;
   const EquationOne equation = equation_one(find_generator("1f1b").generate(shape), shape, costs).value();
-  EXPECT_DOUBLE_EQ(equation.unoverlapped, 3);  // worker 0; worker 1 has 4 - (1 + 2)
+  EXPECT_DOUBLE_EQ(equation.unoverlapped, 3);  // on worker 0; worker 1 has 4 - (1 + 2)
   EXPECT_DOUBLE_EQ(equation.seconds, 7 * (1.5 + 2.5) + 3);
 }
 
@@ -109,7 +109,7 @@ TEST(EquationOneTest, RecomputationIsPartOfTheBackward) {
   EXPECT_DOUBLE_EQ(equation.backward, 3);
 }
 
-TEST(EquationOneTest, HasNoClosedFormOfAScheduleThatTheRegistryDoesNotKnow) {
+TEST(EquationOneTest, HasNoClosedFormOfAnUnregisteredSchedule) {
   const PipelineShape shape{4, 4};
   Schedule schedule = find_generator("1f1b").generate(shape);
   schedule.name = "none";

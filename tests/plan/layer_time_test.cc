@@ -15,7 +15,7 @@ LayerTime block_time(std::int64_t micro_batch_size) {
   return block_time(find_model("gpt2-mini"), {.micro_batch_size = micro_batch_size});
 }
 
-TEST(LayerTimeTest, IsWhatWasMeasured) { EXPECT_EQ(block_time(2), (LayerTime{2, 4, 2, 4, 3, 0.02})); }
+TEST(LayerTimeTest, EqualsTheMeasurement) { EXPECT_EQ(block_time(2), (LayerTime{2, 4, 2, 4, 3, 0.02})); }
 
 TEST(LayerTimeTest, IsLinearBetweenAndBeyondMeasuredSizes) {
   EXPECT_EQ(block_time(3), (LayerTime{3, 5, 3, 6, 4, 0.02}));
@@ -25,11 +25,12 @@ TEST(LayerTimeTest, IsLinearBetweenAndBeyondMeasuredSizes) {
 TEST(LayerTimeTest, NeverFallsBelowTheSmallestSizesShare) {
   MachineProfile machine = round_machine();
   machine.layers = {round_layer(LayerKind::Block)};
-  machine.layers[0].times = {{4, 1, 1, 1, 1, 0}, {8, 9, 9, 9, 9, 0}};  // their line meets 0 at a micro-batch of 3.5
+  // the line through them meets 0 at a micro-batch of 3.5
+  machine.layers[0].times = {{4, 1, 1, 1, 1, 0}, {8, 9, 9, 9, 9, 0}};
   EXPECT_EQ(layer_time(machine, find_model("gpt2-mini"), LayerKind::Block, {.micro_batch_size = 2}).forward, 0.5);
 }
 
-TEST(LayerTimeTest, OfOneMeasuredSizeIsInProportion) {
+TEST(LayerTimeTest, WithOneMeasuredSizeIsProportional) {
   MachineProfile machine = round_machine();
   machine.layers[1].times = {{2, 4, 2, 4, 4, 0}};
   EXPECT_EQ(layer_time(machine, find_model("gpt2-mini"), LayerKind::Block, {.micro_batch_size = 6}).forward, 12);
@@ -37,14 +38,14 @@ TEST(LayerTimeTest, OfOneMeasuredSizeIsInProportion) {
 
 TEST(LayerTimeTest, ScalesTheNearestLayerByItsWork) {
   const ModelConfig wide = with_overrides(find_model("gpt2-mini"), {.hidden = 448, .heads = 7});
-  // Products with weights grow with the square of the width, those of attention in proportion: 128 tokens, width 224.
+  // Products with weights grow with the square of the width, attention's products linearly: 128 tokens, width 224.
   const double forward = (24.0 * 448 * 448 + 4.0 * 128 * 448) / (24.0 * 224 * 224 + 4.0 * 128 * 224);
   EXPECT_DOUBLE_EQ(block_time(wide, {.micro_batch_size = 2}).forward, 4 * forward);
   EXPECT_DOUBLE_EQ(block_time(wide, {.micro_batch_size = 2}).weight_gradient, 4 * 4);
 }
 
-TEST(LayerTimeTest, TakesAsManyTokensFromOtherSequences) {
-  // One sequence of 256 has the tokens, and so the products with weights, of two of 128.
+TEST(LayerTimeTest, UsesTimesOfOtherSequencesWithAsManyTokens) {
+  // One sequence of 256 has as many tokens as two of 128, so its products with weights are as large.
   EXPECT_DOUBLE_EQ(block_time(find_model("gpt2-mini"), {.micro_batch_size = 1, .sequence = 256}).weight_gradient, 4);
   EXPECT_GT(block_time(find_model("gpt2-mini"), {.micro_batch_size = 1, .sequence = 256}).forward, 4);
 }
@@ -55,12 +56,12 @@ TEST(LayerTimeTest, AttentionMovesMoreWithLongerSequences) {
   const Workload asked{.micro_batch_size = 1, .sequence = 256};
   const LayerTime flops_alone = layer_time(machine, model, LayerKind::Block, asked);
   machine.score_traffic = 1;
-  machine.memory_bandwidth = static_cast<double>(model.heads) * 128 * 128 * 4;  // a quarter of a second a sequence
+  machine.memory_bandwidth = static_cast<double>(model.heads) * 128 * 128 * 4;  // a quarter of a second per sequence
   const LayerTime same = layer_time(machine, model, LayerKind::Block, {.micro_batch_size = 2});
   EXPECT_DOUBLE_EQ(same.forward, 4);
   EXPECT_DOUBLE_EQ(same.input_gradient, 2);
-  // Two sequences of 128 took half a second of a forward's 4, and of the input gradient's 2; one of 256 takes four
-  // quarters.
+  // For two sequences of 128, attention traffic took half a second of the forward's 4 and of the input gradient's 2.
+  // One sequence of 256 takes four quarters.
   const LayerTime longer = layer_time(machine, model, LayerKind::Block, asked);
   EXPECT_DOUBLE_EQ(longer.forward, flops_alone.forward / 4 * (4 - 0.5) + 1);
   EXPECT_DOUBLE_EQ(longer.input_gradient, flops_alone.input_gradient / 2 * (2 - 0.5) + 1);

@@ -1,4 +1,4 @@
-// The machines of machines/: every file reads, and the planner could use it.
+// Checks that every file of machines/ is readable and usable by the planner.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST(MachineLibraryTest, EveryFileTimesEveryModel) {
   }
 }
 
-TEST(MachineLibraryTest, TheP100TakesThePublishedTimes) {
+TEST(MachineLibraryTest, TheP100MatchesThePublishedTimes) {
   const MachineProfile machine = read_machine(testing::source_path("/machines/p100-aries.json"));
   const LayerTime time = layer_time(machine, find_model("bert-48"), LayerKind::Block, {.micro_batch_size = 8});
   EXPECT_DOUBLE_EQ(time.forward, 4.50e-3);
@@ -51,7 +51,7 @@ TEST(MachineLibraryTest, TheP100TakesThePublishedTimes) {
   EXPECT_EQ(machine.workers_per_node, 1);
 }
 
-/// A row of what NVIDIA publishes of BERT-large in float32 on one server (the profile's `sources` say where).
+/// A row of NVIDIA's published figures of BERT-large in float32 on one server (see the profile's `sources`).
 struct PublishedThroughput {
   std::int64_t gpus;
   std::int64_t sequence;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "plan/machines.h"
 
 namespace chimera {
@@ -17,22 +18,22 @@ using nlohmann::json;
 
 std::string refusal(const json& machine) {
   try {
-    (void)machine_from_json(machine.dump(), "here.json");
+    (void)machine_from_json(json_text(machine), "here.json");
   } catch (const ConfigError& error) {
     return error.what();
   }
   return "read";
 }
 
-/// What reading says where the entry at `path` has another value.
+/// Error message if the entry at `path` has another value.
 std::string refusal_with(const std::string& path, const json& value) {
-  json machine = json::parse(to_json(round_machine()));
+  json machine = read_json(to_json(round_machine()));
   machine[json::json_pointer(path)] = value;
   return refusal(machine);
 }
 
 std::string refusal_without(const std::string& object, const std::string& field) {
-  json machine = json::parse(to_json(round_machine()));
+  json machine = read_json(to_json(round_machine()));
   machine.at(json::json_pointer(object)).erase(field);
   return refusal(machine);
 }
@@ -46,7 +47,7 @@ TEST(MachineTest, ReadsWhatItWrites) {
   EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
 }
 
-TEST(MachineTest, ReadsAllThatItWritesOfLlama) {
+TEST(MachineTest, ReadsBackLlama) {
   MachineProfile machine = round_machine();
   for (const char* name : {"qwen3-0.6b", "llama-3.2-1b", "mistral-7b"}) {
     LayerTimes layer = round_layer(LayerKind::Block, name);
@@ -59,7 +60,7 @@ TEST(MachineTest, ReadsAllThatItWritesOfLlama) {
 }
 
 TEST(MachineTest, MatrixProductsOfWorkersNeedCores) {
-  MachineProfile machine = round_machine();  // of two cores
+  MachineProfile machine = round_machine();  // two cores
   EXPECT_EQ(matrix_peak(machine, DataType::Float32, 1, 1), 100);
   EXPECT_EQ(matrix_peak(machine, DataType::Float64, 2, 1), 100);
   EXPECT_EQ(matrix_peak(machine, DataType::Float32, 8, 1), 200);
@@ -71,7 +72,7 @@ TEST(MachineTest, MatrixProductsOfWorkersNeedCores) {
   EXPECT_EQ(matrix_peak(machine, DataType::BFloat16, 8, 1), 0) << "not known";
 }
 
-TEST(MachineTest, NamesWhatIsMissing) {
+TEST(MachineTest, NamesMissingFields) {
   EXPECT_EQ(refusal_without("", "cores"), "here.json: top level: field 'cores' is missing");
   EXPECT_EQ(refusal_without("/layers/1/times/2", "forward"),
             "here.json: layers[1].times[2]: field 'forward' is missing");
@@ -79,7 +80,7 @@ TEST(MachineTest, NamesWhatIsMissing) {
             "here.json: all_reduce.between_nodes: field 'beta' is missing");
 }
 
-TEST(MachineTest, NamesWhatIsNegativeOrNotANumber) {
+TEST(MachineTest, NamesNegativeAndNonNumericFields) {
   EXPECT_EQ(refusal_with("/layers/0/times/1/weight_gradient", -1),
             "here.json: layers[0].times[1].weight_gradient: expected a finite number of 0 or more, found -1");
   EXPECT_EQ(refusal_with("/point_to_point/within_node/alpha", "fast"),
@@ -91,7 +92,7 @@ TEST(MachineTest, NamesWhatIsNegativeOrNotANumber) {
   EXPECT_EQ(refusal_with("/sources/0", 7), "here.json: sources[0]: expected a text, found number");
 }
 
-TEST(MachineTest, NamesTheNearestOfWhatItDoesNotKnow) {
+TEST(MachineTest, SuggestsTheNearestNameForUnknownNames) {
   EXPECT_EQ(refusal_with("/core", 2), "here.json: top level: unknown field 'core'; did you mean 'cores'?");
   EXPECT_EQ(refusal_with("/layers/2/kind", "heads"),
             "here.json: layers[2].kind: unknown kind 'heads'; did you mean 'head'?");
@@ -103,7 +104,7 @@ TEST(MachineTest, NamesTheNearestOfWhatItDoesNotKnow) {
   EXPECT_EQ(refusal_with("/format", "chimera-schedule"), "here.json: format: expected 'chimera-machine'");
 }
 
-TEST(MachineTest, RefusesLayersThatCannotBe) {
+TEST(MachineTest, RefusesInvalidLayers) {
   EXPECT_EQ(refusal_with("/layers", json::array()), "here.json: layers: expected at least one layer");
   EXPECT_EQ(refusal_with("/layers/0/times", json::array()),
             "here.json: layers[0].times: expected at least one micro-batch size");
@@ -116,14 +117,14 @@ TEST(MachineTest, RefusesLayersThatCannotBe) {
             "that do");
 }
 
-TEST(MachineTest, RefusesWhatIsNoJson) {
+TEST(MachineTest, RefusesInvalidJson) {
   EXPECT_THROW((void)machine_from_json("{\"name\": ", "here.json"), ConfigError);
   EXPECT_THROW((void)machine_from_json("[]", "here.json"), ConfigError);
   EXPECT_THROW((void)read_machine("/nowhere/here.json"), ConfigError);
   EXPECT_THROW((void)read_machine("/"), ConfigError);
 }
 
-TEST(MachineTest, RefusesWhatNoMachineIsOrHas) {
+TEST(MachineTest, RefusesImpossibleMachines) {
   EXPECT_EQ(refusal_with("/layers/0/times/0/forward", 1e308),
             "here.json: layers[0].times[0].forward: expected a number of at most 1e+09, found 1e+308");
   EXPECT_EQ(refusal_with("/memory_bytes", 1e300),
@@ -132,7 +133,7 @@ TEST(MachineTest, RefusesWhatNoMachineIsOrHas) {
             "here.json: point_to_point.within_node.beta: expected a number of at most 1e+09, found 1e+10");
 }
 
-TEST(MachineTest, RefusesAFieldThatStandsTwice) {
+TEST(MachineTest, RefusesADuplicateField) {
   std::string text = to_json(round_machine());
   const std::string field = "\"kind\": \"block\",";
   text.insert(text.find(field), field);
@@ -146,28 +147,28 @@ TEST(MachineTest, RefusesAFieldThatStandsTwice) {
   }
 }
 
-TEST(MachineTest, KernelsAreOursUnlessItSaysOtherwise) {
-  json machine = json::parse(to_json(round_machine()));
+TEST(MachineTest, KernelsAreOursByDefault) {
+  json machine = read_json(to_json(round_machine()));
   machine["kernels"] = {{"activation_scale", 1.5}, {"score_bytes", 13}};
-  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(other.activation_scale, 1.5);
   EXPECT_EQ(other.score_bytes, 13);
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
   machine.erase("kernels");
-  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
   EXPECT_EQ(refusal_with("/kernels/score_bytes", -1),
             "here.json: kernels.score_bytes: expected a finite number of 0 or more, found -1");
 }
 
-TEST(MachineTest, NothingIsLostWithSizeUnlessItSaysSo) {
-  json machine = json::parse(to_json(round_machine()));
+TEST(MachineTest, SizeHasNoCostByDefault) {
+  json machine = read_json(to_json(round_machine()));
   for (const char* field : {"memory_bandwidth", "sum_rank_loss", "scale_loss"}) {
     machine[field] = 0.25;
     EXPECT_EQ(refusal_with(std::string("/") + field, -1),
               std::string("here.json: ") + field + ": expected a finite number of 0 or more, found -1");
   }
   machine["kernels"]["score_traffic"] = 33;
-  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(other.memory_bandwidth, 0.25);
   EXPECT_EQ(other.score_traffic, 33);
   EXPECT_EQ(other.sum_rank_loss, 0.25);
@@ -175,30 +176,30 @@ TEST(MachineTest, NothingIsLostWithSizeUnlessItSaysSo) {
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
   for (const char* field : {"memory_bandwidth", "sum_rank_loss", "scale_loss"}) machine.erase(field);
   machine["kernels"].erase("score_traffic");
-  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
   EXPECT_EQ(refusal_with("/kernels/score_traffic", 33),
             "here.json: kernels.score_traffic: needs memory_bandwidth, bytes a second, to take time");
 }
 
-TEST(MachineTest, NothingContendsUnlessItSaysSo) {
-  json machine = json::parse(to_json(round_machine()));
+TEST(MachineTest, ThereIsNoContentionByDefault) {
+  json machine = read_json(to_json(round_machine()));
   machine["contention"] = {{"ops_by_sums", 0.25}, {"sums_by_ops", 0.5}, {"transfers", 1}};
-  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(other.contention, (Contention{0.25, 0.5, 1}));
   machine["contention"]["sums_overlap"] = 0.75;
-  EXPECT_EQ(machine_from_json(machine.dump(), "here.json").contention, (Contention{0.25, 0.5, 1, 0.75}));
+  EXPECT_EQ(machine_from_json(json_text(machine), "here.json").contention, (Contention{0.25, 0.5, 1, 0.75}));
   machine["contention"]["node_transfers"] = 0.5;
-  const MachineProfile nodes = machine_from_json(machine.dump(), "here.json");
+  const MachineProfile nodes = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(nodes.contention.node_transfers, 0.5);
   EXPECT_EQ(machine_from_json(to_json(nodes), "here.json"), nodes);
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
   machine.erase("contention");
-  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
   EXPECT_EQ(refusal_with("/contention/transfers", -1),
             "here.json: contention.transfers: expected a finite number of 0 or more, found -1");
 }
 
-TEST(MachineTest, SumsOverManyWorkersLoseWhatTheProfileSays) {
+TEST(MachineTest, SumsOverManyWorkersSlowDownAsProfiled) {
   MachineProfile machine = round_machine();
   EXPECT_EQ(sum_seconds(machine, {5, 6}, 1, 100), 0);
   EXPECT_DOUBLE_EQ(sum_seconds(machine, {5, 6}, 4, 100), 2 * 2 * 5 + 1.5 * 6 * 100);
@@ -207,20 +208,20 @@ TEST(MachineTest, SumsOverManyWorkersLoseWhatTheProfileSays) {
   EXPECT_DOUBLE_EQ(sum_seconds(machine, {5, 6}, 8, 100), 2 * 3 * 5 + 1.75 * 6 * (1 + 0.5 * 2) * 100);
 }
 
-TEST(MachineTest, RecomputationTakesAForwardUnlessItSaysOtherwise) {
-  json machine = json::parse(to_json(round_machine()));
+TEST(MachineTest, RecomputationTakesAForwardByDefault) {
+  json machine = read_json(to_json(round_machine()));
   machine["layers"][1]["times"][0].erase("recompute");
-  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(other.layers[1].times[0].recompute, other.layers[1].times[0].forward);
   EXPECT_EQ(other.layers[1].times[1].recompute, 3);
 }
 
-TEST(MachineTest, CoresAreEvenAndAtOnceThereUnlessItSaysOtherwise) {
-  json machine = json::parse(to_json(round_machine()));
+TEST(MachineTest, CoresAreEqualAndImmediateByDefault) {
+  json machine = read_json(to_json(round_machine()));
   machine["busy_delay"] = 0.25;
   machine["core_imbalance"] = 0.5;
   machine["core_sharing"] = 0.125;
-  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(other.busy_delay, 0.25);
   EXPECT_EQ(other.core_imbalance, 0.5);
   EXPECT_EQ(other.core_sharing, 0.125);
@@ -228,13 +229,13 @@ TEST(MachineTest, CoresAreEvenAndAtOnceThereUnlessItSaysOtherwise) {
   machine.erase("busy_delay");
   machine.erase("core_imbalance");
   machine.erase("core_sharing");
-  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
 }
 
-TEST(MachineTest, OptionalSpreadIsNought) {
-  json machine = json::parse(to_json(round_machine()));
+TEST(MachineTest, OptionalSpreadIsZero) {
+  json machine = read_json(to_json(round_machine()));
   machine["layers"][0]["times"][0].erase("spread");
-  EXPECT_EQ(machine_from_json(machine.dump(), "here.json").layers[0].times[0].spread, 0);
+  EXPECT_EQ(machine_from_json(json_text(machine), "here.json").layers[0].times[0].spread, 0);
 }
 
 }  // namespace

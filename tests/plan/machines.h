@@ -1,13 +1,13 @@
 #pragma once
-// A machine whose figures can be followed in one's head.
+// Machines with figures simple enough to compute by hand.
 
 #include "plan/machine.h"
 #include "plan/plan.h"
 
 namespace chimera {
 
-/// Times of a layer of that kind at micro-batch sizes 1, 2 and 4: forward 2 + b, input gradient b, weight gradient 2b,
-/// recomputed 1 + b more.
+/// Times of a layer at micro-batch sizes b = 1, 2 and 4: forward 2 + b, input gradient b, weight gradient 2b,
+/// recomputation 1 + b.
 inline LayerTimes round_layer(LayerKind kind, const std::string& model = "gpt2-mini") {
   LayerTimes layer{kind, find_model(model), 128, DataType::Float32, {}};
   layer.model.layers = 1;
@@ -34,8 +34,7 @@ inline MachineProfile round_machine() {
   return machine;
 }
 
-/// Layers whose ops take b seconds forward and twice that backward, on devices of their own; messages, sums and updates
-/// are free.
+/// Layers that take b seconds forward and 2b backward, on separate devices; messages, all-reduces and updates are free.
 inline MachineProfile linear_machine() {
   MachineProfile machine;
   machine.workers_per_node = 64;
@@ -52,7 +51,7 @@ inline MachineProfile linear_machine() {
   return machine;
 }
 
-/// Training of gpt2-mini on machines of that kind.
+/// Training of gpt2-mini on linear_machine().
 inline PlanProblem problem_of(std::int64_t workers, std::int64_t mini_batch) {
   PlanProblem problem;
   problem.model = find_model("gpt2-mini");  // 8 layers

@@ -19,11 +19,11 @@ std::string cut(const std::string& name, const char* schedule, PipelineShape sha
 
 ModelConfig large_head() {
   ModelConfig model = find_model("gpt2-mini");
-  model.vocabulary = 16384;  // its head has the FLOPs of 5 blocks
+  model.vocabulary = 16384;  // the head has the FLOPs of 5 blocks
   return model;
 }
 
-TEST(NamedPartitionTest, EvenAndExplicitPartitionsAreAsTheySay) {
+TEST(NamedPartitionTest, EvenAndExplicitPartitionsAreExact) {
   EXPECT_EQ(cut("even", "1f1b", {3, 3}, large_head()), "3,3,2");
   EXPECT_EQ(cut("1,5,2", "1f1b", {3, 3}, large_head()), "1,5,2");
   EXPECT_EQ(cut("1,1,1,1,1,1,1,1", "interleaved-1f1b", {4, 4, 2, 2}, large_head()), "1,1,1,1,1,1,1,1");
@@ -35,7 +35,7 @@ TEST(NamedPartitionTest, BalancedCountsTheHead) {
   EXPECT_EQ(cut("balanced", "chimera", {4, 4}, large_head()), "1,3,3,1");
 }
 
-TEST(NamedPartitionTest, RefusesWhatIsNoPartition) {
+TEST(NamedPartitionTest, RefusesInvalidPartitions) {
   const auto refusal = [](const std::string& name, const char* schedule, const char* words) {
     EXPECT_THAT(
         [&] {

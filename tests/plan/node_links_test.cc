@@ -16,7 +16,7 @@ NodeLinks some_links() {
           .source = "there"};
 }
 
-TEST(NodeLinksTest, TakeThePlaceOfWhatWasMeasuredOnANode) {
+TEST(NodeLinksTest, ReplaceLinksMeasuredOnANode) {
   MachineProfile machine;
   machine.cores = 4;
   machine.threads = 2;

@@ -1,4 +1,3 @@
-// A user's own layers in a plan.
 
 #include "plan/own_layers.h"
 
@@ -9,7 +8,8 @@
 namespace chimera {
 namespace {
 
-/// Forward b, input gradient 2b and weight gradient 3b seconds; 4 bytes of weights, 12 of state, 5b kept, 6b given.
+/// Forward b, input gradient 2b and weight gradient 3b seconds; 4 bytes of weights, 12 of state, 5b of activations, 6b
+/// of output.
 OwnLayer layer(double weight = 1) {
   OwnLayer result{{}, 4, 12, 5, 6};
   for (const std::int64_t size : {1, 2}) {
@@ -49,7 +49,7 @@ TEST(OwnLayersTest, StagesAddUpTheirLayers) {
   EXPECT_LE(least_step_seconds(predictor.problem(), candidate), predictor.predict(candidate).step_seconds);
 }
 
-TEST(OwnLayersTest, PlansCutThemToBalance) {
+TEST(OwnLayersTest, PlansBalanceTheLayers) {
   Predictor predictor(problem_of({layer(4), layer(), layer(), layer(), layer()}));
   const Plan plan = make_plan(predictor, {.schedules = {"1f1b"}, .given = {.stages = {2}}});
   EXPECT_EQ(plan.ranked.front().candidate.partition.layers, (std::vector<std::int64_t>{1, 4}));

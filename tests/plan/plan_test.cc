@@ -1,4 +1,3 @@
-// What the planner chooses, on machines simple enough to know the answer.
 
 #include "plan/plan.h"
 
@@ -41,7 +40,7 @@ TEST(PlanTest, CandidatesAreAllWaysToShareTheWork) {
                                               std::tuple(1, 4, 4, 2), std::tuple(1, 4, 2, 4), std::tuple(1, 4, 1, 8)));
 }
 
-TEST(PlanTest, EverySchedulesShapesAreAmongTheCandidates) {
+TEST(PlanTest, CandidatesIncludeShapesOfEverySchedule) {
   std::set<std::string> words;
   for (const Candidate& each : candidates_of(problem_of(4, 16), {})) words.insert(in_words(each));
   for (const char* expected :
@@ -50,7 +49,7 @@ TEST(PlanTest, EverySchedulesShapesAreAmongTheCandidates) {
         "interleaved-1f1b  W 2 x D 2, 2 micro-batches of 4", "dualpipe  W 1 x D 4, 16 micro-batches of 1"}) {
     EXPECT_TRUE(words.contains(expected)) << expected;
   }
-  EXPECT_FALSE(words.contains("pipedream  W 1 x D 4, 16 micro-batches of 1"));  // asynchronous: by name alone
+  EXPECT_FALSE(words.contains("pipedream  W 1 x D 4, 16 micro-batches of 1"));  // asynchronous: planned only if named
 }
 
 TEST(PlanTest, EveryCandidateCanBeGenerated) {
@@ -68,7 +67,7 @@ TEST(PlanTest, WithoutCommunicationDataParallelismWins) {
   EXPECT_DOUBLE_EQ(plan.ranked.front().prediction.step_seconds, 2 * 8 * 3);  // two sequences through eight layers
 }
 
-TEST(PlanTest, CopiesAreNearOrFarAsTheLinksBetweenNodesAsk) {
+TEST(PlanTest, TheReplicaLayoutFollowsTheLinksBetweenNodes) {
   PlanProblem problem = problem_of(4, 8);
   problem.machine.workers_per_node = 2;
   PlanOptions options{.schedules = {"1f1b"}, .given = {.stages = {2}}};
@@ -84,7 +83,7 @@ TEST(PlanTest, CopiesAreNearOrFarAsTheLinksBetweenNodesAsk) {
   EXPECT_EQ(chosen().replica_layout, ReplicaLayout::Near);
 }
 
-TEST(PlanTest, CopiesAreNearWhereThatChangesNoLink) {
+TEST(PlanTest, TheReplicaLayoutIsNearIfItChangesNoLink) {
   for (const std::int64_t places : {1, 4}) {
     PlanProblem problem = problem_of(4, 8);
     problem.machine.workers_per_node = places;
@@ -92,7 +91,7 @@ TEST(PlanTest, CopiesAreNearWhereThatChangesNoLink) {
   }
 }
 
-TEST(PlanTest, DearSumsOfGradientsMakeOnePipelineWin) {
+TEST(PlanTest, ExpensiveAllReducesMakeOnePipelineWin) {
   PlanProblem problem = problem_of(4, 64);
   problem.machine.all_reduce.within_node.alpha = 1000;
   PlanOptions options;
@@ -102,7 +101,7 @@ TEST(PlanTest, DearSumsOfGradientsMakeOnePipelineWin) {
   EXPECT_EQ(plan.ranked.front().candidate.shape.stages, 4);
 }
 
-TEST(PlanTest, PruningLosesNothing) {
+TEST(PlanTest, PruningKeepsTheBest) {
   const PlanProblem problem = problem_of(8, 32);
   PlanOptions options;
   options.partition = {PartitionRule::Even};
@@ -118,7 +117,7 @@ TEST(PlanTest, PruningLosesNothing) {
   EXPECT_EQ(static_cast<std::int64_t>(all.ranked.size()) + all.too_large, all.considered);
 }
 
-/// The head takes as long as two blocks.
+/// A head that takes as long as two blocks.
 PlanProblem with_a_dear_head(PlanProblem problem) {
   for (LayerTime& time : problem.machine.layers[2].times) {
     time.forward = time.input_gradient = time.weight_gradient = 2 * static_cast<double>(time.micro_batch_size);
@@ -126,9 +125,9 @@ PlanProblem with_a_dear_head(PlanProblem problem) {
   return problem;
 }
 
-TEST(PlanTest, RankingFewerChangesNoneOfThem) {
+TEST(PlanTest, RankingFewerCandidatesKeepsTheirRanks) {
   PlanProblem problem = with_a_dear_head(problem_of(4, 32));
-  problem.machine.all_reduce.within_node.alpha = 1000;  // pipelines win, whose stages have to balance
+  problem.machine.all_reduce.within_node.alpha = 1000;  // makes pipelines win, so stages must balance
   PlanOptions options;
   options.top = 0;  // all
   const Plan many = planned(problem, options);
@@ -145,9 +144,9 @@ TEST(PlanTest, RankingFewerChangesNoneOfThem) {
   }
 }
 
-TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
+TEST(PlanTest, AnExpensiveHeadMakesTheLastStageShort) {
   PlanProblem problem = with_a_dear_head(problem_of(2, 16));
-  problem.machine.all_reduce.within_node.alpha = 1000;  // no data parallelism
+  problem.machine.all_reduce.within_node.alpha = 1000;  // rules out data parallelism
   PlanOptions options;
   options.schedules = {"1f1b"};
   EXPECT_EQ(to_text(planned(problem, options).ranked.front().candidate.partition), "5,3");
@@ -160,10 +159,10 @@ TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
   }
 }
 
-TEST(PlanTest, GivesUpWhereMessagesThatWaitExceedTheMemoryByAByte) {
+TEST(PlanTest, GivesUpIfPendingMessagesExceedTheMemoryByAByte) {
   PlanProblem problem = problem_of(4, 32);
-  problem.machine = round_machine();     // whose messages come long before they are needed,
-  problem.machine.workers_per_node = 1;  // where all links are alike
+  problem.machine = round_machine();     // messages arrive long before their use
+  problem.machine.workers_per_node = 1;  // all links are equal
   Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
   for (std::int64_t stage = 0; stage < 4; ++stage) candidate.recompute.insert(StageId(stage));
   Predictor predictor(problem);
@@ -181,7 +180,7 @@ TEST(PlanTest, GivesUpWhereMessagesThatWaitExceedTheMemoryByAByte) {
   }
 }
 
-TEST(PlanTest, RecomputesOnlyWhatMemoryAsksFor) {
+TEST(PlanTest, RecomputesOnlyAsMemoryRequires) {
   PlanProblem problem = problem_of(4, 32);
   PlanOptions options;
   options.schedules = {"1f1b"};
@@ -192,7 +191,7 @@ TEST(PlanTest, RecomputesOnlyWhatMemoryAsksFor) {
   problem.memory_bytes = roomy - kMiB;
   for (const RankedCandidate& each : planned(problem, options).ranked) {
     if (each.candidate.shape.stages != 4 || each.candidate.micro_batch_size != 4) continue;
-    // The first worker has most in flight and must recompute; the last one has one micro-batch and need not.
+    // The first worker has most micro-batches in flight and must recompute; the last has one and need not.
     EXPECT_TRUE(each.candidate.recompute.contains(StageId(0)));
     EXPECT_FALSE(each.candidate.recompute.contains(StageId(3)));
     EXPECT_LE(each.prediction.peak_memory_bytes, problem.memory_bytes);
@@ -201,7 +200,7 @@ TEST(PlanTest, RecomputesOnlyWhatMemoryAsksFor) {
   FAIL() << "the candidate does not fit";
 }
 
-TEST(PlanTest, WhatIsGivenIsSearchedNoMore) {
+TEST(PlanTest, GivenParametersAreNotSearched) {
   const PlanProblem problem = problem_of(8, 32);
   PlanOptions options;
   options.given = {.stages = {2, 4}, .data_parallel = {2}, .micro_batch_sizes = {1, 2}, .pipelines = {2}};
@@ -256,7 +255,7 @@ TEST(PlanTest, LessMemoryTakesMoreTime) {
   }
 }
 
-TEST(PlanTest, SaysTheLeastMemoryThatWouldDo) {
+TEST(PlanTest, NamesTheLeastSufficientMemory) {
   PlanProblem problem = problem_of(4, 8);
   problem.memory_bytes = kMiB;
   Predictor predictor(problem);
@@ -265,7 +264,7 @@ TEST(PlanTest, SaysTheLeastMemoryThatWouldDo) {
                                                           HasSubstr("the least that would do is"))));
 }
 
-TEST(PlanTest, RefusesWhatCannotBeDealtOut) {
+TEST(PlanTest, RefusesIndivisibleWork) {
   const auto refuses = [](const PlanProblem& problem, const PlanOptions& options, const std::string& words) {
     EXPECT_THAT([&] { (void)candidates_of(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr(words)));
   };
@@ -299,7 +298,7 @@ TEST(PaperRuleTest, TakesTheLargestPowerOfTwoThatFitsWithDInFlight) {
   EXPECT_LE(plan.ranked[0].prediction.paper->seconds, plan.ranked[1].prediction.paper->seconds);
 }
 
-TEST(PaperRuleTest, RecomputesOnlyWhereOneSequenceDoesNotFit) {
+TEST(PaperRuleTest, RecomputesOnlyIfOneSequenceDoesNotFit) {
   PlanProblem problem = problem_of(4, 64);
   Candidate unit{.schedule = "chimera", .shape = {.stages = 4, .micro_batches = 4}, .micro_batch_size = 1};
   Predictor probe(problem);

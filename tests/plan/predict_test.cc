@@ -1,4 +1,3 @@
-// Candidates turned into the simulator's costs, and what comes back.
 
 #include "plan/predict.h"
 
@@ -18,7 +17,7 @@
 namespace chimera {
 namespace {
 
-/// gpt2-mini's 8 layers on machines of tests/plan/machines.h: forward 2 + b, input gradient b, weight gradient 2b.
+/// gpt2-mini's 8 layers on the machine of tests/plan/machines.h: forward 2 + b, input gradient b, weight gradient 2b.
 PlanProblem round_problem(std::int64_t workers, std::int64_t mini_batch) {
   PlanProblem problem;
   problem.model = find_model("gpt2-mini");
@@ -37,7 +36,8 @@ Candidate two_stages(const std::string& schedule, std::int64_t count, std::int64
 TEST(PredictTest, StagesAddUpTheirLayers) {
   Predictor predictor(round_problem(2, 4));
   const StageModel model = predictor.prepare(two_stages("1f1b", 2, 2)).model;
-  // Stage 0: embedding and four blocks of 2 + 2 seconds, stage 1: four blocks and the head; 10 of overhead an op.
+  // Stage 0: embedding and four blocks of 2 + 2 seconds; stage 1: four blocks and the head. Each op has an overhead of
+  // 10.
   ASSERT_EQ(model.costs.stages.size(), 2U);
   for (const StageCosts& stage : model.costs.stages) {
     EXPECT_DOUBLE_EQ(stage.forward, 5 * 4 + 10);
@@ -54,20 +54,20 @@ TEST(PredictTest, HalvesTakeTheTimeOfHalfMicroBatches) {
   halving.shape.scale = ScaleMethod::Halving;
   const PlannedSchedule planned = predictor.prepare(halving);
   const CostTable table(*planned.schedule, planned.model.costs);
-  EXPECT_DOUBLE_EQ(table.duration(OpKind::Forward, StageId(0)), 5 * (2 + 2) + 10);  // of two sequences, not of four
+  EXPECT_DOUBLE_EQ(table.duration(OpKind::Forward, StageId(0)), 5 * (2 + 2) + 10);  // two sequences, not four
 }
 
-TEST(PredictTest, MessagesAndSumsTakeTheLinksBetweenNodesOnceWorkersAreOnSeveral) {
-  PlanProblem problem = round_problem(2, 4);  // two workers a node
+TEST(PredictTest, MessagesAndSumsUseLinksBetweenNodesOnSeveralNodes) {
+  PlanProblem problem = round_problem(2, 4);  // two workers per node
   EXPECT_EQ(Predictor(problem).prepare(two_stages("1f1b", 2, 2)).model.costs.links->alpha, 1);
   problem.workers = 4;
   Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;  // copies side by side on a node, the stages on two
+  candidate.data_parallel = 2;  // both replicas of a stage on one node, the stages on two nodes
   const CostModel costs = Predictor(problem).prepare(candidate).model.costs;
   EXPECT_EQ(costs.links.value().alpha, 3);
   const double bytes = 4.0 * static_cast<double>(Predictor(problem).prepare(candidate).model.footprints[1].parameters);
   EXPECT_DOUBLE_EQ(costs.all_reduce->seconds[1], 2 * 5 + 1 * 6 * bytes);
-  candidate.schedule = "chimera";  // and now the copies of a stage are on both
+  candidate.schedule = "chimera";  // now the replicas of a stage are on both nodes
   const auto sum = [&] { return Predictor(problem).prepare(candidate).model.costs.all_reduce->seconds[1]; };
   EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * 8 * bytes) << "devices";
   problem.machine.cores = 2;
@@ -75,7 +75,7 @@ TEST(PredictTest, MessagesAndSumsTakeTheLinksBetweenNodesOnceWorkersAreOnSeveral
 }
 
 TEST(PredictTest, FarReplicasKeepMessagesOnANodeAndSumsLeaveIt) {
-  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  PlanProblem problem = round_problem(4, 4);  // two workers per node
   Candidate candidate = two_stages("1f1b", 1, 2);
   candidate.data_parallel = 2;
   candidate.replica_layout = ReplicaLayout::Far;
@@ -87,8 +87,8 @@ TEST(PredictTest, FarReplicasKeepMessagesOnANodeAndSumsLeaveIt) {
   EXPECT_DOUBLE_EQ(model.costs.all_reduce->seconds[1], 2 * 7 + 1 * 8 * bytes);
 }
 
-TEST(PredictTest, NodesAreThoseOfTheReplicasLayout) {
-  PlanProblem problem = round_problem(4, 4);  // two workers a node
+TEST(PredictTest, NodesFollowTheReplicaLayout) {
+  PlanProblem problem = round_problem(4, 4);  // two workers per node
   Candidate candidate = two_stages("1f1b", 1, 2);
   candidate.data_parallel = 2;
   const auto nodes = [&] { return Predictor(problem).prepare(candidate).model.nodes; };
@@ -100,7 +100,7 @@ TEST(PredictTest, NodesAreThoseOfTheReplicasLayout) {
 }
 
 TEST(PredictTest, GroupsOnANodeSendThroughItsInterface) {
-  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  PlanProblem problem = round_problem(4, 4);  // two workers per node
   problem.machine.cores = 2;
   Candidate candidate = two_stages("1f1b", 1, 2);
   candidate.data_parallel = 2;
@@ -113,8 +113,8 @@ TEST(PredictTest, GroupsOnANodeSendThroughItsInterface) {
   EXPECT_NEAR(step(1) - step(0), 2 * 4 * bytes, 1e-6 * bytes) << "a message there and one back, at half speed";
 }
 
-TEST(PredictTest, SumsBetweenNodesComputeAsLongAsOnOne) {
-  PlanProblem problem = round_problem(4, 4);  // two workers a node
+TEST(PredictTest, SumsBetweenNodesComputeAsLongAsOnOneNode) {
+  PlanProblem problem = round_problem(4, 4);  // two workers per node
   Candidate candidate = two_stages("1f1b", 1, 2);
   candidate.data_parallel = 2;
   const auto share = [&] { return Predictor(problem).prepare(candidate).model.computing_share_of_sums; };
@@ -123,8 +123,8 @@ TEST(PredictTest, SumsBetweenNodesComputeAsLongAsOnOne) {
   EXPECT_NEAR(share(), 6.0 / 8, 1e-6) << "of seconds a byte";
 }
 
-TEST(PredictTest, MessagesWithinANodeTakeItsLinksThoughTheRunIsOnSeveral) {
-  PlanProblem problem = round_problem(4, 8);  // two workers a node
+TEST(PredictTest, MessagesWithinANodeUseItsLinksOnSeveralNodes) {
+  PlanProblem problem = round_problem(4, 8);  // two workers per node
   Candidate candidate = two_stages("1f1b", 4, 2);
   candidate.shape.stages = 4;
   const CostModel costs = Predictor(problem).prepare(candidate).model.costs;
@@ -136,9 +136,9 @@ TEST(PredictTest, MessagesWithinANodeTakeItsLinksThoughTheRunIsOnSeveral) {
   EXPECT_EQ(costs.links->alpha, 3);
 }
 
-TEST(PredictTest, BurstsPassOnLinksBetweenNodesAlone) {
-  PlanProblem problem = round_problem(4, 8);               // two workers a node
-  problem.machine.point_to_point.between_nodes.burst = 3;  // bytes, of 4 s each
+TEST(PredictTest, BurstsPassOnlyOnLinksBetweenNodes) {
+  PlanProblem problem = round_problem(4, 8);               // two workers per node
+  problem.machine.point_to_point.between_nodes.burst = 3;  // bytes, at 4 s each
   Candidate candidate = two_stages("1f1b", 4, 2);
   candidate.shape.stages = 4;
   Predictor predictor(problem);
@@ -147,7 +147,7 @@ TEST(PredictTest, BurstsPassOnLinksBetweenNodesAlone) {
   EXPECT_TRUE(Predictor(problem).prepare(candidate).model.costs.links->bursts.empty());
 }
 
-TEST(PredictTest, OpsTakeLongerOnManyWorkersWhereTheProfileSaysSo) {
+TEST(PredictTest, OpsSlowDownOnManyWorkersAsProfiled) {
   PlanProblem problem = round_problem(4, 8);
   problem.machine.cores = 0;
   Candidate candidate = two_stages("1f1b", 4, 1);
@@ -158,7 +158,7 @@ TEST(PredictTest, OpsTakeLongerOnManyWorkersWhereTheProfileSaysSo) {
   EXPECT_DOUBLE_EQ(forward() - problem.machine.op_overhead, before * (1 + 0.5 * 2));
 }
 
-TEST(PredictTest, SumsHoldUpMessagesWhereTheProfileSaysSo) {
+TEST(PredictTest, SumsSlowDownMessagesAsProfiled) {
   PlanProblem problem = round_problem(4, 8);
   problem.machine.cores = 0;
   Candidate candidate = two_stages("1f1b", 4, 1);
@@ -180,16 +180,16 @@ TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
   problem.machine.cores = 1;
   const Prediction shared = Predictor(problem).predict(candidate);
   EXPECT_GT(shared.step_seconds, 1.5 * apart);
-  EXPECT_NEAR(shared.step_seconds, 4 * 2 * (5 * (3 + 1 + 2) + 20) + 11, 1e-9);  // all work, one op after the other
+  EXPECT_NEAR(shared.step_seconds, 4 * 2 * (5 * (3 + 1 + 2) + 20) + 11, 1e-9);  // all work in sequence
 }
 
-TEST(PredictTest, CopiesSideBySideTakeTurnsOnTheirNodesCores) {
-  PlanProblem problem = round_problem(4, 4);  // two workers a node
+TEST(PredictTest, ReplicasOnANodeTakeTurnsOnItsCores) {
+  PlanProblem problem = round_problem(4, 4);  // two workers per node
   problem.machine.point_to_point = {};
   problem.machine.all_reduce = {};
   problem.machine.optimizer_seconds = 0;
   Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;  // of the stages, whose ops take turns anyway, one is on each node
+  candidate.data_parallel = 2;  // each node has both replicas of one stage; ops of different stages take turns anyway
   const auto step = [&](std::int64_t cores) {
     problem.machine.cores = cores;
     return Predictor(problem).predict(candidate).step_seconds - 11;
@@ -197,7 +197,7 @@ TEST(PredictTest, CopiesSideBySideTakeTurnsOnTheirNodesCores) {
   EXPECT_NEAR(step(1), 2 * step(2), 1e-9);
 }
 
-TEST(PredictTest, MessagesHoldUpOpsWhereNoCoreIsLeftForThem) {
+TEST(PredictTest, MessagesSlowDownOpsIfNoCoreIsFree) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.busy_delay = 100;
   const Candidate candidate = two_stages("1f1b", 2, 2);
@@ -210,7 +210,7 @@ TEST(PredictTest, MessagesHoldUpOpsWhereNoCoreIsLeftForThem) {
   EXPECT_EQ(roomy.links->beta, 2);
   EXPECT_EQ(roomy.stages[0].forward, costs_with(0).stages[0].forward) << "a device of its own";
   const CostModel full = costs_with(2);
-  const double half = (1 + 2 * roomy.memory[1].boundary) / 2;  // the message between the stages, to and fro
+  const double half = (1 + 2 * roomy.memory[1].boundary) / 2;  // the message between the stages, in both directions
   EXPECT_EQ(full.links->alpha, 0);
   EXPECT_EQ(full.links->beta, 0);
   const Schedule schedule = find_generator("1f1b").generate({2, 2});
@@ -223,7 +223,7 @@ TEST(PredictTest, MessagesHoldUpOpsWhereNoCoreIsLeftForThem) {
   EXPECT_EQ(costs_with(1).links->alpha, 100) << "both ends wait for a core";
 }
 
-TEST(PredictTest, MessagesHoldUpOpsByWhatWasMeasuredOfThem) {
+TEST(PredictTest, MessagesSlowDownOpsAsMeasured) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.message_copy = {0.25, 0.5};
   const auto links_with = [&](std::int64_t cores) {
@@ -241,8 +241,8 @@ TEST(PredictTest, MessagesHoldUpOpsByWhatWasMeasuredOfThem) {
   EXPECT_EQ(device.beta, 2) << "copies come before and after a device's link";
 }
 
-TEST(PredictTest, MessagesBetweenNodesHoldUpOpsByWhatWasMeasuredOfThem) {
-  PlanProblem problem = round_problem(4, 4);  // two workers a node
+TEST(PredictTest, MessagesBetweenNodesSlowDownOpsAsMeasured) {
+  PlanProblem problem = round_problem(4, 4);  // two workers per node
   problem.machine.cores = 2;
   problem.machine.message_copy = {0.25, 0.5};
   Candidate candidate = two_stages("1f1b", 4, 1);
@@ -255,19 +255,19 @@ TEST(PredictTest, MessagesBetweenNodesHoldUpOpsByWhatWasMeasuredOfThem) {
   EXPECT_EQ(copies(), (std::vector<double>{alike[0], alike[1] + 1.75, alike[2]}));
 }
 
-TEST(PredictTest, MessagesWithinAWorkerAreNone) {
+TEST(PredictTest, MessagesWithinAWorkerCostNothing) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.cores = 2;
   const Candidate folded{.schedule = "zb-v", .shape = {.stages = 2, .micro_batches = 2}, .micro_batch_size = 2};
   const CostModel costs = Predictor(problem).prepare(folded).model.costs;
-  ASSERT_EQ(costs.stages.size(), 4U);  // of two blocks each; worker 1 holds stages 1 and 2
+  ASSERT_EQ(costs.stages.size(), 4U);  // two blocks each; worker 1 holds stages 1 and 2
   const double half = (1 + 2 * costs.memory[1].boundary) / 2;
   const CostTable table(find_generator("zb-v").generate({2, 2}), costs);
   const Op forward{OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(0)};
   EXPECT_DOUBLE_EQ(table.duration(forward), 2 * 4 + 10 + half) << "from stage 0, and nothing to stage 2";
 }
 
-TEST(PredictTest, OpsTakeWhatTheSlowestCoreTakesOrWhatTurnsOnSharedCoresCost) {
+TEST(PredictTest, OpsTakeTheTimeOfTheSlowestOrOfSharedCores) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.core_imbalance = 0.5;
   problem.machine.core_sharing = 0.25;
@@ -283,7 +283,7 @@ TEST(PredictTest, OpsTakeWhatTheSlowestCoreTakesOrWhatTurnsOnSharedCoresCost) {
   EXPECT_DOUBLE_EQ(forward(1, 8, alone), 10 * 4 + 10) << "waits for nobody";
 }
 
-TEST(PredictTest, RecomputationTakesWhatTheProfileSays) {
+TEST(PredictTest, RecomputationTakesTheProfiledTime) {
   Predictor predictor(round_problem(2, 4));
   Candidate candidate = two_stages("1f1b", 2, 2);
   candidate.recompute = {StageId(0)};
@@ -292,7 +292,7 @@ TEST(PredictTest, RecomputationTakesWhatTheProfileSays) {
   EXPECT_EQ(recompute[1], 0);
 }
 
-/// [worker]: bytes of messages that still wait for their ops when a later message of their channel is being made.
+/// [worker]: bytes of messages that wait for their ops while a later message of their channel is made.
 std::vector<double> waiting_while_more_come(const PlannedSchedule& planned) {
   const Schedule& schedule = *planned.schedule;
   const CostModel& costs = planned.model.costs;
@@ -315,7 +315,7 @@ std::vector<double> waiting_while_more_come(const PlannedSchedule& planned) {
   return bytes;
 }
 
-TEST(PredictTest, PeaksByOrderAreNotBelowThoseOfTheTimelineButForMessagesThatWaitLong) {
+TEST(PredictTest, PeaksByOrderCoverTheTimelineExceptForLongWaitingMessages) {
   for (const char* name : {"gpipe", "1f1b", "gems", "chimera", "zb-h1", "pipedream", "pipedream-2bw"}) {
     Predictor predictor(round_problem(4, 32));
     const Candidate candidate{.schedule = name, .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
@@ -368,7 +368,7 @@ TEST(PredictTest, NoOrderIsFasterThanTheLowerBound) {
   }
 }
 
-TEST(CompareModelsTest, NamesWhatTheModelsSeeDifferently) {
+TEST(CompareModelsTest, NamesTheCausesOfDifferences) {
   PlanProblem problem = round_problem(4, 8);
   problem.machine.point_to_point = {};
   problem.machine.op_overhead = 0;
@@ -380,11 +380,12 @@ TEST(CompareModelsTest, NamesWhatTheModelsSeeDifferently) {
   const ModelComparison models = compare_models(predictor, candidate);
   double sum = models.paper_seconds;
   for (const DifferenceCause& cause : models.causes) sum += cause.seconds;
-  EXPECT_NEAR(sum, models.simulated_seconds, 0.03 * models.simulated_seconds);  // but for causes too small to name
+  // the tolerance covers causes too small to name
+  EXPECT_NEAR(sum, models.simulated_seconds, 0.03 * models.simulated_seconds);
   problem.machine.all_reduce = {};
   Predictor quiet(problem);
   const ModelComparison alike = compare_models(quiet, candidate);
-  EXPECT_NEAR(alike.paper_seconds, alike.simulated_seconds, 1e-9);  // embedding and head cost what a block does
+  EXPECT_NEAR(alike.paper_seconds, alike.simulated_seconds, 1e-9);  // embedding and head cost as much as a block
   EXPECT_TRUE(alike.causes.empty());
 }
 
@@ -396,7 +397,7 @@ TEST(CompareModelsTest, AFreeNetworkIsNoSlower) {
   EXPECT_LT(possible_gains(predictor, candidate).free_network_seconds, predictor.predict(candidate).step_seconds);
 }
 
-TEST(TrainFlagsTest, SayTheCandidateAsWordsAndAsToml) {
+TEST(TrainFlagsTest, DescribeTheCandidateAsWordsAndToml) {
   Candidate candidate{.schedule = "chimera", .shape = {.stages = 4, .micro_batches = 8}, .data_parallel = 2};
   candidate.micro_batch_size = 4;
   candidate.recompute = {StageId(0), StageId(2)};

@@ -1,4 +1,3 @@
-// Where the time of a planned step goes, on a machine simple enough to know.
 
 #include "plan/predict.h"
 
@@ -11,8 +10,8 @@
 namespace chimera {
 namespace {
 
-/// Devices of their own whose blocks take a second forward, one for each gradient, for every sequence; the other layers
-/// take none.
+/// Separate devices whose blocks take one second forward and one per gradient for every sequence; the other layers take
+/// no time.
 PlanProblem block_seconds() {
   PlanProblem problem;
   problem.model = find_model("gpt2-mini");  // 8 layers
@@ -43,7 +42,7 @@ TEST(StepPartsTest, OpsAndBubbles) {
     EXPECT_EQ(parts.of(none), 0) << to_text(none);
 }
 
-TEST(StepPartsTest, WhatIsRunAgainIsNoCompute) {
+TEST(StepPartsTest, RecomputationIsNotCompute) {
   Candidate candidate = one_f_one_b();
   for (std::int64_t stage = 0; stage < 4; ++stage) candidate.recompute.insert(StageId(stage));
   const StepParts parts = parts_of(block_seconds(), candidate);
@@ -51,7 +50,7 @@ TEST(StepPartsTest, WhatIsRunAgainIsNoCompute) {
   EXPECT_NEAR(parts.of(StepPart::Recomputation), 8 * 2, 1e-9);
 }
 
-TEST(StepPartsTest, MessagesSumsAndUpdatesAreWhatTheyAdd) {
+TEST(StepPartsTest, MessagesSumsAndUpdatesCountTheirAddedTime) {
   PlanProblem problem = block_seconds();
   problem.workers = 8;
   problem.mini_batch = 16;
@@ -64,7 +63,7 @@ TEST(StepPartsTest, MessagesSumsAndUpdatesAreWhatTheyAdd) {
   const StepParts parts = parts_of(problem, candidate);
   EXPECT_DOUBLE_EQ(parts.of(StepPart::Messages), 3 * 0.5 + 3 * 0.5) << "through the stages and back";
   EXPECT_GT(parts.of(StepPart::Sums), 0);
-  EXPECT_LE(parts.of(StepPart::Sums), 2 * 3);  // 2 log2(2) alpha, if nothing hides it
+  EXPECT_LE(parts.of(StepPart::Sums), 2 * 3);  // 2 log2(2) alpha, if nothing overlaps
   EXPECT_DOUBLE_EQ(parts.of(StepPart::Updates), 0.25);
 }
 

@@ -1,4 +1,3 @@
-// Operator parallelism in plans: what T workers share, and what that costs.
 
 #include "plan/tensor_parallel.h"
 
@@ -22,7 +21,7 @@ Candidate shared_by(std::int64_t tensor_parallel) {
   return candidate;
 }
 
-TEST(TensorParallelTest, WorkIsDividedButNotWhatEveryCallTakes) {
+TEST(TensorParallelTest, WorkIsDividedButNotTheOverheadPerCall) {
   const MachineProfile machine = round_machine();  // forward 2 + b, gradients b and 2b
   const ModelConfig model = find_model("gpt2-mini");
   const Workload workload{.micro_batch_size = 4};
@@ -51,7 +50,7 @@ TEST(TensorParallelTest, ABlockSumsItsHiddenStatesTwiceEachWay) {
   EXPECT_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 1).forward, 0);
 }
 
-TEST(TensorParallelTest, MatricesAreSharedAndVectorsAreNot) {
+TEST(TensorParallelTest, MatricesAreSplitAndVectorsAreNot) {
   const ModelConfig model = find_model("gpt2-mini");
   const std::int64_t h = model.hidden;
   EXPECT_EQ(held_parameters(model, LayerKind::Block, 1), 12 * h * h + 13 * h);
@@ -71,19 +70,19 @@ TEST(TensorParallelTest, AWorkerComputesAndHoldsLess) {
 
 TEST(TensorParallelTest, ItsSumsArePartOfTheStep) {
   PlanProblem problem = problem_of(4, 8);
-  problem.machine.all_reduce.within_node.alpha = 0.125;  // a sum over two takes a quarter
+  problem.machine.all_reduce.within_node.alpha = 0.125;  // an all-reduce over two workers takes a quarter
   Predictor predictor(problem);
   Candidate candidate = shared_by(2);
   candidate.shape = {.stages = 1, .micro_batches = 4};
   candidate.data_parallel = 2;
   candidate.micro_batch_size = 1;
   const StepParts parts = step_parts(predictor, candidate);
-  // For each micro-batch 8 blocks with two sums each way, the embedding's, the head's four.
+  // Each micro-batch has 8 blocks with two all-reduces each way, one of the embedding and four of the head.
   EXPECT_NEAR(parts.of(StepPart::TensorSums), 4 * (8 * 4 + 1 + 4) * 0.25, 1e-9);
   EXPECT_NEAR(parts.of(StepPart::Compute), 4 * 8 * 3 / 2.0, 1e-9);
 }
 
-TEST(TensorParallelTest, IsPlannedWhereItIsAskedFor) {
+TEST(TensorParallelTest, IsPlannedIfAsked) {
   PlanProblem problem = problem_of(8, 8);
   problem.model.heads = 4;
   PlanOptions options{.schedules = {"1f1b"}};

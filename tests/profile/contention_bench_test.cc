@@ -10,23 +10,23 @@
 namespace chimera {
 namespace {
 
-TEST(ContentionTest, WhatEndsFirstWasSlowedDownAllItsTime) {
-  // A sum of 2 took 3, and the ops did half as much beside it: 1.5 of 4; the other 2.5 came after it.
+TEST(ContentionTest, TheShorterSideWasSlowedDownThroughout) {
+  // An all-reduce of 2 took 3. Meanwhile the ops ran at half speed and did 1.5 of 4; the other 2.5 came after it.
   const Contention sum_first = slowdown_of({.ops_alone = 4, .sum_alone = 2, .ops = 5.5, .sum = 3});
   EXPECT_DOUBLE_EQ(sum_first.ops_by_sums, 1);
   EXPECT_DOUBLE_EQ(sum_first.sums_by_ops, 0.5);
-  // Ops of 2 took 3; beside them the sum did 2 of 6.
+  // Ops of 2 took 3. Meanwhile the all-reduce did 2 of 6.
   const Contention ops_first = slowdown_of({.ops_alone = 2, .sum_alone = 6, .ops = 3, .sum = 7});
   EXPECT_DOUBLE_EQ(ops_first.ops_by_sums, 0.5);
   EXPECT_DOUBLE_EQ(ops_first.sums_by_ops, 0.5);
 }
 
-TEST(ContentionTest, NothingIsSlowedDownByLessThanNothing) {
+TEST(ContentionTest, SlowdownsAreNeverNegative) {
   EXPECT_EQ(slowdown_of({.ops_alone = 4, .sum_alone = 2, .ops = 3.5, .sum = 1.5}), Contention{});
   EXPECT_EQ(slowdown_of({.ops_alone = 1, .sum_alone = 1, .ops = 5, .sum = 1}).ops_by_sums, 0) << "somebody else's turn";
 }
 
-TEST(ContentionTest, AllRanksGetWhatThePairMeasured) {
+TEST(ContentionTest, AllRanksGetTheMeasurementOfThePair) {
   constexpr int kRanks = 4;
   std::vector<Contention> contention(kRanks);
   std::vector<LinkTimes> copies(kRanks);

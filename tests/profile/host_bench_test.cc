@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-/// Calls `body` as each of so many ranks; returns what they did.
+/// Calls `body` for each of `count` ranks; returns the results.
 template <class Body>
 std::vector<double> as_ranks(int count, const Body& body) {
   std::vector<double> results(static_cast<std::size_t>(count));
@@ -22,7 +22,7 @@ std::vector<double> as_ranks(int count, const Body& body) {
   return results;
 }
 
-TEST(HostBenchTest, RanksBeyondThePairTakeNoPartInItsSums) {
+TEST(HostBenchTest, OtherRanksTakeNoPartInSumsOfThePair) {
   const auto overhead =
       as_ranks(3, [](Lockstep& ranks) { return measure_op_overhead(ranks, ParameterGroupId(2), 0.01); });
   EXPECT_GT(overhead[0], 0);
@@ -30,7 +30,7 @@ TEST(HostBenchTest, RanksBeyondThePairTakeNoPartInItsSums) {
   EXPECT_EQ(overhead[0], overhead[2]) << "all know it";
 }
 
-TEST(LinkBenchTest, BusyRanksDelayNoMessageByLessThanNothing) {
+TEST(LinkBenchTest, DelaysByBusyRanksAreNeverNegative) {
   const auto delay = as_ranks(4, [](Lockstep& ranks) { return measure_busy_delay(ranks, 0.01); });
   EXPECT_GE(delay[0], 0);
   EXPECT_LT(delay[0], 1);

@@ -15,14 +15,14 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
 TEST(SpeedGaugeTest, TimesAreScaledToTheMedianSpeed) {
-  // The second time fell into a phase in which everything took twice as long, the last into one of half the speed.
+  // The second time was measured at half speed, the last at double speed.
   const std::vector<std::vector<GaugedTime>> times = {{{10, 1}, {20, 2}}, {{7, 1}, {8, 0.5}}};
   const auto scaled = at_median_speed(times);
   EXPECT_THAT(scaled[0], ElementsAre(DoubleEq(10), DoubleEq(10)));
   EXPECT_THAT(scaled[1], ElementsAre(DoubleEq(7), DoubleEq(16)));
 }
 
-TEST(SpeedGaugeTest, AllThatTheProcessorDoesSlowsDownAlike) {
+TEST(SpeedGaugeTest, AllWorkOfTheProcessorSlowsDownAlike) {
   MachineProfile machine;
   machine.layers.push_back({LayerKind::Block, find_model("gpt2-tiny"), 128, DataType::Float32, {{1, 2, 3, 4, 5, 0.1}}});
   machine.all_reduce = {{1, 2}, {3, 4}};
@@ -63,7 +63,7 @@ struct OneRank {
   }
 };
 
-TEST(StepContestTest, EveryRunHasATimeARound) {
+TEST(StepContestTest, EveryRunHasATimePerRound) {
   OneRank here;
   StepContest contest(here.ranks, 1, here.gauge,
                       {here.run("1f1b", 2, TransportKind::Threads), here.run("1f1b", 1, TransportKind::Processes),
@@ -82,7 +82,7 @@ TEST(StepContestTest, EveryRunHasATimeARound) {
   }
 }
 
-TEST(StepContestTest, RefusesARunOfMoreProcessesThanThereAre) {
+TEST(StepContestTest, RefusesARunWithTooManyProcesses) {
   OneRank here;
   EXPECT_THROW(StepContest(here.ranks, 1, here.gauge, {here.run("1f1b", 2, TransportKind::Processes)},
                            here.folder.file("contest")),

@@ -29,7 +29,7 @@ TEST(BarsTest, TextOfNothingHasNoLetters) {
   EXPECT_THAT(to_text(empty), HasSubstr("none | 0 B\n"));
 }
 
-TEST(BarsTest, PictureHasABoxAPartThatSaysItsBytes) {
+TEST(BarsTest, PictureHasALabeledBoxForEachPart) {
   const std::string svg = to_svg(chart());
   EXPECT_THAT(svg, HasSubstr("<title>first, weights: 1 KiB</title>"));
   EXPECT_THAT(svg, HasSubstr("<title>first, rest: 3 KiB</title>"));

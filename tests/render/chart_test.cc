@@ -42,7 +42,7 @@ TEST(ChartTest, DrawsACurveForEachSeries) {
   EXPECT_EQ(count_of(svg, ">[ab]</text>"), 2U);  // the legend
 }
 
-TEST(ChartTest, ASeriesLikeAnotherIsDashedInItsColour) {
+TEST(ChartTest, AnEqualSeriesIsDashedInTheSameColor) {
   const std::string svg =
       to_svg(LineChart{.title = "t",
                        .x_label = "",
@@ -52,7 +52,7 @@ TEST(ChartTest, ASeriesLikeAnotherIsDashedInItsColour) {
   EXPECT_EQ(count_of(svg, "stroke-width=\"1.8\"[^>]*stroke-dasharray"), 1U);
 }
 
-TEST(ChartTest, GapsAndEmptyChartsAreNoNonsense) {
+TEST(ChartTest, DrawsGapsAndEmptyCharts) {
   const double nan = std::nan("");
   const std::string gap =
       to_svg(LineChart{.title = "t", .x_label = "", .y_label = "", .series = {{"a", {{1, 5}, {2, nan}, {3, 4}}}}});
@@ -70,7 +70,7 @@ TEST(ChartTest, ThinsLongCurvesAndKeepsTheirPeaks) {
   EXPECT_NE(svg, to_svg(LineChart{.title = "t", .x_label = "", .y_label = "", .series = {series}}));
 }
 
-TEST(ChartTest, BarsCarryTheirValuesAndSayWhatIsMissing) {
+TEST(ChartTest, BarsShowTheirValuesAndMissingValues) {
   const std::string svg = to_svg(GroupedBars{.title = "t",
                                              .y_label = "GB",
                                              .series = {"measured", "ours"},
@@ -81,7 +81,7 @@ TEST(ChartTest, BarsCarryTheirValuesAndSayWhatIsMissing) {
   EXPECT_EQ(count_of(svg, "<rect[^>]*><title>"), 3U);
 }
 
-TEST(ChartTest, PagesGiveChartsDarkPaper) { EXPECT_THAT(chart_style(), HasSubstr("prefers-color-scheme: dark")); }
+TEST(ChartTest, PagesHaveADarkColorScheme) { EXPECT_THAT(chart_style(), HasSubstr("prefers-color-scheme: dark")); }
 
 }  // namespace
 }  // namespace chimera

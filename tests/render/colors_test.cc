@@ -12,7 +12,7 @@ constexpr std::array kKinds = {OpKind::Forward, OpKind::Backward, OpKind::Backwa
 
 double distance(Color a, Color b) { return std::hypot(a.red - b.red, a.green - b.green, a.blue - b.blue); }
 
-/// What a reader without green receptors sees: Machado, Oliveira and Fernandes, 2009, severity 1; and without red.
+/// The color as seen with deuteranopia or protanopia: Machado, Oliveira and Fernandes, 2009, severity 1.
 Color as_seen(Color color, const std::array<double, 9>& matrix) {
   const auto mixed = [&](std::size_t row) {
     const double value = matrix[row] * color.red + matrix[row + 1] * color.green + matrix[row + 2] * color.blue;
@@ -35,7 +35,7 @@ TEST(ColorsTest, BlackTextIsLegibleOnEveryOp) {
   }
 }
 
-TEST(ColorsTest, KindsDifferForTheColourBlind) {
+TEST(ColorsTest, KindsDifferForTheColorBlind) {
   for (const auto& vision : {kDeuteranopia, kProtanopia}) {
     for (const OpKind a : kKinds) {
       for (const OpKind b : kKinds) {
@@ -48,7 +48,7 @@ TEST(ColorsTest, KindsDifferForTheColourBlind) {
   }
 }
 
-TEST(ColorsTest, ReplicasDifferInShadeAndTheUpOnesInHatch) {
+TEST(ColorsTest, ReplicasDifferInShadeAndUpReplicasInHatch) {
   EXPECT_EQ(color_of(OpKind::Forward, ReplicaId(0), 2), color_of(OpKind::Forward));
   EXPECT_GT(luminance(color_of(OpKind::Forward, ReplicaId(1), 2)), luminance(color_of(OpKind::Forward)) + 0.2);
   EXPECT_FALSE(is_hatched(ReplicaId(0), 1));
@@ -56,7 +56,7 @@ TEST(ColorsTest, ReplicasDifferInShadeAndTheUpOnesInHatch) {
   EXPECT_TRUE(is_hatched(ReplicaId(2), 4));
 }
 
-TEST(ColorsTest, TerminalsShowTheNearestOfTheirCube) {
+TEST(ColorsTest, TerminalsShowTheNearestColorOfTheirCube) {
   EXPECT_EQ(terminal_color({0, 0, 0}), 16);
   EXPECT_EQ(terminal_color({255, 255, 255}), 231);
   EXPECT_EQ(terminal_color({95, 135, 175}), 16 + 36 + 12 + 3);

@@ -7,7 +7,7 @@
 namespace chimera {
 namespace {
 
-TEST(EncodingTest, Base64AsInTheRfc) {
+TEST(EncodingTest, Base64MatchesTheRfc) {
   EXPECT_EQ(base64(""), "");
   EXPECT_EQ(base64("f"), "Zg==");
   EXPECT_EQ(base64("fo"), "Zm8=");
@@ -29,7 +29,7 @@ TEST(EncodingTest, MarkupIsEscaped) {
   EXPECT_EQ(escaped_markup("2\xC2\xB5s"), "2\xC2\xB5s");
 }
 
-TEST(EncodingTest, WhatXmlCannotHoldIsReplaced) {
+TEST(EncodingTest, ReplacesInvalidXmlCharacters) {
   const std::string replaced = "\xEF\xBF\xBD";
   EXPECT_EQ(escaped_markup(std::string_view("a\0b", 3)), "a" + replaced + "b");
   EXPECT_EQ(escaped_markup("\x1B[31m"), replaced + "[31m");

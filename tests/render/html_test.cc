@@ -5,6 +5,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "panels.h"
 #include "render/encoding.h"
 
@@ -14,11 +15,11 @@ namespace {
 using nlohmann::json;
 using testing::count;
 
-/// What the page's script reads.
+/// The data that the page's script reads.
 json data_of(const std::string& page) {
   const std::string begin = R"(<script type="application/json" id="data">)";
   const std::size_t from = page.find(begin) + begin.size();
-  return json::parse(page.substr(from, page.find("</script>", from) - from));
+  return read_json(page.substr(from, page.find("</script>", from) - from));
 }
 
 std::string decoded(const std::string& base64_text) {
@@ -118,7 +119,7 @@ TEST(HtmlTest, NamesCannotBreakOut) {
   EXPECT_EQ(count(page, "class Panel {"), 1U) << "what is put in is not looked at again";
 }
 
-TEST(HtmlTest, GrowsWithTheOpsByFewBytes) {
+TEST(HtmlTest, GrowsByFewBytesPerOp) {
   const auto bytes = [](std::int64_t micro_batches) {
     return to_html({testing::panel_of("1f1b", {16, micro_batches})}).size();
   };
@@ -126,7 +127,7 @@ TEST(HtmlTest, GrowsWithTheOpsByFewBytes) {
   EXPECT_LT(bytes(2000) - bytes(1000), ops * 20) << "without the explanation's share";
 }
 
-TEST(HtmlTest, RefusesWhatAPageCannotShow) {
+TEST(HtmlTest, RefusesSchedulesThatAPageCannotShow) {
   EXPECT_THROW((void)to_html({}), ConfigError);
   Panel long_panel = testing::panel_of("1f1b", {2, 2});
   long_panel.timeline.makespan = 1e300;

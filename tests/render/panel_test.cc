@@ -8,7 +8,7 @@
 namespace chimera {
 namespace {
 
-TEST(PanelTest, ChimeraHoldsTwoCopiesAndSumsEachStageOnce) {
+TEST(PanelTest, ChimeraHoldsTwoReplicasAndSumsEachStageOnce) {
   const Totals totals = testing::panel_of("chimera", {4, 4}).totals;
   EXPECT_EQ(totals.weight_copies, 2);
   EXPECT_EQ(totals.peak_units, 4);
@@ -20,7 +20,7 @@ TEST(PanelTest, ChimeraHoldsTwoCopiesAndSumsEachStageOnce) {
   EXPECT_EQ(four_pipelines.all_reduce_volume, 2 * (4 - 1) * 4) << "four workers a stage";
 }
 
-TEST(PanelTest, OneCopyNeedsNoSum) {
+TEST(PanelTest, OneReplicaNeedsNoSum) {
   const Totals totals = testing::panel_of("gpipe", {4, 6}).totals;
   EXPECT_EQ(totals.weight_copies, 1);
   EXPECT_EQ(totals.peak_units, 6);

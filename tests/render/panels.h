@@ -1,5 +1,5 @@
 #pragma once
-// Panels to draw, of small schedules.
+// Panels of small schedules.
 
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace chimera::testing {
 
-/// A schedule at F = 1, B = 2 with a part of its explanation, written by hand: one of everything that is drawn.
+/// A schedule at F = 1, B = 2 with a handwritten part of its explanation that has one element of each kind.
 inline Panel panel_of(const std::string& name, const PipelineShape& shape) {
   Panel panel;
   panel.title = name;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -13,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// One micro-batch through two stages, F and B of one unit, and everything that an explanation may say of it.
+/// One micro-batch through two stages, F and B of one unit, with all parts of an explanation.
 struct Example {
   Schedule schedule = find_generator("1f1b").generate({2, 1});
   Timeline timeline{.workers = {{.ops = {{0, 1}, {3.5, 4.5}}}, {.ops = {{1.5, 2.5}, {2.5, 3.5}}}}, .makespan = 4.5};
@@ -26,10 +27,10 @@ struct Example {
       .critical_path = {{0, 0}, {1, 0}},
   };
 
-  [[nodiscard]] json events() const { return json::parse(to_perfetto(schedule, timeline, explanation))["traceEvents"]; }
+  [[nodiscard]] json events() const { return read_json(to_perfetto(schedule, timeline, explanation))["traceEvents"]; }
 };
 
-/// The events whose fields include these.
+/// Events that contain `fields`.
 std::vector<json> where(const json& events, const json& fields) {
   std::vector<json> found;
   for (const json& event : events) {
@@ -79,7 +80,7 @@ TEST(PerfettoTest, ShowsIdleTimeByCause) {
   EXPECT_EQ(idle[2]["name"], "imbalance");
 }
 
-TEST(PerfettoTest, ShowsAllReducesAndMemoryBesideTheOps) {
+TEST(PerfettoTest, ShowsAllReducesAndMemoryNextToTheOps) {
   const json events = Example().events();
   EXPECT_EQ(where(events, {{"ph", "X"}, {"pid", 3}, {"name", "all-reduce of stage 0"}, {"ts", 4500}}).size(), 1U);
   const auto memory = where(events, {{"ph", "C"}, {"name", "worker 0"}});

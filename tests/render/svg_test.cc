@@ -11,7 +11,7 @@ namespace {
 
 using testing::count;
 
-/// The name of the first element that is not closed as it was opened; empty where the text is well-formed.
+/// Name of the first element whose closing tag does not match; empty if the text is well-formed.
 std::string first_unbalanced(const std::string& xml) {
   const std::regex tag(R"re(<(/?)([A-Za-z]+)((?:\s+[\w:-]+="[^"<]*")*)\s*(/?)>)re");
   std::vector<std::string> open;
@@ -36,7 +36,7 @@ TEST(SvgTest, IsWellFormed) {
   EXPECT_EQ(first_unbalanced("<svg><rect></svg>"), "/svg") << "the test sees a fault";
 }
 
-TEST(SvgTest, HasOneBoxAnOpWithItsTitleAndLabel) {
+TEST(SvgTest, HasOneBoxPerOpWithItsTitleAndLabel) {
   const Panel panel = testing::panel_of("chimera", {4, 4});
   const std::string svg = to_svg(panel);
   EXPECT_EQ(count(svg, "<rect class=\"F0\""), 8U) << "four stages, two micro-batches down";
@@ -57,7 +57,7 @@ TEST(SvgTest, ShowsWhatTheExplanationHolds) {
       << "F, B, down, up, all-reduce, four causes, critical path, memory; and the sums";
 }
 
-TEST(SvgTest, FramesPairsAndStacksThoseThatRunTogether) {
+TEST(SvgTest, FramesPairsAndStacksPairsThatRunTogether) {
   Schedule schedule = find_generator("gpipe").generate({1, 2});
   schedule.workers[0][1].paired = true;
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));

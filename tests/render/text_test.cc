@@ -18,7 +18,7 @@ std::string picture(const std::string& name, const PipelineShape& shape, const T
   return to_text(schedule, testing::timed(schedule, 1, 1), style);
 }
 
-TEST(TextTest, OpsOfTwoUnitsGoOn) {
+TEST(TextTest, OpsOfTwoUnitsTakeTwoSlots) {
   const Schedule schedule = find_generator("1f1b").generate({2, 2});
   EXPECT_EQ(to_text(schedule, testing::timed(schedule, 1, 2)),
             "worker 0 | 0F0 0F1  .   .  0B0  \"   .  0B1  \"         . a bubble, found by simulate()\n"
@@ -64,13 +64,13 @@ TEST(TextTest, ThePairsOfAPictureAreJoined) {
   EXPECT_THAT(to_text(schedule, simulate(schedule, costs)), HasSubstr("|   0F0   0F1&0B0   0B1  "));
 }
 
-TEST(TextTest, NoOpsAreNoColumns) {
+TEST(TextTest, WithoutOpsThereAreNoColumns) {
   Schedule schedule = find_generator("1f1b").generate({2, 2});
   for (auto& ops : schedule.workers) ops.clear();
   EXPECT_THAT(to_text(schedule, testing::timed(schedule, 1, 1)), HasSubstr("worker 1 |\n"));
 }
 
-TEST(TextTest, SaysWhichMicroBatchesGoDownAndUp) {
+TEST(TextTest, ListsTheMicroBatchesOfEachDirection) {
   EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("down: micro-batches 0\n"));
   EXPECT_THAT(picture("chimera", {.stages = 4, .micro_batches = 4, .chunks = 2}),
               HasSubstr("up:   micro-batches 2, 3\n"));
@@ -79,14 +79,14 @@ TEST(TextTest, SaysWhichMicroBatchesGoDownAndUp) {
   EXPECT_THAT(picture("chimera", {8, 64}), HasSubstr("(32 in all)"));
 }
 
-TEST(TextTest, IsPlainUnlessAskedForColours) {
+TEST(TextTest, IsPlainUnlessAskedForColors) {
   EXPECT_THAT(picture("chimera", {4, 4}), Not(HasSubstr("\x1b")));
   const std::string colored = picture("chimera", {4, 4}, {.colored = true});
   EXPECT_THAT(colored, HasSubstr("\x1b[38;5;16;48;5;74m0F1\x1b[0m  .  "));
   EXPECT_THAT(colored, HasSubstr("\x1b[4;38;5;16;48;5;153m0F2\x1b[0m")) << "up: paler and underlined";
 }
 
-TEST(TextTest, ColoursOnlyWrapCells) {
+TEST(TextTest, ColorsOnlyWrapCells) {
   const Schedule schedule = find_generator("chimera").generate({4, 8});
   for (const double backward : {2.0, 1.3}) {
     const Timeline timeline = testing::timed(schedule, 1, backward);
@@ -108,7 +108,7 @@ TEST(TextTest, FoldsToTheTerminal) {
   EXPECT_THAT(picture("1f1b", {2, 4}, {.columns = 1}), HasSubstr("worker 1 | 1B3\n")) << "at least a cell a line";
 }
 
-TEST(TextTest, CutsWhatNobodyCouldRead) {
+TEST(TextTest, CutsUnreadablyLongPictures) {
   const std::string text = picture("gpipe", {2, 100'000});
   EXPECT_LT(text.size(), 12 * kMostTextCells);
   EXPECT_TRUE(text.ends_with("... cut: 75002 of 200002 columns are not shown; another --format has them all\n"));

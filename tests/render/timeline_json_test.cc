@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "simulate/explain.h"
 #include "support/schedules.h"
 
@@ -14,7 +15,7 @@ TEST(TimelineJsonTest, HoldsTheNumbersOfTheTimeline) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   const Timeline timeline = simulate(schedule, costs);
-  const auto json = nlohmann::json::parse(to_json(schedule, timeline, explain(schedule, costs, timeline)));
+  const auto json = read_json(to_json(schedule, timeline, explain(schedule, costs, timeline)));
   EXPECT_EQ(json["makespan"], 16.0);
   EXPECT_EQ(json["bubble_ratio"], 0.25);
   EXPECT_EQ(json["lower_bound"], 16.0);

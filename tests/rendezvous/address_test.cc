@@ -1,4 +1,3 @@
-// Which address a name stands for, and which one this host is reached at.
 
 #include "rendezvous/address.h"
 
@@ -17,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-TEST(AddressTest, AddressesStandForThemselves) {
+TEST(AddressTest, NumericAddressesAreUnchanged) {
   for (const char* host : {"127.0.0.1", "::1", "10.1.2.3", "127.0.1.1"}) {
     const auto addresses = server_addresses({.host = host, .port = 7});
     ASSERT_EQ(addresses.size(), 1U);
@@ -30,7 +29,7 @@ TEST(AddressTest, LocalhostIsLoopback) {
               ::testing::AnyOf("127.0.0.1", "::1"));
 }
 
-// /etc/hosts of Debian has the host's own name at 127.0.1.1, where nobody else can reach it.
+// Debian's /etc/hosts maps the host's own name to 127.0.1.1, which other hosts cannot reach.
 TEST(AddressTest, AnotherNameOfThisHostIsNotLoopback) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
@@ -43,30 +42,30 @@ TEST(AddressTest, AnotherNameOfThisHostIsNotLoopback) {
   }
 }
 
-TEST(AddressTest, SaysThatNobodyKnowsTheName) {
+TEST(AddressTest, ReportsAnUnknownName) {
   EXPECT_THAT([] { return server_addresses({.host = "no.such.host.invalid", .port = 7}); },
               ThrowsMessage<TransportError>(HasSubstr("cannot meet at no.such.host.invalid:7")));
 }
 
-TEST(AddressTest, TheOwnAddressIsTheOneOnTheWay) {
+TEST(AddressTest, OwnAddressIsOnTheRouteToThePeer) {
   EXPECT_EQ(own_address({.host = "127.0.0.1", .port = 7}), "127.0.0.1");
   EXPECT_EQ(own_address({.host = "::1", .port = 7}), "::1");
 }
 
-TEST(AddressTest, AnInterfaceTakesItsPlace) {
+TEST(AddressTest, GivenInterfaceTakesPrecedence) {
   EXPECT_EQ(own_address({.host = "10.1.2.3", .port = 7, .interface = "lo"}), "127.0.0.1");
   EXPECT_THAT([] { return own_address({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("--interface wire7: this host has none"), HasSubstr("lo"))));
 }
 
-TEST(AddressTest, AnInterfaceIsTheMeetingsOrThatOfTheWayThere) {
+TEST(AddressTest, InterfaceIsOnTheRouteToTheRendezvous) {
   EXPECT_EQ(own_interface({.host = "10.1.2.3", .port = 7, .interface = "lo"}), "lo");
   EXPECT_EQ(own_interface({.host = "127.0.0.1", .port = 7}), "lo");
   EXPECT_THAT([] { return own_interface({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
               ThrowsMessage<ConfigError>(HasSubstr("--interface wire7: this host has none")));
 }
 
-TEST(AddressTest, ListensAtThatAddressAlone) {
+TEST(AddressTest, ListensOnlyAtTheGivenAddress) {
   const FileDescriptor listener = listen_at({.host = "127.0.0.1"});
   SocketAddress own;
   own.size = sizeof own.storage;

@@ -1,4 +1,3 @@
-// A rank that says nothing any more is named by all who wait for it.
 
 #include "rendezvous/heartbeats.h"
 
@@ -20,13 +19,13 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// What one rank has been told.
+/// The failure that was reported to a rank.
 struct Told {
   std::string reason;
   bool own = false;
 };
 
-/// A rank with its heartbeats, and the promise of what it will be told.
+/// A rank with its heartbeats, and the promise of the failure that will be reported to it.
 class Rank {
  public:
   static std::unique_ptr<Rank> first(FileDescriptor socket) {
@@ -57,16 +56,16 @@ class Rank {
             }};
   }
   std::promise<Told> told_;
-  std::optional<Heartbeats> beats_;  // gone before the promise
+  std::optional<Heartbeats> beats_;  // destroyed before the promise
 };
 
-TEST(HeartbeatsTest, RankZeroNamesTheSilentOneAndTellsTheOthers) {
+TEST(HeartbeatsTest, RankZeroReportsASilentRankToTheOthers) {
   FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
   const std::uint16_t port = Heartbeats::port_of(socket);
   const auto first = Rank::first(std::move(socket));
   const auto second = Rank::other(1, port);
-  Rank::other(2, port).reset();                  // its first datagram is on its way at once
-  Rank::other(3, port, "another word").reset();  // whom nobody knows, and nobody misses
+  Rank::other(2, port).reset();                  // its first datagram is sent immediately
+  Rank::other(3, port, "another word").reset();  // not part of the job, so its loss is not reported
   const Told found = first->told();
   EXPECT_THAT(found.reason, StartsWith("rank 2 on host "));
   EXPECT_THAT(found.reason, HasSubstr("silent for 0.6 s: stopped"));
@@ -76,20 +75,20 @@ TEST(HeartbeatsTest, RankZeroNamesTheSilentOneAndTellsTheOthers) {
   EXPECT_FALSE(passed_on.own);
 }
 
-TEST(HeartbeatsTest, OfARankThatLosesAnotherTheOneThatIsGoneIsNamed) {
+TEST(HeartbeatsTest, ReportsTheLostRankNotTheRankThatNoticed) {
   FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
   const std::uint16_t port = Heartbeats::port_of(socket);
   const auto first = Rank::first(std::move(socket));
   const auto second = Rank::other(1, port);
   Rank::other(2, port).reset();  // killed right after its first datagram
-  second->beats().leave();       // which has lost it
+  second->beats().leave();       // as if it had lost rank 2
   const Told found = first->told();
   EXPECT_THAT(found.reason, StartsWith("rank 2 on host "));
   EXPECT_THAT(found.reason, EndsWith(" is gone: killed, or ended without a word"));
   EXPECT_EQ(second->told().reason, found.reason);
 }
 
-/// What a rank 0 on host "far" does that answers once.
+/// Acts as rank 0 on host "far": answers once.
 void answer_once(const FileDescriptor& socket) {
   pollfd watched{socket.get(), POLLIN, 0};
   ASSERT_EQ(::poll(&watched, 1, 60'000), 1);
@@ -104,7 +103,7 @@ void answer_once(const FileDescriptor& socket) {
   ASSERT_GT(::sendto(socket.get(), datagram.data(), datagram.size(), 0, from.get(), from.size), 0);
 }
 
-TEST(HeartbeatsTest, OthersMissRankZero) {
+TEST(HeartbeatsTest, OtherRanksDetectTheLossOfRankZero) {
   const FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
   const auto second = Rank::other(1, Heartbeats::port_of(socket));
   answer_once(socket);
@@ -123,14 +122,14 @@ TEST(HeartbeatsTest, ARankThatLosesRankZeroNamesIt) {
   EXPECT_TRUE(found.own);
 }
 
-TEST(HeartbeatsTest, RanksThatAreGoneAreNamedWithTheirHost) {
+TEST(HeartbeatsTest, NamesLostRanksWithTheirHost) {
   const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
   EXPECT_EQ(describe_gone(all, {3}), "rank 3 on host b is gone: killed, or ended without a word");
   EXPECT_EQ(describe_gone(all, {2, 3}), "ranks 2, 3 on host b are gone: killed, or ended without a word");
   EXPECT_EQ(describe_gone(all, {1, 3}), "rank 1 on host a is gone: killed, or ended without a word");
 }
 
-TEST(HeartbeatsTest, AHostOfWhichNobodyIsHeardIsNamedItself) {
+TEST(HeartbeatsTest, NamesAHostIfAllItsRanksAreSilent) {
   const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
   EXPECT_EQ(describe_silence(all, {2, 3}, milliseconds(3000), "c"),
             "host b (ranks 2, 3) silent for 3 s: it is down, stopped or cut off");
@@ -139,7 +138,7 @@ TEST(HeartbeatsTest, AHostOfWhichNobodyIsHeardIsNamedItself) {
             "host a (rank 1) silent for 3 s: it is down, stopped or cut off");
 }
 
-TEST(HeartbeatsTest, TheHostOfWhoeverMissesARankIsNotDown) {
+TEST(HeartbeatsTest, HostOfTheReportingRankIsNotDown) {
   const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}};  // rank 0 is on host a
   EXPECT_EQ(describe_silence(all, {1}, milliseconds(3000), "a"), "rank 1 on host a silent for 3 s: stopped");
 }

@@ -1,4 +1,3 @@
-// Ranks leave words for each other at a server that strangers get nothing from.
 
 #include <gmock/gmock.h>
 #include <netinet/in.h>
@@ -25,7 +24,7 @@ using ::testing::ThrowsMessage;
 
 constexpr std::chrono::milliseconds kPatience = std::chrono::minutes(1);
 
-/// A server on loopback, at a port of its own.
+/// A server on loopback, at an ephemeral port.
 struct Place {
   explicit Place(const char* host = "127.0.0.1") {
     rendezvous.host = host;
@@ -34,7 +33,7 @@ struct Place {
     sockaddr_storage own{};
     socklen_t size = sizeof own;
     ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own), &size);
-    rendezvous.port = ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);  // at the same place in IPv6
+    rendezvous.port = ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);  // sin6_port has the same offset
     server.emplace(std::move(listener), rendezvous.secret);
   }
   RendezvousClient join() const { return RendezvousClient(rendezvous, kPatience); }
@@ -43,7 +42,7 @@ struct Place {
   std::optional<RendezvousServer> server;
 };
 
-/// Whatever has come at a socket until its other end closes it.
+/// Bytes that arrive at a socket until its other end closes it.
 std::size_t bytes_until_the_end(const FileDescriptor& socket) {
   std::size_t bytes = 0;
   std::array<char, 4096> buffer{};
@@ -56,7 +55,7 @@ std::size_t bytes_until_the_end(const FileDescriptor& socket) {
   }
 }
 
-TEST(RendezvousTest, AWordOfOneIsReadByAnother) {
+TEST(RendezvousTest, ValueOfARankIsReadByAnother) {
   for (const char* host : {"127.0.0.1", "::1", "localhost"}) {
     const Place place(host);
     RendezvousClient one = place.join();
@@ -67,7 +66,7 @@ TEST(RendezvousTest, AWordOfOneIsReadByAnother) {
   }
 }
 
-TEST(RendezvousTest, NoPartOfAMessageWaitsForTheOneBefore) {
+TEST(RendezvousTest, ChannelsDisableNagle) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const FileDescriptor same(::dup(socket.get()));
   const Channel channel(std::move(socket));
@@ -90,7 +89,7 @@ TEST(RendezvousTest, AnswersAsC10dStoresDo) {
   EXPECT_FALSE(rank.ask({.kind = RequestKind::Get, .names = {"n"}}).is_there);
 }
 
-TEST(RendezvousTest, WaitsForWhatComesLater) {
+TEST(RendezvousTest, WaitsForLaterValues) {
   const Place place;
   RendezvousClient early = place.join();
   RendezvousClient late = place.join();
@@ -101,7 +100,7 @@ TEST(RendezvousTest, WaitsForWhatComesLater) {
   EXPECT_TRUE(answer.get().is_there);
 }
 
-TEST(RendezvousTest, OneWhoHasAnotherSecretIsRefused) {
+TEST(RendezvousTest, RejectsAnotherSecret) {
   const Place place;
   RendezvousPoint wrong = place.rendezvous;
   for (const char* secret : {"", "another"}) {
@@ -111,7 +110,8 @@ TEST(RendezvousTest, OneWhoHasAnotherSecretIsRefused) {
   }
 }
 
-/// What a stranger might say: nothing, too little, noise, what TCPStore and Gloo take, lengths that no memory has.
+/// Requests of unknown clients: nothing, too little, noise, requests of TCPStore and Gloo, and lengths that no memory
+/// can hold.
 std::vector<std::string> words_of_strangers() {
   return {"",
           "x",
@@ -121,7 +121,7 @@ std::vector<std::string> words_of_strangers() {
           std::string(100'000, 'A')};
 }
 
-TEST(RendezvousTest, StrangersGetNothingAndChangeNothing) {
+TEST(RendezvousTest, UnknownClientsGetNothingAndChangeNothing) {
   const Place place;
   RendezvousClient rank = place.join();
   static_cast<void>(rank.ask({.kind = RequestKind::Set, .names = {"name"}, .value = "value"}));
@@ -138,7 +138,7 @@ TEST(RendezvousTest, StrangersGetNothingAndChangeNothing) {
   EXPECT_EQ(rank.ask({.kind = RequestKind::Get, .names = {"name"}}).value, "value");
 }
 
-TEST(RendezvousTest, ManySilentStrangersKeepNobodyOutForLong) {
+TEST(RendezvousTest, ManySilentClientsDoNotBlockRanksForLong) {
   const Place place;
   std::vector<FileDescriptor> strangers;
   for (int each = 0; each < RendezvousServer::kMostStrangers + 10; ++each) {
@@ -149,7 +149,7 @@ TEST(RendezvousTest, ManySilentStrangersKeepNobodyOutForLong) {
   EXPECT_EQ(rank.ask({.kind = RequestKind::Count}).number, 0);
 }
 
-TEST(RendezvousTest, ServesThoseInsideOnceItsDoorsAreClosed) {
+TEST(RendezvousTest, ServesConnectedRanksAfterItStopsListening) {
   Place place;
   RendezvousClient rank = place.join();
   place.server->stop_listening();
@@ -157,7 +157,7 @@ TEST(RendezvousTest, ServesThoseInsideOnceItsDoorsAreClosed) {
   EXPECT_THROW(static_cast<void>(connect_to(place.rendezvous, after(kPatience))), ChannelError);
 }
 
-TEST(RendezvousTest, AServerThatGoesIsNamed) {
+TEST(RendezvousTest, NamesALostServer) {
   Place place;
   RendezvousClient rank = place.join();
   auto answer = std::async(std::launch::async, [&] {
@@ -171,7 +171,7 @@ TEST(RendezvousTest, AServerThatGoesIsNamed) {
       PeerLostError);
 }
 
-TEST(RendezvousTest, NobodyWaitsForOneWhoSaysNothing) {
+TEST(RendezvousTest, SilentPeerTimesOut) {
   RendezvousPoint rendezvous{.host = "127.0.0.1"};
   const FileDescriptor silent = listen_at(rendezvous);
   sockaddr_in own{};

@@ -1,4 +1,3 @@
-// What proves that a process belongs to a job.
 
 #include "rendezvous/channel.h"
 
@@ -30,18 +29,18 @@ TEST(SecretTest, ProofsAreThoseOfRfc4231) {
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }
 
-TEST(SecretTest, AProofTakesTheSecretThatMadeIt) {
+TEST(SecretTest, ProofsNeedTheSameSecret) {
   EXPECT_TRUE(same_proof(prove("one", "words"), prove("one", "words")));
   EXPECT_FALSE(same_proof(prove("one", "words"), prove("other", "words")));
   EXPECT_FALSE(same_proof(prove("", "words"), prove("one", "words")));
 }
 
-TEST(SecretTest, SecretsAreNeverTheSame) {
+TEST(SecretTest, SecretsAreUnique) {
   EXPECT_EQ(make_secret().size(), 64U);
   EXPECT_NE(make_secret(), make_secret());
 }
 
-TEST(SecretTest, AFileThatOthersMayReadHasNoSecret) {
+TEST(SecretTest, RejectsAFileThatOtherUsersCanRead) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "secret";
   EXPECT_THAT([&] { return read_secret(path); }, ThrowsMessage<ConfigError>(HasSubstr("No such file")));

@@ -8,7 +8,8 @@
 namespace chimera {
 namespace {
 
-/// Adds 10^position for every micro-batch, replicas in the order given: which micro-batch went where stays visible.
+/// Adds 10^position for every micro-batch, with the given order of replicas: the digits show where each micro-batch
+/// went.
 std::vector<double> parts(const std::vector<std::pair<int, std::int64_t>>& backwards, std::int64_t block_size) {
   at::Tensor gradients = at::zeros({1}, at::kDouble);
   BlockSums sums(gradients, block_size);
@@ -23,7 +24,7 @@ std::vector<double> parts(const std::vector<std::pair<int, std::int64_t>>& backw
   return result;
 }
 
-TEST(BlockSumsTest, ARunIsWholeSubtrees) {
+TEST(BlockSumsTest, RunsAreCompleteSubtrees) {
   EXPECT_EQ(parts({{0, 0}, {0, 1}, {0, 2}, {0, 3}}, 1), (std::vector<double>{1111}));
   EXPECT_EQ(parts({{0, 1}, {0, 2}, {0, 3}}, 1), (std::vector<double>{10, 1100})) << "blocks 1, and 2 with 3";
   EXPECT_EQ(parts({{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}}, 2), (std::vector<double>{1111, 110000}));

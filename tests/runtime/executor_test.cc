@@ -116,7 +116,7 @@ TEST(ExecutorTest, GradientsStartFromZeroEachStep) {
   }
 }
 
-/// Where two threads meet, or learn that the other one does not come.
+/// A rendezvous of two threads, with a timeout.
 class Meeting {
  public:
   bool come() {
@@ -155,7 +155,7 @@ Program one_pair(Pairs pairs) {
   return lower(schedule, {.pairs = pairs});
 }
 
-TEST(ExecutorTest, ThePairsOfAProgramRunBesideEachOther) {
+TEST(ExecutorTest, PairsRunConcurrently) {
   const Program program = one_pair(Pairs::Together);
   Recorder transport;
   Meeting rendezvous;
@@ -185,7 +185,7 @@ TEST(ExecutorTest, InOrderTheForwardOfAPairEndsFirst) {
   EXPECT_THAT(order, ElementsAre(true, false));
 }
 
-TEST(ExecutorTest, WhatEitherOpOfAPairThrowsEndsTheStepAtThatOp) {
+TEST(ExecutorTest, ExceptionInAPairEndsTheStepAtItsOp) {
   const Program program = one_pair(Pairs::Together);
   for (const bool forward_throws : {true, false}) {
     Recorder transport;
@@ -200,7 +200,7 @@ TEST(ExecutorTest, WhatEitherOpOfAPairThrowsEndsTheStepAtThatOp) {
   }
 }
 
-TEST(ExecutorTest, ForwardsAloneKeepNoGraphAndLeaveGradientsAlone) {
+TEST(ExecutorTest, ForwardsOfValidationKeepNoGraphOrGradients) {
   const Program program = lower(forward_only(find_generator("gpipe").generate({1, 2})));
   Recorder transport;
   Scale stage(2, true);
@@ -211,7 +211,7 @@ TEST(ExecutorTest, ForwardsAloneKeepNoGraphAndLeaveGradientsAlone) {
   EXPECT_EQ(executor.op_times().mean(StageId(0), OpKind::Forward).wall_seconds, 0);
 }
 
-/// Notes for each forward whether a graph is kept.
+/// Records for each forward if a graph is kept.
 class Witness final : public Stage {
  public:
   Witness() : Stage({{"weight", at::full({1}, 2.0, at::kDouble)}}) {}
@@ -246,9 +246,9 @@ TEST(OpTimesTest, RecomputationsCountApart) {
   EXPECT_EQ(read.mean_recomputation(StageId(0)).cpu_seconds, 0.5);
 }
 
-TEST(ExecutorTest, AFailureLeavesItsPlace) {
+TEST(ExecutorTest, FailureRecordsItsOp) {
   const Program program = lower(find_generator("1f1b").generate({2, 1}));
-  Recorder transport;  // nothing will arrive
+  Recorder transport;  // no message will arrive
   Scale stage(2, false);
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   EXPECT_THROW((void)executor.run(program.workers[0], hooks()), PeerLostError);
@@ -264,7 +264,7 @@ class Affine final : public Stage {
   }
 };
 
-TEST(ExecutorTest, SplitBackwardsGiveTheBitsOfWholeOnes) {
+TEST(ExecutorTest, SplitBackwardsGiveTheBitsOfTheWhole) {
   const auto gradients_after = [](const char* order) {
     Schedule schedule = find_generator("gpipe").generate({1, 2});
     schedule.workers[0].clear();

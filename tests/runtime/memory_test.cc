@@ -34,7 +34,7 @@ LoweringOptions recomputing_all() {
   return options;
 }
 
-/// Bytes of the hidden states that one message carries.
+/// Bytes of the hidden states in one message.
 std::int64_t message_bytes() {
   return kSize.sequences * kSize.tokens * find_model("gpt2-tiny").hidden * static_cast<std::int64_t>(sizeof(float));
 }
@@ -56,13 +56,12 @@ TEST(MemoryMeterTest, CountsATensorForTheWorkerThatMadeIt) {
   EXPECT_EQ(meter.peak_bytes(RankId(0)), 0);
 }
 
-// What may be alive of the messages between rank threads, whoever runs when: a message is the memory of the worker that
-// made it, and a send is over at once, so nothing holds the maker back. The activation of a micro-batch is alive until
-// the next stage has ended its backward, and only then can this stage make the micro-batch's gradient, which is alive
-// until the stage before has ended its own. So a worker has at most one message alive for each of the micro-batches
-// that it or the stage before has in flight, and one in the making, part of what a single micro-batch needs; and where
-// the others are quick, none. Over Gloo each rank has memory of its own, and the program alone says when it is taken
-// and given back.
+// Bound on live messages between rank threads, for any timing. A message is the memory of its maker, and sends return
+// at once, so the maker is never held back. The activation of a micro-batch lives until the next stage has ended its
+// backward. Only then can this stage compute the micro-batch's gradient, which lives until the previous stage has ended
+// its backward. So a worker has at most one live message for each micro-batch in flight on it or on the previous stage.
+// One more is being computed, which counts as memory of a single micro-batch. If the other workers are fast, no message
+// is alive. Over Gloo each rank has its own memory, and the program alone decides when memory is allocated and freed.
 class MemoryTest : public ::testing::TestWithParam<Exchange> {};
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MemoryTest, ::testing::Values(Exchange::ByReference, Exchange::OverGloo),
@@ -71,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MemoryTest, ::testing::Values(Exchange::ByRefere
                          });
 
 TEST_P(MemoryTest, PeakDoesNotGrowWithMicroBatches) {
-  // A stage's activations of one micro-batch are about 16 messages. Of the messages themselves none or all may be alive
-  // at the peak: those of D micro-batches in flight for each of the two stages that Chimera gives a worker.
+  // A stage's activations of one micro-batch are about 16 messages. At the peak, all messages or none may be alive: D
+  // micro-batches in flight for each of Chimera's two stages per worker.
   const std::int64_t slack = 2 * kStages * message_bytes();
   for (const char* schedule : {"1f1b", "chimera"}) {
     const auto few = measure(schedule, 2 * kStages, GetParam());
@@ -95,14 +94,14 @@ TEST_P(MemoryTest, PeakOfGPipeGrowsByTheSameForEveryMicroBatch) {
 }
 
 TEST_P(MemoryTest, RecomputationKeepsStageInputsAndOneStagesActivations) {
-  // GPipe has all N micro-batches in flight; one of them alone needs a stage's activations once.
+  // GPipe has all N micro-batches in flight; a single micro-batch needs a stage's activations once.
   constexpr std::int64_t kMicroBatches = 16;
   const auto one = measure("gpipe", 1, GetParam());
   const auto kept = measure("gpipe", kMicroBatches, GetParam());
   const auto recomputed = measure("gpipe", kMicroBatches, GetParam(), recomputing_all());
-  // Beside what one micro-batch needs: between threads one message of each micro-batch, its activation lent to the next
-  // stage or its gradient lent to the one before (all N gradients of the last stage where the others are slow). Over
-  // Gloo the inputs of all stages but the first, `sends_behind` messages under way to each neighbour, and
+  // Memory beyond that of one micro-batch. Between threads: one message of each micro-batch, its activation used by the
+  // next stage or its gradient used by the previous one (all N gradients of the last stage if the others are slow).
+  // Over Gloo: the inputs of all stages but the first, `sends_behind` messages in flight to each neighbor, and
   // `receives_ahead` posted.
   const std::int64_t under_way = 2 * LoweringOptions().sends_behind + LoweringOptions().receives_ahead;
   const bool over_gloo = GetParam() == Exchange::OverGloo;
@@ -115,7 +114,7 @@ TEST_P(MemoryTest, RecomputationKeepsStageInputsAndOneStagesActivations) {
 }
 
 TEST_P(MemoryTest, NothingOutlivesTheStep) {
-  // But a few numbers: Gloo's thread keeps those of the last sum until its next.
+  // Gloo's thread keeps the few numbers of its last all-reduce until the next.
   const std::int64_t slack = GetParam() == Exchange::ByReference ? 0 : 1024;
   for (const LoweringOptions& lowering : {LoweringOptions(), recomputing_all()}) {
     for (const StepMemory& worker : measure("chimera", kStages, GetParam(), lowering)) {
@@ -124,7 +123,7 @@ TEST_P(MemoryTest, NothingOutlivesTheStep) {
   }
 }
 
-TEST(StepMemoryTest, AsynchronousSchedulesKeepAsManyWeightVersionsAsTheySay) {
+TEST(StepMemoryTest, AsynchronousSchedulesKeepTheSimulatedWeightVersions) {
   const ModelConfig model = find_model("gpt2-tiny");
   const auto partition = even_partition(model.layers, kStages);
   const auto copies = [&](const char* name, std::int64_t micro_batches) {
@@ -134,8 +133,7 @@ TEST(StepMemoryTest, AsynchronousSchedulesKeepAsManyWeightVersionsAsTheySay) {
     lowering.steps = kSteps;
     const auto memory =
         benchmarks::measure_step_memory(unroll(step, kSteps), model, kSize, Exchange::ByReference, lowering);
-    std::vector<double>
-        result;  // what is alive after the run, in weights of the stage; the first version is not counted
+    std::vector<double> result;  // live memory after the run, in weights of the stage, without the first version
     for (std::size_t w = 0; w < memory.size(); ++w) {
       const auto weight_bytes = parameter_count(model, partition[w]) * static_cast<std::int64_t>(sizeof(float));
       result.push_back(static_cast<double>(memory[w].after_bytes) / static_cast<double>(weight_bytes));

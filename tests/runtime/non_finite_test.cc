@@ -1,4 +1,3 @@
-// Which tensor was the first with an infinity or a NaN.
 
 #include "runtime/non_finite.h"
 
@@ -25,7 +24,7 @@ TEST(NonFiniteTest, FindsASingleBadElement) {
   }
 }
 
-TEST(NonFiniteTest, SpoilsBehindTheBackOfAutograd) {
+TEST(NonFiniteTest, CorruptsWithoutAutograd) {
   const at::Tensor leaf = at::ones({2}, at::requires_grad());
   const at::Tensor tensor = leaf * 2;
   const auto version = tensor._version();

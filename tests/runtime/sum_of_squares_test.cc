@@ -8,7 +8,7 @@
 namespace chimera {
 namespace {
 
-TEST(SumOfSquaresTest, IsThatOfTheNormInFloat64) {
+TEST(SumOfSquaresTest, EqualsTheFloat64Norm) {
   for (const std::int64_t count : {1, 15, 16, 17, 1000, 4099}) {
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
       const at::Tensor numbers = at::arange(count, at::kDouble).sub(count / 2.0).div(7).to(dtype);
@@ -19,7 +19,7 @@ TEST(SumOfSquaresTest, IsThatOfTheNormInFloat64) {
   EXPECT_DOUBLE_EQ(sum_of_squares(at::ones({4, 6}).t()), 24);
 }
 
-TEST(SumOfSquaresTest, GrowsToInfinityOnlyWhereANumberIs) {
+TEST(SumOfSquaresTest, IsInfiniteOnlyIfANumberIs) {
   EXPECT_TRUE(std::isfinite(sum_of_squares(at::full({3}, 3e38F))));
   EXPECT_TRUE(std::isnan(sum_of_squares(at::full({3}, NAN))));
 }
@@ -37,7 +37,7 @@ TEST(SumOfSquaresTest, EveryParameterBelongsToOneMember) {
   EXPECT_TRUE((SquaresShare{1, 3}.has(34, 0, 100)));
 }
 
-TEST(SumOfSquaresTest, AMatrixThatIsNearlyAllIsOnesAndTheRestAnothers) {
+TEST(SumOfSquaresTest, DominantMatrixAndTheRestHaveDifferentOwners) {
   const SquaresShare first{0, 2};
   const SquaresShare second{1, 2};
   EXPECT_TRUE(first.has(0, 95, 100));  // an embedding, then blocks

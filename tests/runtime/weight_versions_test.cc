@@ -24,7 +24,7 @@ void halve(Product& stage, WeightVersions& versions) {
   versions.update([&] { stage.weight().mul_(0.5); });
 }
 
-TEST(WeightVersionsTest, ABackwardFindsTheWeightsOfItsForward) {
+TEST(WeightVersionsTest, BackwardUsesTheWeightsOfItsForward) {
   Product stage;
   WeightVersions versions(stage, 0);
   const at::Tensor x = input(3);
@@ -55,7 +55,7 @@ TEST(WeightVersionsTest, EveryVersionIsThereUntilItIsDropped) {
   EXPECT_THROW(versions.use(8), std::out_of_range);
 }
 
-TEST(WeightVersionsTest, TheMemoryOfDroppedVersionsIsUsedAgain) {
+TEST(WeightVersionsTest, DroppedVersionsAreReused) {
   Product stage;
   WeightVersions versions(stage, 0);
   const void* first = stage.weight().data_ptr();
@@ -65,7 +65,7 @@ TEST(WeightVersionsTest, TheMemoryOfDroppedVersionsIsUsedAgain) {
   versions.drop(0);
   halve(stage, versions);
   EXPECT_EQ(stage.weight().data_ptr(), first);
-  versions.drop(2);  // the newest: the next one takes its place
+  versions.drop(2);  // the newest version: the next one reuses its memory
   halve(stage, versions);
   EXPECT_EQ(stage.weight().data_ptr(), first);
   EXPECT_EQ(stage.weight().item<double>(), 0.25);

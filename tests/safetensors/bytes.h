@@ -1,5 +1,5 @@
 #pragma once
-// Safetensors files for the tests of this room, sound and unsound.
+// Valid and invalid safetensors files.
 
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,7 @@ inline ReadBytes reader_of(std::string_view text) {
   };
 }
 
-/// A file with that header and as many bytes behind it.
+/// A file with this header and `data_bytes` bytes of data.
 inline std::string file_of(std::string_view header, std::size_t data_bytes) {
   std::string text;
   for (std::size_t i = 0; i < 8; ++i) text += static_cast<char>(header.size() >> (8 * i) & 0xffU);
@@ -30,7 +30,7 @@ inline std::string file_of(std::string_view header, std::size_t data_bytes) {
 
 inline TensorTable table_of(std::string_view file) { return {"w", file.size(), reader_of(file)}; }
 
-/// What the reader says of a file; empty where it takes it.
+/// The reader's error for a file; empty if the file is valid.
 inline std::string refusal_of(std::string_view file) {
   try {
     (void)table_of(file);
@@ -40,7 +40,7 @@ inline std::string refusal_of(std::string_view file) {
   return "";
 }
 
-/// Likewise of an index.
+/// The reader's error for an index; empty if the index is valid.
 inline std::string index_refusal_of(std::string_view text) {
   try {
     (void)read_weight_map("i", text.size(), reader_of(text));

@@ -35,7 +35,7 @@ TEST(TensorTableTest, KnowsEveryTensorByName) {
   EXPECT_FALSE(table.find("c"));
 }
 
-TEST(TensorTableTest, TakesWhatTheFormatAllows) {
+TEST(TensorTableTest, AcceptsAllThatTheFormatAllows) {
   EXPECT_EQ(refusal_of(file_of("{}", 0)), "");
   EXPECT_EQ(refusal_of(file_of("{}      ", 0)), "");
   EXPECT_EQ(refusal_of(file_of(R"({"a":{"data_offsets":[0,0],"shape":[0,5],"dtype":"I64"}})", 0)), "");
@@ -115,7 +115,7 @@ const std::vector<Unsound>& unsound() {
   return files;
 }
 
-TEST(TensorTableTest, RefusesWhatIsUnsoundInOneLine) {
+TEST(TensorTableTest, RejectsInvalidFilesInOneLine) {
   for (const Unsound& example : unsound()) {
     const std::string message = refusal_of(example.file);
     EXPECT_THAT(message, HasSubstr(example.says)) << example.file;
@@ -124,7 +124,7 @@ TEST(TensorTableTest, RefusesWhatIsUnsoundInOneLine) {
   }
 }
 
-TEST(TensorTableTest, RefusesNamesThatAFileIsMadeOf) {
+TEST(TensorTableTest, RejectsExcessiveNamesNumbersAndShapes) {
   const std::string deep(200'000, '[');
   EXPECT_NE(refusal_of(file_of("{\"a\":" + deep, 0)), "");
   EXPECT_THAT(refusal_of(file_of("{\"" + std::string(2 << 20, 'a'), 0)),
@@ -141,7 +141,7 @@ std::size_t allocated_bytes() {
   return heap.uordblks + heap.hblkhd;
 }
 
-/// A header of nothing but tensors without elements, each in as few bytes as it can be.
+/// A header with only empty tensors, each in as few bytes as possible.
 TEST(TensorTableTest, TakesNoMoreMemoryThanTheFile) {
   std::string header = "{";
   for (int i = 0; header.size() < 30'000'000; ++i) {

@@ -1,5 +1,5 @@
-// Says of each file that it is given whether it is sound safetensors: `ok` and its tensors, or `refused` and why. A
-// program for SafetensorsOracleTest.
+// Prints for each given file if it is valid safetensors: `ok` and its tensors, or `refused` and the reason.
+// SafetensorsOracleTest runs it.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

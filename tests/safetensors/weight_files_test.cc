@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Scratch;
 
-/// A file with one tensor of two bytes, of that name.
+/// A file with one tensor of two bytes.
 std::string one(const std::string& name) {
   return file_of("{\"" + name + R"(":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 2);
 }
@@ -86,7 +86,7 @@ TEST(WeightFilesTest, RefusesAFolderWithoutSafetensors) {
 TEST(WeightFilesTest, IndexAndFilesMustAgree) {
   const Scratch scratch;
   write_two(scratch, R"({"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
-  EXPECT_EQ(folder_refusal(scratch.path("")), "");  // the second file is not of this set
+  EXPECT_EQ(folder_refusal(scratch.path("")), "");  // the second file is not part of the set
   write_two(scratch,
             R"({"weight_map":{"a":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"}})");
   EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("tensor 'c' is not in model-00002-of-00002.safetensors"));
@@ -101,7 +101,7 @@ TEST(WeightFilesTest, IndexAndFilesMustAgree) {
   EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("model-00002-of-00002.safetensors: has tensor 'a', which"));
 }
 
-TEST(WeightFilesTest, LinksMayNotLeadOutOfTheFolder) {
+TEST(WeightFilesTest, LinksMayNotLeaveTheFolder) {
   const Scratch outside;
   const Scratch scratch;
   write_two(scratch, kIndex);
@@ -123,7 +123,7 @@ TEST(WeightMapTest, NamesOnlyFilesBesideTheIndex) {
   }
 }
 
-TEST(WeightMapTest, RefusesWhatIsNoIndex) {
+TEST(WeightMapTest, RejectsInvalidIndexes) {
   const std::vector<std::pair<const char*, const char*>> examples = {
       {"", "no JSON"},
       {"[]", "must be an object"},

@@ -48,7 +48,7 @@ TEST(DependenciesTest, VisitsAllOpsOfALegalScheduleAfterTheirInputs) {
   }
 }
 
-TEST(DependenciesTest, StopsWhereOpsWaitForEachOther) {
+TEST(DependenciesTest, StopsIfOpsWaitForEachOther) {
   Schedule schedule = two_stages();
   std::swap(schedule.workers[1][0], schedule.workers[1][1]);
   const OpTable table(schedule);
@@ -60,7 +60,7 @@ TEST(DependenciesTest, StopsWhereOpsWaitForEachOther) {
 TEST(DependenciesTest, WakesEveryWorkerThatWaitsForAnOp) {
   Schedule schedule = two_stages();
   for (int doubled = 0; doubled < 2; ++doubled) schedule.workers.push_back(schedule.workers[1]);
-  std::swap(schedule.workers[0], schedule.workers[3]);  // all copies of 1F0 wait for the 0F0 of the last worker
+  std::swap(schedule.workers[0], schedule.workers[3]);  // all replicas of 1F0 wait for the 0F0 of the last worker
   const auto visited = visit_in_dependency_order(OpTable(schedule), [](OpIndex) {});
   EXPECT_EQ(visited, (std::vector<std::size_t>{3, 3, 3, 2}));
 }

@@ -11,7 +11,7 @@ MessageTag tag(std::int64_t step, OpKind kind, std::int64_t replica, std::int64_
   return {step, {kind, ReplicaId(replica), StageId(stage), MicroBatchId(micro_batch)}};
 }
 
-TEST(MessageHeaderTest, SaysItsTag) {
+TEST(MessageHeaderTest, HoldsItsTag) {
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   for (const MessageTag& each : {tag(1, OpKind::Forward, 0, 0, 0), tag(7, OpKind::Backward, 1, 3, 12),
                                  tag(kMost, OpKind::BackwardInput, 32767, 99'999, 99'999'999)}) {
@@ -26,10 +26,9 @@ TEST(MessageHeaderTest, SaysItsTag) {
   EXPECT_EQ(to_text(tag(7, OpKind::Forward, 0, 1, 3)), "1F3 of replica 0 in step 7");
 }
 
-TEST(MessageHeaderTest, ABytePlacedWhereItMeansNothingIsNoHeader) {
+TEST(MessageHeaderTest, RefusesACorruptByte) {
   const MessageHeader header = to_header(tag(1, OpKind::Forward, 0, 0, 0));
-  for (const std::size_t place :
-       {0, 7, 26, 27, 28, 32, 63}) {  // the magic number, the kind, that of a checksum, the zeros
+  for (const std::size_t place : {0, 7, 26, 27, 28, 32, 63}) {  // magic number, kind, kind of the checksum, zeros
     MessageHeader spoiled = header;
     spoiled[place] ^= 0x80;
     EXPECT_FALSE(tag_of(spoiled)) << place;

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-/// What a worker sums, each with the op after which it starts: ("3", "3B3").
+/// All-reduces of a worker: the stage, and the op after which the all-reduce starts, such as ("3", "3B3").
 using Starts = std::vector<std::pair<std::int64_t, std::string>>;
 
 std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placement, bool every_stage = false,
@@ -31,7 +31,7 @@ std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placemen
 }
 
 // Worker 0: 0F0 . 0F1 3F2 3B2 3F3 3B3 . 0B0 . 0B1, worker 1: . 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1 . (B = 2F).
-TEST(PlaceAllReducesTest, EagerOptStartsEarlyWhereTheWorkerWaitsAfterwards) {
+TEST(PlaceAllReducesTest, EagerOptStartsEarlyIfTheWorkerWaitsAfterwards) {
   const auto workers = starts(find_generator("chimera").generate({4, 4}), AllReducePlacement::EagerOpt);
   EXPECT_THAT(workers[0], ElementsAre(Pair(3, "3B3"), Pair(0, "0B1")));
   EXPECT_THAT(workers[1], ElementsAre(Pair(2, "1B1"), Pair(1, "1B1"))) << "no bubble follows: both at the end";
@@ -52,7 +52,7 @@ TEST(PlaceAllReducesTest, PostStartsAfterTheLastOp) {
 }
 
 TEST(PlaceAllReducesTest, EagerOptIsThePapersRuleOnChimera) {
-  // Worker w < D/2 starts its larger stage, D-1-w, early but for the middle one; the rest at the end.
+  // Worker w < D/2 starts its larger stage, D-1-w, early, except for the middle worker; the others start at the end.
   for (const std::int64_t depth : {4, 6, 8}) {
     const Schedule schedule = find_generator("chimera").generate({depth, depth});
     const auto workers = starts(schedule, AllReducePlacement::EagerOpt);
@@ -68,19 +68,19 @@ TEST(PlaceAllReducesTest, EagerOptIsThePapersRuleOnChimera) {
   }
 }
 
-TEST(PlaceAllReducesTest, AStageOfOneWorkerIsSummedWhereAsked) {
+TEST(PlaceAllReducesTest, AStageOfOneWorkerIsSummedIfAsked) {
   const Schedule schedule = find_generator("1f1b").generate({3, 3});
   EXPECT_THAT(starts(schedule, AllReducePlacement::Eager)[1], ElementsAre());
   EXPECT_THAT(starts(schedule, AllReducePlacement::Eager, true)[1], ElementsAre(Pair(1, "1B2")));
 }
 
 TEST(PlaceAllReducesTest, ACopyWithoutMicroBatchesHasNothingToWaitFor) {
-  const Schedule schedule = find_generator("chimera").generate({4, 1});  // down only
+  const Schedule schedule = find_generator("chimera").generate({4, 1});  // no micro-batch takes the up pipeline
   EXPECT_THAT(starts(schedule, AllReducePlacement::Eager)[0], ElementsAre(Pair(3, "start"), Pair(0, "0B0")));
   EXPECT_THAT(starts(schedule, AllReducePlacement::Post)[0], ElementsAre(Pair(3, "0B0"), Pair(0, "0B0")));
 }
 
-// The tied matrix is summed as a stage above the last, behind the last backward of either of its uses on a worker.
+// The tied matrix is all-reduced as a stage above the last, after a worker's last backward that uses it.
 TEST(PlaceAllReducesTest, TheTiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
   const Schedule schedule = find_generator("1f1b").generate({4, 4});
   const auto workers = starts(schedule, AllReducePlacement::Eager, false, true);
@@ -97,7 +97,7 @@ TEST(PlaceAllReducesTest, BidirectionalOwnersOfTheTiedMatrixAreTheReplicas) {
   EXPECT_THAT(workers[3], ElementsAre(Pair(3, "3B1"), Pair(0, "0B3"), Pair(4, "0B3")));
 }
 
-TEST(PlaceAllReducesTest, AnOwnerAloneAddsUpTheUsesOfTheTiedMatrix) {
+TEST(PlaceAllReducesTest, ASingleOwnerAddsUpTheUsesOfTheTiedMatrix) {
   for (const char* name : {"zb-v", "dualpipev", "hanayo", "none"}) {
     const bool whole = std::string(name) == "none";
     const Schedule schedule = find_generator(whole ? "1f1b" : name).generate({whole ? 1 : 4, 8});
@@ -108,7 +108,7 @@ TEST(PlaceAllReducesTest, AnOwnerAloneAddsUpTheUsesOfTheTiedMatrix) {
   }
 }
 
-TEST(PlaceAllReducesTest, AllWorkersStartTheirsInOneOrder) {
+TEST(PlaceAllReducesTest, AllWorkersStartAllReducesInOneOrder) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
       const Schedule schedule = generator.generate(shape);

@@ -16,13 +16,13 @@ std::vector<std::int64_t> numbers(const std::vector<RankId>& ids) {
   return result;
 }
 
-TEST(RankLayoutTest, NearPutsTheCopiesOfAWorkerSideBySide) {
+TEST(RankLayoutTest, NearPutsTheReplicasOfAWorkerOnAdjacentRanks) {
   const RankLayout layout{.workers = 4, .data_parallel = 2, .replicas = ReplicaLayout::Near};
   EXPECT_EQ(layout.rank({GroupId(0), WorkerId(1)}), RankId(2));
   EXPECT_EQ(layout.rank({GroupId(1), WorkerId(1)}), RankId(3));
 }
 
-TEST(RankLayoutTest, FarPutsTheWorkersOfAPipelineSideBySide) {
+TEST(RankLayoutTest, FarPutsTheWorkersOfAPipelineOnAdjacentRanks) {
   const RankLayout layout{.workers = 4, .data_parallel = 2, .replicas = ReplicaLayout::Far};
   EXPECT_EQ(layout.rank({GroupId(0), WorkerId(1)}), RankId(1));
   EXPECT_EQ(layout.rank({GroupId(1), WorkerId(1)}), RankId(5));

@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 
 std::string in_brackets(const std::string& left, const std::string& right) { return "(" + left + "+" + right + ")"; }
 
-/// How blocks [0, blocks) are added where runs that end at `cuts` are added apart before.
+/// Shows how blocks [0, blocks) are added if the runs between `cuts` are added separately first.
 std::string sum_of(std::int64_t blocks, std::vector<std::int64_t> cuts = {}) {
   cuts.push_back(blocks);
   TreeAdder<std::string> top;
@@ -32,7 +32,7 @@ TEST(ReductionTreeTest, BlocksAreAddedByOneBinaryTree) {
   EXPECT_EQ(sum_of(7), "(((0+1)+(2+3))+((4+5)+6))");
 }
 
-TEST(ReductionTreeTest, RunsThatAreAddedApartDoNotChangeTheTree) {
+TEST(ReductionTreeTest, RunsAddedSeparatelyDoNotChangeTheTree) {
   for (std::int64_t blocks = 1; blocks <= 12; ++blocks) {
     for (std::int64_t one = 0; one <= blocks; ++one) {
       for (std::int64_t other = one; other <= blocks; ++other) {
@@ -49,7 +49,7 @@ TEST(ReductionTreeTest, ARunConsistsOfWholeSubtrees) {
   EXPECT_THAT(subtrees_of(3, 3), IsEmpty());
 }
 
-TEST(ReductionTreeTest, BlocksDependOnTheNumberOfMicroBatchesAlone) {
+TEST(ReductionTreeTest, BlocksDependOnlyOnTheNumberOfMicroBatches) {
   EXPECT_EQ(default_reduction_blocks(8), 8);
   EXPECT_EQ(default_reduction_blocks(12), 4);
   EXPECT_EQ(default_reduction_blocks(5), 1);

@@ -22,7 +22,7 @@ ReadSchedule read(const std::string& text) {
   return schedule_from_csv(source);
 }
 
-/// The ops of one worker, as `0F0 0B0`.
+/// Ops of one worker, such as `0F0 0B0`.
 std::string ops_of(const Schedule& schedule, std::size_t worker) {
   std::string text;
   for (const Op& op : schedule.workers[worker]) text += (text.empty() ? "" : " ") + to_text(op);
@@ -43,7 +43,7 @@ TEST(ScheduleCsvTest, SpellsOutMessagesForPyTorch) {
             "1RECV_F0,1RECV_F1,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD\n");
 }
 
-TEST(ScheduleCsvTest, SaysReplicasInAFirstLine) {
+TEST(ScheduleCsvTest, WritesReplicasInAFirstLine) {
   EXPECT_EQ(to_csv(find_generator("chimera").generate({2, 2})),
             R"(# {"format": "chimera-schedule", "version": 1, "name": "chimera", "stages": 2, "micro_batches": 2, )"
             R"("replicas": [{"id": 0, "workers": [0, 1]}, {"id": 1, "workers": [1, 0]}]})"
@@ -55,7 +55,7 @@ TEST(ScheduleCsvTest, ReadsBackWhatItWrites) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
       Schedule schedule = generator.generate(shape);
       const Schedule back = read(to_csv(schedule)).schedule;
-      if (back.name == "csv") schedule.name = "csv";  // all that a plain file does not say
+      if (back.name == "csv") schedule.name = "csv";  // a plain file lacks only the name
       EXPECT_EQ(back, schedule) << testing::describe(generator.name, shape);
       if (schedule.updates) continue;
       EXPECT_EQ(read(to_csv(schedule, lower(schedule, {.pairs = Pairs::Together}))).schedule, schedule)
@@ -64,7 +64,7 @@ TEST(ScheduleCsvTest, ReadsBackWhatItWrites) {
   }
 }
 
-TEST(ScheduleCsvTest, ReadsBackWhatOnlyTheFirstLineCanSay) {
+TEST(ScheduleCsvTest, ReadsBackFieldsOfTheFirstLine) {
   const Schedule plain = find_generator("1f1b").generate({2, 3});
   std::vector<Schedule> schedules(7, plain);
   schedules[0].updates = AsynchronousUpdates{.micro_batches = 1, .versions = 2};
@@ -82,7 +82,7 @@ TEST(ScheduleCsvTest, ReadsBackWhatOnlyTheFirstLineCanSay) {
   }
 }
 
-TEST(ScheduleCsvTest, InfersTheShapeFromThePlacesOfOps) {
+TEST(ScheduleCsvTest, InfersTheShapeFromThePositionsOfOps) {
   const Schedule schedule = read("0F0,3F0,3B0,0B0\r\n1F0,2F0,2I0,1B0,2W0\r\n").schedule;
   EXPECT_EQ(schedule.stages, 4);
   EXPECT_EQ(schedule.micro_batches, 1);
@@ -108,7 +108,7 @@ TEST(ScheduleCsvTest, AnOverlappedCellIsAPair) {
   EXPECT_EQ(to_csv(result.schedule), "0F0,0F1,(0F2;0B0)OVERLAP_F_B,(0F3;0I1)OVERLAP_F_B\n");
 }
 
-TEST(ScheduleCsvTest, AProgramThatRunsPairsTogetherHasTheirMessagesAround) {
+TEST(ScheduleCsvTest, APairInAProgramHasItsMessagesAroundIt) {
   const Schedule schedule = read("0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n").schedule;
   LoweringOptions options = {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0};
   EXPECT_THAT(to_csv(schedule, lower(schedule, options)),
@@ -118,7 +118,7 @@ TEST(ScheduleCsvTest, AProgramThatRunsPairsTogetherHasTheirMessagesAround) {
               StartsWith("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,(0F2;0B0)OVERLAP_F_B,0SEND_F2,"));
 }
 
-TEST(ScheduleCsvTest, DropsWhatAScheduleDoesNotSayWithANote) {
+TEST(ScheduleCsvTest, NotesDroppedActions) {
   const ReadSchedule result = read(
       "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n"
       "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\n");
@@ -129,7 +129,7 @@ TEST(ScheduleCsvTest, DropsWhatAScheduleDoesNotSayWithANote) {
                                         StartsWith("text: 2 REDUCE_GRAD are dropped")));
 }
 
-TEST(ScheduleCsvTest, ReadsFaultsOfMeaningAsTheyAre) {
+TEST(ScheduleCsvTest, ReadsInvalidSchedulesUnchanged) {
   const Schedule schedule = read("0F0,0F0\n0B0,4W4\n0F1").schedule;
   EXPECT_EQ(schedule.stages, 5);
   EXPECT_EQ(schedule.placement.worker(ReplicaId(0), StageId(0)), WorkerId(0)) << "the row where it stands first";

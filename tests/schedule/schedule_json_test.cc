@@ -69,7 +69,7 @@ TEST(ScheduleJsonTest, APairIsTwoOps) {
             "text: workers[0][0].paired: expected true or false, found a number");
 }
 
-TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
+TEST(ScheduleJsonTest, ReadsInvalidSchedulesUnchanged) {
   const Schedule schedule = schedule_from_json(R"({"format": "chimera-schedule", "version": 1, "name": "mine",
     "stages": 2, "micro_batches": 1, "replicas": [{"id": 0, "workers": [0, 7]}],
     "workers": [[{"op": "W", "stage": 1000000000000, "replica": 99, "micro_batch": -5}], []]})",
@@ -80,7 +80,7 @@ TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
   EXPECT_EQ(schedule.placement.worker_of[0][1], WorkerId(7));
 }
 
-TEST(ScheduleJsonTest, TakesFieldsInAnyOrder) {
+TEST(ScheduleJsonTest, ReadsFieldsInAnyOrder) {
   const Schedule schedule =
       schedule_from_json(R"({"workers": [[{"micro_batch": 0, "replica": 0, "stage": 0, "op": "F"}]],
     "replicas": [{"workers": [0], "id": 0}], "micro_batches": 1, "stages": 1, "name": "x", "version": 1,
@@ -97,7 +97,7 @@ TEST(ScheduleJsonTest, ReadsAStreamWithoutKeepingItsText) {
   EXPECT_EQ(schedule_from_json(text), schedule);
 }
 
-/// A stream that never ends, and counts how much of it was read.
+/// A stream that never ends and counts the bytes read.
 class Endless : public std::streambuf {
  public:
   explicit Endless(const std::string& unit) {
@@ -117,7 +117,7 @@ class Endless : public std::streambuf {
   std::size_t blocks_ = 0;
 };
 
-TEST(ScheduleJsonTest, StopsEarlyInATextWithoutEnd) {
+TEST(ScheduleJsonTest, StopsEarlyInAnEndlessText) {
   for (const char* unit : {" ", "\"a", "1", "[", "{\"name\":", "\"\\n"}) {
     Endless endless(unit);
     std::istream stream(&endless);
@@ -135,7 +135,7 @@ struct BadText {
 
 class BadScheduleJsonTest : public ::testing::TestWithParam<BadText> {};
 
-TEST_P(BadScheduleJsonTest, SaysWhatAndWhere) {
+TEST_P(BadScheduleJsonTest, SaysTheErrorAndItsPlace) {
   std::string text = to_json(find_generator("gpipe").generate({2, 1}));
   const auto found = text.find(GetParam().replace);
   ASSERT_NE(found, std::string::npos) << text;
@@ -181,8 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},
         BadText{"]}\n", "", "JSON"}));
 
-/// Whoever reads or prints a value recurses.
-TEST(ScheduleJsonTest, RefusesDepthsThatNobodyMeans) {
+/// Parsing and printing a value are recursive.
+TEST(ScheduleJsonTest, RefusesExcessiveNesting) {
   EXPECT_THAT(
       [] { (void)parse_json(std::string(200'000, '['), "deep.json"); },
       ::testing::ThrowsMessage<ConfigError>("deep.json: more than 100 objects and arrays lie within each other"));

@@ -1,4 +1,4 @@
-// Files that PyTorch 2.11 wrote (tools/record_torch_csv): 4 workers, 8 micro-batches.
+// Files written by PyTorch 2.11 (tools/record_torch_csv): 4 workers, 8 micro-batches.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::string text_with_plain_line_ends(const std::string& file) {
   return text;
 }
 
-/// The stages of each worker, ascending, as text.
+/// Stages of each worker, ascending, as text.
 std::vector<std::string> stages_of_workers(const Schedule& schedule) {
   std::vector<std::string> stages(schedule.workers.size());
   for (std::int64_t s = 0; s < schedule.stages; ++s) {
@@ -66,7 +66,7 @@ TEST(TorchCsvFixturesTest, PlacementFollowsTheRows) {
   EXPECT_THAT(stages_of_workers(read_fixture("zbv.csv").schedule), ElementsAre("07", "16", "25", "34"));
 }
 
-TEST(TorchCsvFixturesTest, DualPipeVIsOursWithItsPairs) {
+TEST(TorchCsvFixturesTest, DualPipeVEqualsOursWithPairs) {
   Schedule ours = find_generator("dualpipev").generate({4, 8});
   ours.name = "csv";
   EXPECT_TRUE(has_pairs(ours));
@@ -76,14 +76,14 @@ TEST(TorchCsvFixturesTest, DualPipeVIsOursWithItsPairs) {
   EXPECT_EQ(to_csv(ours), text_with_plain_line_ends("dualpipev.csv"));
 }
 
-TEST(TorchCsvFixturesTest, GPipeIsOurs) {
+TEST(TorchCsvFixturesTest, GPipeEqualsOurs) {
   Schedule ours = find_generator("gpipe").generate({4, 8});
   ours.name = "csv";
   EXPECT_EQ(read_fixture("gpipe.csv").schedule, ours);
 }
 
-TEST(TorchCsvFixturesTest, TheFaultOfPyTorchs1F1BIsFound) {
-  const auto violations = check(read_fixture("1f1b.csv").schedule);  // forwards 3F1 .. 3F8 on the last worker
+TEST(TorchCsvFixturesTest, FindsTheFaultOfPyTorchs1F1B) {
+  const auto violations = check(read_fixture("1f1b.csv").schedule);  // the last worker has forwards 3F1 .. 3F8
   ASSERT_FALSE(violations.empty());
 }
 

@@ -20,7 +20,7 @@ struct Case {
   bool split_backward;
 };
 
-/// Small enough to try every order of every worker: at most 8,000 of all together.
+/// Small enough to try every order of every worker: at most 8,000 combinations.
 const std::vector<Case> kTiny = {
     {PlacementKind::Linear, {.stages = 2, .micro_batches = 2}, true},
     {PlacementKind::Linear, {.stages = 3, .micro_batches = 2}, true},
@@ -32,18 +32,18 @@ const std::vector<Case> kTiny = {
     {PlacementKind::Wave, {.stages = 1, .micro_batches = 2, .waves = 1}, false},
 };
 
-/// A solution that stands for none: all ops one after the other.
+/// A placeholder solution that is worse than any schedule: all ops in sequence.
 Solution longest(const Instance& instance) {
   double sum = 1;
   for (const Lane& lane : instance.lanes) sum += lane.count * (lane.duration + lane.delay);
   return {{}, sum};
 }
 
-/// What is so in every schedule.
+/// The facts that hold in every schedule.
 WindowState everything(const Instance& instance) { return Windows(instance).at_start(); }
 
-/// Without a start: everything must be found by branching, in all four quarters of the tree. Each knows what those
-/// before it found, so that none has the deadlines of another.
+/// Searches all four quarters of the tree without a start, so branching must find everything. Each quarter uses the
+/// best solution of the earlier quarters; deadlines therefore differ between quarters.
 Solution solved(const SearchProblem& problem) {
   const Instance instance = make_instance(problem);
   Solution best = longest(instance);
@@ -55,7 +55,7 @@ Solution solved(const SearchProblem& problem) {
   return best;
 }
 
-/// The best of both halves where the second is told a makespan that the first is not.
+/// The best of both halves of the tree if only the second half is given the makespan `told`.
 double solved_apart(const SearchProblem& problem, double told) {
   const Instance instance = make_instance(problem);
   const double any = longest(instance).makespan;
@@ -94,7 +94,7 @@ TEST_P(SmallProblemTest, ExactIsTheBestOfAllOrders) {
 
 INSTANTIATE_TEST_SUITE_P(, SmallProblemTest, ::testing::Range<std::size_t>(0, kTiny.size()));
 
-TEST(BranchAndBoundTest, GoesOnWhereItWasCutShort) {
+TEST(BranchAndBoundTest, ContinuesAfterAnInterruption) {
   int steps = 0;
   constexpr int kProblems = 6;
   for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
@@ -115,7 +115,7 @@ TEST(BranchAndBoundTest, GoesOnWhereItWasCutShort) {
   EXPECT_GT(steps, kProblems);
 }
 
-TEST(BranchAndBoundTest, LeavesOpsThatTakeNoTimeToOthers) {
+TEST(BranchAndBoundTest, RefusesOpsThatTakeNoTime) {
   const PipelineShape shape{.stages = 4, .micro_batches = 4};
   const auto exact = [&](const StageCosts& costs) {
     return can_be_exact(make_instance(testing::alike(PlacementKind::Bidirectional, shape, costs)));

@@ -26,7 +26,7 @@ TEST(InstanceTest, AScheduleSurvivesAsOrders) {
   EXPECT_EQ(back, chimera_of_four());
 }
 
-TEST(InstanceTest, SplitsAWholeBackwardSideBySide) {
+TEST(InstanceTest, SplitsAWholeBackwardIntoAdjacentOps) {
   const SearchProblem problem = problem_of_four(true);
   const Schedule halves = to_schedule(problem, to_orders(problem, chimera_of_four()));
   EXPECT_TRUE(check(halves).empty());
@@ -63,11 +63,11 @@ TEST(InstanceTest, TheEvaluatorTimesAsSimulateDoes) {
   }
 }
 
-TEST(InstanceTest, TheEvaluatorSaysThatACycleIsStuck) {
+TEST(InstanceTest, TheEvaluatorDetectsACycle) {
   const SearchProblem problem = problem_of_four(true);
   const Instance instance = make_instance(problem);
   Orders orders = to_orders(problem, chimera_of_four());
-  // Workers 0 to 2 run all of replica 0 before replica 1, worker 3 does it the other way round.
+  // Workers 0 to 2 run all of replica 0 before replica 1; worker 3 runs replica 1 first.
   for (auto& order : orders) std::stable_sort(order.begin(), order.end());
   std::rotate(orders[3].begin(), orders[3].begin() + static_cast<std::ptrdiff_t>(orders[3].size() / 2),
               orders[3].end());
@@ -84,7 +84,7 @@ TEST(InstanceTest, OrdersOverALimitAreNotAdmissible) {
   }
 }
 
-TEST(InstanceTest, SaysWhoWaitsForRoom) {
+TEST(InstanceTest, NamesTheWorkersThatWaitForMemory) {
   const SearchProblem problem =
       alike(PlacementKind::Wave, {.stages = 4, .micro_batches = 8, .waves = 1}, split(1, 1, 1), 0, 0.75);
   try {

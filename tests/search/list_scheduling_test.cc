@@ -24,7 +24,7 @@ const std::vector<Case> kCases = {
     {PlacementKind::Wave, {.stages = 4, .micro_batches = 9, .waves = 2}},
 };
 
-// Caps shared between pipelines deadlock if nothing is kept for the oldest micro-batch: this must never get stuck.
+// Limits shared between pipelines could deadlock without memory reserved for the oldest micro-batch.
 TEST(ListSchedulingTest, AlwaysEndsWithinTheLimit) {
   for (const auto& [kind, shape] : kCases) {
     for (const bool split_backward : {true, false}) {

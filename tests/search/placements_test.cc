@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-/// One iteration budget for all.
+/// Search options with an iteration budget and no time limit.
 SearchOptions schedules_timed(std::int64_t iterations) {
   SearchOptions options;
   options.seconds.reset();
@@ -23,7 +23,7 @@ SearchOptions schedules_timed(std::int64_t iterations) {
 
 std::vector<Schedule> no_starts(const Layout&) { return {}; }
 
-/// The same costs on every layout of the shape.
+/// Problems with the same costs on every layout of the shape.
 std::vector<SearchProblem> problems_of(const PipelineShape& shape, const std::vector<StageCosts>& stages,
                                        double latency) {
   std::vector<SearchProblem> problems;
@@ -37,10 +37,10 @@ std::vector<SearchProblem> problems_of(const PipelineShape& shape, const std::ve
   return problems;
 }
 
-// Of two replicas with a stage a worker the first may have stage s on worker s, the second any permutation of that; a
-// permutation and its inverse are one placement with the replicas named the other way: (D! + involutions) / 2.
-// Of one replica with v stages a worker: (v D)! / (v!^D D!) partitions.
-TEST(PlacementsTest, AreAllThatNamesDoNotMakeAlike) {
+// With two replicas and one stage per worker, the first replica may have stage s on worker s, the second any
+// permutation. A permutation and its inverse are one placement with the replicas exchanged: (D! + involutions) / 2.
+// With one replica and v stages per worker: (v D)! / (v!^D D!) partitions.
+TEST(PlacementsTest, AreDistinctUpToRenaming) {
   EXPECT_EQ(every_layout({.stages = 3, .micro_batches = 4}).size(), (6 + 4) / 2);
   EXPECT_EQ(every_layout({.stages = 4, .micro_batches = 4}).size(), (24 + 10) / 2);
   EXPECT_EQ(every_layout({.stages = 4, .micro_batches = 5}).size(), 24) << "replicas of 3 and 2 micro-batches differ";
@@ -49,26 +49,26 @@ TEST(PlacementsTest, AreAllThatNamesDoNotMakeAlike) {
   EXPECT_EQ(every_layout({.stages = 4, .micro_batches = 4, .pipelines = 1, .chunks = 2}).size(), 105);
 }
 
-TEST(PlacementsTest, HaveChimerasAmongThem) {
+TEST(PlacementsTest, IncludeChimerasPlacement) {
   const Layout chimeras = layout_of(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 4});
   const auto all = every_layout({.stages = 4, .micro_batches = 4});
   EXPECT_TRUE(std::ranges::any_of(all, [&](const Layout& each) { return each.placement == chimeras.placement; }));
 }
 
-TEST(PlacementsTest, TooManyOrNoneAreRefused) {
+TEST(PlacementsTest, RefusesTooManyOrNone) {
   EXPECT_THROW((void)every_layout({.stages = 8, .micro_batches = 8}), ConfigError);
   EXPECT_THROW((void)every_layout({.stages = 2, .micro_batches = 1}), ConfigError) << "a replica without work";
   EXPECT_THROW((void)every_layout({.stages = 0, .micro_batches = 1}), ConfigError);
 }
 
-TEST(PlacementsTest, AreNotSearchedWhereLinksTellWorkersApart) {
+TEST(PlacementsTest, AreNotSearchedIfLinksDiffer) {
   auto problems = problems_of({.stages = 2, .micro_batches = 2}, {{1, 2, 1, 1}, {1, 2, 1, 1}}, 0);
   for (SearchProblem& problem : problems) problem.costs.links = LinkCosts{.matrix = LinkMatrix{{{0, 1}, {2, 0}}, {}}};
   EXPECT_THROW((void)search_placements(problems, no_starts, schedules_timed(100)), ConfigError);
 }
 
-// With equal stages nothing beats Chimera's placement at N = D = 4: the critical path of its bound is met.
-TEST(PlacementsTest, TheBestIsAtLeastAsFastAsChimerasOwn) {
+// With equal stages, Chimera's placement at N = D = 4 is optimal: it meets the bound.
+TEST(PlacementsTest, TheBestIsAtLeastAsFastAsChimera) {
   const std::vector<StageCosts> stages = {{1, 2, 1.2, 0.8}, {1.3, 2, 1, 1}, {0.7, 2, 1, 0.6}, {1.6, 2, 1.9, 1.1}};
   const auto problems = problems_of({.stages = 4, .micro_batches = 4}, stages, 0.2);
   const PlacementSearch found = search_placements(problems, no_starts, schedules_timed(60'000));
@@ -90,7 +90,7 @@ TEST(PlacementsTest, ProvesTheBestOfThemAll) {
   EXPECT_LE(found.result.makespan, other);
 }
 
-TEST(PlacementsTest, PlacementsWithoutRoomAreLeftOut) {
+TEST(PlacementsTest, OmitsPlacementsThatExceedTheMemory) {
   auto problems = problems_of({.stages = 2, .micro_batches = 2}, {{1, 2, 1, 1}, {1, 2, 1, 1}}, 0);
   for (SearchProblem& problem : problems) problem.limits.push_back({"--room", {1, 1}, {0, 0}});
   EXPECT_THROW((void)search_placements(problems, no_starts, schedules_timed(100)), ConfigError);

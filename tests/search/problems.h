@@ -1,5 +1,5 @@
 #pragma once
-// Problems to search, and their answers by trying everything.
+// Search problems, and a brute-force solver.
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace chimera::testing {
 
-/// Every stage alike: (F, I, W) of a worker's share.
+/// A problem of equal stages; `share` is (F, I, W) of a worker.
 inline SearchProblem alike(PlacementKind kind, const PipelineShape& shape, const StageCosts& share, double latency = 0,
                            double max_in_flight = 0) {
   SearchProblem problem;
@@ -33,13 +33,13 @@ inline StageCosts split(double forward, double input_gradient, double weight_gra
   return {forward, input_gradient + weight_gradient, input_gradient, weight_gradient};
 }
 
-/// The case that most figures are for: D = 8, (1, 1.3, 0.7), 9 stage units a worker.
+/// The case of most published figures: D = 8, (1, 1.3, 0.7), 9 stage units per worker.
 inline SearchProblem eight_stages(std::int64_t micro_batches, std::int64_t pipelines, double latency) {
   return alike(PlacementKind::Bidirectional, {.stages = 8, .micro_batches = micro_batches, .pipelines = pipelines},
                split(1, 1.3, 0.7), latency, 9);
 }
 
-/// Other costs for every stage and op, by chance, in steps of 1/8; sometimes a latency, and a limit.
+/// Random costs for every stage and op in steps of 1/8; sometimes a latency and a limit.
 inline SearchProblem by_chance(PlacementKind kind, const PipelineShape& shape, bool split_backward,
                                std::uint64_t seed) {
   const CounterRandom random(seed, "problem");
@@ -54,7 +54,7 @@ inline SearchProblem by_chance(PlacementKind kind, const PipelineShape& shape, b
   return problem;
 }
 
-/// Most stage units that any worker holds at once, counted on the schedule itself.
+/// Most stage units that any worker holds at once, counted from the schedule.
 inline double peak_units(const Schedule& schedule) {
   double peak = 0;
   for (const auto& ops : schedule.workers) {
@@ -69,8 +69,8 @@ inline double peak_units(const Schedule& schedule) {
   return peak;
 }
 
-/// The shortest makespan by trying every order of every worker's ops, micro-batches in any order too. Shares nothing
-/// with the search but simulate(). For a dozen ops.
+/// Finds the shortest makespan by trying every order of every worker's ops, with micro-batches in any order. Shares
+/// only simulate() with the search. Suitable for about a dozen ops.
 class EveryOrder {
  public:
   explicit EveryOrder(const SearchProblem& problem) : problem_(problem), schedule_(without_ops(problem.layout)) {}
@@ -100,7 +100,7 @@ class EveryOrder {
     return {OpKind::Forward, OpKind::BackwardInput, OpKind::BackwardWeight};
   }
 
-  /// All orders of a worker in which each micro-batch's ops at a stage follow each other, within the limits.
+  /// All orders of a worker within the limits in which each micro-batch's ops at a stage follow each other.
   void extend(std::vector<Op>& order, const std::vector<Op>& all, std::vector<std::vector<Op>>& orders) {
     if (order.size() == all.size()) return orders.push_back(order);
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -136,7 +136,7 @@ class EveryOrder {
   std::vector<std::vector<std::vector<Op>>> orders_;  // [worker]
 };
 
-/// Fails the test unless the schedule is valid, keeps to the problem's limit in stage units and has that makespan.
+/// Fails the test unless the schedule is valid, keeps the limit in stage units and has the given makespan.
 inline void expect_sound(const SearchProblem& problem, const Schedule& schedule, double makespan) {
   const auto violations = check(schedule);
   EXPECT_TRUE(violations.empty()) << violations.front().message;

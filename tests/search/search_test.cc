@@ -27,7 +27,7 @@ SearchResult search_for(const SearchProblem& problem, std::int64_t iterations, s
   return result;
 }
 
-// The figures that are asked for within a minute, here with one or two hundred thousand schedules timed (a second).
+// The required figures, reached here with up to 200,000 schedules (about a second).
 TEST(SearchTest, BeatsTheBestKnownOrders) {
   EXPECT_LE(search_for(eight_stages(16, 2, 0.1), 150'000).makespan, 53.5);
   EXPECT_LE(search_for(eight_stages(8, 2, 0.1), 50'000).makespan, 29.6);
@@ -61,7 +61,7 @@ TEST(SearchTest, TheSameSeedGivesTheSameSchedule) {
   EXPECT_NE(once.schedule, run(4).schedule);
 }
 
-TEST(SearchTest, HasAResultWithNoTimeAtAll) {
+TEST(SearchTest, HasAResultWithoutTime) {
   SearchOptions options;
   options.seconds = 0;
   const SearchProblem problem = eight_stages(16, 2, 0.1);
@@ -107,15 +107,15 @@ TEST(SearchTest, ProvesTheOptimumOfSmallProblems) {
       search_for(alike(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 4}, split(1, 1, 1)), 20'000);
   EXPECT_DOUBLE_EQ(bound.makespan, 13);
   EXPECT_DOUBLE_EQ(bound.gap, 0);
-  // Here no bound is reached: exact search says that nothing is faster.
+  // No bound is reached here: exact search proves that nothing is faster.
   const SearchProblem problem = testing::by_chance(PlacementKind::Linear, {.stages = 3, .micro_batches = 2}, true, 5);
   const SearchResult exact = search_for(problem, 200'000);
   EXPECT_DOUBLE_EQ(exact.gap, 0);
   EXPECT_NEAR(exact.makespan, testing::EveryOrder(problem).shortest_makespan(), 1e-9);
 }
 
-// Two replicas that cross the same link in opposite directions are alike only where both directions are.
-TEST(SearchTest, LinksOfTheirOwnTellReplicasApart) {
+// Two replicas that cross a link in opposite directions are alike only if both directions are equal.
+TEST(SearchTest, UnequalLinksDistinguishReplicas) {
   SearchProblem problem = alike(PlacementKind::Bidirectional, {.stages = 2, .micro_batches = 2}, split(1, 1.5, 0.5));
   problem.costs.links = LinkCosts{.matrix = LinkMatrix{{{0, 0.25}, {2, 0}}, {}}};
   const SearchResult result = search_for(problem, 200'000);
@@ -135,7 +135,7 @@ TEST(SearchTest, TheParetoFrontTradesTimeForMemory) {
   }
 }
 
-TEST(SearchTest, RefusesWhatCannotBe) {
+TEST(SearchTest, RefusesInvalidProblems) {
   SearchProblem problem = eight_stages(8, 2, 0.1);
   problem.limits = {limit_in_flight(problem.layout, 0.9, "--max-in-flight")};
   EXPECT_THROW((void)search(problem, {}, {}), ConfigError);
@@ -160,7 +160,7 @@ TEST(SearchTest, TakesFreeOpsAndEmptyReplicas) {
   EXPECT_EQ(result.gap, 0);
 }
 
-TEST(SearchTest, TellsHowFarItIs) {
+TEST(SearchTest, ReportsItsProgress) {
   std::vector<SearchProgress> told;
   SearchOptions options;
   options.iterations = 2'000;

@@ -1,10 +1,11 @@
-// Problems that another solver has solved: tests/search/solve_orders.py.
+// Problems solved by an independent solver: tests/search/solve_orders.py.
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/problems.h"
@@ -30,7 +31,7 @@ std::vector<Solved> solved_problems() {
   std::vector<Solved> all;
   for (const auto& each : nlohmann::json::parse(file)) {
     Solved& solved = all.emplace_back();
-    solved.name = each.dump();
+    solved.name = json_text(each);
     solved.shape = {.stages = each.at("stages"), .micro_batches = each.at("micro_batches")};
     solved.makespan = each.at("makespan");
     SearchProblem& problem = solved.problem;

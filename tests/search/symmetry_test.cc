@@ -15,7 +15,7 @@ std::optional<FoldedProblem> folded(const PipelineShape& shape, double max_in_fl
   return fold(alike(PlacementKind::Bidirectional, shape, split(1, 1, 1), 0, max_in_flight));
 }
 
-TEST(SymmetryTest, JoinsTheWorkersThatTakeEachOthersPlaces) {
+TEST(SymmetryTest, JoinsSymmetricWorkers) {
   const auto two = folded({.stages = 4, .micro_batches = 4});
   ASSERT_TRUE(two);
   EXPECT_EQ(two->worker, (std::vector<std::size_t>{0, 1, 1, 0}));
@@ -27,7 +27,7 @@ TEST(SymmetryTest, JoinsTheWorkersThatTakeEachOthersPlaces) {
   EXPECT_EQ(chunks->worker, (std::vector<std::size_t>{0, 1, 1, 0}));
 }
 
-TEST(SymmetryTest, IsThereOnlyWhereReplicasAreAlike) {
+TEST(SymmetryTest, ExistsOnlyIfReplicasAreAlike) {
   EXPECT_FALSE(folded({.stages = 4, .micro_batches = 3})) << "one replica has a micro-batch more";
   EXPECT_FALSE(folded({.stages = 4, .micro_batches = 4}, 1)) << "no room for a micro-batch of both at once";
   EXPECT_FALSE(fold(alike(PlacementKind::Linear, {.stages = 4, .micro_batches = 4}, split(1, 1, 1))));

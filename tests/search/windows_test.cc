@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-/// Two replicas on four workers with five micro-batches, of which a worker holds four at most.
+/// Two replicas on four workers with five micro-batches; a worker holds at most four.
 SearchProblem small_problem() {
   SearchProblem problem = testing::alike(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 5}, {}, 0.3, 4);
   problem.costs.stages = {testing::split(0.9, 1.2, 0.8), testing::split(1.1, 1.2, 0.9), testing::split(1.0, 1.3, 0.7),
@@ -19,7 +19,7 @@ SearchProblem small_problem() {
   return problem;
 }
 
-/// Decides pair after pair by chance until that is refuted, or all are decided. Whether it was refuted.
+/// Decides random pairs until a contradiction, or until all are decided. Returns whether there was a contradiction.
 bool dives(Windows& windows, WindowState state, double deadline, std::uint64_t seed) {
   const CounterRandom random(seed, "dive");
   for (std::uint64_t step = 0;; ++step) {
@@ -30,7 +30,7 @@ bool dives(Windows& windows, WindowState state, double deadline, std::uint64_t s
   }
 }
 
-TEST(WindowsTest, WhatWasRefutedLeavesNothingBehind) {
+TEST(WindowsTest, RefutedStatesLeaveNoTrace) {
   const Instance instance =
       make_instance(testing::by_chance(PlacementKind::Bidirectional, {.stages = 6, .micro_batches = 8}, true, 1));
   const double deadline = 1.05 * LowerBound(instance).at_start();
@@ -48,7 +48,7 @@ TEST(WindowsTest, WhatWasRefutedLeavesNothingBehind) {
   EXPECT_GT(refuted, 100);
 }
 
-TEST(WindowsTest, ProbingRefutesWhatNarrowingDoesNot) {
+TEST(WindowsTest, ProbingRefutesMoreThanNarrowing) {
   const Instance instance = make_instance(small_problem());
   Windows windows(instance);
   Budget budget(std::nullopt, 10'000 * kTimedForAState);

@@ -10,7 +10,7 @@ namespace {
 
 CostModel read(const std::string& text, std::int64_t stages = 2) { return costs_from_json(text, "costs.json", stages); }
 
-/// The message of what cannot be read.
+/// Error message for unreadable text.
 std::string refusal(const std::string& text, std::int64_t stages = 2) {
   try {
     (void)read(text, stages);
@@ -24,7 +24,7 @@ std::string with(const std::string& fields) {
   return R"({"latency": 0.1, "stages": [{"forward": 1, "backward": 2}, {"forward": 3, "backward": 4}])" + fields + "}";
 }
 
-TEST(CostsJsonTest, LinksHaveTimesOfTheirOwnOrBytes) {
+TEST(CostsJsonTest, LinksHaveTimesOrBytes) {
   const CostModel costs = read(with(R"(, "links": {"alpha": 1, "seconds": [3]})"));
   EXPECT_EQ(costs.links->alpha, 1);
   EXPECT_EQ(costs.links->times(), std::vector<double>{3});
@@ -34,7 +34,7 @@ TEST(CostsJsonTest, LinksHaveTimesOfTheirOwnOrBytes) {
   EXPECT_THAT(refusal(with(R"(, "links": {"alpha": 1, "seconds": [3, 4]})")), ::testing::HasSubstr("seconds"));
 }
 
-TEST(CostsJsonTest, APairHasATimeOfItsOwn) {
+TEST(CostsJsonTest, ReadsTheTimeOfAPair) {
   const CostModel costs = read(with(R"(, "pair": 0.8)"));
   EXPECT_EQ(costs.pair, 0.8);
   EXPECT_EQ(read(costs_to_json(costs)).pair, 0.8);
@@ -109,7 +109,7 @@ TEST(CostsJsonTest, ReadsEverythingElse) {
   EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2], "tied": 3})")).all_reduce->tied, 3);
 }
 
-TEST(CostsJsonTest, RefusesWithThePlace) {
+TEST(CostsJsonTest, RefusalsNameThePlace) {
   EXPECT_EQ(refusal(with(""), 3), "costs.json: stages: 2 entries; expected 3, one for each stage");
   EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"forward": -1, "backward": 2}]})", 1),
             "costs.json: stages[0].forward: expected a finite number of 0 or more, found -1");
@@ -129,12 +129,12 @@ TEST(CostsJsonTest, RefusesWithThePlace) {
   EXPECT_EQ(refusal("[]"), "costs.json: top level: expected an object, found array");
 }
 
-TEST(CostsJsonTest, RefusesNumbersWhoseSumsAreNone) {
+TEST(CostsJsonTest, RefusesNumbersWithInfiniteSums) {
   EXPECT_EQ(refusal(R"({"latency": 1e308, "stages": []})", 0),
             "costs.json: latency: expected a number of at most 1e+100, found 1e+308");
 }
 
-TEST(CostsJsonTest, RefusesAFieldThatStandsTwice) {
+TEST(CostsJsonTest, RefusesADuplicateField) {
   EXPECT_EQ(refusal(with(R"(, "latency": 0.1)")),
             "costs.json: latency: the field stands here twice; leave one of them out");
   EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"forward": 1, "backward": 2}, {"forward": 3, "forward": 4}]})"),
@@ -143,7 +143,7 @@ TEST(CostsJsonTest, RefusesAFieldThatStandsTwice) {
             "costs.json: links.alpha: the field stands here twice; leave one of them out");
 }
 
-TEST(CostsJsonTest, RefusesWhatIsNoJson) {
+TEST(CostsJsonTest, RefusesInvalidJson) {
   for (const char* text : {"", "{", "{\"latency\": nan}", "{\"latency\": 1e999}", "{\"latency\": Infinity}"})
     EXPECT_TRUE(refusal(text).starts_with("costs.json: JSON: ")) << text << ": " << refusal(text);
 }

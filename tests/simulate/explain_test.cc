@@ -89,7 +89,8 @@ TEST(ExplainTest, SumsAndUpdatesAreSync) {
   costs.all_reduce = AllReduceCosts{.seconds = {1, 1}};
   costs.optimizer = {0.25, 0.25};
   const Explained one = run(schedule, costs);
-  // Worker 0 has no backward of stage 1, so that it is summed at 4; worker 1 waits for worker 0's last op and stage 0.
+  // Worker 0 has no backward of stage 1, so that all-reduce starts at 4. Worker 1 waits for worker 0's last op and for
+  // stage 0.
   EXPECT_EQ(bubbles(one, 0), (Lines{"1-4 dependency 1B0", "6-7 sync", "7-7.5 sync"}));
   EXPECT_EQ(bubbles(one, 1), (Lines{"0-1 warm-up 0F0", "4-5 sync", "5-6 imbalance", "6-7 sync", "7-7.5 sync"}));
 }
@@ -108,7 +109,8 @@ TEST(ExplainTest, TheCriticalPathGoesThroughMessagesAndSums) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.all_reduce = AllReduceCosts{.seconds = {0, 0, 0, 100}};
-  // Stage 3 is launched after 3B3 on worker 0 (and 3B1 on worker 3), at 9: its sum decides.
+  // Stage 3 starts its all-reduce at 9, after 3B3 on worker 0 (and 3B1 on worker 3). This all-reduce determines the
+  // makespan.
   const Explained four = run(schedule, costs);
   EXPECT_EQ(four.timeline.makespan, 109);
   EXPECT_EQ(four.timeline.workers[four.explanation.critical_path.back().worker]
@@ -147,30 +149,33 @@ TEST(ExplainTest, MemoryInBytesCountsEverything) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2), 0.5);
   costs.memory = {{1000, 2000, 4000, 100, 10}, {1000, 2000, 4000, 100, 20}};
   using Points = std::vector<std::pair<double, double>>;
-  // 0F0 0-1, its output (20 bytes, the input of stage 1) among its activations, its gradient here from 5 to 7.
+  // 0F0 runs 0-1. Its output (20 bytes, the input of stage 1) is among its activations. Its gradient is here from 5 to
+  // 7.
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]), (Points{{0, 7100}, {5, 7120}, {7, 7000}}));
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[1]),
             (Points{{0, 7000}, {1.5, 7100}, {4.5, 7020}, {5, 7000}}));
-  costs.recompute = {1e-300, 1e-300};  // takes next to no time, but the activations are there from the backward on
-                                       // only: the output by itself, on the way until 1.5
+  // Recomputation takes almost no time. The activations exist only from the backward on; the output alone is in flight
+  // until 1.5.
+  costs.recompute = {1e-300, 1e-300};
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]),
             (Points{{0, 7010}, {1, 7030}, {1.5, 7010}, {5, 7120}, {7, 7000}}));
 }
 
-TEST(ExplainTest, BuffersAreThereBeforeTheirMessagesAndAfterThem) {
+TEST(ExplainTest, BuffersExistBeforeAndAfterTheirMessages) {
   const Schedule schedule = find_generator("gpipe").generate({2, 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.memory = {{0, 0, 0, 100, 0}, {0, 0, 0, 100, 10}};
   using Points = std::vector<std::pair<double, double>>;
-  // Worker 1 runs 1F0 1-2, 1F1 2-3, 1B0 3-5, 1B1 5-7; worker 0 0B0 5-7, 0B1 7-9.
+  // Worker 1 runs 1F0 1-2, 1F1 2-3, 1B0 3-5, 1B1 5-7; worker 0 runs 0B0 5-7, 0B1 7-9.
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[1]), (Points{{0, 0}, {1, 100}, {2, 200}, {5, 100}, {7, 0}}));
   costs.buffers = {.receives_ahead = 1, .sends_behind = 1};
-  // Room for 0F0 from the start and for 0F1 from 1F0 on; the gradient of 1B0 is kept until that of 1B1 is made.
+  // The buffer for 0F0 exists from the start, and for 0F1 from 1F0 on. The gradient of 1B0 is kept until the gradient
+  // of 1B1 is made.
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[1]),
             (Points{{0, 10}, {1, 110}, {2, 200}, {5, 110}, {7, 0}}));
 }
 
-TEST(ExplainTest, AfterTheInputGradientWhatTheWeightGradientNeedsIsKept) {
+TEST(ExplainTest, InputsOfTheWeightGradientAreKeptAfterTheInputGradient) {
   const Schedule schedule = find_generator("zb-h1").generate({1, 1});  // F 0-1, I 1-3, W 3-5
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 4));
   costs.memory = {{1000, 2000, 4000, 100, 0, 30}};
@@ -183,7 +188,8 @@ TEST(ExplainTest, AfterTheInputGradientWhatTheWeightGradientNeedsIsKept) {
 TEST(ExplainTest, MeasuredOpsThatStartLateWaitForLatency) {
   const Schedule schedule = find_generator("1f1b").generate({2, 1});
   Timeline timeline = simulate(schedule, CostModel::uniform(schedule, testing::costs(1, 2)));
-  // 0F0 0-1, sent at 1.1, there at 1.5, 1F0 only 1.75-2.75; 1B0 2.75-4.75, its gradient there at once, 0B0 5-7.
+  // 0F0 runs 0-1, is sent at 1.1 and arrives at 1.5; 1F0 runs only 1.75-2.75. 1B0 runs 2.75-4.75, its gradient arrives
+  // at once, 0B0 runs 5-7.
   timeline.workers[0].ops = {{0, 1}, {5, 7}};
   timeline.workers[1].ops = {{1.75, 2.75}, {2.75, 4.75}};
   timeline.workers[0].updates = {{2, 7, 8}};
@@ -198,7 +204,7 @@ TEST(ExplainTest, MeasuredOpsThatStartLateWaitForLatency) {
   EXPECT_EQ(measured.messages.size(), 2U);
 }
 
-/// Costs in whole units, links and sums on and off by seed.
+/// Random whole costs, with or without links and all-reduces.
 CostModel any_costs(const Schedule& schedule, std::uint64_t seed) {
   const CounterRandom random(seed, "costs");
   std::uint64_t drawn = 0;
@@ -220,7 +226,7 @@ CostModel any_costs(const Schedule& schedule, std::uint64_t seed) {
   return costs;
 }
 
-/// Bubbles and ops, in order, cover [0, makespan] without gap or overlap.
+/// Expects that bubbles and ops, in order, cover [0, makespan] without gap or overlap.
 void expect_tiled(const Explained& run, std::size_t worker) {
   std::vector<std::pair<double, double>> spans;
   for (const TimedOp& op : run.timeline.workers[worker].ops) spans.emplace_back(op.start, op.end);
@@ -251,7 +257,7 @@ TEST(ExplainTest, CausesAddUpToTheIdleTime) {
   }
 }
 
-TEST(ExplainTest, TheCriticalPathHasNoOtherWaits) {
+TEST(ExplainTest, WithoutCommunicationTheCriticalPathHasNoWaits) {
   std::uint64_t seed = 1000;
   for (const PipelineShape& shape : testing::small_shapes("chimera", 6)) {
     const Schedule schedule = find_generator("chimera").generate(shape);
@@ -259,7 +265,7 @@ TEST(ExplainTest, TheCriticalPathHasNoOtherWaits) {
     costs.links.reset();
     costs.all_reduce.reset();
     costs.optimizer.clear();
-    costs.recompute.clear();  // of which a part is behind what comes before
+    costs.recompute.clear();  // a part of it overlaps with the wait before it
     costs.latency = 0;
     const Explained any = run(schedule, costs);
     double at = 0;

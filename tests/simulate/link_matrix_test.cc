@@ -32,7 +32,7 @@ TEST(LinkMatrixTest, ReadsCsv) {
   EXPECT_FALSE(links_from_text("from,to,alpha\n1,0,2\n0,1,1\n", "links").needs_bytes());
 }
 
-TEST(LinkMatrixTest, RefusesWhatIsNoMatrix) {
+TEST(LinkMatrixTest, RefusesInvalidMatrices) {
   const std::string head = "from,to,alpha,beta\n";
   EXPECT_EQ(refusal("0,1,2,3\n"),
             "links: line 1: expected the line 'from,to,alpha,beta' or 'from,to,alpha', or a JSON object");

@@ -10,7 +10,7 @@
 namespace chimera {
 namespace {
 
-/// Two stages, F and B of one unit, messages of `link_time` on the link and `delay` after it.
+/// Two stages, F and B of one unit. Messages occupy the link for `link_time` and arrive `delay` later.
 CostModel with_links(const Schedule& schedule, double link_time, double delay) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1));
   costs.links =
@@ -34,16 +34,16 @@ void expect_alike(const Timeline& one, const Timeline& other) {
 TEST(LinksTest, CarryOneMessageAtATime) {
   const Schedule schedule = find_generator("gpipe").generate({2, 3});
   const Timeline timeline = simulate(schedule, with_links(schedule, 4, 0));
-  // Forwards end at 1, 2 and 3; the link takes them one after the other, the gradients have another link.
+  // Forwards end at 1, 2 and 3. The link takes their messages in turn; gradients use another link.
   EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{5, 9, 13, 14, 15, 16}));
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1, 2, 19, 23, 27}));
 }
 
-TEST(LinksTest, ABurstPassesBeforeALinkHoldsBack) {
+TEST(LinksTest, ABurstPassesBeforeTheLinkLimitsTheRate) {
   const Schedule schedule = find_generator("gpipe").generate({2, 3});
   CostModel costs = with_links(schedule, 4, 0);
   costs.links->bursts = {1};
-  // The link is busy as before, but every message has left it 1 sooner; alike where contention could slow it down.
+  // The link is busy as before, but every message leaves it 1 earlier. The same holds if contention is enabled.
   const SharedCores shared{.cores = 2, .contention = {.transfers = 1}};
   for (const Timeline& timeline : {simulate(schedule, costs), simulate_on_cores(schedule, costs, shared)}) {
     EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{4, 8, 12, 13, 14, 15}));
@@ -51,7 +51,7 @@ TEST(LinksTest, ABurstPassesBeforeALinkHoldsBack) {
   }
 }
 
-TEST(LinksTest, WhatIsShorterThanTheBurstPassesAtOnceUntilThatIsUsedUp) {
+TEST(LinksTest, ShortMessagesPassAtOnceUntilTheBurstIsUsedUp) {
   const Schedule schedule = find_generator("gpipe").generate({2, 3});
   CostModel costs = with_links(schedule, 4, 0);
   costs.links->bursts = {5};
@@ -80,8 +80,8 @@ TEST(LinksTest, HalfMicroBatchesHaveHalfTheBytes) {
   EXPECT_EQ(simulate(schedule, with_links(schedule, 3, 1)).makespan, 4 * 0.5 + 2 * (1.5 + 1));
 }
 
-TEST(LinksTest, BothDirectionsOfChimeraHaveLinksOfTheirOwn) {
-  // The down forward and the up backward cross between workers 0 and 1 in opposite directions at the same time.
+TEST(LinksTest, BothDirectionsOfChimeraHaveSeparateLinks) {
+  // The down forward and the up backward cross between workers 0 and 1 at the same time.
   const Schedule schedule = find_generator("chimera").generate({2, 2});
   const Timeline timeline = simulate(schedule, with_links(schedule, 2, 0));
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 3, 4, 7}));
@@ -97,12 +97,12 @@ TEST(LinksTest, BlockingSendsHoldTheSender) {
   EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{3, 6, 7, 10}));
 }
 
-TEST(LinksTest, CopiesTakeTheComputeOfBothEnds) {
+TEST(LinksTest, CopiesTakeComputeTimeAtBothEnds) {
   const Schedule schedule = find_generator("gpipe").generate({2, 2});
   CostModel costs = with_links(schedule, 4, 0);
   costs.links->copies = {0.5};
   const Timeline timeline = simulate(schedule, costs);
-  // Forwards of 1.5 leave at 1.5 and 3, arrive at 5.5 and 9.5, and take 0.5 more there; gradients likewise.
+  // Forwards of 1.5 leave at 1.5 and 3, arrive at 5.5 and 9.5, and take 0.5 more there. Gradients take as long.
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1.5, 16.5, 20.5}));
   EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{5.5, 9.5, 11, 12.5}));
   EXPECT_EQ(timeline.makespan, 22);
@@ -123,18 +123,20 @@ TEST(LinksTest, RecomputationComesBeforeTheCopyOfTheGradient) {
   CostModel costs = with_links(schedule, 0, 3);
   costs.links->copies = {1};
   costs.recompute = {4, 0};
-  // F 0..2, arrives at 5, F 5..7, B 7..9, arrives at 12; the forward runs again at 8, then the copy and the B.
+  // F runs 0-2 and arrives at 5; F runs 5-7 and B 7-9, which arrives at 12. The forward runs again at 8, then the copy
+  // and the B.
   const Timeline timeline = simulate(schedule, costs);
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 8}));
   EXPECT_EQ(timeline.makespan, 14);
 }
 
-TEST(LinksTest, EveryPairOfWorkersMayHaveALinkOfItsOwn) {
+TEST(LinksTest, EveryPairOfWorkersMayHaveItsOwnLink) {
   const Schedule schedule = find_generator("chimera").generate({2, 2});
   CostModel costs = with_links(schedule, 0, 0);
   costs.links = LinkCosts{.bytes = {10}};
   costs.links->matrix = LinkMatrix{{{9, 1}, {0.5, 9}}, {{9, 0.1}, {0.05, 9}}};
-  // The down replica's activations and the up one's gradients go from worker 0 to 1 in 2, the others back in 1.
+  // The activations of the down replica and the gradients of the up replica take 2 from worker 0 to 1; the others take
+  // 1 back.
   const Timeline timeline = simulate(schedule, costs);
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 2, 3, 6}));
   EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{0, 3, 4, 6}));
@@ -147,13 +149,13 @@ TEST(LinksTest, MatricesWithoutBytesAreDelays) {
   const Schedule schedule = find_generator("gpipe").generate({3, 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1), /*latency=*/0.25);
   costs.links = LinkCosts{.matrix = LinkMatrix{{{0, 1, 100}, {2, 0, 3}, {100, 4, 0}}}};
-  // On the first worker forwards end at 1 and 2; the way out is 1.25 + 1 + 3.25, the way back 4.25 + 1 + 2.25.
+  // On the first worker forwards end at 1 and 2. The way out takes 1.25 + 1 + 3.25, the way back 4.25 + 1 + 2.25.
   const Timeline timeline = simulate(schedule, costs);
   EXPECT_EQ(starts(timeline.workers[2]), (std::vector<double>{6.5, 7.5, 8.5, 9.5}));
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1, 17, 18}));
 }
 
-TEST(LinksTest, AllLinksAlikeAreAMatrixOfOneNumber) {
+TEST(LinksTest, EqualLinksAreAMatrixOfOneNumber) {
   for (const char* name : {"chimera", "1f1b", "interleaved-1f1b", "zb-v"}) {
     SCOPED_TRACE(name);
     const Schedule schedule = find_generator(name).generate({4, 8});
@@ -166,7 +168,7 @@ TEST(LinksTest, AllLinksAlikeAreAMatrixOfOneNumber) {
   }
 }
 
-TEST(LinksTest, RefusesBurstsThatAreNoTimes) {
+TEST(LinksTest, RefusesInvalidBursts) {
   const Schedule schedule = find_generator("gpipe").generate({2, 1});
   CostModel costs = with_links(schedule, 1, 0);
   costs.links->bursts = {1, 2};

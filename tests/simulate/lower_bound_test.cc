@@ -1,4 +1,4 @@
-// The lower bound against the exact optimum, found by trying all orders.
+// Compares the lower bound with the exact optimum, found by trying all orders.
 
 #include "simulate/lower_bound.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kTiny = 1e-9;
 
-/// Every B as I, then W.
+/// Splits every B into I, then W.
 Schedule split(Schedule schedule) {
   for (auto& ops : schedule.workers) {
     std::vector<Op> halves;
@@ -36,7 +36,7 @@ Schedule split(Schedule schedule) {
   return schedule;
 }
 
-/// The best makespan over all orders of each worker's ops, by timing each one.
+/// The best makespan over all orders of each worker's ops.
 double optimum(Schedule schedule, const CostModel& costs, std::size_t worker = 0) {
   if (worker == schedule.workers.size()) {
     try {
@@ -57,10 +57,9 @@ double optimum(Schedule schedule, const CostModel& costs, std::size_t worker = 0
   return best;
 }
 
-/// Looks for an order that is faster than a limit, through all active schedules (Giffler and Thompson, 1960: one of
-/// them is optimal): of the ops that could run next, one must run on the worker where the first of them would end, and
-/// must begin before that end. Micro-batches of one replica are alike, so that each stage takes them in ascending
-/// order.
+/// Searches for an order faster than a limit through all active schedules; one of them is optimal (Giffler and
+/// Thompson, 1960). Takes the worker on which the earliest possible end of a next op lies, and branches over its ops
+/// that can begin before that end. Micro-batches of one replica are alike, so each stage takes them in ascending order.
 class ActiveSchedules {
  public:
   ActiveSchedules(const Schedule& schedule, const CostModel& costs) : schedule_(schedule), costs_(costs) {
@@ -128,7 +127,7 @@ class ActiveSchedules {
     return found;
   }
 
-  /// The keys that the next op of `key` needs first.
+  /// Keys that the next op of `key` needs first.
   std::vector<Key> needs(const Key& key) const {
     const auto [r, s, kind] = key;
     if (kind == OpKind::BackwardWeight) return {{r, s, gradient()}};
@@ -169,12 +168,12 @@ class ActiveSchedules {
   const CostModel& costs_;
   std::vector<std::size_t> counts_;  // micro-batches of each replica
   std::vector<OpKind> kinds_;
-  std::map<Key, std::vector<double>> ends_;  // of the ops that have run
+  std::map<Key, std::vector<double>> ends_;  // of the finished ops
   std::vector<double> free_;
-  std::vector<double> work_;  // still to be done by each worker
+  std::vector<double> work_;  // remaining work of each worker
 };
 
-/// Costs from 1 to 5 in halves.
+/// Random costs from 1 to 5 in steps of 1/2.
 CostModel random_costs(const Schedule& schedule, std::uint64_t seed) {
   const CounterRandom random(seed, "costs");
   std::uint64_t drawn = 0;
@@ -209,7 +208,7 @@ bool has(const Schedule& schedule, OpKind kind) {
   return std::any_of(ops.begin(), ops.end(), [&](const Op& op) { return op.kind == kind; });
 }
 
-/// Every synchronous schedule with D N <= 12, whose stages all have whole backwards, or all split ones.
+/// Every synchronous schedule with D N <= 12, if its backwards are either all whole or all split.
 std::vector<Schedule> tiny_schedules() {
   std::vector<Schedule> schedules;
   for (const Generator& generator : generators()) {
@@ -237,7 +236,7 @@ TEST(LowerBoundTest, NoOrderIsFaster) {
   }
 }
 
-TEST(LowerBoundTest, HoldsWhereSomeBackwardsAreSplit) {  // as in DualPipe
+TEST(LowerBoundTest, HoldsIfSomeBackwardsAreSplit) {  // as in DualPipe
   Schedule schedule = split(find_generator("1f1b").generate({2, 2}));
   for (auto& ops : schedule.workers) {
     std::erase_if(ops, [](const Op& op) { return op.kind == OpKind::BackwardWeight && op.micro_batch.value() == 0; });
@@ -258,7 +257,7 @@ TEST(LowerBoundTest, IsTightForChimeraWithWholeBackward) {
   }
 }
 
-TEST(LowerBoundTest, KnowsTheBoundOfSplitBackward) {  // N (F+I+W) + (D/2 - 1) F
+TEST(LowerBoundTest, ReachesTheBoundOfSplitBackward) {  // N (F+I+W) + (D/2 - 1) F
   for (const std::int64_t d : {4, 8}) {
     const Schedule schedule = split(find_generator("chimera").generate({d, d}));
     EXPECT_EQ(testing::timed(schedule, 1, 2).lower_bound, static_cast<double>(d * 3 + d / 2 - 1));
@@ -276,7 +275,7 @@ TEST(LowerBoundTest, CountsMessagesSumsAndUpdates) {
   EXPECT_LE(timeline.lower_bound, timeline.makespan);
 }
 
-TEST(LowerBoundTest, OfManyClassesIsHeadAndWorkAndTail) {  // 512 on a worker, times 131,072 ops
+TEST(LowerBoundTest, WithManyClassesIsHeadPlusWorkPlusTail) {  // 512 on a worker, times 131,072 ops
   const Timeline timeline =
       testing::timed(find_generator("chimera").generate({.stages = 256, .micro_batches = 256, .pipelines = 256}), 1, 2);
   EXPECT_EQ(timeline.lower_bound, 256 * 3);
@@ -289,7 +288,7 @@ TEST(LowerBoundTest, OfAnIncompleteScheduleIsItsWork) {
   EXPECT_EQ(testing::timed(schedule, 1, 2).lower_bound, 9);
 }
 
-TEST(LowerBoundTest, HoldsWhereForwardsRunAgain) {
+TEST(LowerBoundTest, HoldsWithRecomputation) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const CounterRandom random(seed, "recompute");
     Schedule schedule = find_generator(seed % 3 == 0 ? "chimera" : "1f1b").generate({2, 2});

@@ -1,4 +1,3 @@
-// Pairs that run together: their times, and what the simulators say around them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +29,7 @@ CostModel with_pair(const Schedule& schedule, double pair, double latency = 0) {
   return costs;
 }
 
-/// Schedules with pairs, whole and split backwards, with times from whole numbers up to unequal ones with messages.
+/// Schedules with pairs, with whole and split backwards. Times range from whole numbers to unequal times with messages.
 template <class Visit>
 void for_each_case(Visit&& visit) {
   for (const char* name : {"dualpipe", "dualpipev"}) {
@@ -50,7 +49,7 @@ void for_each_case(Visit&& visit) {
   }
 }
 
-TEST(PairsTest, BothOpsHaveOneTimeThatThePairTakes) {
+TEST(PairsTest, BothOpsTakeTheTimeOfThePair) {
   const Schedule schedule = read("0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
   const Timeline timeline = simulate(schedule, with_pair(schedule, 0.8));
   const auto& ops = timeline.workers[0].ops;
@@ -75,7 +74,7 @@ TEST(PairsTest, RecomputationComesFirstAndOverlapsWithNothing) {
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).makespan, 1 + (1 + 2) + (1 + 2));
 }
 
-TEST(PairsTest, WithoutATimeOfTheirOwnPairsAreTwoOps) {
+TEST(PairsTest, PairsWithoutATimeAreTwoOps) {
   for_each_case([](const Schedule& schedule, CostModel costs) {
     costs.pair.reset();
     const Timeline with = simulate(schedule, costs);
@@ -85,7 +84,7 @@ TEST(PairsTest, WithoutATimeOfTheirOwnPairsAreTwoOps) {
   });
 }
 
-TEST(PairsTest, EveryOpStartsWhenItsPairHasAllItNeeds) {
+TEST(PairsTest, EveryOpStartsWhenItsPairHasAllInputs) {
   for_each_case([](const Schedule& schedule, const CostModel& costs) {
     const Timeline timeline = simulate(schedule, costs);
     const CostTable table(schedule, costs);
@@ -163,11 +162,11 @@ TEST(PairsTest, BlockingSendsOfAPairAreWaitedForTogether) {
   EXPECT_LE(timeline.lower_bound, timeline.makespan);
   const auto& ops = schedule.workers[0];
   const auto first = static_cast<std::size_t>(std::ranges::find_if(ops, &Op::paired) - ops.begin());
-  ASSERT_EQ(to_text(ops[first]), "0F3");  // both results go to worker 1
+  ASSERT_EQ(to_text(ops[first]), "0F3");  // both outputs go to worker 1
   EXPECT_GE(timeline.workers[0].ops[first + 2].start, timeline.workers[0].ops[first].end + 0.5);
 }
 
-TEST(PairsTest, StepsInARowKeepTheirPairs) {
+TEST(PairsTest, ConsecutiveStepsKeepTheirPairs) {
   const Schedule schedule = find_generator("dualpipe").generate({.stages = 4, .micro_batches = 8});
   const Timeline one = simulate(schedule, with_pair(schedule, 0.8));
   const Schedule three = unroll(schedule, 3);

@@ -1,5 +1,5 @@
-// Predictions are about the program that runs: its instructions are timed one by one here, as the executor runs them,
-// and simulate() has to find the same times for the schedule.
+// Times the instructions of the program one by one, as the executor runs them, and compares these times with
+// simulate().
 
 #include <gtest/gtest.h>
 
@@ -21,23 +21,23 @@
 namespace chimera {
 namespace {
 
-/// The launch of a sum: of which stage, and how many of the worker's ops come before.
+/// Start of an all-reduce: its stage, and the number of the worker's earlier ops.
 using Launch = std::pair<std::int64_t, std::size_t>;
 
 struct WorkerTimes {
   std::vector<double> op_ends;
   std::vector<Launch> launches;
-  std::vector<TimedOp> sums;  // in order of launch
+  std::vector<TimedOp> sums;  // in order of start
   std::vector<TimedOp> updates;
 };
 
-/// When a tensor that is sent leaves: at once, as where a transport takes it over, or not before its receive is posted.
+/// When a sent tensor leaves: at once, if a transport buffers it, or not before its receive is posted.
 enum class Sends { Buffered, Unbuffered };
 
-/// Runs the instructions of all workers. A worker goes on behind a wait when what it waits for is there.
+/// Runs the instructions of all workers. A worker passes a wait as soon as its condition holds.
 class ProgramTimer {
  public:
-  /// `update`: [worker], what its OptimizerStep takes.
+  /// `update`: [worker], seconds of its OptimizerStep.
   ProgramTimer(const Program& program, const CostTable& costs, std::vector<double> update, Sends sends)
       : program_(program),
         costs_(costs),
@@ -66,7 +66,7 @@ class ProgramTimer {
 
   static Tensor tensor(const Op& op) { return {op.kind, op.stage.value(), op.micro_batch.value()}; }
 
-  /// False where the worker has to wait for something whose time is not known yet.
+  /// Returns false if the worker must wait for an event with an unknown time.
   bool step(std::size_t w, const Instruction& instruction) {
     const Op& op = instruction.op;
     const std::size_t peer = instruction.peer.index();
@@ -110,7 +110,8 @@ class ProgramTimer {
     return true;
   }
 
-  /// Moves what a channel has under way, in order, until `op`'s tensor is through; false where something lacks an end.
+  /// Moves the transfers in flight on a channel, in order, up to `op`'s tensor. Returns false if an earlier transfer
+  /// lacks an end.
   bool transfer_until(Channel channel, const Op& op) {
     auto& queue = sent_[channel];
     std::size_t& moved = moved_[channel];
@@ -134,8 +135,8 @@ class ProgramTimer {
     return true;
   }
 
-  /// The group's sum after `round` others of it: it begins when all members have launched it, each in its turn. None
-  /// where one is still to do so.
+  /// The group's all-reduce after `round` earlier ones. It begins when all members have started it, in their order.
+  /// Empty if a member has not yet started it.
   std::optional<TimedOp> sum(ParameterGroupId group, std::size_t round) {
     const auto known = sums_.find({group, round});
     if (known != sums_.end()) return known->second;
@@ -164,7 +165,7 @@ class ProgramTimer {
     return true;
   }
 
-  /// Of one step: norms and losses are summed over all workers, in no time.
+  /// Norms and losses of one step are summed over all workers, in no time.
   bool wait_for_all(std::size_t w) {
     if (program_.steps > 1) return true;
     arrived_[w] = clock_[w];
@@ -186,8 +187,8 @@ class ProgramTimer {
   std::vector<std::vector<WorkerId>> groups_;  // [stage]
   std::vector<WorkerTimes> workers_;
   std::vector<double> clock_;                       // [worker]
-  std::vector<std::size_t> next_;                   // [worker]: its next instruction
-  std::map<std::size_t, std::vector<Op>> at_once_;  // by worker: the ops of a pair, until both are known
+  std::vector<std::size_t> next_;                   // [worker]: next instruction
+  std::map<std::size_t, std::vector<Op>> at_once_;  // by worker: ops of a pair until both are known
   std::map<Tensor, double> posted_;
   std::map<Tensor, Transfer> transfers_;
   std::map<Channel, std::vector<std::pair<Op, double>>> sent_;
@@ -195,11 +196,11 @@ class ProgramTimer {
   std::map<Channel, double> link_free_;
   std::map<std::size_t, std::vector<std::pair<ParameterGroupId, double>>> launched_;  // by worker
   std::map<std::pair<std::size_t, ParameterGroupId>, std::size_t> waited_;            // by worker and group
-  std::map<std::size_t, double> arrived_;                             // by worker: where norms are summed
-  std::map<std::pair<ParameterGroupId, std::size_t>, TimedOp> sums_;  // by group and how often before
+  std::map<std::size_t, double> arrived_;                             // by worker: time at the sum of norms
+  std::map<std::pair<ParameterGroupId, std::size_t>, TimedOp> sums_;  // by group and number of earlier all-reduces
 };
 
-/// What is summed and when, and how many groups run the schedule.
+/// Placement of the all-reduces, and the number of groups that run the schedule.
 struct Sums {
   AllReducePlacement placement = AllReducePlacement::EagerOpt;
   std::int64_t data_parallel = 1;
@@ -233,7 +234,7 @@ Program program_of(const Schedule& schedule, const CostTable& table) {
   return lower(schedule, options);
 }
 
-/// Those of several ranks: a sum of one worker alone is none in a timeline.
+/// All-reduces over several ranks. A timeline leaves out the others.
 std::vector<Launch> real_launches(const WorkerTimes& worker, const CostTable& table) {
   std::vector<Launch> launches;
   std::ranges::copy_if(worker.launches, std::back_inserter(launches),
@@ -260,7 +261,7 @@ void expect_times_of_program(const Schedule& schedule, const CostModel& costs, c
     for (std::size_t i = 0; i < workers[w].updates.size(); ++i) {
       EXPECT_EQ(timeline.workers[w].updates[i].end, workers[w].updates[i].end);
     }
-    if (schedule.updates) continue;  // its sums take part of the time of its updates
+    if (schedule.updates) continue;  // its all-reduces are part of its updates
     std::vector<TimedOp> sums;
     for (std::size_t i = 0; i < workers[w].sums.size(); ++i) {
       if (table.all_reduce(ParameterGroupId(workers[w].launches[i].first)) > 0) sums.push_back(workers[w].sums[i]);
@@ -299,13 +300,13 @@ void for_all_programs(std::int64_t most_stages, const Visit& visit) {
   }
 }
 
-TEST(ProgramTest, TakesTheTimesThatItsScheduleIsSimulatedWith) {
+TEST(ProgramTest, TakesTheTimesOfTheSimulatedSchedule) {
   for_all_programs(5, [](const Schedule& schedule, const CostModel& costs) {
     expect_times_of_program(schedule, costs, simulate(schedule, costs));
   });
 }
 
-TEST(ProgramTest, PostsReceivesSoEarlyThatEqualStagesNeedNoBuffers) {
+TEST(ProgramTest, EarlyReceivesMakeBuffersUnnecessaryForEqualStages) {
   for_all_programs(5, [](const Schedule& schedule, CostModel costs) {
     costs = CostModel::uniform(schedule, testing::costs(1, 2));
     expect_times_of_program(schedule, costs, simulate(schedule, costs), Sends::Unbuffered);

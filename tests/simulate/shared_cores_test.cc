@@ -16,7 +16,7 @@
 namespace chimera {
 namespace {
 
-/// Everything that a step may cost, different on every stage.
+/// All costs of a step, different on every stage.
 CostModel rich_costs(const Schedule& schedule) {
   CostModel costs;
   const auto stages = static_cast<std::size_t>(schedule.stages);
@@ -61,7 +61,7 @@ void expect_same(const Timeline& shared, const Timeline& alone) {
   }
 }
 
-/// The shapes of a generator up to D = 6, a few of each.
+/// A few shapes of a generator up to D = 6.
 std::vector<PipelineShape> shapes_of(const Generator& generator) {
   std::vector<PipelineShape> some;
   const auto all = testing::small_shapes(generator.name, 6);
@@ -73,7 +73,7 @@ double cores_without_end() { return std::numeric_limits<double>::infinity(); }
 
 double cores_for_all(const Schedule& schedule) { return 2 * static_cast<double>(schedule.workers.size()); }
 
-TEST(SharedCoresTest, EnoughCoresAreThePlainSimulation) {
+TEST(SharedCoresTest, EnoughCoresGiveThePlainSimulation) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : shapes_of(generator)) {
       SCOPED_TRACE(testing::describe(generator.name, shape));
@@ -87,7 +87,7 @@ TEST(SharedCoresTest, EnoughCoresAreThePlainSimulation) {
   }
 }
 
-TEST(SharedCoresTest, EnoughCoresForSumsBesideOpsAreThePlainSimulation) {
+TEST(SharedCoresTest, EnoughCoresForOverlappedSumsGiveThePlainSimulation) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : shapes_of(generator)) {
       const Schedule schedule = generator.generate(shape);
@@ -104,7 +104,7 @@ TEST(SharedCoresTest, EnoughCoresForSumsBesideOpsAreThePlainSimulation) {
   }
 }
 
-TEST(SharedCoresTest, SeveralStepsAreThoseOfThePlainSimulation) {
+TEST(SharedCoresTest, SeveralStepsMatchThePlainSimulation) {
   for (const char* name : {"chimera", "1f1b", "zb-v", "pipedream", "pipedream-2bw"}) {
     SCOPED_TRACE(name);
     const Schedule schedule = unroll(find_generator(name).generate({4, 4}), 3);
@@ -116,8 +116,8 @@ TEST(SharedCoresTest, SeveralStepsAreThoseOfThePlainSimulation) {
   }
 }
 
-// Messages wait in queues of their own where contention may slow them down.
-TEST(ContentionTest, WhereNothingIsSummedOpsAreThoseOfThePlainSimulation) {
+// With contention, messages wait in separate queues.
+TEST(ContentionTest, WithoutSumsOpsMatchThePlainSimulation) {
   const SharedCores shared{.cores = cores_without_end(), .contention = {.ops_by_sums = 1, .sums_by_ops = 1}};
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : shapes_of(generator)) {
@@ -131,7 +131,7 @@ TEST(ContentionTest, WhereNothingIsSummedOpsAreThoseOfThePlainSimulation) {
   }
 }
 
-/// A step of gpipe with D = 2, N = 1, each stage held by two groups: F = 1, B = 2, a message takes 1, a sum 3.
+/// A step of gpipe with D = 2, N = 1, each stage held by two groups: F = 1, B = 2, a message takes 1, an all-reduce 3.
 CostModel costs_of_two_groups(const Schedule& schedule) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.links = LinkCosts{.beta = 1, .bytes = {1}};
@@ -144,7 +144,7 @@ TEST(ContentionTest, AMessageAndASumDivideTheInterface) {
   const CostModel costs = costs_of_two_groups(schedule);
   const Timeline timeline =
       simulate_on_cores(schedule, costs, {.cores = cores_without_end(), .contention = {.transfers = 1}});
-  // Worker 1 ends its backward at 5. Its gradient takes until 7 beside the sum, which by then has done 1 of 3.
+  // Worker 1 ends its backward at 5. Its gradient takes until 7 beside the all-reduce, which has done 1 of 3 by then.
   EXPECT_EQ(timeline.workers[0].ops[1].start, 7);
   EXPECT_EQ(timeline.workers[1].all_reduces[0].start, 5);
   EXPECT_EQ(timeline.workers[1].all_reduces[0].end, 9);
@@ -163,7 +163,7 @@ TEST(ContentionTest, MessagesOfBothDirectionsPassUnhindered) {
 TEST(ContentionTest, MessagesOfAllGroupsDivideTheInterfaceOfTheirNode) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
   const CostModel costs = costs_of_two_groups(schedule);
-  // Copies of a stage are side by side on a node: two messages leave it at once, and sums stay on it.
+  // Replicas of a stage are on one node: two messages leave it at once, and all-reduces stay on it.
   const Timeline timeline =
       simulate_on_cores(schedule, costs,
                         {.cores = cores_without_end(),
@@ -174,8 +174,8 @@ TEST(ContentionTest, MessagesOfAllGroupsDivideTheInterfaceOfTheirNode) {
   EXPECT_EQ(timeline.makespan, 13);
 }
 
-/// As above, on nodes of one core: one of the two copies is done first, and its message leaves alone.
-TEST(ContentionTest, CopiesThatTakeTurnsOnACoreSendOneAfterTheOther) {
+/// As above on nodes of one core: one of the two replicas ends first, and its message leaves alone.
+TEST(ContentionTest, CopiesThatShareACoreSendInTurn) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
   const CostModel costs = costs_of_two_groups(schedule);
   const Timeline timeline =
@@ -189,7 +189,7 @@ TEST(ContentionTest, CopiesThatTakeTurnsOnACoreSendOneAfterTheOther) {
   EXPECT_EQ(timeline.workers[0].ops[1].start, 3 + 2 + 4 + 1);
 }
 
-/// Two stages far from each other, each with a copy beside it: what a node lets pass at once is for both.
+/// Two stages on different nodes, with two replicas of each per node. The node's burst is shared by both replicas.
 TEST(ContentionTest, CopiesOnANodeShareItsBurst) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
   CostModel costs = costs_of_two_groups(schedule);
@@ -237,9 +237,9 @@ TEST(ContentionTest, SumsOfAsynchronousUpdatesDivideTheInterfaceOfTheirNode) {
   EXPECT_EQ(simulate_on_cores(schedule, costs, shared).makespan, 14) << "on links of the node";
 }
 
-TEST(ContentionTest, ANodeHasItsPartOfASumOnce) {
+TEST(ContentionTest, ANodeTakesPartInASumOnce) {
   const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
-  const CostModel costs = costs_of_two_groups(schedule);  // all four copies of a stage: two on each node
+  const CostModel costs = costs_of_two_groups(schedule);  // four replicas of each stage, two per node
   expect_same(simulate_on_cores(schedule, costs,
                                 {.cores = cores_without_end(),
                                  .contention = {.node_transfers = 1},
@@ -247,10 +247,10 @@ TEST(ContentionTest, ANodeHasItsPartOfASumOnce) {
               simulate(schedule, costs));
 }
 
-TEST(ContentionTest, AnOpAndASumHoldEachOtherUp) {
-  // one worker with two stages: 0F0 1F0 1B0 0B0; the sum of stage 1 runs beside 0B0
+TEST(ContentionTest, AnOpAndASumSlowEachOtherDown) {
+  // One worker with two stages: 0F0 1F0 1B0 0B0. The all-reduce of stage 1 runs beside 0B0.
   Schedule schedule = find_generator("looped-bfs").generate({.stages = 1, .micro_batches = 1, .chunks = 2});
-  CostModel costs = CostModel::uniform(schedule, testing::costs(2, 4));  // of the worker: F = 1, B = 2 a stage
+  CostModel costs = CostModel::uniform(schedule, testing::costs(2, 4));  // costs of the worker: F = 1, B = 2 per stage
   costs.all_reduce = AllReduceCosts{.seconds = {3, 3}, .data_parallel = 2};
   costs.all_reduce_placement = AllReducePlacement::Eager;
   const Timeline timeline = simulate_on_cores(
@@ -262,7 +262,7 @@ TEST(ContentionTest, AnOpAndASumHoldEachOtherUp) {
   EXPECT_DOUBLE_EQ(timeline.makespan, 8 + (3 - 4 / 1.5) + 3);
 }
 
-TEST(ContentionTest, ASumIsFasterWhileTheNextOneIsUnderWayToo) {
+TEST(ContentionTest, ASumIsFasterWhileTheNextSumOverlaps) {
   const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.all_reduce = AllReduceCosts{.seconds = {4, 4}};
@@ -316,7 +316,7 @@ TEST(SharedCoresTest, OneCoreTakesTheSumOfAllWork) {
 }
 
 TEST(SharedCoresTest, TwoWorkersOnOneCore) {
-  // worker 0: 0F0 0F1 0B0 0B1, worker 1: 1F0 1F1 1B0 1B1; F = 1, B = 2
+  // Worker 0: 0F0 0F1 0B0 0B1, worker 1: 1F0 1F1 1B0 1B1; F = 1, B = 2.
   const Schedule schedule = find_generator("gpipe").generate({2, 2});
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   const Timeline timeline = simulate_on_cores(schedule, costs, {1});
@@ -333,7 +333,7 @@ TEST(SharedCoresTest, TwoWorkersOnOneCore) {
   EXPECT_EQ(timeline.workers[0].busy, 1 + 2 + 4 + 2);
 }
 
-/// Two workers that hold both stages of two replicas, idle while they sum.
+/// Two workers that hold both stages of two replicas and are idle during all-reduces.
 struct TwoCopies {
   Schedule schedule = find_generator("chimera").generate({2, 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
@@ -349,13 +349,14 @@ TEST(SharedCoresTest, EachNodeHasItsOwnCores) {
   const auto makespan = [&](double cores, const NodePlacement& nodes) {
     return simulate_on_cores(schedule, costs, {.cores = cores, .nodes = nodes}).makespan;
   };
-  // One op runs at a time. Two groups whose copies of a stage are side by side take turns on their node's core.
+  // One op runs at a time. With two groups whose replicas of a stage share a node, the replicas take turns on the
+  // node's core.
   EXPECT_EQ(makespan(1, {.node_of = {0, 1}, .copies = {1, 1}, .sums_leave = {true, true}}), 6);
   EXPECT_EQ(makespan(1, {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}), 12);
   EXPECT_EQ(makespan(2, {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}), 6);
 }
 
-TEST(SharedCoresTest, AWorkerHasNoCoreOfAnotherNode) {
+TEST(SharedCoresTest, AWorkerUsesNoCoreOfAnotherNode) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 2});
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1));
   const auto makespan = [&](const std::vector<std::size_t>& node_of, double cores) {
@@ -388,7 +389,7 @@ TEST(SharedCoresTest, RefusesImpossibleCores) {
   EXPECT_THROW((void)simulate_on_cores(stuck, CostModel::uniform(stuck, testing::costs(1, 2)), {1}), ScheduleError);
 }
 
-/// Work that an op was given between two times: its rate is that of all ops that run then.
+/// Work done on an op between its start and end. All ops running at the same time have the same rate.
 double given(const std::vector<TimedOp>& ops, const TimedOp& op, double cores) {
   std::vector<double> times;
   for (const TimedOp& other : ops) {

@@ -39,7 +39,7 @@ TEST(SimulateTest, StagesMayCostDifferently) {
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).makespan, 1111);
 }
 
-TEST(SimulateTest, ForwardsJustInTimeDelayNoOtherOp) {
+TEST(SimulateTest, JustInTimeForwardsDelayNoOtherOp) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 8)) {
       const Schedule schedule = generator.generate(shape);
@@ -74,7 +74,7 @@ TEST(SimulateTest, RejectsImpossibleCosts) {
   EXPECT_THROW((void)simulate(schedule, CostModel{{StageCosts{}}, 0}), ConfigError);
 }
 
-TEST(SimulateTest, ReportsWhatCannotRun) {
+TEST(SimulateTest, ReportsOpsThatCannotRun) {
   Schedule schedule = find_generator("gpipe").generate({2, 2});
   std::reverse(schedule.workers[0].begin(), schedule.workers[0].end());
   EXPECT_THROW((void)testing::timed(schedule, 1, 2), ScheduleError);
@@ -122,8 +122,8 @@ TEST(SimulateTest, RecomputationIsAForwardBeforeEachBackward) {
   EXPECT_EQ(simulate(schedule, costs).makespan, testing::timed(schedule, 1, 3).makespan);
 }
 
-// Worker 1: 1B0 with its recomputation from 4 to 7. Worker 0 has nothing to do from 3 on.
-TEST(SimulateTest, AForwardRunsAgainWhileTheGradientIsOnItsWay) {
+// Worker 1 runs 1B0 with its recomputation from 4 to 7. Worker 0 is idle from 3 on.
+TEST(SimulateTest, RecomputationOverlapsWithTheMessageOfTheGradient) {
   const Schedule schedule = find_generator("gpipe").generate({2, 3});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.recompute = {1, 1};
@@ -149,7 +149,7 @@ TEST(SimulateTest, BubblesAreTheClosedForms) {
   }
 }
 
-TEST(SimulateTest, InnerBubbleLeavesOutWhatIsBeforeAndBehindAWorkersOps) {
+TEST(SimulateTest, InnerBubbleExcludesTimeBeforeAndAfterAWorkersOps) {
   const Timeline timeline = testing::timed(find_generator("1f1b").generate({4, 4}), 1, 2);
   EXPECT_EQ(timeline.workers[3].inner_idle, 0);
   EXPECT_EQ(timeline.workers[3].idle, 9);

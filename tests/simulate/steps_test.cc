@@ -1,4 +1,4 @@
-// Several steps in a row, and schedules that update in between.
+// Several consecutive steps, and schedules with asynchronous updates.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-/// Each worker's ops `steps` times, with new micro-batches.
+/// Repeats each worker's ops `steps` times with new micro-batches.
 Schedule repeated(const Schedule& step, std::int64_t steps) {
   Schedule schedule = step;
   schedule.micro_batches *= steps;
@@ -27,7 +27,7 @@ Schedule repeated(const Schedule& step, std::int64_t steps) {
   return schedule;
 }
 
-/// 1F1B without a flush, an update after each backward: PipeDream on two stages, three micro-batches.
+/// 1F1B without a flush and with an update after each backward: PipeDream on two stages, three micro-batches.
 Schedule pipedream() {
   Schedule schedule = find_generator("1f1b").generate({2, 3});
   schedule.updates = AsynchronousUpdates{1, 2};
@@ -38,7 +38,7 @@ Schedule pipedream() {
 }
 
 TEST(StepsTest, WithoutSumsAndUpdatesTheNextStepFillsTheTail) {
-  // 1F1B ends worker 1 at 7 and worker 0 at 9; what worker 1 waits for comes from worker 0.
+  // 1F1B ends worker 1 at 7 and worker 0 at 9. Worker 1 waits for messages of worker 0.
   const Timeline timeline = simulate_steps(repeated(find_generator("1f1b").generate({2, 2}), 3), 3,
                                            {{{.forward = 1, .backward = 2}, {.forward = 1, .backward = 2}}, 0});
   EXPECT_EQ(timeline.step_ends, (std::vector<double>{9, 18, 27}));
@@ -46,7 +46,7 @@ TEST(StepsTest, WithoutSumsAndUpdatesTheNextStepFillsTheTail) {
   EXPECT_EQ(timeline.makespan, 27);
 }
 
-TEST(StepsTest, NobodyUpdatesBeforeAllAreDone) {
+TEST(StepsTest, NoWorkerUpdatesBeforeAllAreDone) {
   // Inner workers are done at 14, the end workers at 16.
   const Schedule step = find_generator("chimera").generate({4, 4});
   const Schedule schedule = repeated(step, 4);
@@ -74,7 +74,7 @@ TEST(StepsTest, AStepBeginsAfterTheUpdateOfItsWorker) {
   EXPECT_EQ(causes[static_cast<std::size_t>(IdleCause::Sync)], 2 * 2 * (alone.makespan - alone.ops_end));
 }
 
-TEST(StepsTest, RefusesMixedStepsAndUnequalOnes) {
+TEST(StepsTest, RefusesMixedAndUnequalSteps) {
   Schedule schedule = repeated(find_generator("1f1b").generate({2, 2}), 2);
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   EXPECT_THROW((void)simulate_steps(schedule, 3, costs), ConfigError);
@@ -99,7 +99,7 @@ TEST(StepsTest, AnAsynchronousWorkerUpdatesBetweenItsOps) {
 TEST(StepsTest, AsynchronousStepsOverlap) {
   Schedule schedule = pipedream();
   const Timeline timeline = simulate_steps(schedule, 3, CostModel::uniform(schedule, testing::costs(1, 2)));
-  EXPECT_EQ(timeline.step_ends, (std::vector<double>{6, 9, 12}));  // one micro-batch a step, every F + B
+  EXPECT_EQ(timeline.step_ends, (std::vector<double>{6, 9, 12}));  // one micro-batch per step, a step takes F + B
   EXPECT_EQ(timeline.period, 3);
 }
 

@@ -19,7 +19,7 @@ CostModel with_sums(const Schedule& schedule, double seconds, AllReducePlacement
   return costs;
 }
 
-/// When each stage's sum starts; every worker that takes part must say the same.
+/// Start of each stage's all-reduce, equal on all its workers.
 std::map<std::int64_t, double> starts(const Timeline& timeline) {
   std::map<std::int64_t, double> times;
   for (const WorkerTimeline& worker : timeline.workers) {
@@ -31,9 +31,9 @@ std::map<std::int64_t, double> starts(const Timeline& timeline) {
   return times;
 }
 
-// Worker 0 at B = 2 F: stage 3's last backward ends at 9, then 0B0 10-12, a bubble, 0B1 14-16. Workers 1 and 2 end at
-// 14, without a bubble between the last backwards of their stages: 2B3 at 12 and 1B1 at 14 on worker 1. Sums follow
-// each other in one order: stages 3, 2, 1, 0.
+// B = 2 F. Worker 0: stage 3's last backward ends at 9, then 0B0 10-12, a bubble, 0B1 14-16. Workers 1 and 2 end at 14
+// without a bubble between the last backwards of their stages: on worker 1, 2B3 ends at 12 and 1B1 at 14. All-reduces
+// run in the order of stages 3, 2, 1, 0.
 TEST(SynchronizationTest, EagerOptIsThePapersRuleOnFourWorkers) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::EagerOpt))),
@@ -44,7 +44,7 @@ TEST(SynchronizationTest, EagerOptIsThePapersRuleOnFourWorkers) {
             (std::map<std::int64_t, double>{{0, 16}, {1, 14}, {2, 12}, {3, 9}}));
 }
 
-/// Whether the worker's sum of its larger stage is launched before its last op, for workers 0 to D/2 - 1.
+/// Checks on workers 0 to D/2 - 1 whether the all-reduce of the larger stage starts before the last op.
 TEST(SynchronizationTest, EagerOptWaitsOnTheMiddleWorkersOnly) {
   for (const std::int64_t d : {4, 6, 8, 12}) {
     for (const double backward : {1.0, 2.0}) {
@@ -73,10 +73,10 @@ TEST(SynchronizationTest, ASumWaitsForAllItsWorkers) {
   }
 }
 
-TEST(SynchronizationTest, WhetherAWorkerWaitsIsNoMatterOfTheCosts) {
+TEST(SynchronizationTest, WhetherAWorkerWaitsIsIndependentOfTheCosts) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   CostModel costs = with_sums(schedule, 0.5, AllReducePlacement::EagerOpt);
-  costs.latency = 3;  // now workers 1 and 2 wait, too, between the last backwards of their stages
+  costs.latency = 3;  // now workers 1 and 2 also wait between the last backwards of their stages
   const Timeline timeline = simulate(schedule, costs);
   EXPECT_GT(timeline.workers[1].inner_idle, 0);
   EXPECT_EQ(timeline.workers[1].all_reduces[0].after, schedule.workers[1].size()) << "as with B = 2 F and no latency";
@@ -100,7 +100,7 @@ TEST(SynchronizationTest, RabenseifnersAlgorithmIsCounted) {
   const Schedule schedule = find_generator("chimera").generate({2, 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.all_reduce = AllReduceCosts{.alpha = 0.5, .beta = 0.25, .bytes = {16, 32}, .data_parallel = 2};
-  const CostTable table(schedule, costs);  // four copies of each stage
+  const CostTable table(schedule, costs);  // four replicas of each stage
   EXPECT_DOUBLE_EQ(table.all_reduce(ParameterGroupId(0)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 16);
   EXPECT_DOUBLE_EQ(table.all_reduce(ParameterGroupId(1)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 32);
 }
@@ -123,7 +123,7 @@ TEST(SynchronizationTest, TheUpdateCoversAllCopiesOfAWorker) {
   EXPECT_EQ(timeline.workers[0].idle, 1.5);
 }
 
-// Workers 0 and 3; in the V worker 0 holds both.
+// Workers 0 and 3 hold the matrix; in the V, worker 0 holds both uses.
 TEST(SynchronizationTest, ATiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
   const auto timed = [](const char* name) {
     const Schedule schedule = find_generator(name).generate({4, 4});

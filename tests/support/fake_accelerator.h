@@ -1,5 +1,5 @@
 #pragma once
-// GPUs that are not there, for whatever decides by what they say.
+// GPUs that do not exist, for code that decides by their properties.
 
 #include <functional>
 #include <memory>

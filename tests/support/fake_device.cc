@@ -23,7 +23,7 @@ const at::Device kDevice(kFakeDevice, 0);
 thread_local c10::StreamId current = 0;
 thread_local int unrecorded = 0;
 
-/// What the host, a thread of it, has learned by looking at events since it last gave the device something.
+/// Results of a host thread's event queries since it last issued work.
 struct Looking {
   std::intptr_t at = 0;  // the event
   bool again_and_again = false;
@@ -72,7 +72,7 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, FakeStreams);
 
-/// Memory that counts as pinned: that of its allocator.
+/// Memory that this allocator returns counts as pinned.
 class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
@@ -90,7 +90,8 @@ class PinnedMemory final : public c10::Allocator {
 
  private:
   mutable std::mutex mutex_;
-  std::map<const void*, c10::DataPtr> pinned_;  // to the end: an address given back might become one that is not pinned
+  // kept to the end: a freed address might be reused for memory that is not pinned
+  std::map<const void*, c10::DataPtr> pinned_;
 };
 
 PinnedMemory& pinned_memory() {
@@ -120,7 +121,7 @@ at::Tensor same_memory(const at::Tensor& tensor, at::Device device) {
       .make_tensor();
 }
 
-/// `to` becomes what `from` is.
+/// Makes `to` share the storage and sizes of `from`.
 void adopt(const at::Tensor& to, const at::Tensor& from) {
   to.unsafeGetTensorImpl()->set_storage_keep_dtype(from.storage());
   to.unsafeGetTensorImpl()->set_sizes_contiguous(from.sizes());
@@ -136,7 +137,7 @@ std::vector<at::Tensor> tensors_in(std::span<const c10::IValue> values) {
   return tensors;
 }
 
-/// Calls the op with the same values again, and lays its results where the first ones are.
+/// Returns a function that calls the op with the same inputs again and copies its results to the first outputs.
 std::function<void()> again(const c10::OperatorHandle& op, const torch::jit::Stack& inputs,
                             const torch::jit::Stack& outputs) {
   const std::size_t count = op.schema().returns().size();
@@ -153,7 +154,7 @@ std::function<void()> again(const c10::OperatorHandle& op, const torch::jit::Sta
   };
 }
 
-/// What an op of the device was called with, as the CPU's tensors.
+/// The inputs of an op on the device, as CPU tensors.
 class Call {
  public:
   explicit Call(const c10::OperatorHandle& op) : op_(op) {}
@@ -171,7 +172,7 @@ class Call {
  private:
   at::Tensor on_cpu(const at::Tensor& tensor) {
     if (!is_fake(tensor)) return tensor;
-    const bool may_grow = tensor.numel() == 0;  // as what arange() writes to
+    const bool may_grow = tensor.numel() == 0;  // such as the output of arange()
     views_.emplace_back(
         may_grow ? at::empty(tensor.sizes(), tensor.options().device(at::kCPU)) : same_memory(tensor, at::kCPU),
         tensor);
@@ -221,7 +222,7 @@ class Call {
   std::vector<std::pair<at::Tensor, at::Tensor>> views_;
 };
 
-/// How large their results are depends on values.
+/// The result sizes of these ops depend on values.
 bool depends_on_values(const std::string& op) {
   static const std::set<std::string> ops = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
                                             "aten::repeat_interleave"};
@@ -256,8 +257,8 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   return to;
 }
 
-/// As the GPUs' kernel: the products of narrow numbers are added to a wide sum without being rounded. There is none of
-/// the CPU.
+/// As the GPU kernel does, adds products of narrow numbers to a wide sum without rounding them. The CPU has no such
+/// kernel.
 at::Tensor& add_wide_product(const at::Tensor& term, const at::Tensor& left, const at::Tensor& right,
                              at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& sum) {
   FakeDevice::get().given();

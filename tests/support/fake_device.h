@@ -1,6 +1,6 @@
 #pragma once
-// A device that works in streams, as a GPU does, and is none: its tensors lie in the CPU's memory and its kernels are
-// the CPU's, run at once. It writes down what streams are told, and what makes the host wait.
+// A fake asynchronous device: its tensors lie in the CPU's memory, and its kernels are the CPU's, run immediately. It
+// records the calls to its streams and the calls that make the host wait.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,37 +20,36 @@ namespace chimera::testing {
 
 inline constexpr auto kFakeDevice = c10::DeviceType::PrivateUse1;
 
-/// What the streams of the device were told, and where the host waited for it. One for the process; for the first it is
-/// enough to name the device, the rest needs install().
+/// Records of stream calls and host waits, one object per process. Without install(), tests may only name the device.
 class FakeDevice {
  public:
   static FakeDevice& get();
 
-  /// Makes it the accelerator of this process, with kernels and pinned memory. Nothing undoes that.
+  /// Makes it the accelerator of this process, with kernels and pinned memory. This cannot be undone.
   static void install();
 
-  /// Forgets everything, and numbers streams and events from 1 again.
+  /// Clears all records, and numbers streams and events from 1 again.
   void clear();
 
   /// "stream 1 records event 1", "stream 2 awaits event 1", "memory is kept for stream 2".
   std::vector<std::string> lines();
-  /// Calls that made the host wait: reading an element, copies that are not asynchronous, or only seem to be as their
-  /// memory is not pinned, ops whose result depends on values; and looking at one event again and again before the
-  /// device is given more. (Before one of the others that is the same wait.)
+  /// Calls that made the host wait: reads of an element, ops with a result that depends on values, and synchronous
+  /// copies. Copies of memory that is not pinned are synchronous too. Repeated queries of an event also count, unless
+  /// the host issues work between them or another wait follows.
   std::vector<std::string> waits();
-  /// The events up to this one are done, later ones are not. Without it all are.
+  /// Events up to this number are done, later events are not. Without this call all events are done.
   void finish_events_up_to(std::intptr_t event);
-  /// Kernels and copies that the host has given it, or recorded.
+  /// Number of kernels and copies that the host has issued or recorded.
   std::int64_t given_count();
-  /// As a graph of CUDA: what the calling thread's current stream is given meanwhile is done again, kernel by kernel on
-  /// the same memory, by repeat(). As strict: throws where the work waits for the device, copies from the host's
-  /// memory, or looks at an event of the recording; or waits for one that was recorded before. Unlike CUDA it does all
-  /// of it at once while it records; so the first repeat(), which must come before anything else, does nothing.
+  /// Imitates a CUDA graph: repeat() runs the kernels that `work` gives to the calling thread's current stream again,
+  /// on the same memory. Like CUDA it throws if the work waits for the device, copies from host memory, queries an
+  /// event of the recording, or waits for an event recorded before. Unlike CUDA it also runs the work while it records.
+  /// The first repeat(), which must come before anything else, therefore does nothing.
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work);
-  /// The calling thread's stream's recording: takes what is to be done again. Null where there is none.
+  /// The recording of the calling thread's stream, to which repeatable work is appended; null if there is none.
   using Recording = std::vector<std::function<void()>>;
   Recording* recording();
-  /// While it lives, the calling thread records nothing.
+  /// While it exists, the calling thread records nothing.
   class Unrecorded {
    public:
     Unrecorded();
@@ -58,7 +57,7 @@ class FakeDevice {
     Unrecorded& operator=(const Unrecorded&) = delete;
     ~Unrecorded();
   };
-  /// From now on to clear() each event is found done by the second look at it, as by a host that is ahead.
+  /// Until clear(), each event is found done only at its second query, as if the host were ahead of the device.
   void answer_late();
 
   // for the device's own parts
@@ -68,7 +67,7 @@ class FakeDevice {
   c10::StreamId next_stream();
   bool is_done(std::intptr_t event);
   void looked_at(std::intptr_t event);
-  void given();  // something to do
+  void given();  // counts one kernel or copy
   void recorded(std::intptr_t event, c10::StreamId stream);
   void awaited(std::intptr_t event, c10::StreamId stream);
 
@@ -82,7 +81,7 @@ class FakeDevice {
   std::set<std::intptr_t> looked_at_;
   c10::StreamId streams_ = 0;
   std::int64_t given_count_ = 0;
-  std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // under way
+  std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // active recordings
   std::set<std::intptr_t> events_of_recordings_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 using Call = FakeNetwork::Call;
 using Kind = FakeNetwork::Kind;
 
-/// The call may be made again, by a recording (FakeDevice::record()): then it is another.
+/// If a recording repeats the call (FakeDevice::record()), this object refers to the latest repetition.
 class FakeWork final : public c10d::Work {
  public:
   using Latest = std::shared_ptr<std::shared_ptr<Call>>;
@@ -89,7 +89,7 @@ FakeNetwork::Group group_of(std::size_t members) {
   return {.waiting = std::vector<std::deque<std::shared_ptr<Call>>>(members)};
 }
 
-/// What a member gets from the others: its part of everyone's outgoing elements.
+/// Data that a member receives: its part of every member's outgoing elements.
 at::Tensor exchanged(const std::vector<std::shared_ptr<Call>>& calls, std::size_t member) {
   std::vector<at::Tensor> parts;
   for (const auto& call : calls) {

@@ -1,7 +1,7 @@
 #pragma once
-// c10d process groups between threads, as strict as NCCL's: the k-th call of every member of a group belongs to the
-// k-th of the others, and a transfer is done when both ends have come to it. A member's first transfer, and its first
-// collective, wait for the others': NCCL connects them there, on the caller's thread.
+// c10d process groups between threads, as strict as NCCL: the k-th calls of all members of a group match, and a
+// transfer is done when both ends have reached it. A member's first transfer, and its first collective, block until the
+// other members join, because NCCL connects them on the caller's thread.
 
 #include <ATen/ATen.h>
 
@@ -23,8 +23,7 @@
 
 namespace chimera::testing {
 
-/// All groups of a job, each rank's for a thread of its own. It must outlive them. Where all ranks wait, and none for
-/// what is done, it is closed.
+/// All groups of a job, with a thread for each rank. It must outlive them. It closes itself if the ranks deadlock.
 class FakeNetwork {
  public:
   FakeNetwork(int ranks, RankGroups groups, std::vector<RankPair> pairs);
@@ -33,26 +32,26 @@ class FakeNetwork {
   [[nodiscard]] Communicators communicators(int rank, bool sums_in_order = false);
   /// Makes every wait throw, now and later; the first reason stays.
   void close(const std::string& why);
-  /// Why it was closed; empty: it was not.
+  /// Reason for which it was closed; empty if it was not.
   [[nodiscard]] std::string why_closed();
 
   enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll, Broadcast };
-  /// What a member was asked for.
+  /// Arguments of a member's call.
   struct Call {
     Kind kind = Kind::Send;
     at::Tensor in = {};
     std::vector<at::Tensor> out = {};
-    int root = 0;                             // Broadcast: the member that has it
+    int root = 0;                             // Broadcast: the member that sends
     std::vector<std::int64_t> sent = {};      // AllToAll: elements to each member
-    std::vector<std::int64_t> received = {};  // likewise from each
+    std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
     bool done = false;
   };
-  /// What NCCL connects separately.
+  /// Kinds of calls that NCCL connects separately.
   enum class Way : std::uint8_t { Transfers, Collectives };
-  /// One process group's calls, by member.
+  /// Calls of one process group, by member.
   struct Group {
     std::vector<std::deque<std::shared_ptr<Call>>> waiting = {};
-    std::map<Way, std::set<std::size_t>> connecting = {};  // the members that have made a call of this way
+    std::map<Way, std::set<std::size_t>> connecting = {};  // members that have made a call of this kind
   };
   void issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call);
   void wait_for(const Call& call);
@@ -64,7 +63,7 @@ class FakeNetwork {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string why_;
-  std::list<std::function<bool()>> waits_;  // of ranks: what each waits for
+  std::list<std::function<bool()>> waits_;  // conditions that ranks wait for
   int ranks_;
   RankGroups groups_;
   Group everyone_;

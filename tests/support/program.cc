@@ -46,7 +46,7 @@ FileDescriptor file_of(const std::string& text) {
   return file;
 }
 
-/// Files of LibTorch or this program; others on the machine may come and go.
+/// Files of LibTorch or this program; other files on the machine may come and go.
 std::vector<std::string> shared_memory_files() {
   std::vector<std::string> names;
   std::error_code none;
@@ -58,7 +58,7 @@ std::vector<std::string> shared_memory_files() {
   return names;
 }
 
-/// Appends what can be read to `text`; false at the end of the stream.
+/// Appends the available bytes to `text`. Returns false at the end of the stream.
 bool append_from(const FileDescriptor& fd, std::string& text) {
   std::array<char, 65536> buffer;
   const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
@@ -66,7 +66,7 @@ bool append_from(const FileDescriptor& fd, std::string& text) {
   return size > 0;
 }
 
-/// Makes `descriptor` the stream `number` of this process; negative: it has none.
+/// Makes `descriptor` the stream `number` of this process; closes the stream if `descriptor` is negative.
 void give(int descriptor, int number) {
   if (descriptor < 0) {
     ::close(number);
@@ -82,7 +82,7 @@ std::string program_path() {
 
 using Main = int (*)(int, char**);
 
-/// What the program calls for the subcommands that need LibTorch; loaded at the first call.
+/// Entry point of the subcommands that need LibTorch; loaded at the first call.
 Main training_main() {
   static const Main entry = [] {
     const std::string library = std::filesystem::path(program_path()).parent_path() / "libchimera_training.so";
@@ -93,9 +93,10 @@ Main training_main() {
   return entry;
 }
 
-/// Runs the training half in this process, and ends it as the program would.
+/// Runs the training half in this process, and exits as the program does.
 [[noreturn]] void run_loaded(Main main, std::vector<char*>& argv) {
-  ::setenv("GTEST_FILTER", "-*", 1);  // a rank that it starts against expectation is this test program: it has no tests
+  // if it unexpectedly starts a rank, the rank is this test program: it must run no tests
+  ::setenv("GTEST_FILTER", "-*", 1);
   const int exit_code = main(static_cast<int>(argv.size()) - 1, argv.data());
   std::cout.flush();
   ::_exit(exit_code);
@@ -130,11 +131,11 @@ void ProgramRun::start(const std::vector<std::string>& arguments) {
   Pipe output = make_pipe();
   Pipe messages = make_pipe();
   const Main loaded = setup_.is_copy ? training_main() : nullptr;
-  std::fflush(nullptr);  // a copy would write what still stands in buffers here
+  std::fflush(nullptr);  // otherwise a copy would write the buffered output again
   process_ = check_system(::fork(), "fork");
   if (process_ == 0) {
     ::setpgid(0, 0);
-    ::signal(SIGHUP, SIG_DFL);  // nohup, with which tests may run, has it ignored, and the program leaves it so
+    ::signal(SIGHUP, SIG_DFL);  // nohup, which may run the tests, ignores SIGHUP, and the program inherits that
     ::dup2(input.get(), STDIN_FILENO);
     give(setup_.output.value_or(output.write.get()), STDOUT_FILENO);
     give(setup_.messages.value_or(messages.write.get()), STDERR_FILENO);
@@ -153,7 +154,7 @@ void ProgramRun::start(const std::vector<std::string>& arguments) {
   watched_.push_back({process_, FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0U)))});
 }
 
-/// Adds the ranks started so far: the kernel lists children in the order in which they were made.
+/// Adds the ranks started so far: the kernel lists children in the order of creation.
 void ProgramRun::look_for_ranks() {
   const std::string process = std::to_string(process_);
   std::ifstream children("/proc/" + process + "/task/" + process + "/children");
@@ -164,8 +165,8 @@ void ProgramRun::look_for_ranks() {
   }
 }
 
-/// Waits for news, or until then, and takes it in; false when all processes have closed their output, or the deadline
-/// is over.
+/// Waits for events until `until` at most, and handles them. Returns false if all processes have closed their output or
+/// the deadline has passed.
 bool ProgramRun::read_some(std::optional<Clock::time_point> until) {
   if (!output_open_ && !messages_open_) return false;
   const bool looking = !all_ranks_known();

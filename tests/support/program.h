@@ -1,5 +1,5 @@
 #pragma once
-// Runs of the built program `chimera`, watched from outside: what it says, how it ends, what it leaves behind.
+// Runs of the built program `chimera`, observed from outside: output, exit code and leftovers.
 
 #include <sys/types.h>
 
@@ -14,7 +14,7 @@
 
 namespace chimera::testing {
 
-/// A program that says nothing for so long hangs; with sanitizers all takes many times as long.
+/// A program without output for this long hangs; sanitizers make everything many times slower.
 #ifdef CHIMERA_SANITIZED
 inline constexpr std::chrono::seconds kPatience{300};
 #else
@@ -22,33 +22,34 @@ inline constexpr std::chrono::seconds kPatience{60};
 #endif
 
 struct ProgramSetup {
-  std::string input{};                     ///< what standard input reads; at most a pipe's capacity unless it is read
-  std::vector<std::string> environment{};  ///< NAME=value, on top of this process's
-  int ranks = 0;                           ///< of the job it will start; their deaths are then observed
-  std::chrono::seconds deadline = kPatience;  ///< without any news; then everything is killed and the test fails
-  std::function<void()> in_process{};         ///< called in the new process, before it becomes the program
-  std::optional<int> messages{};              ///< what it has as stderr in place of a pipe that is read; negative: none
-  std::optional<int> output{};                ///< what it has as stdout, likewise
-  /// The new process is a copy of this one, which has loaded the training half, and not the program started anew:
-  /// spares the fifth of a second that LibTorch takes to load. For command lines that start no program anew.
+  std::string input{};                     ///< standard input; at most a pipe's capacity unless the program reads it
+  std::vector<std::string> environment{};  ///< NAME=value, added to this process's environment
+  int ranks = 0;                           ///< number of ranks that the job starts, to observe their deaths
+  /// time limit without any event; then all processes are killed and the test fails
+  std::chrono::seconds deadline = kPatience;
+  std::function<void()> in_process{};  ///< called in the new process before it becomes the program
+  std::optional<int> messages{};       ///< its stderr, instead of a pipe that is read; closed if negative
+  std::optional<int> output{};         ///< its stdout, with the same meaning
+  /// Forks this process, which has loaded the training half, instead of starting the program. Saves a fifth of a
+  /// second, the loading time of LibTorch. Only for commands that do not start the program again.
   bool is_copy = false;
 };
 
-/// Whether the arguments are those of a subcommand for which the program loads its training half.
+/// Returns true if the program loads its training half for the subcommand in the arguments.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
 struct ProgramResult {
-  int exit_code = -1;       ///< -1 where a signal killed it
-  int killed_by = 0;        ///< that signal
+  int exit_code = -1;       ///< -1 if a signal killed it
+  int killed_by = 0;        ///< that signal, or 0
   std::string output;       ///< stdout of all its processes
   std::string messages;     ///< stderr of all its processes
   int orphans = 0;          ///< processes that it did not wait for
-  bool left_files = false;  ///< in its private TMPDIR, which is its working directory too, or in /dev/shm
-  std::chrono::milliseconds ending_time{0};  ///< from the first death or signal until the last process was gone
+  bool left_files = false;  ///< files left in its TMPDIR, which is also its working directory, or in /dev/shm
+  std::chrono::milliseconds ending_time{0};  ///< from the first death or signal to the end of the last process
 };
 
-/// A running program in a process group of its own. Its orphans become children of this process, which awaits their
-/// end. One at a time in a process.
+/// A running program in a process group of its own. Orphans become children of this process, which waits for them. A
+/// process may have only one at a time.
 class ProgramRun {
  public:
   explicit ProgramRun(const std::vector<std::string>& arguments, ProgramSetup setup = {});
@@ -56,17 +57,17 @@ class ProgramRun {
   ProgramRun& operator=(const ProgramRun&) = delete;
   ~ProgramRun();
 
-  /// Returns when `text` stands on stderr, or the program has ended without saying it, which fails the test.
+  /// Returns when stderr contains `text`. Fails the test if the program ends without it.
   void await_message(const std::string& text);
   /// Returns when all its ranks have started, or the program has ended.
   void await_ranks();
-  /// Returns after so long, or when the program has ended.
+  /// Returns after this time, or when the program has ended.
   void watch_for(std::chrono::microseconds time);
-  /// The process of the program itself, and, once they are awaited or a message came from them, those of its ranks, in
-  /// order.
+  /// The process of the program, and the processes of its ranks. Ranks are known after await_ranks() or a message from
+  /// them.
   [[nodiscard]] pid_t process() const { return process_; }
   [[nodiscard]] pid_t rank(int rank) const;
-  /// Sends a signal to one process, or to all of them, as a terminal does.
+  /// Sends a signal to one process, or to all processes, as a terminal does.
   void send(pid_t process, int signal_number);
   void send_to_all(int signal_number) { send(-process_, signal_number); }
   /// Returns when no process is left.
@@ -100,7 +101,7 @@ class ProgramRun {
   ProgramResult result_;
 };
 
-/// Runs the program to its end; where it trains or generates, in a copy of this process, which must not have
+/// Runs the program to its end. If it trains or generates, runs it in a fork of this process, which must not have
 /// computed with several threads.
 [[nodiscard]] ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 

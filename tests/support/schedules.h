@@ -1,5 +1,5 @@
 #pragma once
-// Schedules in tests are text: what the paper prints.
+// Schedules as text, as the paper prints them.
 
 #include <gtest/gtest.h>
 
@@ -49,20 +49,20 @@ inline Timeline timed(const Schedule& schedule, double forward, double backward,
   return simulate(schedule, CostModel::uniform(schedule, costs(forward, backward), latency));
 }
 
-/// Time that worker w waits between its own first and last op.
+/// Idle time of worker w between its own first and last op.
 inline double inner_bubble(const Timeline& timeline, std::size_t w) {
   const WorkerTimeline& worker = timeline.workers[w];
   return worker.ops.back().end - worker.ops.front().start - worker.busy;
 }
 
-/// Most stages of micro-batches that a worker holds.
+/// Peak of in-flight stages of micro-batches on any worker.
 inline std::int64_t most_in_flight(const Timeline& timeline) {
   std::int64_t most = 0;
   for (const WorkerTimeline& worker : timeline.workers) most = std::max(most, worker.peak_in_flight);
   return most;
 }
 
-/// Times of a worker's whole share, the backward split.
+/// Total times of a worker, with split backwards.
 struct SplitCosts {
   double forward;
   double input_gradient;
@@ -75,8 +75,8 @@ inline Timeline timed(const Schedule& schedule, const SplitCosts& share, double 
   return simulate(schedule, CostModel::uniform(schedule, all, latency));
 }
 
-/// The values of an axis that a property is tried on: the names of all; of numbers those of plans, and those to one
-/// above the usual, none above 3 or D: 2f to D, v to 3 or 4, w to 2.
+/// Values of an axis that property tests try: all names; numbers of plans, and numbers up to one above the usual, at
+/// most 3 or D: 2f to D, v to 3 or 4, w to 2.
 inline std::set<std::int64_t> tried_values(const TakenAxis& taken, const PipelineShape& shape) {
   const ShapeAxis& axis = shape_axis(taken.axis);
   std::set<std::int64_t> values;
@@ -88,7 +88,7 @@ inline std::set<std::int64_t> tried_values(const TakenAxis& taken, const Pipelin
   return values;
 }
 
-/// Every shape of that D and N that the schedule has by its own axes' tried_values().
+/// Every shape with this D and N that combines the schedule's axes at their tried_values().
 inline std::vector<PipelineShape> with_flags(const Generator& generator, const PipelineShape& shape) {
   std::vector<PipelineShape> shapes = {default_shape(generator, shape.stages, shape.micro_batches)};
   for (const TakenAxis& taken : generator.axes) {
@@ -104,8 +104,8 @@ inline std::vector<PipelineShape> with_flags(const Generator& generator, const P
   return shapes;
 }
 
-/// Every shape that a property is tried on, for one generator: those of D to 12, N to 3 D + 1 and all its flags that
-/// the schedule exists for. At least one: each generator's own test says which.
+/// Shapes for property tests of one generator: D to 12, N to 3 D + 1 and all its flags, if the schedule exists. At
+/// least one shape; each generator's own test checks which.
 inline std::vector<PipelineShape> small_shapes(const std::string& name, std::int64_t most_stages = 12) {
   const Generator& generator = find_generator(name);
   std::vector<PipelineShape> shapes;

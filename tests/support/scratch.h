@@ -8,7 +8,7 @@
 
 namespace chimera::testing {
 
-/// Made new and empty, gone with everything in it at the end.
+/// Created empty; removed with its contents by the destructor.
 class Scratch {
  public:
   Scratch();
@@ -26,9 +26,9 @@ class Scratch {
   std::filesystem::path directory_;
 };
 
-/// The whole text of a file; empty where there is none.
+/// The whole text of a file; empty if there is none.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
-/// The lines of a text without their line ends. What follows the last line end counts too, unless it is empty.
+/// The lines of a text without line ends, and any text after the last line end.
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace chimera::testing

@@ -1,5 +1,4 @@
-// Preloaded into a program (LD_PRELOAD): each of its fsync() calls takes SLOW_DISK_SECONDS longer, as where a disk is
-// slow.
+// Preloaded into a program (LD_PRELOAD): each of its fsync() calls takes SLOW_DISK_SECONDS longer, like on a slow disk.
 
 #include <sys/syscall.h>
 #include <unistd.h>

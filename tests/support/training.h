@@ -1,5 +1,5 @@
 #pragma once
-// Training runs in tests: small models on a text made here, and the unpipelined model to compare with.
+// Training runs of small models on generated text, and the unpipelined model as reference.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -37,12 +37,12 @@ inline const std::string& text_file() {
 /// For programs that end without destroying global variables; ranks forked from this process use the file until then.
 inline void remove_text_file() { std::filesystem::remove(text_file()); }
 
-/// A float64 job without clipping: gradients after a step are those of the loss.
+/// A float64 job without clipping, so that gradients after a step are those of the loss.
 inline TrainOptions small_options(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options;
   options.model = model;
   options.overrides = {.layers = 8, .hidden = 16, .heads = 2};
-  if (model == "llama-tiny") options.overrides.key_value_heads = 1;  // which both share
+  if (model == "llama-tiny") options.overrides.key_value_heads = 1;  // shared by both heads
   options.data = text_file();
   options.schedule = schedule;
   options.shape = shape;
@@ -55,17 +55,17 @@ inline TrainOptions small_options(const std::string& model, const std::string& s
   return options;
 }
 
-/// What a run leaves behind, over all workers.
+/// Results of a run, over all workers.
 struct Trained {
   std::vector<double> losses;  // of each step
   std::vector<double> gradient_norms;
   std::vector<std::string> parameters_hashes;                // of canonical runs
-  std::vector<double> validation_losses;                     // after the last step, where asked for
+  std::vector<double> validation_losses;                     // after the last step, if enabled
   std::map<std::string, std::vector<at::Tensor>> gradients;  // by parameter, of every worker that holds it
   std::map<std::string, std::vector<at::Tensor>> parameters;
 };
 
-/// Adds what a worker trains to the result.
+/// Adds a worker's gradients to the result.
 inline void collect(const Trainer& trainer, Trained& trained) {
   for (const auto& [id, group] : trainer.trained()) {
     for (const Parameter& parameter : group->parameters()) {
@@ -112,7 +112,7 @@ inline Trained train_unpipelined(TrainOptions options, std::int64_t steps) {
   return train(options, steps);
 }
 
-/// |a - b| / max(|b|, 1e-6 |all b|): some gradients are zero by mathematics, as attention's key bias, and have no
+/// |a - b| / max(|b|, 1e-6 |all b|): some gradients are mathematically zero, such as the key bias's, and have no
 /// meaningful relative error of their own.
 inline double relative_error(const at::Tensor& a, const at::Tensor& b, double norm_of_all) {
   const double difference = at::linalg_vector_norm(a - b).item<double>();

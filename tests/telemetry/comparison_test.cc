@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace chimera {
 namespace {
@@ -23,13 +24,13 @@ RunHistory run_of(const std::string& name, double speed, const Configuration& co
   return run;
 }
 
-TEST(ComparisonTest, SetsFiguresBesideTheFirst) {
+TEST(ComparisonTest, ComparesFiguresWithTheFirstRun) {
   const std::string text = comparison_text({run_of("a", 1), run_of("b", 2)});
   EXPECT_THAT(text, ::testing::ContainsRegex("times the first +1.00 +2.00\n"));
   EXPECT_THAT(text, HasSubstr("no configuration known of a, b"));
 }
 
-TEST(ComparisonTest, NamesWhatDiffersAndNothingElse) {
+TEST(ComparisonTest, NamesOnlyDifferences) {
   const std::vector<RunHistory> runs = {
       run_of("a", 1, {{"model.layers", "8"}, {"layout.schedule", "chimera"}}),
       run_of("b", 1, {{"model.layers", "8"}, {"layout.schedule", "1f1b"}, {"x", "1"}})};
@@ -40,11 +41,11 @@ TEST(ComparisonTest, NamesWhatDiffersAndNothingElse) {
   const std::string text = comparison_text(runs);
   EXPECT_THAT(text, HasSubstr("layout.schedule  chimera  1f1b"));
   EXPECT_THAT(text, Not(HasSubstr("model.layers")));
-  EXPECT_EQ(nlohmann::json::parse(comparison_json(runs))["differences"]["layout.schedule"][1], "1f1b");
+  EXPECT_EQ(read_json(comparison_json(runs))["differences"]["layout.schedule"][1], "1f1b");
   EXPECT_THAT(comparison_text({runs[0], runs[0]}), HasSubstr("the configurations are the same"));
 }
 
-TEST(ComparisonTest, PagesAndPicturesHoldAnyName) {
+TEST(ComparisonTest, PagesAndPicturesEscapeNames) {
   const std::vector<RunHistory> runs = {run_of("<a>", 1), run_of("b&c", 2)};
   const std::string page = comparison_page(runs);
   EXPECT_THAT(page, HasSubstr("&lt;a&gt;"));

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(LiveRanksTest, FindsWhoWritesTheMetricsAndWhatTheRanksDo) {
+TEST(LiveRanksTest, FindsTheWriterOfTheMetricsAndTheStatesOfRanks) {
   const testing::Scratch folder;
   const std::string path = folder.write("metrics.jsonl", "");
   EXPECT_FALSE(LiveRun::find(path));
@@ -35,13 +35,13 @@ TEST(LiveRanksTest, FindsWhoWritesTheMetricsAndWhatTheRanksDo) {
   EXPECT_EQ(ranks[1].waiting, 0);
 }
 
-TEST(LiveRanksTest, AFileOfAnotherKindIsNoPage) {
+TEST(LiveRanksTest, RefusesAFileOfAnotherKind) {
   const testing::Scratch folder;
   const std::string path = folder.write("odd", "nine bytes");
   EXPECT_THROW((void)ProgressPage::seen(FileDescriptor(::open(path.c_str(), O_RDONLY))), Error);
 }
 
-TEST(LiveRanksTest, AStragglerHardlyWaitsWhileTheOthersDo) {
+TEST(LiveRanksTest, AStragglerHardlyWaits) {
   const auto ranks = [](std::vector<double> waiting) {
     std::vector<LiveRank> all;
     for (const double share : waiting) all.push_back({0, "", share});

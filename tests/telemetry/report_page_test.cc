@@ -28,7 +28,7 @@ RunReport report() {
   return made;
 }
 
-TEST(ReportPageTest, HoldsWhatTheRunCameTo) {
+TEST(ReportPageTest, HoldsTheResultsOfTheRun) {
   const std::string page = to_page(report());
   for (const char* heading : {"At a glance", "Loss", "Throughput and memory", "Predicted and measured",
                               "One step, worker by worker", "Optimisation", "Configuration"}) {
@@ -45,7 +45,7 @@ TEST(ReportPageTest, LoadsNothing) {
   EXPECT_THAT(page, Not(HasSubstr("src=")));
 }
 
-TEST(ReportPageTest, LeavesOutWhatIsNotKnown) {
+TEST(ReportPageTest, OmitsUnknownValues) {
   RunReport bare = report();
   bare.forecasts.clear();
   bare.timelines.clear();

@@ -26,7 +26,7 @@ constexpr const char* kLines =
     R"({"step": 3, "loss": 4, "step_seconds": 2, "tokens_per_second": 32, "peak_memory_bytes": 2000})"
     "\n";
 
-TEST(RunHistoryTest, ReadsWholeLinesAlone) {
+TEST(RunHistoryTest, ReadsOnlyWholeLines) {
   const auto steps = parse_metrics("m", std::string(kLines) + R"({"step": 4, "lo)");
   ASSERT_EQ(steps.size(), 3U);
   EXPECT_EQ(steps[1].validation_loss, 4.25);
@@ -34,14 +34,14 @@ TEST(RunHistoryTest, ReadsWholeLinesAlone) {
   EXPECT_EQ(steps[2].seconds_left, std::nullopt);
 }
 
-TEST(RunHistoryTest, SaysWhichLineIsNoStep) {
+TEST(RunHistoryTest, NamesTheInvalidLine) {
   for (const char* bad : {"nonsense\n", "[1]\n", "{\"loss\": 1}\n", "{\"step\": \"one\"}\n"}) {
     EXPECT_THAT([&] { (void)parse_metrics("run/metrics.jsonl", std::string(kLines) + bad); },
                 ThrowsMessage<ConfigError>(HasSubstr("run/metrics.jsonl:4: this is no step")));
   }
 }
 
-TEST(RunHistoryTest, ALossThatJsonCannotSayIsNoNumber) {
+TEST(RunHistoryTest, ANullLossIsNotANumber) {
   EXPECT_TRUE(std::isnan(parse_metrics("m", "{\"step\": 1, \"loss\": null}\n").front().loss));
 }
 

@@ -1,4 +1,5 @@
 #include "telemetry/top_view.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ TopView view_of(std::int64_t steps, const std::string& planned) {
   return view;
 }
 
-TEST(TopViewTest, SaysHowFarTheRunIs) {
+TEST(TopViewTest, ShowsTheProgressOfTheRun) {
   const std::string text = to_text(view_of(10, "40"), 80);
   EXPECT_THAT(text, HasSubstr("step      10 of 40"));
   EXPECT_THAT(text, HasSubstr("25 %"));
@@ -37,12 +38,12 @@ TEST(TopViewTest, SaysHowFarTheRunIs) {
   EXPECT_THAT(to_text(view_of(0, ""), 80), HasSubstr("no step yet"));
 }
 
-TEST(TopViewTest, TimeGoesOnWhileTheRunDoes) {
+TEST(TopViewTest, TimeAdvancesDuringTheRun) {
   TopView view = view_of(10, "40");
-  EXPECT_EQ(nlohmann::json::parse(to_json(view))["eta_seconds"], 90);
+  EXPECT_EQ(read_json(to_json(view))["eta_seconds"], 90);
   view.process = 17;
-  EXPECT_EQ(nlohmann::json::parse(to_json(view))["eta_seconds"], 60);
-  EXPECT_EQ(nlohmann::json::parse(to_json(view))["state"], "running");
+  EXPECT_EQ(read_json(to_json(view))["eta_seconds"], 60);
+  EXPECT_EQ(read_json(to_json(view))["state"], "running");
 }
 
 TEST(TopViewTest, ShowsRanksAndNamesTheStraggler) {
@@ -52,15 +53,15 @@ TEST(TopViewTest, ShowsRanksAndNamesTheStraggler) {
   const std::string text = to_text(view, 80);
   EXPECT_THAT(text, HasSubstr("ranks wait for each other 55 % of their time"));
   EXPECT_THAT(text, HasSubstr("   1       11  2B1                          ··········   0 %  straggler"));
-  const auto json = nlohmann::json::parse(to_json(view));
+  const auto json = read_json(to_json(view));
   EXPECT_EQ(json["stragglers"], nlohmann::json({1}));
   EXPECT_EQ(json["ranks"][0]["doing"], "1F3");
   EXPECT_NEAR(json["waiting_share"].get<double>(), 0.55, 1e-12);
 }
 
-TEST(TopViewTest, WithoutRanksNothingIsSaidOfThem) {
+TEST(TopViewTest, OmitsRanksIfThereAreNone) {
   EXPECT_THAT(to_text(view_of(3, ""), 80), Not(HasSubstr("rank")));
-  EXPECT_TRUE(nlohmann::json::parse(to_json(view_of(3, "")))["waiting_share"].is_null());
+  EXPECT_TRUE(read_json(to_json(view_of(3, "")))["waiting_share"].is_null());
 }
 
 }  // namespace

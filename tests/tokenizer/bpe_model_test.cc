@@ -1,4 +1,4 @@
-// Byte-pair encoding against the definition: look at all pairs, merge the best one, begin again.
+// Compares byte-pair encoding with its definition: find the best of all pairs, merge it, and repeat.
 
 #include "tokenizer/bpe_model.h"
 
@@ -68,7 +68,7 @@ TEST(BpeModelTest, WordsOfAnyLengthAreMergedAsDefined) {
   });
 }
 
-TEST(BpeModelTest, AVeryLongWordTakesNoQuadraticTime) {
+TEST(BpeModelTest, VeryLongWordTakesLessThanQuadraticTime) {
   BpeParts parts;
   parts.vocabulary = {{"a", 0}, {"aa", 1}, {"aaaa", 2}};
   parts.merges = {{"a", "a"}, {"aa", "aa"}};
@@ -76,7 +76,7 @@ TEST(BpeModelTest, AVeryLongWordTakesNoQuadraticTime) {
   const BpeModel model(parts, "a");
   WordCache cache;
   TokenIds ids;
-  model.encode(std::string(4'000'000, 'a'), ids, cache);  // an hour, if all pairs were looked at again for each merge
+  model.encode(std::string(4'000'000, 'a'), ids, cache);  // an hour if each merge examined all pairs again
   EXPECT_EQ(ids, TokenIds(1'000'000, 2));
 }
 

@@ -1,5 +1,4 @@
-// The fixtures of tools/make_tokenizer_fixtures.py: ids, templates and texts are those of the Python package
-// tokenizers.
+// Ids, templates and texts equal those of the Python package tokenizers (fixtures of tools/make_tokenizer_fixtures.py).
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/tokenizer.h"
@@ -25,13 +25,13 @@ json fixture(const std::string& name) {
 class TokenizerFixtureTest : public ::testing::TestWithParam<const char*> {
  protected:
   json fixture_ = fixture(GetParam());
-  std::unique_ptr<Tokenizer> tokenizer_ = tokenizer_from_json(fixture_["tokenizer"].dump(), GetParam());
+  std::unique_ptr<Tokenizer> tokenizer_ = tokenizer_from_json(json_text(fixture_["tokenizer"]), GetParam());
 };
 
 TEST_P(TokenizerFixtureTest, IdsAreThoseOfTokenizers) {
   ASSERT_GT(fixture_["cases"].size(), 100U);
   const auto encoder = tokenizer_->make_encoder();
-  for (int round = 0; round < 2; ++round) {  // the second time from the encoder's memory
+  for (int round = 0; round < 2; ++round) {  // the second time from the encoder's cache
     for (const json& one : fixture_["cases"]) {
       TokenIds ids;
       encoder->encode(one["text"].get<std::string>(), ids);
@@ -71,11 +71,11 @@ TEST_P(TokenizerFixtureTest, AStreamIsTheWholeText) {
   }
 }
 
-TEST_P(TokenizerFixtureTest, ATextCutWhereItMayBeHasTheIdsOfTheWhole) {
+TEST_P(TokenizerFixtureTest, CutTextHasTheIdsOfTheWhole) {
   json file = fixture_["tokenizer"];
-  // Beside tokens that look at what stands around them no place is safe.
+  // Tokens that depend on adjacent characters make every place unsafe.
   for (json& token : file["added_tokens"]) token["lstrip"] = token["rstrip"] = token["single_word"] = false;
-  const auto tokenizer = tokenizer_from_json(file.dump(), GetParam());
+  const auto tokenizer = tokenizer_from_json(json_text(file), GetParam());
   std::string all;
   for (int round = 0; round < 4; ++round) {
     for (const json& one : fixture_["cases"]) all += one["text"].get<std::string>() + " text and";
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerFixtureTest,
                                            "digits_metaspace"),
                          [](const auto& kind) { return std::string(kind.param); });
 
-/// Merges as texts, which is how the oracle has them.
+/// Merges as texts, as in the oracle's output.
 std::vector<std::pair<std::string, std::string>> merges_of(const TrainedBpe& trained) {
   std::vector<std::pair<std::string, std::string>> merges;
   for (const auto& [left, right] : trained.merges) {
@@ -127,7 +127,7 @@ TEST(BpeTrainerTest, MergesAreThoseOfTokenizers) {
   }
 }
 
-TEST(BpeTrainerTest, ASpecialTokenThatIsTheLetterOfAByteIsThatBytesToken) {
+TEST(BpeTrainerTest, SpecialTokenOfAByteSymbolIsThatBytesToken) {
   WordCounts words;
   words.add("abab ab");
   const TrainedBpe trained = train_bpe(words, {.vocabulary = 258, .special_tokens = {"a", "<s>"}});
@@ -135,7 +135,7 @@ TEST(BpeTrainerTest, ASpecialTokenThatIsTheLetterOfAByteIsThatBytesToken) {
   EXPECT_EQ(merges_of(trained), (std::vector<std::pair<std::string, std::string>>{{"a", "b"}}));
 }
 
-TEST(BpeTrainerTest, WhatItWritesReadsBackAndRestoresTheText) {
+TEST(BpeTrainerTest, OutputReadsBackAndRestoresTheText) {
   const std::string text = fixture("training")["cases"][0]["text"];
   WordCounts words;
   words.add(text);

@@ -1,4 +1,4 @@
-// What a tokenizer's files may not say: one line that names file, place and what is wrong.
+// Invalid tokenizer files cause a one-line error that names the file, the place and the problem.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_json.h"
 
@@ -32,21 +33,21 @@ std::string refusal_of(Read read) {
 
 /// A byte-level BPE of a few tokens, with `changes` (a JSON merge patch).
 std::string file_with(const std::string& changes) {
-  json file = json::parse(R"({
+  json file = read_json(R"({
     "added_tokens": [{"id": 3, "content": "<s>", "special": true}],
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
     "decoder": {"type": "ByteLevel"},
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})");
-  file.merge_patch(json::parse(changes));
-  return file.dump();
+  file.merge_patch(read_json(changes));
+  return json_text(file);
 }
 
-TEST(TokenizerRefusalTest, TheFileThatIsChangedBelowIsRead) {
+TEST(TokenizerRefusalTest, UnchangedFileIsValid) {
   const auto tokenizer = tokenizer_from_json(file_with("{}"), "t.json");
   EXPECT_EQ(encode(*tokenizer, "<s>abba"), (TokenIds{3, 2, 1, 0}));
 }
 
-TEST(TokenizerRefusalTest, WhatIsNotSupportedIsRefusedByName) {
+TEST(TokenizerRefusalTest, UnsupportedFeaturesAreRejectedByName) {
   const std::pair<const char*, const char*> refusals[] = {
       {R"({"truncation": {"max_length": 5}})", "truncation changes what a text is encoded to"},
       {R"({"padding": {}})", "padding changes what a text is encoded to"},
@@ -77,7 +78,7 @@ TEST(TokenizerRefusalTest, WhatIsNotSupportedIsRefusedByName) {
   }
 }
 
-TEST(TokenizerRefusalTest, WhatIsMalformedIsRefusedWithItsPlace) {
+TEST(TokenizerRefusalTest, MalformedFilesAreRejectedWithThePlace) {
   const std::pair<const char*, const char*> refusals[] = {
       {R"({"model": null})", "field 'model' is missing"},
       {R"({"model": {"vocab": {"a": 1}}})", "model.vocab: the id 1 belongs to 'a' and to 'b'"},
@@ -105,7 +106,7 @@ TEST(TokenizerRefusalTest, WhatIsMalformedIsRefusedWithItsPlace) {
   }
 }
 
-TEST(TokenizerRefusalTest, AFieldOrTokenThatStandsTwice) {
+TEST(TokenizerRefusalTest, RepeatedFieldOrToken) {
   const auto refusal = [](const std::string& text) {
     return refusal_of([&] { (void)tokenizer_from_json(text, "t.json"); });
   };
@@ -135,7 +136,7 @@ TEST(TokenizerRefusalTest, MergesAndWordsNameTheLine) {
   EXPECT_THAT(words("[UNK]\n\na\n"), HasSubstr("vocab.txt: line 2 is empty"));
 }
 
-TEST(TokenizerRefusalTest, AFolderWithoutATokenizer) {
+TEST(TokenizerRefusalTest, FolderWithoutATokenizer) {
   EXPECT_THAT(refusal_of([] { (void)open_tokenizer("/"); }), HasSubstr("holds no tokenizer; expected tokenizer.json"));
   EXPECT_THAT(refusal_of([] { (void)open_tokenizer("/no/such.json"); }), HasSubstr("/no/such.json: cannot be read"));
 }

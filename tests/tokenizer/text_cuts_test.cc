@@ -1,4 +1,4 @@
-// Texts in two parts: wherever find_cut() cuts, the ids are those of the whole.
+// Texts cut in two by find_cut() have the ids of the whole text.
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_json.h"
 
@@ -15,11 +16,11 @@ namespace {
 
 using nlohmann::json;
 
-/// What texts are made of here; normalizers below make X of some.
+/// Characters of the test texts; some normalizers below map some of them to X.
 const std::vector<std::string> kCharacters = {"a", "b", "e", "\u0301", "\u00e9", "!", " ", "\n", "1", ">", "\u6f22"};
 
-/// A BPE that merges every two characters, so that words show, but nothing with a blank (or its sign) that stands
-/// before `apart`.
+/// A BPE that merges every two characters, so that the ids show word boundaries. It does not merge a blank (or its
+/// sign) before `apart`.
 json tokenizer_file(const std::string& normalizer, const std::string& pre_tokenizer, const std::string& apart) {
   std::vector<std::string> characters = kCharacters;
   characters.insert(characters.end(), {"X", "\u2581"});
@@ -34,8 +35,8 @@ json tokenizer_file(const std::string& normalizer, const std::string& pre_tokeni
     }
   }
   json file = {{"model", {{"type", "BPE"}, {"unk_token", "<unk>"}, {"vocab", vocabulary}, {"merges", merges}}},
-               {"normalizer", json::parse(normalizer)},
-               {"pre_tokenizer", json::parse(pre_tokenizer)}};
+               {"normalizer", read_json(normalizer)},
+               {"pre_tokenizer", read_json(pre_tokenizer)}};
   const auto next = static_cast<int>(vocabulary.size());
   file["added_tokens"] = {{{"id", next}, {"content", "</s>"}, {"special", true}},
                           {{"id", next + 1}, {"content", "b1b"}, {"normalized", true}}};
@@ -56,7 +57,7 @@ std::string random_text(std::mt19937& random) {
   return text;
 }
 
-/// Whether each place at which it cuts keeps the ids; their number is added to `cuts`.
+/// Returns true if every cut keeps the ids. Adds the number of cuts to `cuts`.
 bool expect_cuts_keep_ids(const Tokenizer& tokenizer, const std::string& text, int& cuts) {
   const TokenIds whole = encode(tokenizer, text);
   const auto encoder = tokenizer.make_encoder();
@@ -92,11 +93,11 @@ constexpr const char* kPrependThenSigns =
         {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]})";
 
 std::string replacing(const std::string& from, const std::string& to) {
-  return json({{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}}).dump();
+  return json_text(json({{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}}));
 }
 
 std::string sequence(const char* list, const std::string& first, const std::string& second) {
-  return json({{"type", "Sequence"}, {list, {json::parse(first), json::parse(second)}}}).dump();
+  return json_text(json({{"type", "Sequence"}, {list, {read_json(first), read_json(second)}}}));
 }
 
 struct Pipeline {
@@ -122,7 +123,7 @@ std::vector<Pipeline> pipelines() {
       {kNone, kNone, true},
       {kPrependThenSigns, kNone, true},
       {signs_for_blanks, kNone, true},
-      // A normalizer that reaches across a blank, or changes what stands beside it.
+      // A normalizer that matches across a blank, or changes its neighbors.
       {replacing("a b", "X"), kGpt2, false},
       {replacing("! a", "X"), kBertWords, false},
       {replacing("a b", "X"), kNone, false},
@@ -143,7 +144,7 @@ TEST(TextCutsTest, EveryCutKeepsTheIdsOfTheWhole) {
   for (const Pipeline& pipeline : pipelines()) {
     SCOPED_TRACE(pipeline.normalizer + " " + pipeline.pre_tokenizer);
     const auto tokenizer =
-        tokenizer_from_json(tokenizer_file(pipeline.normalizer, pipeline.pre_tokenizer, "!ab>").dump(), "t.json");
+        tokenizer_from_json(json_text(tokenizer_file(pipeline.normalizer, pipeline.pre_tokenizer, "!ab>")), "t.json");
     std::mt19937 random(7);
     int cuts = 0;
     bool equal = true;
@@ -152,8 +153,8 @@ TEST(TextCutsTest, EveryCutKeepsTheIdsOfTheWhole) {
   }
 }
 
-TEST(TextCutsTest, NoCutIsRightBehindATokenThatAPieceFollows) {
-  const auto tokenizer = tokenizer_from_json(tokenizer_file(kPrependThenSigns, kNone, "!ab>").dump(), "t.json");
+TEST(TextCutsTest, NoCutAfterATokenBeforeAPiece) {
+  const auto tokenizer = tokenizer_from_json(json_text(tokenizer_file(kPrependThenSigns, kNone, "!ab>")), "t.json");
   EXPECT_EQ(tokenizer->find_cut("a b</s> a", 1), 1U);
   EXPECT_EQ(tokenizer->find_cut("</s> a", 1), 0U);
 }

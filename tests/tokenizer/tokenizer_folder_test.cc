@@ -1,4 +1,4 @@
-// Folders with a tokenizer: what lies beside a vocabulary counts, or is refused.
+// Tokenizer folders: files beside the vocabulary are used or rejected.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class TokenizerFolderTest : public ::testing::Test {
   Scratch scratch_;
 };
 
-TEST_F(TokenizerFolderTest, EndOfDocumentIsWhatTheConfigurationNames) {
+TEST_F(TokenizerFolderTest, EndOfDocumentComesFromTheConfiguration) {
   write_gpt2();
   EXPECT_EQ(open()->end_of_document(), 3);
   for (const char* config : {R"({"eos_token": "</s>"})", R"({"eos_token": {"content": "</s>", "lstrip": false}})"}) {
@@ -63,7 +63,7 @@ TEST_F(TokenizerFolderTest, EndOfDocumentOfWordsToo) {
   EXPECT_EQ(open()->end_of_document(), 10);
 }
 
-TEST_F(TokenizerFolderTest, BertsNormalizerIsThatOfTheConfiguration) {
+TEST_F(TokenizerFolderTest, BertsNormalizerComesFromTheConfiguration) {
   write_bert();
   EXPECT_EQ(ids("\u00dcb \u6f22\u5b57"), (TokenIds{5, 8, 0})) << "as bert-base-uncased has it";
   configure(R"({"strip_accents": false})");
@@ -76,7 +76,7 @@ TEST_F(TokenizerFolderTest, BertsNormalizerIsThatOfTheConfiguration) {
   EXPECT_EQ(ids("\u6f22\u5b57"), (TokenIds{7}));
 }
 
-TEST_F(TokenizerFolderTest, BertsSpecialTokensAreThoseOfTheConfiguration) {
+TEST_F(TokenizerFolderTest, BertsSpecialTokensComeFromTheConfiguration) {
   write_bert();
   configure(R"({"unk_token": "?", "sep_token": "[END]", "cls_token": {"content": "[SEP]"}})");
   EXPECT_EQ(ids("x[CLS]"), (TokenIds{11, 11, 11, 11})) << "the [CLS] of others is text";
@@ -100,7 +100,7 @@ TEST_F(TokenizerFolderTest, ClassesOfTheSamePipelineAreRead) {
   EXPECT_THAT(refusal(), HasSubstr("vocab.json: the tokenizer_class Qwen2Tokenizer has another pipeline"));
 }
 
-TEST_F(TokenizerFolderTest, WhatWouldChangeIdsIsRefusedByName) {
+TEST_F(TokenizerFolderTest, SettingsThatWouldChangeIdsAreRejectedByName) {
   const std::pair<const char*, const char*> refusals[] = {
       {R"({"add_prefix_space": true})", "vocab.json: add_prefix_space of tokenizer_config.json is not supported"},
       {R"({"add_bos_token": true})", "add_bos_token of"},
@@ -128,7 +128,7 @@ TEST_F(TokenizerFolderTest, WhatWouldChangeIdsIsRefusedByName) {
   EXPECT_EQ(refusal(), "not refused") << "that of GPT-2 itself";
 }
 
-TEST_F(TokenizerFolderTest, AddedTokensThatTheVocabularyDoesNotHaveAreRefused) {
+TEST_F(TokenizerFolderTest, AddedTokensOutsideTheVocabularyAreRejected) {
   write_gpt2();
   scratch_.write("added_tokens.json", R"({"<|new|>": 6})");
   EXPECT_THAT(refusal(), AllOf(HasSubstr("added_tokens.json: '<|new|>' with the id 6 is no special token of"),
@@ -139,7 +139,7 @@ TEST_F(TokenizerFolderTest, AddedTokensThatTheVocabularyDoesNotHaveAreRefused) {
   EXPECT_THAT(refusal(), HasSubstr("added_tokens.json: top level: the id of '<|endoftext|>' is no whole number"));
 }
 
-TEST_F(TokenizerFolderTest, AnEndOfDocumentThatIsNoTokenIsRefused) {
+TEST_F(TokenizerFolderTest, UnknownEndOfDocumentIsRejected) {
   scratch_.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "</e>": 1}, "merges": []}})");
   configure(R"({"eos_token": "</s>", "add_prefix_space": true, "strip_accents": false})");
   EXPECT_THAT(refusal(), HasSubstr("tokenizer.json: '</s>', the eos_token of tokenizer_config.json, is none of its"));
@@ -153,7 +153,7 @@ std::vector<std::string> names(const std::vector<TokenizerFile>& files) {
   return names;
 }
 
-TEST_F(TokenizerFolderTest, ItsFilesAreThoseThatOpeningReads) {
+TEST_F(TokenizerFolderTest, ListsTheFilesThatOpeningReads) {
   write_gpt2();
   EXPECT_THAT(names(tokenizer_files(scratch_.path("vocab.json"))), ElementsAre("vocab.json", "merges.txt"));
   configure("{}");
@@ -171,8 +171,8 @@ TEST_F(TokenizerFolderTest, ItsFilesAreThoseThatOpeningReads) {
   EXPECT_THAT(tokenizer_files("bytes"), IsEmpty());
 }
 
-TEST_F(TokenizerFolderTest, AFolderOfWhichTheSystemSaysNothingIsRefused) {
-  const std::string folder = scratch_.path(std::string(300, 'x'));  // longer than a name can be
+TEST_F(TokenizerFolderTest, UnreadableFolderIsRejected) {
+  const std::string folder = scratch_.path(std::string(300, 'x'));  // longer than a file name may be
   EXPECT_THROW((void)open_tokenizer(folder), ConfigError);
   EXPECT_THROW((void)open_tokenizer(folder + "/vocab.json"), ConfigError);
   EXPECT_THAT(tokenizer_files(folder), IsEmpty());

@@ -1,4 +1,4 @@
-// The words of a text, as the patterns' alternatives have them one by one.
+// Words of a text, for each alternative of the patterns.
 
 #include "tokenizer/pre_tokenizer.h"
 
@@ -29,7 +29,7 @@ const auto kGpt2 = words<WordPattern::Gpt2>;
 const auto kLlama3 = words<WordPattern::Llama3>;
 const auto kQwen2 = words<WordPattern::Qwen2>;
 
-TEST(WordScannerTest, ABlankBelongsToTheWordBehindIt) {
+TEST(WordScannerTest, BlankBelongsToTheNextWord) {
   EXPECT_THAT(kGpt2("the cat, 12 mice"), ElementsAre("the", " cat", ",", " 12", " mice"));
   EXPECT_THAT(kLlama3("the cat, 12 mice"), ElementsAre("the", " cat", ",", " ", "12", " mice"));
 }
@@ -41,7 +41,7 @@ TEST(WordScannerTest, WhiteSpaceLeavesItsLastCharacterToTheNextWord) {
   EXPECT_THAT(kGpt2("a\u2003\u2003b"), ElementsAre("a", "\u2003", "\u2003", "b"));
 }
 
-TEST(WordScannerTest, LineEndsStandTogetherInLlama3) {
+TEST(WordScannerTest, Llama3GroupsLineEnds) {
   EXPECT_THAT(kLlama3("a \n\n  b"), ElementsAre("a", " \n\n", " ", " b"));
   EXPECT_THAT(kLlama3("a;\r\n\r\nb"), ElementsAre("a", ";\r\n\r\n", "b"));
   EXPECT_THAT(kLlama3("\tx"), ElementsAre("\tx"));
@@ -52,13 +52,13 @@ TEST(WordScannerTest, ContractionsAreWords) {
   EXPECT_THAT(kLlama3("we'LL x'ſ y'RE"), ElementsAre("we", "'LL", " x", "'ſ", " y", "'RE"));
 }
 
-TEST(WordScannerTest, NumbersComeInThreesOrAlone) {
+TEST(WordScannerTest, NumbersSplitIntoThreesOrDigits) {
   EXPECT_THAT(kGpt2("x12345"), ElementsAre("x", "12345"));
   EXPECT_THAT(kLlama3("x12345"), ElementsAre("x", "123", "45"));
   EXPECT_THAT(kQwen2("x123"), ElementsAre("x", "1", "2", "3"));
 }
 
-TEST(WordScannerTest, BytesThatAreNoTextEndAllTheSame) {
+TEST(WordScannerTest, InvalidBytesTerminate) {
   EXPECT_THAT(kGpt2("a\xFF\xC3"), ElementsAre("a", "\xFF\xC3"));
   EXPECT_THAT(kLlama3("\xE2\x82 a"), ElementsAre("\xE2\x82", " a"));
 }

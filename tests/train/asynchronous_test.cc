@@ -1,5 +1,5 @@
-// Schedules that update weights between their ops, against a replay of the same updates in one process: no pipeline,
-// the whole history of every stage's weights, and the published rule for which of them a micro-batch uses.
+// Compares schedules that update weights between ops with a replay in one process. The replay keeps every version of
+// each stage's weights and follows the published rule for the version that a micro-batch uses.
 
 #include <gtest/gtest.h>
 
@@ -33,12 +33,12 @@ TrainOptions options_of(const Case& c) {
   options.steps = kSteps;
   options.learning_rate.peak = 0.01;
   options.learning_rate.warmup = 2;
-  options.clip = 1.5;  // active in some updates, not in others
+  options.clip = 1.5;  // clips some updates but not all
   c.set(options);
   return options;
 }
 
-/// One stage with all the weights it ever had.
+/// One stage with all versions of its weights.
 class History {
  public:
   History(const Job& job, std::int64_t stage)
@@ -59,7 +59,7 @@ class History {
     }
   }
 
-  /// Returns the squared norm of the gradients, before clipping.
+  /// Returns the squared norm of the gradients before clipping.
   double update(const TrainOptions& options, std::int64_t step) {
     put(newest());
     const double norm = at::linalg_vector_norm(stage_->gradients()).item<double>();
@@ -81,7 +81,7 @@ class History {
   std::vector<std::vector<at::Tensor>> versions_;
 };
 
-/// The version that a micro-batch of the run, counted from its start, uses.
+/// Version that a micro-batch uses; micro-batches are counted from the start of the run.
 std::int64_t version_of(const Job& job, std::int64_t stage, std::int64_t micro_batch) {
   const std::int64_t n = job.schedule.micro_batches;
   if (job.schedule.name == "pipedream-2bw") return std::max<std::int64_t>(0, micro_batch / n - 1);
@@ -128,7 +128,7 @@ class Replay {
     for (const auto& history : stages_) squares_ += history->update(job_.options, step);
   }
 
-  /// Nothing is under way: the newest weights are those of a new start.
+  /// No micro-batch is in flight: the newest weights are the first version of the new run.
   void run_starts(std::int64_t step) {
     first_step_ = step;
     first_versions_.clear();
@@ -143,7 +143,7 @@ class Replay {
                      .seed = static_cast<std::uint64_t>(job_.options.seed),
                      .step = step,
                      .first_sample = first};
-    batch.token_loss_scale *= static_cast<double>(job_.updates());  // 1 over the tokens of the update
+    batch.token_loss_scale *= static_cast<double>(job_.updates());  // 1 / tokens of the update
     batch.sentence_loss_scale *= static_cast<double>(job_.updates());
     return batch;
   }
@@ -156,7 +156,7 @@ class Replay {
   double squares_ = 0;
 };
 
-/// A training with its validations, as Trainer::run does it: a run drains before each.
+/// Trains with validation as Trainer::run does: the pipeline drains before each validation.
 testing::Trained train(const TrainOptions& options) {
   const Job job = prepare_job(options);
   std::vector<testing::Trained> results(static_cast<std::size_t>(job.num_ranks()));
@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PipeDream2", "pipedream", 2, 3}, Case{"PipeDream4", "pipedream", 4, 6},
         Case{"PipeDreamFewMicroBatches", "pipedream", 4, 2}, Case{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
         Case{"PipeDreamManySteps", "pipedream", 2, 2,
-             [](TrainOptions& o) {  // AdamW would make much of gradients that are zero but for rounding
+             [](TrainOptions& o) {  // AdamW would amplify gradients that are zero except for rounding
                o.optimizer.kind = OptimizerKind::Sgd;
                o.steps = 30;
              }},
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"DoubleBufferedValidates", "pipedream-2bw", 4, 4, [](TrainOptions& o) { o.validate_every = 3; }}),
     [](const auto& tested) { return tested.param.name; });
 
-TEST(AsynchronousTest, OneStageIsTheUnpipelinedModelWithAnUpdateAMicroBatch) {
+TEST(AsynchronousTest, OneStageUpdatesOncePerMicroBatch) {
   TrainOptions options = testing::small_options("gpt2-tiny", "pipedream-2bw", {1, 4});
   options.overrides.layers = 2;
   options.steps = 1;
@@ -239,7 +239,7 @@ TEST(AsynchronousTest, OneStageIsTheUnpipelinedModelWithAnUpdateAMicroBatch) {
   EXPECT_NEAR(trained.gradient_norms[0], reference.gradient_norms[0], 1e-12 * reference.gradient_norms[0]);
 }
 
-TEST(AsynchronousTest, RefusesWhatHasNoMeaning) {
+TEST(AsynchronousTest, RejectsMeaninglessOptions) {
   const auto message = [](const std::string& schedule, void (*set)(TrainOptions&)) {
     TrainOptions options = options_of({"", schedule, 2, 4});
     set(options);

@@ -1,4 +1,4 @@
-// bfloat16: layers compute with it and messages carry it; weights, gradients and all sums are float32.
+// bfloat16: layers compute in it and messages carry it; weights, gradients and all sums are float32.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TrainOptions bfloat16(const std::string& schedule, const PipelineShape& shape) {
   return options;
 }
 
-/// What one stage holds, without a job around it.
+/// A stage without a job.
 std::unique_ptr<Stage> small_stage(const std::string& model, const StageLayers& layers, at::ScalarType dtype) {
   const ModelConfig config = with_overrides(find_model(model), {.layers = 2, .hidden = 16, .heads = 2});
   return make_stage(config, layers, dtype, /*seed=*/1);
@@ -43,7 +43,7 @@ TEST(Bfloat16Test, WeightsAndGradientsAreFloat32AndHiddenStatesAreNot) {
   }
 }
 
-TEST(Bfloat16Test, LayersSeeNewWeightsOnceTheCopiesAreMadeAgain) {
+TEST(Bfloat16Test, LayersSeeNewWeightsAfterTheCopiesAreRefreshed) {
   const auto stage = small_stage("gpt2-tiny", {1, 2, false, false}, at::kBFloat16);
   const at::Tensor input = at::ones({1, 4, 16}, at::kBFloat16);
   const at::NoGradGuard no_graph;
@@ -54,7 +54,7 @@ TEST(Bfloat16Test, LayersSeeNewWeightsOnceTheCopiesAreMadeAgain) {
   EXPECT_FALSE(at::equal(stage->forward(input, {}), before));
 }
 
-// 4096 + 1 is no bfloat16 number.
+// 4096 + 1 is not a bfloat16 number.
 TEST(Bfloat16Test, GradientsOfMicroBatchesAddUpInFloat32) {
   const auto stage = small_stage("gpt2-tiny", {1, 2, false, false}, at::kBFloat16);
   const auto gradients_on_top_of = [&](double value) {
@@ -119,7 +119,7 @@ TEST(Bfloat16Test, CanonicalReductionGivesTheSameBitsFromEverySchedule) {
   expect_equal(groups);
 }
 
-// The steps' losses are means over few tokens, of which single ones decide: ten steps together.
+// A step's loss is the mean over few tokens and varies much, so the test compares means over ten steps.
 TEST(Bfloat16Test, LossStaysWithinHalfAPercentOfFloat32) {
   constexpr std::size_t kTogether = 10;
   const std::int64_t steps = has_native_bfloat16() ? 200 : 20;
@@ -144,7 +144,7 @@ TEST(Bfloat16Test, LossStaysWithinHalfAPercentOfFloat32) {
   }
 }
 
-TEST(Bfloat16Test, CpusThatEmulateItAreRefusedUnlessForced) {
+TEST(Bfloat16Test, EmulatingCpusAreRejectedUnlessForced) {
   EXPECT_NO_THROW((void)prepare_job(bfloat16("1f1b", {2, 2}))) << "forced";
   EXPECT_NO_THROW(require_fast_numbers(DataType::Float32, /*native=*/false));
   EXPECT_NO_THROW(require_fast_numbers(DataType::BFloat16, /*native=*/true));

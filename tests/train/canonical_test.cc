@@ -1,4 +1,4 @@
-// Canonical reduction: every schedule, depth and number of pipelines and groups computes the same numbers in every bit.
+// Canonical reduction: every schedule, depth, number of pipelines and number of groups gives the same bits.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, 
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
   options.dtype = dtype;
   options.reduction = ReductionOrder::Canonical;
-  options.clip = 0.5;  // active
+  options.clip = 0.5;  // clips
   options.dropout = 0.1;
   options.learning_rate.peak = 0.01;
   return options;
@@ -65,7 +65,7 @@ TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
   }
 }
 
-TEST(CanonicalTest, PairsSideBySideComputeThemToo) {
+TEST(CanonicalTest, ConcurrentPairsComputeTheSameBits) {
   const auto expect_same = [](TrainOptions options, const std::string& what) {
     options.pairs = Pairs::Together;
     expect_same_bits(options, what);
@@ -84,7 +84,7 @@ TEST(CanonicalTest, PairsSideBySideComputeThemToo) {
   }
 }
 
-TEST(CanonicalTest, GroupsSideBySideComputeThemToo) {
+TEST(CanonicalTest, ConcurrentGroupsComputeTheSameBits) {
   for (const std::string name : {"1f1b", "chimera", "zb-h1", "dualpipe"}) {
     TrainOptions options = canonical(name, {2, kMicroBatches / 2}, DataType::Float32);
     options.data_parallel = 2;
@@ -104,7 +104,7 @@ TEST(CanonicalTest, RecomputationChangesNoBit) {
   }
 }
 
-TEST(CanonicalTest, MaskedTokensAndTiedMatricesToo) {
+TEST(CanonicalTest, MaskedTokensAndTiedMatricesKeepEveryBit) {
   for (const bool tied : {false, true}) {
     const auto options_of = [tied](const std::string& schedule, const PipelineShape& shape) {
       TrainOptions options = canonical(schedule, shape, DataType::Float32);
@@ -121,8 +121,8 @@ TEST(CanonicalTest, MaskedTokensAndTiedMatricesToo) {
   }
 }
 
-// LAMB's step depends on the norms of whole tensors, whoever holds them.
-TEST(CanonicalTest, LambToo) {
+// LAMB's step depends on the norms of whole tensors, however they are distributed.
+TEST(CanonicalTest, LambKeepsEveryBit) {
   const auto options_of = [](const std::string& schedule, const PipelineShape& shape) {
     TrainOptions options = canonical(schedule, shape, DataType::Float32);
     options.optimizer = {.kind = OptimizerKind::Lamb, .weight_decay = 0.1};
@@ -141,7 +141,7 @@ TEST(CanonicalTest, LambToo) {
 }
 
 // A tied matrix gets rows from the embedding and a gradient from each chunk of logits.
-TEST(CanonicalTest, SeveralChunksOfLogitsToo) {
+TEST(CanonicalTest, SeveralChunksOfLogitsKeepEveryBit) {
   const auto options_of = [](const std::string& schedule, std::int64_t depth) {
     TrainOptions options = canonical(schedule, {depth, 4}, DataType::Float32);
     options.overrides = {.layers = 2, .hidden = 8, .heads = 2, .vocabulary = 70'000, .tied = true};

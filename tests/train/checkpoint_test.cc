@@ -1,4 +1,3 @@
-// A run that stops and goes on from a checkpoint, on whatever layout, computes what it would have computed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +25,7 @@ using ::testing::ThrowsMessage;
 constexpr std::int64_t kSteps = 4;
 constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
 
-/// Dropout, clipping and a learning rate that changes: all that depends on where the run is.
+/// Dropout, clipping and a changing learning rate: everything that depends on the position in the run.
 TrainOptions small_run(const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
   options.overrides.tied = true;
@@ -40,7 +39,7 @@ TrainOptions small_run(const std::string& schedule, const PipelineShape& shape) 
   return options;
 }
 
-/// What a run says of its steps.
+/// The steps that a run reports.
 struct Told {
   std::vector<std::int64_t> steps;
   std::vector<double> losses;
@@ -48,7 +47,7 @@ struct Told {
   bool is_saved = true;
 };
 
-/// Runs the job to its end, all ranks as threads.
+/// Runs the job to its end with ranks as threads.
 Told run(const TrainOptions& options) {
   const Job job = prepare_job(options);
   Told told;
@@ -67,13 +66,12 @@ Told run(const TrainOptions& options) {
   return told;
 }
 
-/// The run that never stops.
+/// The uninterrupted run.
 const Told& undisturbed() {
   static const Told told = run(small_run("none", {1, kMicroBatches}));
   return told;
 }
 
-/// The same run, stopped after `steps`: what it would have done until then.
 TrainOptions saving(TrainOptions options, const std::string& folder, std::int64_t every = 2) {
   options.checkpoint = {.folder = folder, .every = {.steps = every, .seconds = 0}, .keep = {}};
   return options;
@@ -118,7 +116,7 @@ std::vector<Layout> layouts() {
        with(small_run("chimera", two), [](TrainOptions& o) { o.recompute.rule = RecomputeRule::Full; })}};
 }
 
-/// All elements of all tensors, by name.
+/// Bytes of all tensors, by name.
 std::map<std::string, std::vector<std::byte>> elements_of(const Checkpoint& checkpoint) {
   const CheckpointTensors tensors(checkpoint.path, checkpoint.manifest);
   std::map<std::string, std::vector<std::byte>> elements;
@@ -139,7 +137,7 @@ void expect_rest_of_run(const Told& rest, std::int64_t first, const std::string&
   EXPECT_EQ(rest.hashes, rest_of(whole.hashes)) << what;
 }
 
-TEST(CheckpointTest, EveryLayoutGoesOnFromTheCheckpointOfEveryOther) {
+TEST(CheckpointTest, EveryLayoutResumesFromEveryOther) {
   const Scratch scratch;
   const std::vector<Layout> all = layouts();
   const auto folder = [&](std::size_t i) { return scratch.path("run-" + std::to_string(i)); };
@@ -152,7 +150,7 @@ TEST(CheckpointTest, EveryLayoutGoesOnFromTheCheckpointOfEveryOther) {
     if (i == 0) expected = elements;
     EXPECT_EQ(elements == expected, true) << all[i].name << ": a checkpoint depends on its layout";
   }
-  // As all checkpoints have the same tensors, each layout need only read one of another's.
+  // All checkpoints have the same tensors, so it is enough that each layout reads the checkpoint of one other layout.
   const bool all_pairs = std::getenv("CHIMERA_LONG_TESTS") != nullptr;
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t from = 0; from < all.size(); ++from) {
@@ -167,7 +165,7 @@ TEST(CheckpointTest, HasEachTensorOnceUnderTheNamesOfTheExport) {
   const Scratch scratch;
   static_cast<void>(run(saving(small_run("chimera", {4, kMicroBatches}), scratch.path("run"))));
   const Checkpoint checkpoint = open_checkpoint(checkpoint_path(scratch.path("run"), kSteps), 2);
-  const ModelFolder folder(checkpoint.path);  // has all weights, each of the right shape, and no other
+  const ModelFolder folder(checkpoint.path);  // checks that every weight is present with the right shape, and no others
   const CheckpointTensors tensors(checkpoint.path, checkpoint.manifest);
   EXPECT_EQ(tensors.names().size(), 3 * all_parameters(folder.model()).size()) << "a weight and two moments each";
   EXPECT_TRUE(tensors.find("transformer.wte.weight.second_moment").has_value());
@@ -184,7 +182,7 @@ TEST(CheckpointTest, HasEachTensorOnceUnderTheNamesOfTheExport) {
   EXPECT_LT(largest, sum / 2);
 }
 
-TEST(CheckpointTest, LambAndSgdGoOnToo) {
+TEST(CheckpointTest, LambAndSgdResumeToo) {
   for (const OptimizerKind kind : {OptimizerKind::Lamb, OptimizerKind::Sgd}) {
     const Scratch scratch;
     TrainOptions options = small_run("chimera", {2, kMicroBatches});
@@ -196,7 +194,7 @@ TEST(CheckpointTest, LambAndSgdGoOnToo) {
   }
 }
 
-TEST(CheckpointTest, AnAsynchronousScheduleGoesOnFromItsFlush) {
+TEST(CheckpointTest, AsynchronousScheduleResumesFromItsFlush) {
   const Scratch scratch;
   TrainOptions options = small_run("pipedream", {2, 4});
   options.reduction = ReductionOrder::Natural;
@@ -211,7 +209,7 @@ TEST(CheckpointTest, AnAsynchronousScheduleGoesOnFromItsFlush) {
   EXPECT_THAT([&] { (void)prepare_job(options); }, ThrowsMessage<ConfigError>(HasSubstr("cannot begin at step 2")));
 }
 
-TEST(CheckpointTest, ARunThatIsDoneDoesNothingMore) {
+TEST(CheckpointTest, CompletedRunDoesNothing) {
   const Scratch scratch;
   const TrainOptions options = saving(small_run("1f1b", {2, kMicroBatches}), scratch.path("run"));
   static_cast<void>(run(options));
@@ -220,7 +218,7 @@ TEST(CheckpointTest, ARunThatIsDoneDoesNothingMore) {
   EXPECT_TRUE(told.is_saved);
 }
 
-TEST(CheckpointTest, AutoTakesTheNewestGoodOneAndReplacesTheOthers) {
+TEST(CheckpointTest, AutoTakesTheNewestValidCheckpointAndReplacesTheOthers) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
   const TrainOptions options = saving(small_run("chimera", {2, kMicroBatches}), folder);
@@ -231,7 +229,7 @@ TEST(CheckpointTest, AutoTakesTheNewestGoodOneAndReplacesTheOthers) {
   EXPECT_EQ(open_checkpoint(newest, 1).manifest.step, kSteps);
 }
 
-TEST(CheckpointTest, ASaveThatFailsEndsNothing) {
+TEST(CheckpointTest, FailedSaveDoesNotEndTheRun) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
   std::filesystem::create_directory(folder);
@@ -247,7 +245,7 @@ TEST(CheckpointTest, ASaveThatFailsEndsNothing) {
   EXPECT_THAT(listed_steps(folder), ElementsAre(2));
 }
 
-TEST(CheckpointTest, IsSavedWhenSomebodyAsks) {
+TEST(CheckpointTest, IsSavedOnRequest) {
   const Scratch scratch;
   const TrainOptions options = saving(small_run("1f1b", {2, kMicroBatches}), scratch.path("run"), 1000);
   const Job job = prepare_job(options);
@@ -262,7 +260,7 @@ TEST(CheckpointTest, IsSavedWhenSomebodyAsks) {
   EXPECT_THAT(listed_steps(scratch.path("run")), ElementsAre(2, kSteps));
 }
 
-TEST(CheckpointTest, WhatCannotGoOnIsRefusedInOneLine) {
+TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
   const TrainOptions options = small_run("1f1b", {2, kMicroBatches});

@@ -1,4 +1,4 @@
-// Groups side by side: W of them on N micro-batches each train as the unpipelined model on N W.
+// W groups on N micro-batches each train as the unpipelined model on N W.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ TrainOptions hybrid(const std::string& schedule, const PipelineShape& shape, std
   return options;
 }
 
-/// The unpipelined run on as many micro-batches as all groups have together.
+/// The unpipelined run on the micro-batches of all groups.
 testing::Trained reference(TrainOptions options, std::int64_t steps) {
   options.shape.micro_batches *= options.data_parallel;
   options.data_parallel = 1;
@@ -46,10 +46,10 @@ TEST(DataParallelTest, TwoGroupsTrainAsTheUnpipelinedModelOnAllTheirMicroBatches
 
 TEST(DataParallelTest, AnyNumberOfGroupsAndPipelinesIsOneReduction) {
   expect_same_gradients(hybrid("chimera", {4, 5, 4}, 3), 12);
-  expect_same_gradients(hybrid("gpipe", {1, 3}, 4), 4);  // without pipelines: data parallelism alone
+  expect_same_gradients(hybrid("gpipe", {1, 3}, 4), 4);  // data parallelism alone
 }
 
-TEST(DataParallelTest, PipelinesSideBySideComputeTheSame) {
+TEST(DataParallelTest, ConcurrentPipelinesComputeTheSame) {
   TrainOptions options = hybrid("chimera", {2, 4}, 2);
   options.replica_layout = ReplicaLayout::Far;
   expect_same_gradients(options, 4);

@@ -1,4 +1,4 @@
-// What a run reads: tokens in files, documents, mixtures; what does not depend on how they are stored.
+// Data of a run: token files, documents and mixtures, independent of how they are stored.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::Scratch;
 
-/// A folder of 60 short texts, each a document; most samples of 16 tokens have several.
+/// A folder of 60 short texts, each a document; most samples of 16 tokens span several documents.
 std::string write_documents(const Scratch& scratch) {
   std::filesystem::create_directory(scratch.path("documents"));
   for (int i = 0; i < 60; ++i) {
@@ -38,7 +38,7 @@ class DataTest : public ::testing::Test {
   std::string data_ = write_documents(scratch_);
 };
 
-/// Stages in the middle need to know the documents too.
+/// Middle stages also need the document boundaries.
 TEST_F(DataTest, InsideDocumentsLossAndGradientsAreThoseOfTheUnpipelinedModel) {
   const auto reference = testing::train_unpipelined(options("none", {4, 4}, Documents::Split), 2);
   for (const char* schedule : {"chimera", "1f1b", "zb-h1"}) {
@@ -87,7 +87,7 @@ TEST_F(DataTest, SchedulesTrainOnTheSameMixture) {
   }
 }
 
-/// A mapped file would have the process killed.
+/// With mmap, SIGBUS would kill the process.
 TEST_F(DataTest, ATextThatShrinksEndsTheRunWithAnError) {
   TrainOptions all = testing::small_options("gpt2-tiny", "none", {1, 4});
   all.data = scratch_.write("text.txt", testing::read_file(all.data));

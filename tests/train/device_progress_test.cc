@@ -1,4 +1,4 @@
-// What is seen of a rank whose device is behind its host.
+// Progress of a rank whose device lags behind its host.
 
 #include "train/observe/device_progress.h"
 
@@ -28,7 +28,7 @@ class DeviceProgressTest : public ::testing::Test {
   ProgressPage page_{1};
 };
 
-TEST_F(DeviceProgressTest, OnTheCpuItIsSeenAtOnce) {
+TEST_F(DeviceProgressTest, IsImmediateOnTheCpu) {
   DeviceProgress progress(at::kCPU);
   progress.note(step(7));
   EXPECT_EQ(page_.last(0).step, 7);
@@ -36,8 +36,8 @@ TEST_F(DeviceProgressTest, OnTheCpuItIsSeenAtOnce) {
   EXPECT_EQ(page_.count(0), 1U);
 }
 
-TEST_F(DeviceProgressTest, WhatTheHostHasLaunchedIsNoProgress) {
-  FakeDevice::get().finish_events_up_to(0);  // the device does nothing
+TEST_F(DeviceProgressTest, LaunchedWorkIsNotProgress) {
+  FakeDevice::get().finish_events_up_to(0);  // the device makes no progress
   DeviceProgress progress(at::Device(testing::kFakeDevice, 0));
   for (std::int64_t number = 1; number <= 3; ++number) progress.note(step(number));
   EXPECT_EQ(page_.count(0), 0U);
@@ -48,7 +48,7 @@ TEST_F(DeviceProgressTest, WhatTheHostHasLaunchedIsNoProgress) {
   EXPECT_EQ(page_.last(0).step, 2);
 }
 
-TEST_F(DeviceProgressTest, WhileTheHostWaitsTheDeviceIsSeenToGoOn) {
+TEST_F(DeviceProgressTest, DeviceProgressIsVisibleWhileTheHostWaits) {
   FakeDevice::get().finish_events_up_to(0);
   std::promise<void> all_noted;
   auto rank = std::async(std::launch::async, [&] {

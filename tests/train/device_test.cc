@@ -1,4 +1,3 @@
-// --device cuda where there is no GPU, or no library for it; and which device and order a job has.
 
 #include "train/setup/device.h"
 
@@ -45,7 +44,7 @@ TEST(DeviceTest, ProcessesHaveAGpuEachAndThreadsShareTheFirst) {
   EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Threads), RankId(3)), at::Device(at::kCUDA, 0));
 }
 
-TEST(DeviceTest, SaysWhereTheLibraryIsMissing) {
+TEST(DeviceTest, NamesTheMissingLibrary) {
   try {
     static_cast<void>(open_accelerator("/nowhere/libchimera_cuda.so"));
     FAIL() << "there is none";
@@ -55,7 +54,7 @@ TEST(DeviceTest, SaysWhereTheLibraryIsMissing) {
 }
 
 TEST(DeviceTest, SaysWhyALibraryDoesNotLoad) {
-  const std::string path = testing::text_file();  // no library
+  const std::string path = testing::text_file();  // not a library
   try {
     static_cast<void>(open_accelerator(path));
     FAIL() << "it is a text";
@@ -65,11 +64,11 @@ TEST(DeviceTest, SaysWhyALibraryDoesNotLoad) {
 }
 
 TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
-  const testing::FakeAccelerator gpus;  // four
+  const testing::FakeAccelerator gpus;  // four GPUs
   const ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
   take_gpu(options, /*local_rank=*/1, /*local_size=*/4);
-  EXPECT_EQ(device_of(options, RankId(5)), at::Device(at::kCUDA, 1));  // rank 5 of eight, the second of its host
+  EXPECT_EQ(device_of(options, RankId(5)), at::Device(at::kCUDA, 1));  // rank 5 of eight, the second on its host
   EXPECT_NO_THROW(require_device(options, 8));
 
   TrainOptions on_cpu = on(DeviceKind::Cpu, TransportKind::Processes);
@@ -89,7 +88,7 @@ TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
   EXPECT_THAT(refusal_of([&] { take_gpu(options, 0, 1); }), HasSubstr("no usable GPU here (no driver)"));
 }
 
-/// What the environment says of `name` when someone asks for the GPUs.
+/// Records the environment variable `name` when the GPUs are queried.
 struct ObservingAccelerator final : Accelerator {
   testing::FakeAccelerator gpus = {};
   mutable std::string seen = {};
@@ -109,7 +108,7 @@ struct ObservingAccelerator final : Accelerator {
   }
 };
 
-TEST(DeviceTest, ProcessesLoadAllKernelsWhenCudaStartsUnlessTheUserSaysOtherwise) {
+TEST(DeviceTest, KernelsLoadEagerlyByDefault) {
   const ObservingAccelerator gpus;
   const ScopedAcceleratorOverride instead(gpus);
   ::unsetenv("CUDA_MODULE_LOADING");
@@ -123,9 +122,9 @@ TEST(DeviceTest, ProcessesLoadAllKernelsWhenCudaStartsUnlessTheUserSaysOtherwise
   ::unsetenv("CUDA_MODULE_LOADING");
 }
 
-TEST(DeviceTest, AProcessThatIsShownOneGpuHasThat) { EXPECT_EQ(gpu_of(3, 4, 1), 0); }
+TEST(DeviceTest, ProcessUsesItsOnlyVisibleGpu) { EXPECT_EQ(gpu_of(3, 4, 1), 0); }
 
-TEST(DeviceTest, TheDeviceDecidesAboutTypesOfNumbers) {
+TEST(DeviceTest, DeviceDecidesAboutDataTypes) {
   testing::FakeAccelerator gpus;
   const ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
@@ -158,7 +157,7 @@ TEST(DeviceTest, OnlyGpusHaveTensorFloat32) {
   EXPECT_THAT(refusal_of([&] { require_numbers(options, {}); }), HasSubstr("--tf32"));
 }
 
-TEST(DeviceTest, Float32IsMultipliedExactlyUnlessAskedOtherwise) {
+TEST(DeviceTest, Float32ProductsAreExactByDefault) {
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
   options.tf32 = true;
   use_numbers(options);
@@ -179,7 +178,7 @@ TEST(DeviceTest, MemoryIsThatOfTheDevice) {
   EXPECT_GE(peak_memory_of(at::kCPU)(), before);
 }
 
-TEST(DeviceTest, PeaksAreThoseOfTheLongestNameThatFits) {
+TEST(DeviceTest, PeakBelongsToTheLongestMatchingName) {
   EXPECT_EQ(bfloat16_peak("NVIDIA H200"), 989.4e12);
   EXPECT_EQ(bfloat16_peak("NVIDIA H200 NVL"), 835e12);
   EXPECT_EQ(bfloat16_peak("NVIDIA A100-SXM4-80GB"), 312e12);

@@ -1,5 +1,5 @@
-// differing_rank OPTION: starts a job of three ranks, of which rank 1 is given another value of one option, as a
-// foreign launcher might.
+// differing_rank OPTION: starts a job of three ranks; rank 1 gets another value of one option, as a foreign launcher
+// might do.
 
 #include <iostream>
 

@@ -1,4 +1,3 @@
-// Ranks that were not started alike find out before the first step.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,14 +18,14 @@ struct Ended {
   std::string output;
 };
 
-/// A job of three ranks, rank 1 differing from the others.
+/// A job of three ranks; rank 1 differs.
 Ended run_differing(const std::string& option) {
   const MemoryFile output("output");
   const int code = await(start({CHIMERA_DIFFERING_RANK, option}, "", output));
   return {code, output.text()};
 }
 
-TEST(DifferingRanksTest, TheOneThatDiffersIsNamedWithWhatDiffers) {
+TEST(DifferingRanksTest, NamesTheDifferingRankAndOption) {
   const std::pair<std::string, std::string> cases[] = {
       {"seed", "--seed"}, {"clip and schedule", "--clip and the program"}, {"model", "the model"}};
   for (const auto& [option, named] : cases) {
@@ -44,12 +43,12 @@ TEST(DifferingRanksTest, AnotherNumberOfRanksIsRefused) {
             "chimera: rank 1 failed at start-up: this rank's options make a job of 6 ranks, but 3 were started\n");
 }
 
-TEST(DifferingRanksTest, WhatChangesNoNumberMayDiffer) {
+TEST(DifferingRanksTest, OptionsThatChangeNoNumberMayDiffer) {
   const Ended job = run_differing("nothing that matters");
   EXPECT_EQ(job.exit_code, 0) << job.output;
 }
 
-/// Parts in which two jobs differ.
+/// Fingerprint fields in which two jobs differ.
 std::vector<std::string> differences(const TrainOptions& one, const TrainOptions& other) {
   const Fingerprint a = fingerprint(prepare_job(one));
   const Fingerprint b = fingerprint(prepare_job(other));
@@ -60,7 +59,7 @@ std::vector<std::string> differences(const TrainOptions& one, const TrainOptions
   return names;
 }
 
-TEST(DifferingRanksTest, EachDifferenceHasItsPart) {
+TEST(DifferingRanksTest, EachDifferenceHasItsField) {
   const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
   const auto changed = [&](auto change) {
     TrainOptions other = options;

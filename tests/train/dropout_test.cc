@@ -1,5 +1,4 @@
-// Dropout and recomputation change nothing between schedules: masks belong to samples, and a forward that runs again is
-// the same forward.
+// Schedules agree under dropout and recomputation: masks are keyed by sample, and a recomputed forward is identical.
 
 #include <gtest/gtest.h>
 
@@ -33,7 +32,7 @@ TrainOptions with_dropout(const Case& c) {
   return options;
 }
 
-/// Two pipelines, four, several stages a worker, split backwards, half-size micro-batches.
+/// Two and four pipelines, several stages per worker, split backwards, half-size micro-batches.
 const auto kCases = ::testing::Values(
     Case{"gpt2-tiny", "gpipe", {8, 3}}, Case{"gpt2-tiny", "1f1b", {4, 8}}, Case{"bert-tiny", "1f1b", {2, 4}},
     Case{"gpt2-tiny", "chimera", {2, 4}}, Case{"gpt2-tiny", "chimera", {4, 4, 4}}, Case{"bert-tiny", "chimera", {4, 8}},
@@ -90,7 +89,7 @@ TEST(TrainingDropoutTest, ValidationHasNone) {
   TrainOptions options = with_dropout({"gpt2-tiny", "1f1b", {2, 2}});
   options.validate_every = 1;
   options.optimizer.kind = OptimizerKind::Sgd;
-  options.learning_rate.peak = 1e-300;  // weights stay
+  options.learning_rate.peak = 1e-300;  // keeps the weights unchanged
   options.optimizer.weight_decay = 0;
   const auto with = testing::train(options, 1);
   options.dropout = 0;

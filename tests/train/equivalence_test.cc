@@ -1,5 +1,7 @@
-// Above all: loss and every parameter's gradient equal the unpipelined model's, whatever the schedule.
-// Tolerance: float64 has 16 digits; sums over micro-batches and replicas in another order cost a few of the last ones.
+// The central property: loss and every parameter's gradient equal those of the unpipelined model for every schedule.
+//
+// Tolerance: float64 has 16 digits; another order of summation over micro-batches and replicas costs a few of the last
+// ones.
 
 #include <gtest/gtest.h>
 
@@ -34,15 +36,15 @@ void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
 
 constexpr std::int64_t kLayers = 8;
 
-/// Every synchronous schedule at D = 2, 4 and 8 with all its flags, as far as the model has layers; N below, at and
-/// above what the schedule is made for.
+/// Every synchronous schedule with all its flags at D = 2, 4 and 8, if the model has enough layers; N below, at and
+/// above the schedule's natural number.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
     for (const Generator& generator : generators()) {
       for (const std::int64_t d : {2, 4, 8}) {
         for (const std::int64_t n : std::set<std::int64_t>{1, d - 1, d, 2 * d}) {
-          if (std::string(model) != "gpt2-tiny" && n != 2 * d) continue;  // the model matters less than the schedule
+          if (std::string(model) != "gpt2-tiny" && n != 2 * d) continue;  // schedules matter more than models here
           if (std::string(model) == "llama-tiny" && d != 4) continue;
           for (const PipelineShape& shape : testing::with_flags(generator, {d, n})) {
             try {
@@ -61,13 +63,13 @@ std::vector<Case> cases() {
 
 /// The unpipelined model on the same micro-batches.
 TrainOptions reference_of(TrainOptions options, const Schedule& schedule) {
-  // Half-size micro-batches are micro-batches of half the size.
+  // Half-size micro-batches become ordinary micro-batches of half the size.
   options.micro_batch_size = std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
   options.shape.micro_batches = schedule.micro_batches;
   return options;
 }
 
-/// One step of it. Cases of equal micro-batches share it.
+/// One step of the reference. Cases with equal micro-batches share it.
 const testing::Trained& reference_step(const TrainOptions& options) {
   static std::map<std::tuple<std::string, std::int64_t, std::int64_t>, testing::Trained> steps;
   const auto [step, is_new] = steps.try_emplace({options.model, options.micro_batch_size, options.shape.micro_batches});
@@ -102,7 +104,7 @@ class TwentyStepsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(TwentyStepsTest, LossesAreThoseOfTheUnpipelinedModel) {
   TrainOptions options = testing::small_options(GetParam().model, GetParam().schedule, GetParam().shape);
-  options.clip = 0.5;  // active from the first step
+  options.clip = 0.5;  // clips from the first step
   options.learning_rate.peak = 0.01;
   options.learning_rate.warmup = 5;
   options.validate_every = 20;
@@ -143,12 +145,12 @@ TEST(SyncTest, WhenGradientsAreSummedDoesNotChangeThem) {
   }
 }
 
-TEST(SyncTest, TheJobStartsSumsWhereTheFlagSays) {
+TEST(SyncTest, JobStartsSumsAtTheGivenPoint) {
   const auto stage_2_of_worker_1 = [](AllReducePlacement sync) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
     options.sync = sync;
     const Job job = prepare_job(options);
-    std::string before;  // the op
+    std::string before;  // text of the op
     for (const Instruction& instruction : job.training.workers[1]) {
       if (instruction.kind == InstructionKind::Compute) before = to_text(instruction.op);
       if (instruction.kind == InstructionKind::StartAllReduce && instruction.group == parameters_of(StageId(2)))

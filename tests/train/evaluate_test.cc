@@ -1,4 +1,3 @@
-// Loss and perplexity of a folder's model on a whole file.
 
 #include "train/loop/evaluate.h"
 
@@ -25,7 +24,7 @@ constexpr std::int64_t kSequence = 12;
 
 class EvaluateTest : public ::testing::Test {
  protected:
-  /// The folder of a small model that has been trained for a step.
+  /// The folder of a small model that has trained for one step.
   std::string folder(const std::string& model, bool tied = false) {
     TrainOptions options = testing::small_options(model, "none", {1, 1});
     options.overrides.layers = 2;
@@ -56,7 +55,7 @@ Evaluation evaluation(const EvaluationOptions& options) {
 
 double loss(const EvaluationOptions& options) { return evaluation(options).loss; }
 
-/// Each window in a file of its own.
+/// Writes each window to its own file.
 TEST_F(EvaluateTest, TheLossIsTheMeanOverWindowsThatBeginEveryLTokens) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
     for (const bool tied : {false, true}) {
@@ -91,7 +90,7 @@ TEST_F(EvaluateTest, MicroBatchesChangeNoMoreThanRounding) {
   }
 }
 
-/// A sample of BERT depends on its place; a text of one window has no pairs of two.
+/// A BERT sample depends on its position; a text of one window has no pairs.
 TEST_F(EvaluateTest, BertsMasksAreFixedByTheSeed) {
   EvaluationOptions first = options(folder("bert-tiny"), data_);
   EvaluationOptions second = first;

@@ -23,13 +23,14 @@ std::string bytes(std::initializer_list<unsigned> values) {
   return text;
 }
 
-// Length 4, checksums of length and data, each (crc >> 15 | crc << 17) + 0xa282ead8, as the tensorboard package has it.
+// Length 4, then checksums of the length and the data, each (crc >> 15 | crc << 17) + 0xa282ead8, as in the tensorboard
+// package.
 TEST(EventFileTest, ARecordIsFramedByMaskedChecksums) {
   EXPECT_EQ(event_record("data"), bytes({4, 0, 0, 0, 0, 0, 0, 0}) + bytes({0x42, 0x45, 0x52, 0x04}) + "data" +
                                       bytes({0x88, 0x48, 0x26, 0x9E}));
 }
 
-// Fields: wall_time 1.5, step 300 (two bytes of seven bits), a summary with a value for each number.
+// Fields: wall_time 1.5, step 300 (a varint of two bytes), and a summary with a value for each number.
 TEST(EventFileTest, AStepIsAnEventWithItsNumbers) {
   StepMetrics metrics;
   metrics.step = 300;

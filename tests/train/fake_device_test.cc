@@ -1,5 +1,5 @@
-// Training on a device that works in streams and is none (support/fake_device.h): the CPU's numbers, and a host that
-// waits for the device once a step.
+// Training on a fake asynchronous device (support/fake_device.h): it gives the CPU's numbers, and the host waits for it
+// once per step.
 
 #include <ATen/ATen.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ using ::testing::SizeIs;
 
 const at::Device kDevice(testing::kFakeDevice, 0);
 
-/// With GPUs that are fake devices.
+/// The GPUs are fake devices.
 class FakeDeviceTest : public ::testing::Test {
  protected:
   FakeDeviceTest() {
@@ -85,7 +85,7 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
   }
 }
 
-/// What made the host wait in two steps of training, of all ranks together, start-up left out.
+/// Calls that made the host of any rank wait in two steps of training, without startup.
 std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
   std::vector<std::string> waits;
   for (const std::int64_t steps : {1, 3}) {
@@ -99,7 +99,7 @@ std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
       for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
     });
     std::vector<std::string> all = FakeDevice::get().waits();
-    for (const std::string& before : waits) {  // those of start-up and the first step
+    for (const std::string& before : waits) {  // calls during startup and the first step
       if (const auto found = std::ranges::find(all, before); found != all.end()) all.erase(found);
     }
     waits = std::move(all);
@@ -119,12 +119,12 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
   }
 }
 
-TEST_F(FakeDeviceTest, LookingAtEventsUntilTheDeviceIsDoneCountsAsAWait) {
+TEST_F(FakeDeviceTest, RepeatedEventQueriesCountAsAWait) {
   const at::Tensor there = at::ones({3}, kDevice);
   FakeDevice::get().answer_late();
   const auto look = [mark = StreamMark(kDevice)] { return mark.is_reached(); };
   EXPECT_FALSE(look());
-  there.add_(1);  // the host has gone on
+  there.add_(1);  // the host has issued more work
   EXPECT_THAT(FakeDevice::get().waits(), ElementsAre());
   while (!look()) {
   }
@@ -136,7 +136,7 @@ TEST_F(FakeDeviceTest, LookingAtEventsUntilTheDeviceIsDoneCountsAsAWait) {
   EXPECT_THAT(FakeDevice::get().waits(), SizeIs(2));
 }
 
-TEST_F(FakeDeviceTest, OptimizersAndTypesOfNumbersWaitNoMore) {
+TEST_F(FakeDeviceTest, OptimizersAndDataTypesAddNoWaits) {
   for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Lamb, OptimizerKind::Sgd}) {
     for (const DataType dtype : {DataType::Float32, DataType::BFloat16}) {
       TrainOptions options = on_device(options_of("gpt2-tiny", "1f1b"));
@@ -180,7 +180,7 @@ TEST_F(FakeDeviceTest, WithoutPinnedMemoryTheHostWouldWait) {
                                                      "copies to the device, but not pinned", "reads an element"));
 }
 
-TEST_F(FakeDeviceTest, TheLoaderPinsWhatItMakesAhead) {
+TEST_F(FakeDeviceTest, LoaderPinsPrefetchedData) {
   TrainOptions options = on_device(testing::small_options("bert-tiny", "1f1b", {4, 4}));
   const Job job = prepare_job(options);
   Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
@@ -201,7 +201,7 @@ TEST_F(FakeDeviceTest, TheLoaderPinsWhatItMakesAhead) {
   EXPECT_EQ(loader.cache_misses(), 0);
 }
 
-TEST_F(FakeDeviceTest, MasksAreMadeOnTheDeviceAndAreTheCpus) {
+TEST_F(FakeDeviceTest, DeviceMasksEqualTheCpus) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const std::int64_t columns : {1, 64, 100, 4099}) {
       const at::Tensor input = at::rand({3, columns}, at::kDouble).to(type);
@@ -217,7 +217,7 @@ TEST_F(FakeDeviceTest, MasksAreMadeOnTheDeviceAndAreTheCpus) {
   }
 }
 
-TEST_F(FakeDeviceTest, ADevicesWordsAreThoseOfTheCpu) {
+TEST_F(FakeDeviceTest, DeviceRandomWordsEqualTheCpus) {
   constexpr std::uint64_t kKey = 0xfedc'ba98'7654'3210U;
   const at::Tensor words = device_words({kKey, 7, 0xffff'ffffU, 0x8000'0001U}, 2, 1000, at::kCPU);
   std::array<std::uint32_t, 1000> right{};
@@ -229,7 +229,7 @@ TEST_F(FakeDeviceTest, ADevicesWordsAreThoseOfTheCpu) {
   }
 }
 
-TEST_F(FakeDeviceTest, NormsAreThoseOfTheCpu) {
+TEST_F(FakeDeviceTest, NormsEqualTheCpus) {
   const std::vector<at::Tensor> tensors = {at::rand({5, 7}), at::rand({1}), at::rand({300}).sub(0.5)};
   std::vector<at::Tensor> there;
   for (const at::Tensor& tensor : tensors) there.push_back(tensor.to(kDevice));
@@ -239,7 +239,7 @@ TEST_F(FakeDeviceTest, NormsAreThoseOfTheCpu) {
   }
 }
 
-/// Fails with the first thing that it is asked for, and at its end looks for what has been reported by then.
+/// Fails at its first operation, and in its destructor records the errors reported so far.
 class FailingTransport final : public Transport {
  public:
   FailingTransport(int reports, std::string& reported) : reports_(reports), reported_(reported) {}
@@ -290,7 +290,7 @@ class LaunchedHere {
 };
 
 /// Aborting NCCL's communicators may take long.
-TEST_F(FakeDeviceTest, ARankOverNcclSaysWhyItFailsBeforeItAborts) {
+TEST_F(FakeDeviceTest, NcclRankReportsItsFailureBeforeItAborts) {
   const LaunchedHere launched;
   std::string reported;
   gpus_.connects = [&] { return std::make_unique<FailingTransport>(launched.reports(), reported); };
@@ -305,7 +305,7 @@ TEST_F(FakeDeviceTest, ARankOverNcclSaysWhyItFailsBeforeItAborts) {
   EXPECT_EQ(std::ranges::count(reported, '\n'), 1);
 }
 
-/// Over communicators of pairs the numbers of all ranks are added where they lie.
+/// Over pairwise communicators, the numbers of all ranks are added on the device.
 TEST_F(FakeDeviceTest, SumsOverAllRanksAreReadOnce) {
   testing::FakeNetwork network(1, {}, {});
   const auto alone = make_pair_transport(network.communicators(0));

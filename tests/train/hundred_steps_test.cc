@@ -1,5 +1,5 @@
-// Canonical reduction over a hundred steps, with dropout and clipping: loss, gradient norm and parameters of every step
-// in every bit. CHIMERA_LONG_TESTS=1 tries every schedule, shape and flag.
+// Canonical reduction over a hundred steps with dropout and clipping: loss, gradient norm and parameters of every step
+// agree bit by bit. CHIMERA_LONG_TESTS=1 tries every schedule, shape and flag.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kSteps = 100;
 constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
 
-/// One run: a schedule, and the flags that must not matter.
+/// A schedule, and flags that must not change the numbers.
 struct Run {
   std::string schedule;
   PipelineShape shape;
@@ -60,7 +60,7 @@ TrainOptions options_of(const Run& run) {
   return options;
 }
 
-/// The unpipelined run of as many micro-batches of the same size.
+/// The unpipelined run with as many micro-batches of the same size.
 const testing::Trained& reference(DataType dtype) {
   static std::map<DataType, testing::Trained> runs;
   const auto [run, is_new] = runs.try_emplace(dtype);

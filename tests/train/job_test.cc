@@ -1,4 +1,4 @@
-// A job's shape is cheap, and what it says is what the prepared job has.
+// Job shapes are cheap to compute and agree with prepared jobs.
 
 #include "train/setup/job.h"
 
@@ -16,7 +16,7 @@ namespace {
 TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.data = "/nowhere";
-  options.partition = parse_partition("8");  // of one stage, where there are four
+  options.partition = parse_partition("8");  // one stage, but the model has four
   const JobShape shape = job_shape(options);
   EXPECT_EQ(shape.num_ranks(), 4);
   EXPECT_EQ(shape.mini_batch(), 16);
@@ -49,11 +49,11 @@ TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {
   options.local_ranks = 2;  // half a group
   const Job job = prepare_job(options);
   EXPECT_EQ(intra_op_threads(job), std::max(available_cores() / 2, 1));
-  options.local_ranks = 1000;  // of whoever started too many: they are told so when they meet
+  options.local_ranks = 1000;  // too many ranks are rejected later, at the rendezvous
   EXPECT_EQ(job_shape(options).local_ranks(), 32);
 }
 
-TEST(JobShapeTest, OnlyScheduledPairsRunSideBySide) {
+TEST(JobShapeTest, OnlyScheduledPairsRunConcurrently) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.pairs = Pairs::Together;
   EXPECT_THROW((void)job_shape(options), ConfigError);

@@ -17,13 +17,13 @@ Job job_of(const std::string& model, const std::string& schedule) {
   return prepare_job(options);
 }
 
-/// What a micro-batch of that step must be.
+/// The micro-batch that the loader should return.
 MicroBatch expected(const Job& job, const Samples& samples, std::int64_t step, MicroBatchId micro_batch) {
   return make_micro_batch(samples, job.model.family,
                           {step, job.first_sample(GroupId(0), micro_batch), job.micro_batch_size(), job.mini_batch()});
 }
 
-/// Every worker's stages load what they would have loaded without a thread, announced in time.
+/// Every worker's stages load the same data as without a prefetching thread, announced in time.
 void expect_prefetched(const Job& job) {
   for (std::size_t w = 0; w < job.schedule.workers.size(); ++w) {
     Loader loader(job, {GroupId(0), WorkerId(static_cast<std::int64_t>(w))}, at::kCPU);
@@ -49,7 +49,7 @@ TEST(LoaderTest, MakesTheSamplesOfEveryStepBeforeTheyAreRead) {
   }
 }
 
-TEST(LoaderTest, StagesThatSeeHiddenStatesAloneLoadNothing) {
+TEST(LoaderTest, MiddleStagesLoadNothing) {
   const Job gpt = job_of("gpt2-tiny", "1f1b");
   const Job bert = job_of("bert-tiny", "1f1b");
   const auto loads = [](const Job& job, std::int64_t stage) {

@@ -14,7 +14,7 @@ namespace {
 using benchmarks::Sizes;
 using benchmarks::WorkerMemory;
 
-/// Ranks are threads that exchange tensors over Gloo, as processes do: each has memory of its own.
+/// Ranks are threads that exchange tensors over Gloo, as processes do, so each has its own memory.
 std::vector<WorkerMemory> compare(const std::string& schedule, const std::string& recompute,
                                   Sizes sizes = Sizes::Measured) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, {4, 8, 2});
@@ -41,7 +41,7 @@ std::vector<WorkerMemory> compare(const std::string& schedule, const std::string
 void expect_close(const std::vector<WorkerMemory>& workers, const std::string& what) {
   ASSERT_EQ(workers.size(), 4U);
   for (std::size_t w = 0; w < workers.size(); ++w) {
-    // How far messages are is a matter of timing, which differs between a busy machine and its simulation.
+    // The number of messages in flight depends on timing, which differs between a busy machine and its simulation.
     constexpr double kTolerance = 0.05;
     EXPECT_LE(workers[w].largest_deviation(), kTolerance) << what << ", worker " << w;
     EXPECT_NEAR(workers[w].measured_peak() / workers[w].simulated_peak(), 1, kTolerance) << what << ", worker " << w;
@@ -49,16 +49,16 @@ void expect_close(const std::vector<WorkerMemory>& workers, const std::string& w
   }
 }
 
-TEST(MemoryTimelineTest, BytesOverTimeAreThoseOfTheSimulator) {
+TEST(MemoryTimelineTest, BytesOverTimeMatchTheSimulator) {
   for (const char* schedule : {"gpipe", "chimera", "chimera-zb"}) expect_close(compare(schedule, "none"), schedule);
 }
 
-TEST(MemoryTimelineTest, SoTheyAreWithSizesThatAreDerived) {
+TEST(MemoryTimelineTest, MatchTheSimulatorWithDerivedSizes) {
   for (const char* schedule : {"gpipe", "chimera-zb"})
     expect_close(compare(schedule, "none", Sizes::Derived), schedule);
 }
 
-TEST(MemoryTimelineTest, SoTheyAreWithRecomputation) { expect_close(compare("chimera", "full"), "chimera"); }
+TEST(MemoryTimelineTest, MatchTheSimulatorWithRecomputation) { expect_close(compare("chimera", "full"), "chimera"); }
 
 }  // namespace
 }  // namespace chimera

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "support/paths.h"
 #include "support/scratch.h"
 
@@ -22,7 +23,7 @@ using ::testing::HasSubstr;
 using testing::read_file;
 using ::testing::ThrowsMessage;
 
-/// While it lives, files of this process cannot grow beyond that many bytes, as on a disk that is full then.
+/// Limits the size of this process's files while it exists, to imitate a full disk.
 class SmallDisk {
  public:
   explicit SmallDisk(rlim_t bytes) {
@@ -48,7 +49,7 @@ StepMetrics of_step(std::int64_t step) {
   return metrics;
 }
 
-/// A file with the lines of these steps.
+/// A metrics file with a line for each of these steps.
 std::string with_steps(const testing::Scratch& scratch, const std::vector<std::int64_t>& steps,
                        const std::string& end = "") {
   std::string text;
@@ -56,7 +57,7 @@ std::string with_steps(const testing::Scratch& scratch, const std::vector<std::i
   return scratch.write("metrics.jsonl", text + end);
 }
 
-TEST(MetricsFileTest, GoesOnBehindTheLineOfTheStepBefore) {
+TEST(MetricsFileTest, ContinuesAfterTheLineOfThePreviousStep) {
   const testing::Scratch scratch;
   const std::string expected = read_file(with_steps(scratch, {1, 2, 3, 4}));
   const std::string next_lines = to_json_line(of_step(4)) + to_json_line(of_step(5));
@@ -67,13 +68,13 @@ TEST(MetricsFileTest, GoesOnBehindTheLineOfTheStepBefore) {
   }
 }
 
-TEST(MetricsFileTest, GoesOnWithAnEmptyFileWhereThereIsNoOther) {
+TEST(MetricsFileTest, ContinuesWithAnEmptyFileIfThereIsNone) {
   const testing::Scratch scratch;
   MetricsFile(scratch.path("metrics.jsonl"), 3).write(of_step(4));
   EXPECT_EQ(read_file(scratch.path("metrics.jsonl")), to_json_line(of_step(4)));
 }
 
-TEST(MetricsFileTest, EndsWithAWholeLineOnAFullDisk) {
+TEST(MetricsFileTest, EndsWithACompleteLineOnAFullDisk) {
   const testing::Scratch scratch;
   const std::string path = scratch.path("metrics.jsonl");
   const std::string line = to_json_line({});
@@ -86,7 +87,7 @@ TEST(MetricsFileTest, EndsWithAWholeLineOnAFullDisk) {
   EXPECT_EQ(read_file(path), line + line);
 }
 
-TEST(MetricsFileTest, HasAllLinesOnceThereIsRoomAgain) {
+TEST(MetricsFileTest, HasAllLinesOnceTheDiskHasRoom) {
   const testing::Scratch scratch;
   const std::string path = scratch.path("metrics.jsonl");
   std::string all;
@@ -112,7 +113,7 @@ TEST(MetricsFileTest, HasAllLinesOnceThereIsRoomAgain) {
   EXPECT_EQ(read_file(path), all);
 }
 
-TEST(MetricsFileTest, APipeThatNobodyReadsAnyMoreIsNoError) {
+TEST(MetricsFileTest, ClosedPipeIsNotAnError) {
   const testing::Scratch scratch;
   const std::string path = scratch.path("pipe");
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -125,7 +126,7 @@ TEST(MetricsFileTest, APipeThatNobodyReadsAnyMoreIsNoError) {
   ::signal(SIGPIPE, SIG_DFL);
 }
 
-/// Names that stand first in the rows of a table: | `name` | ...
+/// Names in the first column of a table: | `name` | ...
 std::vector<std::string> documented_fields() {
   std::vector<std::string> names;
   for (const std::string& line : testing::lines_of(read_file(testing::source_path("/docs/metrics.md")))) {
@@ -134,11 +135,11 @@ std::vector<std::string> documented_fields() {
   return names;
 }
 
-TEST(MetricsFileTest, WhatIsNotFiniteIsNull) {
+TEST(MetricsFileTest, NonFiniteNumbersAreNull) {
   StepMetrics metrics;
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.gradient_norm = std::numeric_limits<double>::infinity();
-  const auto line = nlohmann::json::parse(to_json_line(metrics));
+  const auto line = read_json(to_json_line(metrics));
   EXPECT_TRUE(line.at("loss").is_null());
   EXPECT_TRUE(line.at("grad_norm").is_null());
 }
@@ -149,7 +150,7 @@ TEST(MetricsFileTest, EveryFieldIsDocumented) {
   all.parameters_hash = all.sample = "0";
   all.is_skipped = true;
   std::vector<std::string> written;
-  const auto line = nlohmann::ordered_json::parse(to_json_line(all));
+  const auto line = read_ordered_json(to_json_line(all));
   for (const auto& [name, value] : line.items()) written.push_back(name);
   EXPECT_EQ(documented_fields(), written);
 }

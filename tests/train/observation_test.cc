@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/json.h"
 #include "simulate/costs.h"
 #include "simulate/simulate.h"
 #include "support/training.h"
@@ -16,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A step that ran as the test says: when instructions end, by their text; what is not named takes no time.
+/// A step with given end times of instructions, by their text; other instructions take no time.
 RecordedStep recorded(const Job& job, const std::vector<std::map<std::string, double>>& ends) {
   RecordedStep step;
   for (std::size_t w = 0; w < ends.size(); ++w) {
@@ -66,7 +67,7 @@ TEST(MeasuredStepTest, FindsTheCausesOfIdleTime) {
   EXPECT_EQ(step.transfers[0].arrived, 1.25);
 }
 
-TEST(MeasuredStepTest, RecomputationsAreNoIdleTime) {
+TEST(MeasuredStepTest, RecomputationsAreNotIdleTime) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 1});
   options.recompute = {RecomputeRule::Full};
   const Job job = prepare_job(options);
@@ -95,11 +96,12 @@ TEST(MeasuredStepTest, AllReducesGoFromTheLastLaunchToTheirEnd) {
   EXPECT_EQ(costs.all_reduce->seconds[0], 2.5) << "until the last member has it";
 }
 
-TEST(MeasuredCostsTest, LatencyIsThatOfMessagesAlreadyWaitedFor) {
+TEST(MeasuredCostsTest, LatencyUsesMessagesOfWaitingReceivers) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "1f1b", {2, 1}));
   auto ends = kOneMicroBatch;
   EXPECT_EQ(measured_costs(job, OpTimes(2), {{measured_step(job, GroupId(0), recorded(job, ends))}}).latency, 0.25);
-  ends[1]["post receive of 0F0 from worker 0"] = 9;  // worker 1 is late: nobody knows when the messages were there
+  // worker 1 is late, so the arrival times of the messages are unknown
+  ends[1]["post receive of 0F0 from worker 0"] = 9;
   for (auto& [text, end] : ends[1]) end += 10;
   ends[0]["0F0"] = 30;
   ends[0]["wait for 1B0 from worker 1"] = 30;
@@ -118,14 +120,14 @@ TEST(TracerTest, KeepsTheLastSteps) {
   EXPECT_EQ(tracer.steps().back()->boundaries.size(), 2U);
 }
 
-TEST(TracerTest, KeepsOneStepHoweverLong) {
+TEST(TracerTest, KeepsOneStepOfAnyLength) {
   Tracer tracer(2 * Tracer::kMostInstructions, 1);
   tracer.begin_step(0);
   tracer.begin_step(1);
   EXPECT_EQ(tracer.steps().size(), 1U);
 }
 
-/// Trains as threads, and returns the steps that were traced.
+/// Trains with ranks as threads, and returns the traced steps.
 std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& op_times) {
   std::vector<RecordedStep> recorded;
   run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
@@ -145,7 +147,7 @@ std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& o
 struct TracedRun {
   explicit TracedRun(TrainOptions options) {
     options.steps = 2;
-    options.transport = TransportKind::Threads;  // one clock
+    options.transport = TransportKind::Threads;  // all ranks share a clock
     job.emplace(prepare_job(options));
     steps = measured_steps(*job, trained(*job, 2, op_times));
   }
@@ -184,7 +186,7 @@ TEST(ObservationTest, NothingRunsBeforeItsInputsOrTwoOpsAtOnce) {
 
 TEST(ObservationTest, TheTraceHasATrackForEachRank) {
   const TracedRun run(options_of_two_groups());
-  const json events = json::parse(trace_text(*run.job, run.steps))["traceEvents"];
+  const json events = read_json(trace_text(*run.job, run.steps))["traceEvents"];
   std::map<std::string, int> slices;  // by process and kind
   std::map<std::string, int> tracks;
   int arrows = 0;
@@ -201,7 +203,7 @@ TEST(ObservationTest, TheTraceHasATrackForEachRank) {
   }
   EXPECT_EQ(tracks.size(), 8U);
   EXPECT_TRUE(tracks.contains("group 1, worker 3"));
-  constexpr int kRuns = 2 * 2;  // steps and groups
+  constexpr int kRuns = 2 * 2;  // steps times groups
   EXPECT_EQ(slices["op"], kRuns * 4 * 4 * 2);
   EXPECT_EQ(slices["recompute"], kRuns * 4 * 4);
   EXPECT_EQ(slices["optimizer"], kRuns * 4);

@@ -1,4 +1,4 @@
-// Training over communicators as NCCL has them: a queue for each direction of a pair of ranks.
+// Training over communicators like NCCL's: one queue for each direction of a pair of ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::ElementsAreArray;
 
 constexpr std::int64_t kSteps = 2;
 
-/// The losses of all ranks as threads over communicators of pairs; or why they ended early.
+/// Losses of all ranks, as threads over pairwise communicators, or the error that ended them.
 struct Outcome {
   std::vector<double> losses;
   std::string error;
@@ -45,7 +45,7 @@ Outcome train_over_pairs(const Job& job) {
   return outcome;
 }
 
-TEST(PairQueuesTest, EverySchedulesProgramsMeetOnThem) {
+TEST(PairQueuesTest, ProgramsOfEveryScheduleMatch) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::with_flags(generator, {4, 8})) {
       Schedule schedule;
@@ -76,7 +76,7 @@ TEST(PairQueuesTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
   EXPECT_THAT(outcome.losses, ElementsAreArray(testing::train(options, kSteps).losses));
 }
 
-TEST(PairQueuesTest, CopiesThatShareAnOptimizerHandEachOtherWhatTheyUpdate) {
+TEST(PairQueuesTest, ShardedOptimizersExchangeUpdates) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
   options.data_parallel = 2;
   options.shard_optimizer = true;

@@ -1,4 +1,4 @@
-// Stages of unequal numbers of layers train the same model.
+// Stages with different numbers of layers train the same model.
 
 #include <gtest/gtest.h>
 

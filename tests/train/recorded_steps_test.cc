@@ -1,5 +1,5 @@
-// --cuda-graphs on a device that is none (support/fake_device.h): steps that are recorded once and repeated train as
-// others do, over communicators as strict as NCCL's.
+// --cuda-graphs on a fake device (support/fake_device.h), over communicators as strict as NCCL's: recorded and replayed
+// steps train like others.
 
 #include "runtime/recorded_steps.h"
 
@@ -26,7 +26,7 @@ using ::testing::Lt;
 using ::testing::Pointwise;
 
 const at::Device kDevice(testing::kFakeDevice, 0);
-constexpr std::int64_t kSteps = 6;  // two as they are, one recorded, three repeated
+constexpr std::int64_t kSteps = 6;  // two ordinary steps, one recorded, three replayed
 
 class RecordedStepsTest : public ::testing::Test {
  protected:
@@ -43,11 +43,11 @@ class RecordedStepsTest : public ::testing::Test {
   struct Outcome {
     std::vector<double> losses;
     std::vector<double> gradient_norms;
-    std::vector<std::int64_t> given;  // kernels and copies of all ranks in each step
+    std::vector<std::int64_t> given;  // kernels and copies of all ranks, by step
     std::string error;
   };
 
-  /// Ranks as threads that know each other by process groups alone, each on a stream of its own.
+  /// Ranks are threads, each on its own stream, connected only by process groups.
   Outcome train(const TrainOptions& options) const {
     const Job job = prepare_job(options);
     const auto ranks = static_cast<int>(job.num_ranks());
@@ -139,13 +139,13 @@ TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
   }
 }
 
-TEST_F(RecordedStepsTest, TheHostGivesTheDeviceLittleThen) {
+TEST_F(RecordedStepsTest, HostIssuesLittleWorkForReplays) {
   const Outcome outcome = train(recorded(options_of("gpt2-tiny", "none")));
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.given.back() * 4, Lt(outcome.given[1]));
 }
 
-/// Also while it is recorded, where a wait would be an error of CUDA's.
+/// Includes the recorded step, in which CUDA allows no wait.
 TEST_F(RecordedStepsTest, TheHostWaitsOnceAStep) {
   FakeDevice::get().answer_late();
   ASSERT_EQ(train(recorded(options_of("gpt2-tiny", "none"))).error, "");
@@ -156,7 +156,7 @@ TEST_F(RecordedStepsTest, TheHostWaitsOnceAStep) {
   EXPECT_EQ(with, static_cast<std::int64_t>(FakeDevice::get().waits().size()));
 }
 
-/// Work that is done again from the start by each repetition, without a device.
+/// Work that each replay runs again from the start, without a device.
 class DoneAgain final : public RecordedWork {
  public:
   explicit DoneAgain(std::function<void()> work) : work_(std::move(work)) {}
@@ -166,7 +166,7 @@ class DoneAgain final : public RecordedWork {
   std::function<void()> work_;
 };
 
-TEST(RecordedPartTest, IsRecordedAnewForMicroBatchesOfOtherSizesAlone) {
+TEST(RecordedPartTest, IsRecordedAgainOnlyForOtherMicroBatchSizes) {
   const std::vector<Instruction> part = {{.op = {.micro_batch = MicroBatchId(0)}}};
   RecordedSteps steps;
   double sum = 0;
@@ -188,13 +188,13 @@ TEST(RecordedPartTest, IsRecordedAnewForMicroBatchesOfOtherSizesAlone) {
   EXPECT_EQ(steps.recordings(), 2);
 }
 
-TEST(RecordedPartTest, TheFirstStepsRunAsTheyAre) {
+TEST(RecordedPartTest, FirstStepsAreNotRecorded) {
   RecordedSteps steps;
   for (int i = 0; i < RecordedSteps::kStepsBefore; ++i) EXPECT_TRUE(steps.is_before());
   EXPECT_FALSE(steps.is_before());
 }
 
-TEST(RecordableTest, WhatCannotBeRepeatedIsRefusedInALine) {
+TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
   const auto refusal_of = [](const TrainOptions& options, std::int64_t ranks) -> std::string {
     try {
       require_recordable(options, ranks);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "support/training.h"
 
 namespace chimera {
@@ -12,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ReportTest, TimesAreSaidAsPeopleSayThem) {
+TEST(ReportTest, TimesAreReadable) {
   using std::chrono::seconds;
   EXPECT_EQ(in_words(seconds(45)), "45 s");
   EXPECT_EQ(in_words(seconds(200)), "3 min 20 s");
@@ -37,7 +38,7 @@ TEST(ReportTest, ProgressFitsALine) {
   EXPECT_THAT(progress_line(metrics, 100), HasSubstr("validation 3.5000"));
 }
 
-TEST(ReportTest, ProgressSaysMemoryAndUtilizationWhereTheyAreKnown) {
+TEST(ReportTest, ProgressHasMemoryAndUtilizationIfKnown) {
   StepMetrics metrics = step_20();
   metrics.peak_memory_bytes = 300 << 20;
   metrics.utilization = 0.4123;
@@ -52,7 +53,7 @@ TEST(ReportTest, SamplesAreOneLineForATerminal) {
   EXPECT_EQ(sample_line("one\r\ntwo \x1B[2J \xC3\xB1"), "  sample: one  two  [2J \xC3\xB1");
 }
 
-TEST(ReportTest, ProgressOfLongRunsLeavesOutWhatFollowsFromTheRest) {
+TEST(ReportTest, ProgressOfLongRunsOmitsDerivedNumbers) {
   StepMetrics metrics;
   metrics.step = 123'456;
   metrics.loss = 13.21449;
@@ -69,7 +70,7 @@ TEST(ReportTest, ProgressOfLongRunsLeavesOutWhatFollowsFromTheRest) {
             "step 123456/600000  loss 13.2145  validation 14.2500  123.5 ktok/s  MFU 41.2 %  ETA 277 h 46 min");
 }
 
-TEST(ReportTest, TheRestOfARunIsPacedByItsLastSteps) {
+TEST(ReportTest, RemainingTimeUsesTheLastSteps) {
   Pace pace(100);
   const auto after = [&](std::int64_t step, double seconds) { return pace.seconds_left(step, seconds); };
   EXPECT_DOUBLE_EQ(after(1, 10), 990);
@@ -96,20 +97,20 @@ TEST(ReportTest, MetricsAreOneObjectALineWithAllDigits) {
   metrics.validation_loss = 5.5;
   const std::string line = to_json_line(metrics);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
-  const auto json = nlohmann::json::parse(line);
+  const auto json = read_json(line);
   EXPECT_EQ(json["loss"], 0.1);
   EXPECT_EQ(json["grad_norm"], 1.0 / 3);
   EXPECT_EQ(json["validation_loss"], 5.5);
   for (const char* field : {"validation_loss", "mfu", "eta_seconds", "sample"}) {
-    EXPECT_FALSE(nlohmann::json::parse(to_json_line({})).contains(field)) << field;
+    EXPECT_FALSE(read_json(to_json_line({})).contains(field)) << field;
   }
   metrics.utilization = 0.5;
   metrics.seconds_left = 7;
   metrics.sample = "a \"b\"\n\x01\xC3\xB1";
-  EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["sample"], *metrics.sample);
+  EXPECT_EQ(read_json(to_json_line(metrics))["sample"], *metrics.sample);
   EXPECT_EQ(to_json_line(metrics).find('\n'), to_json_line(metrics).size() - 1);
-  EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["mfu"], 0.5);
-  EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["eta_seconds"], 7);
+  EXPECT_EQ(read_json(to_json_line(metrics))["mfu"], 0.5);
+  EXPECT_EQ(read_json(to_json_line(metrics))["eta_seconds"], 7);
 }
 
 RunSummary measured(const Job& job, double forward, double backward) {
@@ -124,13 +125,13 @@ RunSummary measured(const Job& job, double forward, double backward) {
   return run;
 }
 
-TEST(ReportTest, SummarySetsMeasuredBesideSimulated) {
+TEST(ReportTest, SummaryComparesMeasuredAndSimulated) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   EXPECT_THAT(summary(job, measured(job, 1, 2), 4),
               HasSubstr("measured 20.0000 s (median); predicted 16.0000 s (-20.0 %)"));
 }
 
-TEST(ReportTest, SummarySaysWhereRanksShareCores) {
+TEST(ReportTest, SummarySaysIfRanksShareCores) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   const std::string text = summary(job, measured(job, 1, 2), 2);
   EXPECT_THAT(text, HasSubstr("4 ranks share 2 cores"));

@@ -10,7 +10,7 @@ using std::chrono::seconds;
 
 constexpr SaveRetries::Clock::time_point kNow{};
 
-TEST(SaveRetriesTest, NothingIsTriedAgainThatHasNotFailed) {
+TEST(SaveRetriesTest, OnlyFailedSavesAreRetried) {
   SaveRetries retries;
   EXPECT_FALSE(retries.is_due(kNow + seconds(1000)));
   retries.note_failure(kNow);

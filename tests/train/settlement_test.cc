@@ -1,4 +1,4 @@
-// Where ranks go on after a loss: the rule, and a model of a job in which any rank may die at any moment.
+// State from which ranks resume after a loss: the rule, and a model of a job in which any rank may die at any moment.
 
 #include "train/loop/trainer.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 const RankGroups kPairs = {{RankId(0), RankId(2)}, {RankId(0), RankId(1)}, {RankId(1), RankId(2)}};
 
-TEST(SettlementTest, AStepThatNobodyHasUpdatedIsGivenUpByAll) {
+TEST(SettlementTest, StepWithoutAnyUpdateIsAbandonedByAll) {
   const std::vector<RankState> states = {{true, 6, 7}, {false, 0, 0}, {true, 6, 6}};
   const ResumeState all = agree_on_resume_state(states, kPairs);
   EXPECT_EQ(all.done, 6);
@@ -24,14 +24,14 @@ TEST(SettlementTest, AStepThatNobodyHasUpdatedIsGivenUpByAll) {
   EXPECT_EQ(all.state_sources, (std::vector<RankId>{RankId(0), RankId(0), RankId(2)}));
 }
 
-TEST(SettlementTest, AStepThatOneHasUpdatedIsUpdatedByAll) {
+TEST(SettlementTest, StepThatOneRankUpdatedIsUpdatedByAll) {
   const std::vector<RankState> states = {{true, 6, 7}, {true, 7, 8}, {false, 0, 0}};
   const ResumeState all = agree_on_resume_state(states, kPairs);
   EXPECT_EQ(all.done, 7);
   EXPECT_EQ(all.metrics_source, RankId(1));
 }
 
-TEST(SettlementTest, WhatCannotBeIsAnError) {
+TEST(SettlementTest, ImpossibleStatesAreAnError) {
   const std::vector<RankState> has_not_voted = {{true, 6, 6}, {true, 7, 8}, {false, 0, 0}};
   EXPECT_THROW((void)agree_on_resume_state(has_not_voted, kPairs), Error);
   const std::vector<RankState> is_two_behind = {{true, 5, 7}, {true, 7, 8}, {false, 0, 0}};
@@ -40,19 +40,18 @@ TEST(SettlementTest, WhatCannotBeIsAnError) {
   EXPECT_THROW((void)agree_on_resume_state(has_no_copy, kPairs), Error);
 }
 
-/// A job of three ranks of which each two hold a stage. A rank computes its part of a step; once those it shares stages
-/// with have too, it has all gradients and votes; rank 0 has the sum when all have voted, makes its update and tells
-/// the others one by one; each makes its update when it hears of it. After a loss they agree_on_resume_state: those
-/// behind update, then those without weights are given theirs. At any moment any ranks may die, also those that have
-/// just come.
+/// A job of three ranks; every two share a stage. A rank votes once it and the ranks that share its stages have
+/// computed their part of a step. When all have voted, rank 0 has the sum: it updates its weights and notifies the
+/// others one by one, and each updates when it is notified. After a loss the ranks call agree_on_resume_state(): ranks
+/// that lag behind update, then ranks without weights receive them. Any ranks may die at any moment, even new ones.
 struct Model {
   enum class At : std::uint8_t { Computes, HasComputed, HasVoted };
   struct Rank {
     RankState state;
     At at = At::Computes;
-    bool is_settled = true;    ///< or it has not yet done what agree_on_resume_state() says
-    bool is_told = false;      ///< the sum is on its way
-    std::int64_t content = 0;  ///< what its weights are: the number of updates that they have seen
+    bool is_settled = true;    ///< it has done what agree_on_resume_state() requires
+    bool is_told = false;      ///< the notification has been sent
+    std::int64_t content = 0;  ///< number of updates in its weights
     friend bool operator<(const Rank& a, const Rank& b) { return a.key() < b.key(); }
     [[nodiscard]] std::vector<std::int64_t> key() const {
       return {state.has_weights ? 1 : 0,
@@ -74,7 +73,7 @@ struct Model {
 constexpr std::int64_t kSteps = 3;
 constexpr int kMostLosses = 2;
 
-/// All states that a state can become, each looked at once.
+/// Visits each reachable state once.
 class Explorer {
  public:
   void explore(Model model) {
@@ -146,8 +145,8 @@ class Explorer {
     explore(next);
   }
 
-  /// In a recovery each rank does what agree_on_resume_state() says: those behind update, then the others are given
-  /// weights.
+  /// In a recovery each rank follows agree_on_resume_state(): ranks that lag behind update, then weights are
+  /// transferred.
   void take_over(const Model& model, std::size_t index) {
     const ResumeState all = agree_on_resume_state(states_of(model), kPairs);
     Model next = model;
@@ -157,7 +156,7 @@ class Explorer {
       for (std::size_t group = 0; group < kPairs.size(); ++group) {
         const bool holds = std::ranges::count(kPairs[group], RankId(static_cast<std::int64_t>(index))) > 0;
         const Model::Rank& giver = model.ranks[all.state_sources[group].index()];
-        if (holds && !giver.is_settled) return;  // it updates before it gives
+        if (holds && !giver.is_settled) return;  // the sender updates before it sends
         if (holds) rank.content = giver.content;
       }
       rank.state = {true, all.done, 0};
@@ -172,7 +171,7 @@ class Explorer {
     explore(next);
   }
 
-  /// Any ranks die, as long as each stage has a copy left. The others leave the step, and with it every message.
+  /// Any ranks die, as long as a copy of each stage remains. The others abandon the step and all its messages.
   void lose_some(const Model& model) {
     if (model.losses == kMostLosses) return;
     for (unsigned dead = 1; dead < 8; ++dead) {
@@ -207,7 +206,7 @@ class Explorer {
   int given_up_ = 0;
 };
 
-TEST(SettlementTest, WhoeverDiesWheneverAStepIsUpdatedByAllOrByNone) {
+TEST(SettlementTest, AfterAnyDeathsAStepIsUpdatedByAllOrByNone) {
   Explorer explorer;
   explorer.explore(Model{});
   EXPECT_GT(explorer.num_states(), 1000U);

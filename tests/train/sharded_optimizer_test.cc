@@ -1,4 +1,4 @@
-// Optimizer state kept once over the copies of a stage: the same bits, less memory.
+// Optimizer state sharded over the replicas of a stage: the same bits, less memory.
 
 #include "engine/sharded_optimizer.h"
 
@@ -25,7 +25,7 @@ TEST(ShardedOptimizerTest, WholeParametersAreDealtOutByTheirSize) {
 TrainOptions options_of(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel = 1) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
   options.data_parallel = data_parallel;
-  options.clip = 0.5;  // active
+  options.clip = 0.5;  // clips
   options.learning_rate.peak = 0.01;
   return options;
 }
@@ -93,7 +93,7 @@ class FourParameters final : public ParameterGroup {
       : ParameterGroup({{"a", at::ones({4})}, {"b", at::ones({3})}, {"c", at::ones({1})}, {"d", at::ones({4})}}) {}
 };
 
-TEST(ShardedOptimizerTest, HandsItsParametersRoundStageByStage) {
+TEST(ShardedOptimizerTest, GathersParametersStageByStage) {
   FourParameters first;
   FourParameters second;
   Recorder transport;
@@ -107,7 +107,7 @@ TEST(ShardedOptimizerTest, HandsItsParametersRoundStageByStage) {
                           "wait all-gather stage 0", "wait all-gather stage 2"));
 }
 
-TEST(ShardedOptimizerTest, AllCopiesTogetherKeepTheStateOnce) {
+TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
   const auto state_of_all = [](bool shards) {
     TrainOptions options = options_of("chimera", {2, 2}, 2);
     options.shard_optimizer = shards;
@@ -123,7 +123,7 @@ TEST(ShardedOptimizerTest, AllCopiesTogetherKeepTheStateOnce) {
   EXPECT_EQ(state_of_all(false), 4 * state_of_all(true)) << "two pipelines in each of two groups";
 }
 
-/// GiB that a model which no machine holds is said to need.
+/// GiB that the error message names for a model too large for any machine.
 double needed(TrainOptions options) {
   options.overrides.hidden = 1'000'000;
   try {
@@ -137,7 +137,7 @@ double needed(TrainOptions options) {
   return 0;
 }
 
-TEST(ShardedOptimizerTest, TheMemoryCheckCountsWhatIsHeld) {
+TEST(ShardedOptimizerTest, MemoryCheckCountsShards) {
   TrainOptions options = options_of("chimera", {2, 2});
   const double copy = needed(options_of("none", {1, 2})) / 4;  // weights, gradients, two moments
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "two copies of everything";

@@ -1,4 +1,4 @@
-// Spikes of the loss: when a loss is one, and which steps a run leaves out because of it.
+// Loss spikes: detection, and the steps that a run then skips.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,14 +21,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::Scratch;
 
-/// Losses around 3: two above, two below, and so on.
+/// Losses around 3, alternately two above and two below.
 LossWatch settled(std::int64_t losses) {
   LossWatch watch;
   for (std::int64_t i = 0; i < losses; ++i) watch.note(i % 4 < 2 ? 2.9 : 3.1);
   return watch;
 }
 
-TEST(LossWatchTest, MeasuresALossInDeviationsAboveTheExpectedOne) {
+TEST(LossWatchTest, MeasuresDeviationsAboveTheExpectedLoss) {
   const LossWatch watch = settled(400);
   EXPECT_NEAR(watch.expected(), 3, 0.1);
   EXPECT_NEAR(watch.deviation(), 0.1, 0.03);
@@ -36,7 +36,7 @@ TEST(LossWatchTest, MeasuresALossInDeviationsAboveTheExpectedOne) {
   EXPECT_EQ(watch.deviations_above(2), 0) << "below";
 }
 
-/// A mean whose last member counts for `weight`, the first ones alike: how much each one counts for.
+/// Weights of the losses in a mean whose last member has weight `weight` and whose first members have equal weights.
 std::vector<double> weights(std::size_t count, double weight) {
   std::vector<double> all;
   for (std::size_t i = 0; i < count; ++i) {
@@ -75,14 +75,14 @@ TEST(LossWatchTest, WarmsUpFirst) {
   EXPECT_GT(settled(LossWatch::kWarmUp).deviations_above(100), 100);
 }
 
-TEST(LossWatchTest, ALossThatHardlyMovesMakesNoSpikeOfNothing) {
+TEST(LossWatchTest, NearlyConstantLossHasNoSpikes) {
   LossWatch watch;
   for (int i = 0; i < 100; ++i) watch.note(4);
   EXPECT_LT(watch.deviations_above(4.01), 1);
   EXPECT_GT(watch.deviations_above(4.5), 5);
 }
 
-TEST(LossWatchTest, ALossThatFallsHasNoSpikeButDoesNotHideOne) {
+TEST(LossWatchTest, FallingLossHasNoSpikesAndHidesNone) {
   LossWatch watch;
   for (int i = 0; i < 200; ++i) {
     const double loss = 2 + 8 * std::exp(-i / 30.0) + 0.02 * std::sin(i);
@@ -94,7 +94,7 @@ TEST(LossWatchTest, ALossThatFallsHasNoSpikeButDoesNotHideOne) {
   }
 }
 
-TEST(LeftOutStepsTest, StandInAFile) {
+TEST(LeftOutStepsTest, AreStoredInAFile) {
   const Scratch scratch;
   EXPECT_THAT(read_left_out(scratch.path("")), IsEmpty());
   const std::vector<LeftOutSteps> ranges = {{28, 37}, {90, 90}};

@@ -1,4 +1,3 @@
-// Ranks that take longer than others for the same ops.
 
 #include "train/observe/stragglers.h"
 
@@ -13,7 +12,7 @@ using ::testing::Not;
 
 Op op(OpKind kind, std::int64_t stage) { return {kind, ReplicaId(0), StageId(stage), MicroBatchId(0)}; }
 
-/// A rank that has run forwards of some stages, each so many seconds long.
+/// A rank that has run forwards of some stages, each with the given duration.
 OpTimes forwards(const std::vector<std::pair<std::int64_t, double>>& ops) {
   OpTimes times(3);
   for (const auto& [stage, seconds] : ops) times.add(op(OpKind::Forward, stage), {.wall_seconds = seconds});
@@ -32,7 +31,7 @@ TEST(StragglersTest, ARankIsComparedWithOthersThatRunTheSameOps) {
   EXPECT_DOUBLE_EQ(*ranks[2].elsewhere, 2);
 }
 
-TEST(StragglersTest, ForwardsAreNoBackwards) {
+TEST(StragglersTest, ForwardsAndBackwardsAreSeparate) {
   OpTimes backwards(3);
   backwards.add(op(OpKind::Backward, 0), {.wall_seconds = 2});
   const auto ranks = paces({forwards({{0, 1}}), backwards}, 1);
@@ -40,14 +39,14 @@ TEST(StragglersTest, ForwardsAreNoBackwards) {
   EXPECT_EQ(ranks[0].lost(), 0);
 }
 
-TEST(StragglersTest, ASlowRankIsNamedWithWhatAStepLosesToIt) {
+TEST(StragglersTest, NamesASlowRankAndItsCostPerStep) {
   const std::string text = straggler_report(paces({forwards({{0, 0.1}}), forwards({{0, 0.25}})}, 1), 0.5);
   EXPECT_THAT(text, HasSubstr("rank 1 is slow: its ops take 2.50 times what they take elsewhere; a step loses up to "
                               "0.1500 s to it (30.0 %)\n"));
   EXPECT_THAT(text, Not(HasSubstr("rank 0 is slow")));
 }
 
-TEST(StragglersTest, RanksThatDifferLittleAreNot) {
+TEST(StragglersTest, SmallDifferencesAreIgnored) {
   const std::string text =
       straggler_report(paces({forwards({{0, 0.1}}), forwards({{0, 0.105}}), forwards({{1, 9}})}, 1), 0.5);
   EXPECT_THAT(text, HasSubstr("no rank takes 10 % longer than others do for the same\n"));

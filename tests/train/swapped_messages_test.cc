@@ -1,4 +1,4 @@
-// A program whose two ends disagree on the order of messages: an error, not a wrong number.
+// A program whose two ends disagree on the order of messages causes an error, not a wrong number.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-/// Worker 0 sends what 0F0 gave only after what 0F1 gave.
+/// Worker 0 sends the output of 0F0 after the output of 0F1.
 void swap_first_two_sends(std::vector<Instruction>& program) {
   const auto is_send = [](const Instruction& i) { return i.kind == InstructionKind::StartSend; };
   const auto first = std::find_if(program.begin(), program.end(), is_send);
@@ -21,7 +21,7 @@ void swap_first_two_sends(std::vector<Instruction>& program) {
   std::rotate(first, first + 1, second + 1);
 }
 
-/// Runs one step of a worker; what it throws, as text.
+/// Runs one step of a worker. Returns the message of the error that it throws.
 std::string error_of(const Job& job, RankId rank, ThreadHub& hub) {
   try {
     at::set_num_threads(1);

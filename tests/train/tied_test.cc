@@ -1,4 +1,4 @@
-// Tied models: embedding and head are one matrix, trained as the unpipelined model trains it, wherever its uses are.
+// Tied models: embedding and head are one matrix. It trains as in the unpipelined model, on whatever stages it is used.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ constexpr std::int64_t kSteps = 2;
 TrainOptions tied(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options(model, schedule, shape);
   options.overrides.tied = true;
-  options.clip = 0.5;  // active
+  options.clip = 0.5;  // clips
   options.learning_rate.peak = 0.01;
   return options;
 }
@@ -38,7 +38,7 @@ TrainOptions canonical(TrainOptions options, DataType dtype) {
 
 std::string matrix_of(const std::string& model) { return tied_parameter(find_model(model)).name; }
 
-/// The unpipelined run on the same micro-batches, each kind once.
+/// The unpipelined run on the same micro-batches, cached.
 const testing::Trained& reference(TrainOptions options) {
   const Job job = prepare_job(options);
   options.micro_batch_size = job.micro_batch_size();
@@ -145,7 +145,7 @@ TEST(TiedTest, GroupsRecomputationAndTheTimeOfSumsChangeNothing) {
 TEST(TiedTest, AnyNumberOfBlocksIsAddedInOneOrder) {
   for (const char* name : {"1f1b", "chimera"}) {
     TrainOptions options = canonical(tied("gpt2-tiny", name, {2, 12}), DataType::Float32);
-    for (const std::int64_t blocks : {2, 6, 12}) {  // 6 and 12 make no whole tree
+    for (const std::int64_t blocks : {2, 6, 12}) {  // 6 and 12 give incomplete trees
       options.reduction_blocks = blocks;
       expect_same_bits(options, fmt::format("{}, {} blocks", name, blocks));
     }
@@ -179,7 +179,7 @@ TEST(TiedTest, OwnersFollowFromThePlacementAlone) {
   EXPECT_THAT(owners("dualpipev", 4), ElementsAre(0));
 }
 
-TEST(TiedTest, BidirectionalOwnersAreThoseThatSumTheEndStagesAnyway) {
+TEST(TiedTest, BidirectionalOwnersAlreadySumTheEndStages) {
   for (const char* name : {"chimera", "chimera-zb", "gems", "dualpipe"}) {
     for (const std::int64_t pipelines : {2, 4}) {
       if (pipelines > 2 && std::string(name) != "chimera") continue;

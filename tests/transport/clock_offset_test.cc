@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kAhead = 1000;  // seconds
 
-/// The transport of a rank whose clock is ahead of the machine's: what it says about the time is.
+/// Transport of a rank whose clock is kAhead of the machine's. It shifts the times that it sends.
 class OtherClock final : public Transport {
  public:
   explicit OtherClock(Transport& transport) : transport_(transport) {}
@@ -35,7 +35,7 @@ class OtherClock final : public Transport {
   Transport& transport_;
 };
 
-TEST(ClockOffsetTest, IsWhatRankZerosClockIsAhead) {
+TEST(ClockOffsetTest, IsTheLeadOfRankZerosClock) {
   std::vector<double> offsets(3);
   run_rank_threads(3, {}, [&](RankId rank, Transport& transport) {
     OtherClock ahead(transport);

@@ -1,5 +1,4 @@
-// Communicators of pairs: how ranks make them, what goes over them at once, how they end, and what ranks make sure of
-// before. NCCL's place is taken by groups that are as strict (support/fake_network.h).
+// Fake groups replace NCCL; they are as strict (support/fake_network.h).
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -27,7 +26,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A group whose abort ends only when all others' have begun, and that then throws.
+/// A group whose abort returns only once all aborts have begun, and then throws.
 struct StubbornGroup final : c10d::Backend {
   explicit StubbornGroup(std::latch& begun) : Backend(0, 2), begun_(begun) {}
   void abort() override {
@@ -39,7 +38,7 @@ struct StubbornGroup final : c10d::Backend {
   std::latch& begun_;
 };
 
-/// The names of the communicators that a rank makes, in order.
+/// Names of the communicators that a rank creates, in order.
 std::vector<std::string> names_of(int rank, const CommunicatorPlan& plan) {
   std::vector<std::string> names;
   CommunicatorPlan own = plan;
@@ -51,7 +50,7 @@ std::vector<std::string> names_of(int rank, const CommunicatorPlan& plan) {
   return names;
 }
 
-TEST(CommunicatorsTest, AllRanksMakeTheirsInOneOrderOneForEachDirection) {
+TEST(CommunicatorsTest, RanksCreateThemInOneOrderOnePerDirection) {
   const CommunicatorPlan plan = {
       .world_size = 3, .groups = {{RankId(0), RankId(2)}, {RankId(1)}}, .pairs = {{0, 1}, {0, 2}, {1, 2}}};
   EXPECT_THAT(names_of(0, plan), ElementsAre("everyone", "group0", "pair0-1", "pair1-0", "pair0-2", "pair2-0"));
@@ -60,7 +59,7 @@ TEST(CommunicatorsTest, AllRanksMakeTheirsInOneOrderOneForEachDirection) {
   EXPECT_THAT(names_of(0, {.world_size = 1, .groups = {{RankId(0)}}}), ElementsAre());
 }
 
-/// D ranks of which every two exchange messages, and all sum `sums` groups of parameters.
+/// D ranks: every two exchange messages, and all all-reduce `sums` parameter groups.
 CommunicatorPlan everyone_with_everyone(int ranks, std::size_t sums) {
   CommunicatorPlan plan = {.world_size = ranks, .pairs = all_pairs(ranks)};
   std::vector<RankId> all;
@@ -69,7 +68,7 @@ CommunicatorPlan everyone_with_everyone(int ranks, std::size_t sums) {
   return plan;
 }
 
-/// Thread blocks of all communicators that a rank makes.
+/// Thread blocks of all communicators that a rank creates.
 int blocks_of(const CommunicatorPlan& plan, const BlockLimits& limits) {
   int blocks = 0;
   static_cast<void>(make_communicators(plan, limits, [&](const NewCommunicator& wanted) {
@@ -80,7 +79,7 @@ int blocks_of(const CommunicatorPlan& plan, const BlockLimits& limits) {
   return blocks;
 }
 
-TEST(CommunicatorsTest, AllThatMayWaitTogetherLeaveHalfOfAGpu) {
+TEST(CommunicatorsTest, ConcurrentWaitsLeaveHalfOfAGpu) {
   for (const int multiprocessors : {40, 80, 108, 132, 148}) {
     for (const int ranks : {2, 3, 5, 8, 9}) {
       for (const std::size_t sums : {0, 1, 2, 3}) {
@@ -93,7 +92,7 @@ TEST(CommunicatorsTest, AllThatMayWaitTogetherLeaveHalfOfAGpu) {
   }
 }
 
-TEST(CommunicatorsTest, SumsAreNotHeldToLessThanMessages) {
+TEST(CommunicatorsTest, SumsGetAtLeastTheBlocksOfMessages) {
   const BlockLimits few = block_limits(everyone_with_everyone(3, 2), 132);
   EXPECT_EQ(few.pair, 4);
   EXPECT_EQ(few.group, 16);
@@ -111,7 +110,7 @@ TEST(CommunicatorsTest, MoreCommunicatorsThanAGpuHoldsAreRefusedInOneLine) {
   }
 }
 
-TEST(CommunicatorsTest, AllRanksHearTheLeastNumber) {
+TEST(CommunicatorsTest, AllRanksGetTheSmallestLimit) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto least = [&](int rank, int number) { return least_of_all(*store, rank, number, 2); };
   auto other = std::async(std::launch::async, least, 1, 80);
@@ -119,7 +118,7 @@ TEST(CommunicatorsTest, AllRanksHearTheLeastNumber) {
   EXPECT_EQ(other.get(), 80);
 }
 
-TEST(CommunicatorsTest, WhatEndsThemFindsAllOfThemInTheOrderInWhichTheyWereMade) {
+TEST(CommunicatorsTest, AbortsAllInTheOrderOfCreation) {
   const CommunicatorPlan plan = {
       .rank = 1, .world_size = 3, .groups = {{RankId(0)}, {RankId(0), RankId(1)}}, .pairs = {{0, 1}, {1, 2}}};
   std::latch nobody(0);
@@ -132,7 +131,7 @@ TEST(CommunicatorsTest, WhatEndsThemFindsAllOfThemInTheOrderInWhichTheyWereMade)
   EXPECT_EQ(all_groups(of), made);
 }
 
-TEST(CommunicatorsTest, WhatOneEndSendsOnAnOtherReceivesOn) {
+TEST(CommunicatorsTest, BothEndsOfAMessageUseTheSameCommunicator) {
   const CommunicatorPlan plan = {.world_size = 2, .pairs = {{0, 1}}};
   std::map<std::string, Communicators::Group> made;
   std::vector<Communicators> ranks;
@@ -143,7 +142,7 @@ TEST(CommunicatorsTest, WhatOneEndSendsOnAnOtherReceivesOn) {
     ranks.push_back(make_communicators(own, {}, [&](const NewCommunicator& wanted) {
       EXPECT_EQ(wanted.member, rank);
       Communicators::Group& group = made[wanted.name];
-      if (!group) group = network.communicators(0).everyone;  // any will do
+      if (!group) group = network.communicators(0).everyone;  // any group serves here
       return group;
     }));
   }
@@ -153,8 +152,9 @@ TEST(CommunicatorsTest, WhatOneEndSendsOnAnOtherReceivesOn) {
   EXPECT_EQ(ranks[0].pairs[1].in, made["pair1-0"]);
 }
 
-/// Both ranks issue first one direction, then the other: in one queue for both, two receives or sends would meet.
-TEST(CommunicatorsTest, BothDirectionsAreUnderWayAtOnce) {
+/// Both ranks issue first one direction, then the other. In a queue shared by both directions, two receives or two
+/// sends would meet.
+TEST(CommunicatorsTest, BothDirectionsAreInFlightAtOnce) {
   for (const bool receives_first : {false, true}) {
     testing::FakeNetwork network(2, {}, {{0, 1}});
     const auto play = [&](int rank) {
@@ -176,8 +176,8 @@ TEST(CommunicatorsTest, BothDirectionsAreUnderWayAtOnce) {
   }
 }
 
-/// NCCL connects two members where both make their first call: no rank's thread may stand there for one that comes
-/// later in its program. Here nobody comes to a sum before rank 0 has what rank 2 sends last.
+/// NCCL connects two members when both make their first call. A rank must not block there for a member that makes the
+/// call later in its program. Here the all-reduce starts only after rank 0 has received rank 2's last message.
 TEST(CommunicatorsTest, NoFirstCallOfAProgramWaitsForTheOtherMembers) {
   const RankGroups groups = {{RankId(0), RankId(1), RankId(2)}};
   const ParameterGroupId all(0);
@@ -202,7 +202,7 @@ TEST(CommunicatorsTest, NoFirstCallOfAProgramWaitsForTheOtherMembers) {
   EXPECT_EQ(network.why_closed(), "");
 }
 
-TEST(CommunicatorsTest, WhoMeetsIsToldWhenAllAreConnected) {
+TEST(CommunicatorsTest, RanksLearnWhenAllAreConnected) {
   testing::FakeNetwork network(2, {}, {{0, 1}});
   std::atomic<int> come = 0;
   std::atomic<int> told = 0;
@@ -221,7 +221,7 @@ TEST(CommunicatorsTest, WhoMeetsIsToldWhenAllAreConnected) {
   EXPECT_EQ(told, 2);
 }
 
-TEST(CommunicatorsTest, ATransportThatAnExceptionEndsAbortsWhatIsUnderWay) {
+TEST(CommunicatorsTest, ExceptionAbortsTransfersInFlight) {
   std::vector<bool> ends;
   const auto end = [&](bool has_failed) { ends.push_back(has_failed); };
   try {
@@ -235,7 +235,7 @@ TEST(CommunicatorsTest, ATransportThatAnExceptionEndsAbortsWhatIsUnderWay) {
   EXPECT_THAT(ends, ElementsAre(false));
 }
 
-TEST(CommunicatorsTest, AllAreAbortedAtOnceWhateverOneDoes) {
+TEST(CommunicatorsTest, AllAreAbortedConcurrently) {
   std::latch begun(3);
   std::vector<Communicators::Group> groups;
   for (int group = 0; group < 3; ++group) groups.push_back(c10::make_intrusive<StubbornGroup>(begun));
@@ -243,7 +243,7 @@ TEST(CommunicatorsTest, AllAreAbortedAtOnceWhateverOneDoes) {
   EXPECT_TRUE(begun.try_wait());
 }
 
-/// What each rank's comparison throws, or "".
+/// The error that each rank's comparison throws, or "".
 std::vector<std::string> compare(const std::vector<Attendee>& attendees) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> errors(attendees.size());
@@ -271,7 +271,7 @@ TEST(CommunicatorsTest, RanksThatWereStartedDifferentlyAreRefused) {
               ElementsAre(HasSubstr("peer lost"), HasSubstr("rank 2 was started differently"), HasSubstr("--seed")));
 }
 
-TEST(CommunicatorsTest, RanksThatHaveOneGpuTogetherAreRefused) {
+TEST(CommunicatorsTest, RanksThatShareAGpuAreRejected) {
   EXPECT_THAT(compare({{0, {}, "a"}, {1, {}, "b"}, {2, {}, "a"}}),
               ElementsAre(AllOf(HasSubstr("ranks 0, 2 do not have a GPU each"), HasSubstr("as many processes")),
                           HasSubstr("peer lost"), HasSubstr("ranks 0, 2")));
@@ -283,7 +283,7 @@ TEST(CommunicatorsTest, NcclConnectsRingsAndTreesWithTheCommunicator) {
   EXPECT_THAT(nccl_variables(file_rendezvous("/nowhere")), ::testing::Contains(Variable("NCCL_RUNTIME_CONNECT", "0")));
 }
 
-TEST(CommunicatorsTest, NcclListensOnTheInterfaceOfTheMeetingAlone) {
+TEST(CommunicatorsTest, NcclListensOnlyOnTheRendezvousInterface) {
   using Variable = std::pair<std::string, std::string>;
   RendezvousPoint rendezvous = file_rendezvous("/nowhere");
   EXPECT_THAT(nccl_variables(rendezvous), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));

@@ -1,4 +1,4 @@
-// Gloo's own lines about attempts to connect stay away from standard error; all else is written as ever.
+// Gloo's messages about attempts to connect are filtered from standard error; all other output is unchanged.
 
 #include "transport/gloo/connections.h"
 
@@ -9,7 +9,7 @@
 namespace chimera::testing {
 namespace {
 
-TEST(ConnectLogTest, DropsLinesAboutConnectingAlone) {
+TEST(ConnectLogTest, DropsOnlyLinesAboutConnecting) {
   drop_connect_log();
   ::testing::internal::CaptureStderr();
   std::cerr << "a rank says this\n";
@@ -23,7 +23,7 @@ TEST(ConnectLogTest, DropsLinesAboutConnectingAlone) {
             "a rank says this\n[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:81] ERROR another thing\nx");
 }
 
-TEST(ConnectLogTest, IsAskedForAsOftenAsOneLikes) {
+TEST(ConnectLogTest, MayBeInstalledRepeatedly) {
   drop_connect_log();
   const std::streambuf* once = std::cerr.rdbuf();
   drop_connect_log();

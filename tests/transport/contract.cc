@@ -15,7 +15,7 @@ void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// Message number `index` of a channel: [2, 3], every element different from those of any other message.
+/// Message number `index` of a channel: [2, 3], with elements that differ from those in all other messages.
 at::Tensor message(RankId from, RankId to, int index, at::ScalarType dtype = at::kFloat) {
   const auto first = static_cast<double>(1000 * from.value() + 100 * to.value() + 10 * index);
   return (at::arange(6, at::kDouble) / 8 + first).to(dtype).reshape({2, 3});
@@ -30,7 +30,7 @@ void expect_message(Pending& receive, const at::Tensor& expected) {
 
 RankId opposite(RankId me) { return RankId(kWorkers - 1 - me.value()); }
 
-// Pairs (0, 3) and (1, 2). All in flight at once, in both directions.
+// Pairs (0, 3) and (1, 2), all messages in flight at once in both directions.
 void keeps_order_in_both_directions(Transport& transport, RankId me) {
   const RankId peer = opposite(me);
   std::vector<std::unique_ptr<Pending>> sends;
@@ -43,7 +43,7 @@ void keeps_order_in_both_directions(Transport& transport, RankId me) {
   for (auto& send : sends) expect(!send->wait().defined(), "a send returned a tensor");
 }
 
-// The order of posting decides which message a receive gets, not the order of waiting.
+// The order of posting, not of waiting, decides which message a receive gets.
 void waits_in_any_order(Transport& transport, RankId me) {
   const RankId peer = opposite(me);
   auto first = transport.post_receive(peer, spec(), {});
@@ -56,7 +56,7 @@ void waits_in_any_order(Transport& transport, RankId me) {
   send_first->wait();
 }
 
-// Worker 0 knows that 3 has sent, as 1 says so, before it posts; worker 3 posts before 0 can send.
+// Worker 0 posts after worker 3 has sent, as worker 1 confirms; worker 3 posts before worker 0 can send.
 void receives_posted_late_and_early(Transport& transport, RankId me) {
   const RankId zero(0), one(1), three(3);
   if (me == zero) {
@@ -83,7 +83,7 @@ void carries_float64(Transport& transport, RankId me) {
   send->wait();
 }
 
-// A megabyte, as a socket takes it in pieces only.
+// A socket takes a megabyte only in pieces.
 void carries_large_messages(Transport& transport, RankId me) {
   const RankId peer = opposite(me);
   const auto large = [](RankId from) { return at::arange(300'000, at::kFloat) + static_cast<float>(from.value()); };
@@ -93,12 +93,12 @@ void carries_large_messages(Transport& transport, RankId me) {
   send->wait();
 }
 
-/// Worker w's gradients: whole numbers, so that sums are exact in any order.
+/// Gradients of worker w: whole numbers, so that sums are exact in any order.
 at::Tensor gradients(RankId worker, at::ScalarType dtype) {
   return at::arange(1000, dtype) * static_cast<double>(worker.value() + 1);
 }
 
-// Each stage is summed over its own group, while messages go on.
+// Each stage is all-reduced over its own group while messages are in flight.
 void sums_each_stage_over_its_group(Transport& transport, RankId me) {
   const RankId peer = opposite(me);
   const ParameterGroupId shared(me.value() % 3 == 0 ? 0 : 1);
@@ -115,7 +115,7 @@ void sums_each_stage_over_its_group(Transport& transport, RankId me) {
   }
 }
 
-// Workers 0 and 1 start the two stages in opposite order to 2 and 3, and wait in the order of starting.
+// Workers 0 and 1 start the two stages in the opposite order to 2 and 3, and wait in the order of starting.
 void sums_stages_started_in_any_order(Transport& transport, RankId me) {
   std::vector<ParameterGroupId> order{ParameterGroupId(me.value() % 3 == 0 ? 0 : 1), ParameterGroupId(2)};
   if (me.value() >= 2) std::swap(order[0], order[1]);
@@ -129,7 +129,7 @@ void sums_stages_started_in_any_order(Transport& transport, RankId me) {
   }
 }
 
-// Nobody waits for the others between the sums of one stage: the first meets the first, the second the second.
+// Workers do not synchronize between the all-reduces of a stage: the first must match the first, the second the second.
 void matches_successive_sums_in_order(Transport& transport, RankId me) {
   for (int i = 0; i < kMessages; ++i) {
     const auto sum = transport.start_all_reduce(ParameterGroupId(2), gradients(me, at::kFloat) * (i + 1));
@@ -145,7 +145,7 @@ void sums_a_stage_held_alone(Transport& transport, RankId me) {
          "the sum over one worker is not its own");
 }
 
-// Values that round differently in another order: ((1e16 + 1) - 1e16) + 0.1 in doubles is 0.1.
+// Values whose sum depends on the order: ((1e16 + 1) - 1e16) + 0.1 in doubles is 0.1.
 void all_sum_adds_in_order_of_workers(Transport& transport, RankId me) {
   constexpr std::array<double, kWorkers> kTerms{1e16, 1.0, -1e16, 0.1};
   for (int repeat = 1; repeat <= 3; ++repeat) {
@@ -156,7 +156,7 @@ void all_sum_adds_in_order_of_workers(Transport& transport, RankId me) {
   }
 }
 
-// The sums round, and every member must round alike: a hash of the bits, compared over all workers.
+// The sums round, and every member must round alike: compares a hash of the bits over all workers.
 void leaves_the_same_bits_everywhere(Transport& transport, RankId me) {
   const at::Tensor mine = at::sin(at::arange(10'000, at::kFloat) * static_cast<double>(me.value() + 1));
   const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(2), mine.clone())->wait();
@@ -168,8 +168,8 @@ void leaves_the_same_bits_everywhere(Transport& transport, RankId me) {
   for (const double other : hashes) expect(other == hashes[0], "the members of a stage hold different sums");
 }
 
-// Eight blocks, uneven over four workers and one of them without any, of a size that no number of workers divides.
-// What everyone gets is what one tree adds, ((0+1)+(2+3))+((4+5)+(6+7)), in every bit.
+// Eight blocks of a size that no number of workers divides, unevenly over four workers; one worker has none. Every
+// worker gets the bits of a single tree, ((0+1)+(2+3))+((4+5)+(6+7)).
 void sums_parts_in_the_order_of_the_tree(Transport& transport, RankId me) {
   constexpr std::int64_t kElements = 1003;
   const SumOrder order{{{{1, 0}, {0, 4}}, {{0, 2}, {1, 3}}, {}, {{0, 3}, {0, 5}}}};
@@ -195,7 +195,7 @@ void sums_parts_in_the_order_of_the_tree(Transport& transport, RankId me) {
   expect(at::equal(buffer, block(0) + block(1)), "the ordered sum of one worker's parts is wrong");
 }
 
-// Parts of any size, also none; two stages under way at once, started and waited for in one order.
+// Parts of any size, even empty. Two stages are in flight at once, started and awaited in the same order.
 void hands_round_what_each_owns(Transport& transport, RankId me) {
   const std::vector<std::int64_t> counts{3, 0, 500, 40};
   const auto values = [](std::int64_t repeat) {
@@ -223,7 +223,7 @@ void hands_round_what_each_owns(Transport& transport, RankId me) {
          "nobody to hand it to");
 }
 
-// Worker 0 is ready at once: at the end of the process, too, this must not disturb the others.
+// Worker 0 returns at once: the end of its process, too, must not disturb the others.
 void lets_workers_finish_early(Transport& transport, RankId me) {
   if (me == RankId(0)) return;
   const RankId next(me.value() % 3 + 1), previous((me.value() + 1) % 3 + 1);

@@ -1,4 +1,3 @@
-// Ranks that were started differently: who is told what.
 
 #include "transport/fingerprint.h"
 
@@ -14,7 +13,7 @@ Fingerprint print(std::uint64_t build, std::uint64_t seed, std::uint64_t program
   return {{"the build", build}, {"--seed", seed}, {"the program", program}};
 }
 
-/// What rank `rank` of these is told.
+/// The error that rank `rank` gets.
 std::string told(const std::vector<Fingerprint>& ranks, int rank) {
   std::vector<FingerprintWords> words;
   for (const Fingerprint& fingerprint : ranks) words.push_back(to_words(fingerprint));
@@ -48,7 +47,7 @@ TEST(FingerprintTest, OfTwoRanksTheSecondIsWrong) {
   EXPECT_THAT(told(ranks, 1), ::testing::HasSubstr("differs from rank 0 in --seed and the program;"));
 }
 
-TEST(FingerprintTest, AnotherBuildIsAllThatIsSaid) {
+TEST(FingerprintTest, DifferentBuildHidesOtherDifferences) {
   EXPECT_THAT(told({print(1, 2, 3), print(7, 4, 3)}, 1), ::testing::HasSubstr("in the build;"));
 }
 

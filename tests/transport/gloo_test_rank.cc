@@ -1,5 +1,6 @@
 // One rank of gloo_transport_test: gloo_test_rank PART RANK WORLD_SIZE STORE_PATH START_UP_MILLISECONDS
-// Exit codes: 0 the part was played; 1 the contract was broken; 3 PeerLostError; 4 another TransportError.
+//
+// Exit codes: 0 success; 1 broken contract; 3 PeerLostError; 4 another TransportError.
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -32,7 +33,7 @@ namespace {
 const RankId kZero(0), kOne(1);
 const TensorSpec kSmall{.sizes = {2}, .dtype = at::kFloat};
 
-/// Throws where a socket of this process accepts connections from elsewhere than this host.
+/// Throws if a socket of this process accepts connections from other hosts.
 void expect_loopback_listeners_only() {
   int num_listening = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -62,7 +63,7 @@ void contract_part(Transport& transport, RankId me) {
   }
 }
 
-/// Rank 1 dies once rank 0 has begun what it then waits for.
+/// Rank 1 dies once rank 0 has begun the operation that it then waits for.
 void die_on_message(Transport& transport) {
   transport.post_receive(kZero, kSmall, {})->wait();
   ::raise(SIGKILL);
@@ -105,20 +106,21 @@ std::int64_t mapped_files() {
   return files;
 }
 
-/// Both hand in; what happens while the sum is formed is up to CHIMERA_FAULT.
+/// Both ranks contribute; CHIMERA_FAULT decides what happens during the all-reduce.
 void sum_in_shared_memory(Transport& transport, RankId) {
   const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(0), at::ones({1000}))->wait();
   if (!at::equal(sum, at::full({1000}, 2.0))) throw std::runtime_error("took an incomplete sum");
 }
 
-/// All of four ranks on two hosts hand in; what happens while the sum is formed is up to CHIMERA_FAULT.
+/// Four ranks on two hosts contribute; CHIMERA_FAULT decides what happens during the all-reduce.
 void sum_on_two_hosts(Transport& transport, RankId) {
   const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(2), at::ones({1000}))->wait();
   if (!at::equal(sum, at::full({1000}, 4.0))) throw std::runtime_error("took an incomplete sum");
   if (mapped_files() == 0) throw std::runtime_error("nothing was added in shared memory");
 }
 
-/// Rank 0, whose host-mate has handed in before it, then sends what the other host waits for before it hands in.
+/// Rank 0 contributes after the other rank of its host. It then sends a message that the other host needs before it
+/// contributes.
 void go_on_beside_a_sum_on_two_hosts(Transport& transport, RankId me) {
   const RankId host_mate(1), other_host(2);
   if (me == kZero) transport.post_receive(host_mate, kSmall, {})->wait();
@@ -129,9 +131,9 @@ void go_on_beside_a_sum_on_two_hosts(Transport& transport, RankId me) {
   if (!at::equal(sum->wait(), at::full({1000}, 4.0))) throw std::runtime_error("took an incomplete sum");
 }
 
-/// Rank 1 may open no more files when it is to map rank 0's memory.
+/// Rank 1 has no file descriptor left to map rank 0's memory.
 void fail_to_map(Transport& transport, RankId me) {
-  const SharedMemory memory(8000);  // made before the limit
+  const SharedMemory memory(8000);  // allocated before the limit
   const at::Tensor gradients = at::from_blob(memory.data(), {1000}, at::kDouble);
   if (me == kOne) {
     const rlimit none{0, 0};
@@ -140,7 +142,7 @@ void fail_to_map(Transport& transport, RankId me) {
   transport.start_all_reduce(ParameterGroupId(0), gradients)->wait();
 }
 
-/// Rank 1 dies with its part of a large sum under way.
+/// Rank 1 dies during a large all-reduce.
 void die_in_sum_over_sockets(Transport& transport, RankId me) {
   constexpr std::int64_t kElements = 16 << 20;
   auto pending = transport.start_all_reduce(ParameterGroupId(0), at::ones({kElements}));
@@ -148,7 +150,7 @@ void die_in_sum_over_sockets(Transport& transport, RankId me) {
   if (!at::equal(pending->wait(), at::full({kElements}, 2.0))) throw std::runtime_error("took an incomplete sum");
 }
 
-/// Tensors that lie elsewhere are summed in files that are used again.
+/// Tensors outside of shared memory are all-reduced through files that are reused.
 void map_few_files(Transport& transport, RankId) {
   const auto sum_some = [&](int sums) {
     for (int i = 0; i < sums; ++i) {
@@ -165,18 +167,18 @@ void map_few_files(Transport& transport, RankId) {
   if (mapped_files() != before) throw std::runtime_error(fmt::format("{} files, then {}", before, mapped_files()));
 }
 
-/// Rank 1 fails by itself while rank 0 waits for it; the destructor must not wait for rank 0.
+/// Rank 1 fails while rank 0 waits for it; the destructor must not wait for rank 0.
 void fail_alone(Transport& transport, RankId me) {
   if (me == kOne) throw std::runtime_error("rank 1 has its own reasons");
   transport.post_receive(kOne, kSmall, {})->wait();
 }
 
-/// Rank 0 runs out of patience (see run); rank 1 does not.
+/// Rank 0 has a time limit (see run); rank 1 does not.
 void wait_for_each_other(Transport& transport, RankId me) {
   transport.post_receive(me == kOne ? kZero : kOne, kSmall, {})->wait();
 }
 
-/// Rank 1 sends what micro-batches 0 and 1 gave in the wrong order.
+/// Rank 1 sends the messages of micro-batches 0 and 1 in the wrong order.
 void swap_messages(Transport& transport, RankId me) {
   const auto tag = [](std::int64_t micro_batch) {
     return MessageTag{3, {OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(micro_batch)}};
@@ -221,13 +223,13 @@ void play(const std::string& part, Transport& transport, RankId me) {
   kParts.at(part)(transport, me);
 }
 
-/// Begins everything that can be under way, and waits for what never comes until the breaker ends that.
+/// Starts every kind of operation, and waits for operations that never end until the breaker interrupts them.
 void wait_until_broken(Transport& transport, RankId me, ConnectionBreaker& breaker) {
   const SharedMemory memory(8000);
   const at::Tensor gradients = at::from_blob(memory.data(), {1000}, at::kDouble);
   const RankId next((me.value() + 1) % 3);
   const RankId before((me.value() + 2) % 3);
-  auto sent = transport.start_send(next, at::ones({1 << 20}), {});  // larger than what sockets hold
+  auto sent = transport.start_send(next, at::ones({1 << 20}), {});  // larger than socket buffers
   auto sum = me == kZero ? nullptr : transport.start_all_reduce(ParameterGroupId(0), gradients);
   auto awaited = transport.post_receive(before, {.sizes = {1 << 20}, .dtype = at::kFloat}, {});
   auto never = transport.post_receive(before, kSmall, {});
@@ -235,7 +237,7 @@ void wait_until_broken(Transport& transport, RankId me, ConnectionBreaker& break
     while (!stopped.stop_requested()) breaker.break_all();
   });
   try {
-    if (me == kOne) {  // rank 2 takes part in the first one alone
+    if (me == kOne) {  // rank 2 takes part only in the first all-reduce
       sum->wait();
       sum = transport.start_all_reduce(ParameterGroupId(0), gradients);
       sum->wait();
@@ -248,7 +250,7 @@ void wait_until_broken(Transport& transport, RankId me, ConnectionBreaker& break
   throw std::runtime_error("a message came that nobody had sent");
 }
 
-/// All ranks lose each other and connect anew, again and again. Each time meets in a file of its own.
+/// All ranks repeatedly lose each other and reconnect. Each rendezvous uses its own file.
 void outlive(GlooOptions options) {
   ::signal(SIGPIPE, SIG_IGN);
   options.breaker = std::make_shared<ConnectionBreaker>();

@@ -25,11 +25,11 @@ using std::chrono::steady_clock;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// The ranks of one test, rendezvous in a memory file.
+/// The ranks of one test.
 class Ranks {
  public:
-  /// Starts ranks 0 .. world_size-1 to play `part` (see gloo_test_rank.cc); `fault` is a CHIMERA_FAULT, or "". They
-  /// meet in a memory file unless `rendezvous` says where.
+  /// Starts ranks 0 .. world_size-1 to run `part` (see gloo_test_rank.cc); `fault` is a CHIMERA_FAULT, or "". The
+  /// rendezvous is a memory file unless `rendezvous` is given.
   Ranks(const std::string& part, int world_size, const std::string& fault = "",
         milliseconds start_up = std::chrono::minutes(1), const std::string& rendezvous = "") {
     for (int rank = 0; rank < world_size; ++rank) {
@@ -45,7 +45,7 @@ class Ranks {
     return codes;
   }
   void signal(std::size_t rank, int number) const { ::kill(processes_[rank], number); }
-  /// What all ranks wrote to stdout and stderr.
+  /// stdout and stderr of all ranks.
   [[nodiscard]] std::string output() const { return output_.text(); }
 
  private:
@@ -60,20 +60,21 @@ TEST(GlooTransportTest, HoldsTheContractQuietly) {
   EXPECT_EQ(ranks.output(), "");
 }
 
-// Two ranks on each: the group of all four sums in two levels, those of one rank on each host by Gloo alone.
+// Two ranks per host: the group of all four uses the two-level all-reduce, groups with one rank per host use Gloo
+// alone.
 TEST(GlooTransportTest, HoldsTheContractOnTwoHosts) {
   const Ranks ranks("contract_on_two_hosts", contract::kWorkers);
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
   EXPECT_EQ(ranks.output(), "");
 }
 
-TEST(GlooTransportTest, SumsOfTwoHostsAreFormedInTheMemoryOfEach) {
+TEST(GlooTransportTest, SumsOnTwoHostsUseTheMemoryOfEach) {
   const Ranks ranks("sum_on_two_hosts", contract::kWorkers);
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
 
-// All of rank 0's host have handed in by the time at which it is told so: it then adds by itself, but waits for nobody.
-TEST(GlooTransportTest, WhoHandsInLastWaitsForNoOtherHost) {
+// All ranks of rank 0's host have contributed when it is told so: it then adds by itself without waiting.
+TEST(GlooTransportTest, LastContributorDoesNotWaitForOtherHosts) {
   const Ranks ranks("go_on_beside_a_sum_on_two_hosts", contract::kWorkers, "slow@handed-in");
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
@@ -91,14 +92,14 @@ TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOnBothHosts) {
   EXPECT_THAT(ranks.output(), HasSubstr("rank 1: all-reduce of stage 2: fault injected at sum"));
 }
 
-// As ranks do that may share no memory, who sum by Gloo alone.
+// Ranks that cannot share memory all-reduce with Gloo alone.
 TEST(GlooTransportTest, HoldsTheContractWithoutSharedMemory) {
   const Ranks ranks("contract_over_sockets", contract::kWorkers);
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
   EXPECT_EQ(ranks.output(), "");
 }
 
-// Nothing is done between joining and leaving, so some ranks leave while others have hardly joined.
+// Ranks do nothing between joining and leaving, so some leave while others are still joining.
 TEST(GlooTransportTest, JoinsAndLeavesQuietly) {
   for (int repeat = 0; repeat < 3; ++repeat) {
     const Ranks ranks("join", contract::kWorkers);
@@ -116,7 +117,7 @@ TEST(GlooTransportTest, SwappedMessagesAreAnErrorThatNamesBoth) {
 
 class GlooLossTest : public ::testing::TestWithParam<std::array<const char*, 2>> {};
 
-TEST_P(GlooLossTest, IsSeenByWhoWaitsForTheDeadRank) {
+TEST_P(GlooLossTest, IsDetectedByRanksThatWaitForTheDeadRank) {
   const auto [part, operation] = GetParam();
   const Ranks ranks(part, 2);
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();
@@ -140,14 +141,14 @@ TEST(GlooTransportTest, ADeathDuringASumInSharedMemoryIsSeenByTheOthers) {
   EXPECT_THAT(ranks.output(), HasSubstr("rank 0: all-reduce of stage 0: "));
 }
 
-// The sum may just have been whole when rank 1 died; an incomplete one is never taken.
+// The all-reduce may have completed before rank 1 died, but no rank takes an incomplete sum.
 TEST(GlooTransportTest, ADeathDuringASumOverSocketsIsSeenByTheOthers) {
   const Ranks ranks("die_in_sum_over_sockets", 2);
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();
   EXPECT_THAT(ranks.await_rank(0), ::testing::AnyOf(3, 0)) << ranks.output();
 }
 
-TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOfAll) {
+TEST(GlooTransportTest, MemberThatCannotAddFailsTheSumForAll) {
   const Ranks ranks("sum_in_shared_memory", 2, "throw@sum:1");
   EXPECT_EQ(ranks.await_rank(1), 4) << ranks.output();
   EXPECT_EQ(ranks.await_rank(0), 3) << ranks.output();
@@ -156,7 +157,7 @@ TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOfAll) {
               HasSubstr("rank 0: all-reduce of stage 0: another member could not add its part of the sum"));
 }
 
-TEST(GlooTransportTest, AMemberThatMayNotMapTheOthersFailsTheSumOfAll) {
+TEST(GlooTransportTest, MemberThatCannotMapFailsTheSumForAll) {
 #ifdef CHIMERA_SANITIZED
   GTEST_SKIP() << "sanitizers look at memory and at names through descriptors, of which none is left here";
 #endif
@@ -166,7 +167,7 @@ TEST(GlooTransportTest, AMemberThatMayNotMapTheOthersFailsTheSumOfAll) {
   EXPECT_THAT(ranks.output(), HasSubstr("Too many open files"));
 }
 
-TEST(GlooTransportTest, SumsOfTensorsOutsideSharedMemoryMapNoMoreFilesWithEverySum) {
+TEST(GlooTransportTest, SumsOutsideSharedMemoryReuseMappedFiles) {
   const Ranks ranks("map_few_files", 2);
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
@@ -179,22 +180,22 @@ TEST(GlooTransportTest, ARankThatFailsLeavesAtOnce) {
   EXPECT_LT(steady_clock::now() - started, std::chrono::seconds(3)) << "it waited for the others before leaving";
 }
 
-// Whose fault it is that nothing comes is not known; that connections break afterwards is rank 0's doing.
-TEST(GlooTransportTest, AWaitThatRunsOutIsNoLossOfAPeer) {
+// The culprit is unknown; the broken connections that follow come from rank 0's exit.
+TEST(GlooTransportTest, WaitTimeoutIsNotAPeerLoss) {
   const Ranks ranks("time_out", 2);
   EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
   EXPECT_EQ(ranks.await_rank(1), 3) << ranks.output();
   EXPECT_THAT(ranks.output(), HasSubstr("rank 0: receive from rank 1: Timed out"));
 }
 
-TEST(GlooTransportTest, ADeathBeforeMeetingEndsTheOthersInTime) {
+TEST(GlooTransportTest, DeathBeforeTheRendezvousEndsTheOthersInTime) {
   const Ranks ranks("join", 2, "kill@rendezvous:1", milliseconds(500));
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
   EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
   EXPECT_THAT(ranks.output(), HasSubstr("1 of 2 ranks have not come within 0.5 s: 1"));
 }
 
-TEST(GlooTransportTest, ADeathBeforeMeetingLeavesTheOthersEndable) {
+TEST(GlooTransportTest, DeathBeforeTheRendezvousLeavesTheOthersInterruptible) {
   const Ranks ranks("join", 3, "kill@rendezvous:1");
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
   const auto asked = steady_clock::now();
@@ -204,8 +205,8 @@ TEST(GlooTransportTest, ADeathBeforeMeetingLeavesTheOthersEndable) {
   EXPECT_LT(steady_clock::now() - asked, std::chrono::seconds(1));
 }
 
-// The survivors' part is over too: they leave without a word, and soon.
-TEST(GlooTransportTest, ADeathAfterJoiningKeepsNobodyFromLeaving) {
+// The survivors have finished too: they leave quietly and soon.
+TEST(GlooTransportTest, DeathAfterJoiningDoesNotBlockLeaving) {
   const Ranks ranks("join", 3, "kill@connected:1");
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
   const auto killed = steady_clock::now();
@@ -213,13 +214,13 @@ TEST(GlooTransportTest, ADeathAfterJoiningKeepsNobodyFromLeaving) {
   EXPECT_LT(steady_clock::now() - killed, std::chrono::seconds(2));
 }
 
-TEST(GlooTransportTest, RanksThatOutliveALossConnectAnew) {
+TEST(GlooTransportTest, SurvivorsReconnectAfterALoss) {
   const testing::Scratch rendezvous points;
   const Ranks ranks("outlive", 3, "", std::chrono::seconds(10), rendezvous points.path(""));
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
 
-TEST(GlooTransportTest, ARankAloneNeedsNobody) {
+TEST(GlooTransportTest, SingleRankNeedsNoPeers) {
   const MemoryFile store("store");
   const auto transport = connect_gloo({.rendezvous = file_rendezvous(store.path()), .groups = {{RankId(0)}}});
   std::array<double, 1> value{2.5};

@@ -1,4 +1,3 @@
-// Who sums what.
 
 #include "transport/groups.h"
 
@@ -17,7 +16,7 @@ TEST(GroupsTest, FindsTheMembersPlace) {
   EXPECT_EQ(place_in_group(kGroups, ParameterGroupId(1), RankId(1)), 0U);
 }
 
-TEST(GroupsTest, RejectsWhoHoldsNoCopy) {
+TEST(GroupsTest, RejectsARankWithoutAReplica) {
   try {
     static_cast<void>(place_in_group(kGroups, ParameterGroupId(1), RankId(3)));
     FAIL() << "rank 3 holds no copy of stage 1";

@@ -1,4 +1,3 @@
-// Room before a tensor's first element, and who may use it.
 
 #include "transport/message.h"
 
@@ -36,7 +35,7 @@ TEST_F(HeaderRoomTest, AMessageKeepsTheMemoryAlive) {
     const at::Tensor tensor = at::full({1000}, 4.0F);
     message = make_message(tensor, kTag);
   }
-  const at::Tensor other = at::zeros({1000});  // would take the place of freed memory
+  const at::Tensor other = at::zeros({1000});  // would reuse freed memory
   EXPECT_TRUE(at::equal(tensor_of(message, {{1000}, at::kFloat}), at::full({1000}, 4.0F)));
 }
 
@@ -52,7 +51,7 @@ TEST_F(HeaderRoomTest, TwoMessagesOfOneTensorDoNotShareAHeader) {
   EXPECT_TRUE(with_header_room(tensor)) << "free again";
 }
 
-TEST_F(HeaderRoomTest, ATensorThatBeginsElsewhereIsCopied) {
+TEST_F(HeaderRoomTest, TensorAtAnOffsetIsCopied) {
   const at::Tensor tensor = at::arange(8, at::kFloat).narrow(0, 4, 4);
   EXPECT_FALSE(with_header_room(tensor));
   EXPECT_TRUE(at::equal(tensor_of(make_message(tensor, kTag), {{4}, at::kFloat}), tensor));

@@ -1,4 +1,3 @@
-// A tensor and the header before it, in one buffer.
 
 #include "transport/message.h"
 
@@ -66,7 +65,7 @@ at::Tensor checked_message(const at::Tensor& tensor) {
   return make_message(tensor, checked);
 }
 
-/// Expects that the message is refused with any one of its bits `from` to `until` flipped.
+/// Expects that the message is rejected if any single bit in [from, until) is flipped.
 void expect_each_flip_found(const at::Tensor& message, std::int64_t from, std::int64_t until) {
   auto* bytes = message.data_ptr<std::uint8_t>();
   for (std::int64_t bit = from; bit < until; ++bit) {
@@ -79,18 +78,18 @@ void expect_each_flip_found(const at::Tensor& message, std::int64_t from, std::i
   }
 }
 
-TEST(MessageTest, EachBitThatChangesOnTheWayIsFound) {
+TEST(MessageTest, DetectsEveryFlippedBit) {
   const at::Tensor tensor = at::arange(100, at::kFloat);
   const at::Tensor message = checked_message(tensor);
   EXPECT_TRUE(at::equal(open_message(message, kVerified, tag(7, forward(1, 3)), kOne, kZero), tensor));
   expect_each_flip_found(message, 8 * kHeaderBytes, 8 * message.numel());
 }
 
-TEST(MessageTest, ABitThatChangesInTheHeaderIsFoundToo) {
+TEST(MessageTest, DetectsFlippedBitsInTheHeader) {
   expect_each_flip_found(checked_message(at::ones({100})), 0, 8 * kHeaderBytes);
 }
 
-TEST(MessageTest, ChangedBitsAreNamedWithBothEndsAndWhatTheyAreOf) {
+TEST(MessageTest, FlippedBitsAreReportedWithBothEndsAndTheOp) {
   const auto error_of = [](OpKind kind, std::optional<std::uint64_t> checksum) -> std::string {
     MessageTag arrived{7, {kind, ReplicaId(1), StageId(2), MicroBatchId(3)}, checksum};
     try {

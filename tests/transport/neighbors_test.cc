@@ -1,4 +1,3 @@
-// Who is connected with whom over Gloo.
 
 #include <gmock/gmock.h>
 
@@ -11,13 +10,13 @@
 namespace chimera {
 namespace {
 
-TEST(NeighborsTest, EveryRankIsBelowTheOneThatItCallsItsParent) {
+TEST(NeighborsTest, RanksAreChildrenOfTheirParents) {
   for (const int size : {1, 2, 3, 5, 6, 21, 64, 100}) {
     for (int rank = 0; rank < size; ++rank) {
       const TreePlace place = place_in_tree(rank, size);
       ASSERT_EQ(place.subtree.first, rank);
       ASSERT_LE(place.children.size(), static_cast<std::size_t>(kTreeBranches));
-      int next = rank + 1;  // ranks below, in order and without a gap
+      int next = rank + 1;  // the subtree of a rank holds consecutive ranks
       for (const RankRange& child : place.children) {
         EXPECT_EQ(child.first, next);
         EXPECT_LT(child.first, child.end);
@@ -48,7 +47,8 @@ std::vector<RankPair> line(int ranks) {
   return pairs;
 }
 
-/// Rounds of steps in which ranks get through their orders, where a pair needs both of its ranks; 0: they get stuck.
+/// Rounds until all pairs are connected in the ranks' orders, if a pair needs both ranks at once; 0 if the ranks
+/// deadlock.
 int rounds_until_all_are_connected(int ranks, const std::vector<RankPair>& pairs) {
   std::map<int, std::vector<RankPair>> orders;
   for (int rank = 0; rank < ranks; ++rank) orders[rank] = connecting_order(rank, pairs);
@@ -67,18 +67,18 @@ int rounds_until_all_are_connected(int ranks, const std::vector<RankPair>& pairs
   }
 }
 
-TEST(NeighborsTest, NeighboursInALineConnectAtTheSameTime) {
+TEST(NeighborsTest, NeighborsInALineConnectAtTheSameTime) {
   EXPECT_EQ(rounds_until_all_are_connected(64, line(64)), 2);
 }
 
-TEST(NeighborsTest, NobodyWaitsForOneWhoWaitsForIt) {
+TEST(NeighborsTest, ConnectingOrderHasNoDeadlock) {
   EXPECT_GT(rounds_until_all_are_connected(9, all_pairs(9)), 0);
   std::vector<RankPair> star = line(12);
   for (int rank = 2; rank < 12; ++rank) star.emplace_back(0, rank);
   EXPECT_GT(rounds_until_all_are_connected(12, star), 0);
 }
 
-TEST(NeighborsTest, DescriptorsGrowWithTheNeighboursAndNotWithTheRanks) {
+TEST(NeighborsTest, DescriptorsGrowWithNeighborsNotWithRanks) {
   const RankGroups groups = {{RankId(0), RankId(1)}};
   const std::int64_t few = gloo_descriptors(64, groups, line(64));
   EXPECT_EQ(gloo_descriptors(1024, groups, line(1024)), few);

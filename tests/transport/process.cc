@@ -28,7 +28,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 
 MemoryFile::MemoryFile(const char* name) : descriptor_(::memfd_create(name, 0)) {
   check(descriptor_ < 0 ? errno : 0, "memfd_create");
-  ::fcntl(descriptor_, F_SETFL, O_APPEND);  // else processes that write at once overwrite each other
+  ::fcntl(descriptor_, F_SETFL, O_APPEND);  // otherwise concurrent writes overwrite each other
 }
 
 MemoryFile::~MemoryFile() { ::close(descriptor_); }

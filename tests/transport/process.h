@@ -1,5 +1,5 @@
 #pragma once
-// Child processes of a test: started, awaited, their output kept.
+// Starts and awaits child processes of a test, and captures their output.
 
 #include <sys/types.h>
 
@@ -16,17 +16,17 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile();
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  /// Its name in this process and its children.
+  /// Path that is valid in this process and its children.
   [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
-  /// All that was written so far.
+  /// All text written so far.
   [[nodiscard]] std::string text() const;
 
  private:
   int descriptor_;
 };
 
-/// Starts a program with the given arguments and one more environment variable ("NAME=value" or ""), its stdout and
-/// stderr going to `output`.
+/// Starts a program with the given arguments and environment variable ("NAME=value" or ""). Its stdout and stderr go to
+/// `output`.
 [[nodiscard]] pid_t start(const std::vector<std::string>& command, const std::string& variable,
                           const MemoryFile& output);
 

@@ -45,7 +45,7 @@ TEST(RankThreadsTest, EachRankKeepsItsThreadAndTheFirstIsTheCallers) {
   EXPECT_EQ(*seen[0].begin(), std::this_thread::get_id());
 }
 
-TEST(RankThreadsTest, SaysWhichRankFailedAndGoesOn) {
+TEST(RankThreadsTest, ReportsTheFailedRankAndContinues) {
   RankThreads threads(2);
   std::string why;
   const auto failure = threads.run(
@@ -64,10 +64,9 @@ TEST(RankThreadsTest, SaysWhichRankFailedAndGoesOn) {
   EXPECT_EQ(ran, 1);
 }
 
-/// Waits for a message that never comes.
 void wait_for(RankId rank, Transport& transport) { transport.post_receive(rank, {{1}, at::kFloat}, {})->wait(); }
 
-TEST(RankThreadsTest, AFailureEndsThoseWhoWaitAndIsTheOneReported) {
+TEST(RankThreadsTest, FailureEndsWaitingRanksAndIsReported) {
   for (const RankId culprit : {RankId(0), RankId(2)}) {
     const auto failure = try_rank_threads(3, {}, [&](RankId rank, Transport& transport) {
       if (rank == culprit) throw Error("out of order");
@@ -79,7 +78,7 @@ TEST(RankThreadsTest, AFailureEndsThoseWhoWaitAndIsTheOneReported) {
   }
 }
 
-TEST(RankThreadsTest, ThrowsWhatTheRankThrew) {
+TEST(RankThreadsTest, RethrowsTheRanksException) {
   const auto second_fails = [](RankId rank, Transport& transport) {
     if (rank == RankId(1)) throw ConfigError("wrong");
     wait_for(RankId(1), transport);
@@ -87,14 +86,14 @@ TEST(RankThreadsTest, ThrowsWhatTheRankThrew) {
   EXPECT_THROW(run_rank_threads(2, {}, second_fails), ConfigError);
 }
 
-/// Bytes of address space that this process uses.
+/// Bytes of address space of this process.
 rlim_t address_space() {
   rlim_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return pages * static_cast<rlim_t>(::getpagesize());
 }
 
-/// There is room for the stack of one thread more, and not of two.
+/// Leaves room for the stack of one more thread, but not of two.
 void leave_room_for_one_thread() {
   constexpr std::size_t kStack = std::size_t{1} << 30;
   pthread_attr_t attributes;
@@ -106,8 +105,8 @@ void leave_room_for_one_thread() {
   ::setrlimit(RLIMIT_AS, &limit);
 }
 
-// In a process of its own, as limits stay.
-TEST(RankThreadsDeathTest, AThreadThatTheSystemRefusesIsAnErrorAndLeavesNone) {
+// A death test, because resource limits cannot be raised again.
+TEST(RankThreadsDeathTest, FailedThreadCreationIsAnErrorAndLeavesNoThread) {
 #ifdef CHIMERA_SANITIZED
   GTEST_SKIP() << "sanitizers reserve more address space than any limit leaves";
 #endif

@@ -1,4 +1,3 @@
-// What the recorder writes down, and what it lets arrive.
 
 #include "transport/recorder.h"
 
@@ -16,7 +15,7 @@ namespace {
 const RankId kZero(0), kOne(1);
 const TensorSpec kPair{.sizes = {2}, .dtype = at::kFloat};
 
-TEST(RecorderTest, WritesDownEveryCallInOrder) {
+TEST(RecorderTest, RecordsEveryCallInOrder) {
   Recorder recorder;
   recorder.prime(kZero, at::ones({2}));
   auto receive = recorder.post_receive(kZero, kPair, {});
@@ -49,7 +48,7 @@ TEST(RecorderTest, ReceiveWithoutAMessageFailsInWait) {
   EXPECT_THROW(receive->wait(), PeerLostError);
 }
 
-TEST(RecorderTest, KeepsWhatWasSentAndLeavesSumsAlone) {
+TEST(RecorderTest, KeepsSentMessagesAndDoesNotChangeSums) {
   Recorder recorder;
   recorder.start_send(kOne, at::full({2}, 5.0F), {})->wait();
   ASSERT_EQ(recorder.sent(kOne).size(), 1U);

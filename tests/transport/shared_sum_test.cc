@@ -13,12 +13,12 @@ TEST(SharedSumTest, OnlyMemoryWithItsMarkCanBeMapped) {
   std::memcpy(memory.data(), &mark, sizeof mark);
   SharedAddress elsewhere = memory.address();
   elsewhere.process = -1;
-  // The second is what a rank of another host finds that has this one's process id, descriptor and inode.
+  // The second entry: a rank of another host finds this process's ids, descriptor and inode, but another mark.
   EXPECT_EQ(mappable({{memory.address(), mark}, {memory.address(), mark + 1}, {elsewhere, mark}}),
             (std::vector<bool>{true, false, false}));
 }
 
-TEST(MappedPeersTest, KeepsTheFilesMappedThatWereUsedLast) {
+TEST(MappedPeersTest, KeepsRecentlyUsedFilesMapped) {
   const SharedMemory first(8), second(8), third(8);
   MappedPeers peers(2);
   const auto held = peers.at(first.address());
@@ -32,7 +32,7 @@ TEST(MappedPeersTest, KeepsTheFilesMappedThatWereUsedLast) {
   EXPECT_EQ(*held, std::byte{7}) << "forgotten, but mapped as long as it is held";
 }
 
-TEST(StagingMemoryTest, UsesAFileAgainThatWasGivenBack) {
+TEST(StagingMemoryTest, ReusesReturnedFiles) {
   StagingMemory staging;
   const auto held = staging.take(10'000);
   EXPECT_GE(held->size(), 10'000U);

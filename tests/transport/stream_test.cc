@@ -1,5 +1,4 @@
-// Handing tensors between threads on a device that works in streams: here a device that only writes down what its
-// streams are told.
+// Hands tensors between threads on a fake device, which records the calls to its streams.
 
 #include "transport/stream.h"
 
@@ -22,7 +21,7 @@ using testing::FakeDevice;
 
 const at::Device kDevice(testing::kFakeDevice, 0);
 
-/// A tensor of that device, whose elements nobody looks at.
+/// A tensor of the fake device; its elements are never read.
 at::Tensor fake_tensor() {
   static float element = 0;
   return at::for_blob(&element, {1})
@@ -51,7 +50,7 @@ TEST_F(StreamTest, TheReceiversStreamWaitsForTheSendersAndKeepsTheMemory) {
               ElementsAre("stream 1 records event 1", "stream 2 awaits event 1", "memory is kept for stream 2"));
 }
 
-TEST_F(StreamTest, AThreadHasItsStreamBackAfterwards) {
+TEST_F(StreamTest, RestoresTheThreadsStream) {
   {
     const OwnStream stream(kDevice);
     EXPECT_EQ(current_fake_stream(), 1);
@@ -59,7 +58,7 @@ TEST_F(StreamTest, AThreadHasItsStreamBackAfterwards) {
   EXPECT_EQ(current_fake_stream(), 0);
 }
 
-TEST_F(StreamTest, ARankWorksOnItsStreamBetweenWhatTheCallerMarks) {
+TEST_F(StreamTest, RankStreamIsOrderedWithTheCallersStream) {
   const RankStream stream(kDevice);
   for (int step = 0; step < 2; ++step) {
     const StreamMark begin(kDevice);
@@ -73,7 +72,7 @@ TEST_F(StreamTest, ARankWorksOnItsStreamBetweenWhatTheCallerMarks) {
                           "stream 1 records event 4", "stream 0 awaits event 4"));
 }
 
-TEST_F(StreamTest, OnTheCpuThereIsNothingToDo) {
+TEST_F(StreamTest, DoesNothingOnTheCpu) {
   bool has_run = false;
   RankStream(at::kCPU).run(StreamMark(at::kCPU), [&] { has_run = true; }).await();
   EXPECT_TRUE(has_run);

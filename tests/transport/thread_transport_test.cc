@@ -1,4 +1,4 @@
-// Ranks as threads: the contract of every transport, and what is special to threads.
+// Ranks as threads: the contract of every transport, and cases specific to threads.
 
 #include "transport/threads/thread_transport.h"
 
@@ -24,7 +24,7 @@ const RankId kZero(0), kOne(1);
 const RankGroups kShared{{kZero, kOne}};
 const TensorSpec kPair{.sizes = {2}, .dtype = at::kFloat};
 
-/// Runs `play` as every rank; a rank that fails closes the hub. Returns what failed first, or "".
+/// Runs `play` as every rank; a rank that fails closes the hub. Returns the first failure, or "".
 std::string run_ranks(ThreadHub& hub, int ranks, const std::function<void(Transport&, RankId)>& play) {
   std::vector<std::string> failures(static_cast<std::size_t>(ranks));
   {
@@ -34,7 +34,7 @@ std::string run_ranks(ThreadHub& hub, int ranks, const std::function<void(Transp
         const auto transport = hub.transport(me);
         try {
           play(*transport, me);
-        } catch (const PeerLostError&) {  // not the news
+        } catch (const PeerLostError&) {  // a consequence of the first failure
         } catch (const std::exception& error) {
           failures[me.index()] = error.what();
           hub.close(error.what());
@@ -88,7 +88,7 @@ TEST(ThreadTransportTest, SumsStagesInOrderOfWorkers) {
   EXPECT_EQ(failure, "");
 }
 
-TEST(ThreadTransportTest, StartingASumWaitsForNobody) {
+TEST(ThreadTransportTest, StartingASumDoesNotWait) {
   ThreadHub hub(2, kShared);
   const auto zero = hub.transport(kZero), one = hub.transport(kOne);
   auto first = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}));
@@ -126,7 +126,7 @@ TEST(ThreadTransportTest, RejectsSumsOfDifferentSizes) {
   EXPECT_THROW(short_one->wait(), TransportError);
 }
 
-TEST(ThreadTransportTest, LaterWaitsThrowWhyItWasClosed) {
+TEST(ThreadTransportTest, LaterWaitsThrowTheReasonForClosing) {
   ThreadHub hub(2, kShared);
   const auto zero = hub.transport(kZero), one = hub.transport(kOne);
   auto send = zero->start_send(kOne, at::ones({2}), {});
@@ -143,7 +143,7 @@ TEST(ThreadTransportTest, LaterWaitsThrowWhyItWasClosed) {
   EXPECT_EQ(peer_lost([&] { zero->all_sum(value); }), "rank 0: all-sum: rank 1 ran out of memory");
 }
 
-// Whether a wait is already blocked when the hub closes is up to the scheduler: a hundred rounds meet both.
+// The scheduler decides if a wait is already blocked when the hub closes: a hundred rounds cover both cases.
 TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
   for (int round = 0; round < 100; ++round) {
     ThreadHub hub(3, {{RankId(0), RankId(1), RankId(2)}});
@@ -169,7 +169,7 @@ TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
   }
 }
 
-// No time limit, as machines differ: the order of magnitude is a few microseconds.
+// No time limit, as machines differ: a message takes a few microseconds.
 TEST(ThreadTransportTest, ManyMessagesKeepTheirOrderBetweenBusyThreads) {
   constexpr int kMessages = 20'000;
   ThreadHub hub(2, {});
