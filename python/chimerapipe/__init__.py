@@ -10,18 +10,17 @@ from ._engine import ScheduleError
 from ._costs import Costs
 from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements
 from ._op import Op
-from ._partition import LayerCost, Partition, partition
+from ._partition import Partition, partition
 from ._plan import Candidate, Plan, machines, plan
-from ._profile import Profile
+from ._profile import LayerCost, Profile
 from ._schedule import Schedule, Updates, Violation
 from ._timeline import Bubble, Timeline
 
 if TYPE_CHECKING:
-    from ._checkpoint import CheckpointError, LoadedCheckpoint
+    from ._checkpoint import CheckpointError, LoadedCheckpoint, Saving
     from ._hugging_face import layers_of
     from ._measure import measure, profile
     from ._pipeline import ConfigError, Pipeline, Step
-    from ._saving import Saving
 
 __all__ = [
     "Bubble",

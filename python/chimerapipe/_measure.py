@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._partition import LayerCost
-from ._profile import Profile
+from ._profile import LayerCost, Profile
 
 
 def measure(
@@ -63,7 +62,7 @@ def listed(model: Any) -> list[Any]:
     """The layers of an nn.Sequential or a list as they are; of any other module what `layers_of` makes of it."""
     if isinstance(model, nn.Sequential | nn.ModuleList) or not isinstance(model, nn.Module):
         return list(model)
-    from ._hugging_face import layers_of
+    from ._hugging_face import layers_of  # imports the compiled training half
 
     return list(layers_of(model))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,30 +11,10 @@ from . import _scheduling
 from ._costs import Costs
 from ._engine import ScheduleError
 from ._generate import schedule as make_schedule
+from ._profile import LayerCost
 from ._schedule import Schedule
 from ._tables import html_table
 from ._timeline import Timeline
-
-
-@dataclass(frozen=True)
-class LayerCost:
-    """What one layer adds to its stage, for one micro-batch. `measure` finds it."""
-
-    forward: float
-    """Seconds of F, or any one unit for all layers."""
-    input_gradient: float
-    """Seconds of I."""
-    weight_gradient: float
-    """Seconds of W."""
-    weights: float = 0.0
-    """Bytes of its parameters."""
-    state: float = 0.0
-    """Bytes of gradients and optimizer state."""
-    activations: float = 0.0
-    """Bytes that it saves for its backward."""
-    output: float = 0.0
-    """Bytes of what it gives."""
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,21 +76,6 @@ class Partition:
         return "\n".join(lines)
 
 
-def stage_costs(layers: Sequence[LayerCost], stages: int, partition: Sequence[int] = ()) -> Costs:
-    """Times of the stages of a cut; left out: the even one, whose first stages have a layer more."""
-    even, more = divmod(len(layers), stages)
-    counts = list(partition) or [even + (stage < more) for stage in range(stages)]
-    if len(counts) != stages or sum(counts) != len(layers) or min(counts) < 1:
-        raise ScheduleError(f"partition {counts} must be {stages} positive numbers that add up to {len(layers)} layers")
-    ends = list(itertools.accumulate(counts))
-    held = [layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
-
-    def total(name: str) -> list[float]:
-        return [sum(getattr(layer, name) for layer in stage) for stage in held]
-
-    return Costs(total("forward"), total("input_gradient"), total("weight_gradient"))
-
-
 def partition(
     layers: Sequence[LayerCost] | Any,
     schedule: Schedule | int,
@@ -150,7 +114,7 @@ def partition(
 
 def _costs_of(layers: Sequence[LayerCost] | Any, example: Any) -> tuple[LayerCost, ...]:
     if example is not None:
-        from ._measure import profile
+        from ._measure import profile  # imports torch
 
         return profile(layers, example, sizes=[len(example)]).layers
     costs = tuple(layers) if isinstance(layers, Iterable) else ()

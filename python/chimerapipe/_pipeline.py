@@ -22,6 +22,8 @@ from ._checkpoint import (  # noqa: E402
     CheckpointError,
     LoadedCheckpoint,
     Parts,
+    Saver,
+    Saving,
     as_json,
     optimizer_part,
     read_into,
@@ -32,15 +34,15 @@ from ._held_layer import (  # noqa: E402
     Autocast,
     HeldLayer,
     LayerOrFactory,
+    Recompute,
     counted,
     in_words,
     made_layer,
+    recomputed_stages,
     refuse_shared_parameters,
 )
 from ._measure import listed  # noqa: E402
 from ._processes import Processes  # noqa: E402
-from ._recompute import Recompute, recomputed_stages  # noqa: E402
-from ._saving import Saver, Saving  # noqa: E402
 
 ConfigError = _training.ConfigError
 

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
 from ._costs import Costs
-from ._partition import LayerCost, stage_costs
+from ._engine import ScheduleError
 from ._schedule import Schedule
 from ._tables import html_table
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """What one layer adds to its stage, for one micro-batch. `measure` finds it."""
+
+    forward: float
+    """Seconds of F, or any one unit for all layers."""
+    input_gradient: float
+    """Seconds of I."""
+    weight_gradient: float
+    """Seconds of W."""
+    weights: float = 0.0
+    """Bytes of its parameters."""
+    state: float = 0.0
+    """Bytes of gradients and optimizer state."""
+    activations: float = 0.0
+    """Bytes that it saves for its backward."""
+    output: float = 0.0
+    """Bytes of what it gives."""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +73,7 @@ class Profile(Sequence[LayerCost]):
 
     def costs(self, schedule: Schedule, partition: Sequence[int] = ()) -> Costs:
         """Of the schedule's stages, for `Schedule.simulate`. `partition`: layers of each stage; left out: even."""
-        return stage_costs(self.layers, schedule.stages, partition)
+        return _stage_costs(self.layers, schedule.stages, partition)
 
     def rows(self) -> list[dict[str, object]]:
         """A dict for each layer and micro-batch size, for `pandas.DataFrame`."""
@@ -79,3 +101,18 @@ class Profile(Sequence[LayerCost]):
                 f"{cost.name}"
             )
         return "\n".join(lines)
+
+
+def _stage_costs(layers: Sequence[LayerCost], stages: int, partition: Sequence[int] = ()) -> Costs:
+    """Times of the stages of a cut; left out: the even one, whose first stages have a layer more."""
+    even, more = divmod(len(layers), stages)
+    counts = list(partition) or [even + (stage < more) for stage in range(stages)]
+    if len(counts) != stages or sum(counts) != len(layers) or min(counts) < 1:
+        raise ScheduleError(f"partition {counts} must be {stages} positive numbers that add up to {len(layers)} layers")
+    ends = list(itertools.accumulate(counts))
+    held = [layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
+
+    def total(name: str) -> list[float]:
+        return [sum(getattr(layer, name) for layer in stage) for stage in held]
+
+    return Costs(total("forward"), total("input_gradient"), total("weight_gradient"))
