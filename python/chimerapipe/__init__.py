@@ -1,6 +1,6 @@
-"""Pipeline parallelism with bidirectional, zero-bubble and other schedules: generated, proven, timed, drawn, trained.
+"""Generates, checks, simulates, searches and draws pipeline schedules, and trains torch modules with them.
 
-Schedules need no torch: `schedule`, `search`, `Schedule.check`, `Schedule.simulate`. docs/python.md shows all at work.
+Only training and measuring need torch. See docs/python.md.
 """
 
 import importlib
@@ -71,7 +71,7 @@ _OF_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is first used."""
+    """Imports names that need torch at their first use."""
     if name not in _OF_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)

@@ -38,7 +38,7 @@ def test_a_number_of_stages_stands_for_a_schedule():
 
 @pytest.mark.parametrize("what", [[], [object()], None])
 def test_layers_that_were_not_measured_are_refused(what):
-    with pytest.raises(cp.ScheduleError, match="needs a profile of layers; of a model give an example"):
+    with pytest.raises(cp.ScheduleError, match="needs a profile of layers, or a model with an example"):
         cp.partition(what, 2)
 
 
