@@ -1,4 +1,4 @@
-"""Schedules as values, and what the compiled half says of them."""
+"""Schedules: generation, formats, checks, simulation and search."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Types and documents of the package."""
+"""Types, docstrings and imports of the package."""
 
 import graphlib
 import importlib.util
@@ -52,4 +52,4 @@ def test_modules_have_no_import_cycle():
     files = Path(cp.__file__).parent.glob("_[a-z]*.py")
     imports = {file.stem: re.findall(r"^ *from \.(_\w+) import", file.read_text(), re.MULTILINE) for file in files}
     assert "_profile" in imports["_measure"]
-    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError
+    graphlib.TopologicalSorter(imports).prepare()  # Raises CycleError

@@ -1,4 +1,4 @@
-"""Pipelines of Python modules on rank threads: numbers of the unpipelined model, and what is refused."""
+"""Pipelines of Python modules on rank threads: results of the unpipelined model, and refusals."""
 
 import copy
 
@@ -80,7 +80,7 @@ def test_an_optimizer_of_torch_updates_all_copies_alike():
         for parameter in alone.parameters():
             parameter.grad *= min(1, 0.1 / norm)
         optimizers[0].step()
-        optimizers[1].zero_grad()  # None in place of the views: attached again
+        optimizers[1].zero_grad()  # Sets gradients to None; the next step attaches them again
         step = pipeline.step(example.inputs, example.targets, optimizer=optimizers[1], clip=0.1)
         assert step.loss == pytest.approx(loss.item(), rel=TOLERANCE)
     state = pipeline.state_dict()
@@ -112,7 +112,7 @@ def test_the_callers_random_numbers_go_on():
 
 
 class Scaled(torch.autograd.Function):
-    """Frees what it saved in its only backward."""
+    """Frees its saved tensors in its only backward."""
 
     calls = 0
 
@@ -206,7 +206,7 @@ def test_autocast_around_a_step_reaches_all_ranks(name, width):
     assert step.loss == pytest.approx(loss, rel=1e-2) and step.loss != exact.unpipelined()[0]
     for parameter_name, parameter in pipeline.named_parameters():
         expected = gradients[parameter_name]
-        # bfloat16 has 8 bits; whole batches round otherwise than micro-batches.
+        # bfloat16 has 8 bits, and whole batches round differently from micro-batches.
         assert parameter.grad.dtype == torch.float32
         assert (parameter.grad - expected).norm() <= 0.03 * expected.norm(), parameter_name
 
