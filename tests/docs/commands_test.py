@@ -1,6 +1,6 @@
 """Runs every command block in the documents, unless a mark above it states why not:
 
-   <!-- not run: trains for minutes -->
+    <!-- not run: trains for minutes -->
 
 Usage: commands_test.py CHIMERA SOURCES [--list]. A block contains commands if one of its lines begins with a program's
 name. The blocks of a document run in order in one folder with book.txt, machines/ and recipes/. --list prints the
