@@ -1,6 +1,6 @@
-"""Two hosts, network namespaces, at the ends of a cable that loses, delays, repeats, reorders and spoils what it carries.
+"""Two hosts (network namespaces) connected by a cable that can lose, delay, duplicate, reorder and corrupt frames.
 
-The cable is a process that reads Ethernet frames from one host's TAP device and writes them to the other's. It needs what root may do.
+The cable is a process that reads Ethernet frames from one host's TAP device and writes them to the other's. Needs root.
 """
 import ctypes
 import fcntl
@@ -18,11 +18,11 @@ import time
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI, CLONE_NEWNET = 0x400454CA, 0x2, 0x1000, 0x40000000
 TCP, RESET = 6, 0x04
-LONGEST_QUEUE = 0.4  # seconds that a frame waits for a slow cable, then it is dropped
+LONGEST_QUEUE = 0.4  # Longest wait in seconds of a frame for a slow cable; then it is dropped
 
 
 class BadCable:
-    """Hosts 10.78.0.1 and 10.78.0.2. `disturb` says what the cable does from now on."""
+    """Hosts 10.78.0.1 and 10.78.0.2. `disturb` sets the faults of the cable."""
 
     def __init__(self):
         self.names = [f"cable{os.getpid()}h{index}" for index in range(2)]
@@ -35,7 +35,7 @@ class BadCable:
         self.process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
         theirs.close()
         self.orders = own
-        self.orders.recv(1)  # its devices are there
+        self.orders.recv(1)  # Its devices exist
         for index, name in enumerate(self.names):
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "addr", "add", f"{self.address(index)}/24", "dev", "eth0")
@@ -47,13 +47,16 @@ class BadCable:
         return f"10.78.0.{index + 1}"
 
     def enter(self, index):
-        """What runs a command on the host, under a name of its own."""
+        """Returns the command that enters a host, with its own host name."""
         return ["nsenter", f"--net=/run/netns/{self.names[index]}", "unshare", "--uts", "sh", "-c",
                 f'hostname h{index} && exec "$@"', "sh"]
 
     def disturb(self, **ways):
-        """lost, repeated, reordered, flipped, cut_off: shares of frames; seconds of delay; bits a second; `closed`: hosts from which
-        nothing comes through; resets: how many next TCP segments with data arrive as resets. What is not named is as it should be."""
+        """Sets the faults of the cable; faults that are not named end.
+
+        lost, repeated, reordered, flipped, cut_off: fractions of the frames. Delay in seconds, rate in bits per second.
+        closed: hosts whose frames are dropped. resets: number of next TCP segments with data to replace by resets.
+        """
         self.orders.send(json.dumps(ways).encode())
 
     def __exit__(self, *_):
@@ -69,7 +72,7 @@ def ip(*words):
 
 
 def tap_in(namespace):
-    """The frames of its new device eth0, one a read."""
+    """Returns the frames of its new device eth0, one per read."""
     system = ctypes.CDLL(None, use_errno=True)
     with open("/proc/self/ns/net") as own, open(f"/run/netns/{namespace}") as other:
         assert system.setns(other.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
@@ -87,7 +90,7 @@ def checksum(data):
 
 
 def as_reset(frame):
-    """The same place in the stream, but a reset; none for a frame without data of TCP over IPv4."""
+    """Returns a TCP reset at the same place in the stream; None for a frame without TCP data over IPv4."""
     if len(frame) < 54 or frame[12:14] != b"\x08\x00" or frame[23] != TCP:
         return None
     header = 14 + 4 * (frame[14] & 15)
@@ -106,19 +109,19 @@ def as_reset(frame):
 
 
 class Carrier:
-    """Takes frames from both ends to the other one."""
+    """Transfers frames between both ends."""
 
     def __init__(self, orders, taps, chance):
         self.orders, self.taps, self.chance = orders, taps, chance
         self.ways, self.resets = {}, 0
         self.under_way, self.numbers = [], itertools.count()
-        self.free = [0.0, 0.0]  # when a slow cable can take the next frame of each host
+        self.free = [0.0, 0.0]  # Time at which a slow cable can take the next frame of each host
 
     def happens(self, way):
         return self.chance.random() < self.ways.get(way, 0)
 
     def take(self, host, frame):
-        """A frame that the host has sent."""
+        """Takes a frame from a host."""
         if host in self.ways.get("closed", []) or self.happens("lost"):
             return
         if self.resets > 0 and (reset := as_reset(frame)):
@@ -145,7 +148,7 @@ class Carrier:
             try:
                 os.write(self.taps[host], frame)
             except OSError:
-                pass  # the host is not up yet, or takes no more: a frame lost
+                pass  # The host is not up, or its queue is full: the frame is lost
 
     def run(self):
         while True:

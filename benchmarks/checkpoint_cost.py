@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What saving costs: the same training with a checkpoint every 20 steps and without, in rounds that take turns.
+"""Measures the cost of saving: alternating runs with a checkpoint every 20 steps and without.
 
-  benchmarks/checkpoint_cost.py [--model gpt2-mini] [--steps 100] [--rounds 5] [--folder /var/tmp] [--slow SECONDS]
+    benchmarks/checkpoint_cost.py [--model gpt2-mini] [--steps 100] [--rounds 5] [--folder /var/tmp] [--slow SECONDS]
 
-Times are those at which lines of --metrics arrive, through a pipe. `s/step` is the time from the first line to the last one over
-their number, `longest` the longest time between two lines, in mean steps: 2 means that a step was delayed by one.
+Times are arrival times of --metrics lines through a pipe. `s/step` is the mean time between lines. `longest` is the
+longest time between two lines, in mean steps: 2 means that a step was delayed by one.
 
---slow has each fsync() take so much longer, as where a disk is slow (build/tests/multiprocess/libslow_disk.so)."""
+--slow delays each fsync() by this time, like a slow disk (build/tests/multiprocess/libslow_disk.so).
+"""
 import argparse
 import os
 import statistics
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EVERY = 20  # steps
+EVERY = 20  # Steps
 SLOW_DISK = ROOT / "build/tests/multiprocess/libslow_disk.so"
 
 
@@ -29,7 +30,7 @@ def arrivals(pipe, times):
 
 
 def train(options, folder, saves):
-    """Seconds a step, and the longest step over the mean one."""
+    """Returns seconds per step, and the longest step divided by the mean."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         pipe = Path(scratch, "metrics")
         os.mkfifo(pipe)
@@ -43,7 +44,7 @@ def train(options, folder, saves):
         slow = {"LD_PRELOAD": str(SLOW_DISK), "SLOW_DISK_SECONDS": str(options.slow)} if options.slow > 0 else {}
         subprocess.run(command, env=os.environ | slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         reader.join()
-    steps = [later - earlier for earlier, later in zip(times[1:], times[2:])]  # the first one touches all memory
+    steps = [later - earlier for earlier, later in zip(times[1:], times[2:])]  # The first step touches all memory
     return statistics.mean(steps), max(steps) / statistics.mean(steps)
 
 

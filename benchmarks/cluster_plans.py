@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Whether the planner's choice is the fastest on several hosts whose network is slow.
+"""Tests whether the planner chooses the fastest candidate on several hosts with a slow network.
 
-  benchmarks/cluster_plans.py [--only TEXT] [--rounds 4] [--steps 12] [--seconds 15] [--program build/chimera]
+    benchmarks/cluster_plans.py [--only TEXT] [--rounds 4] [--steps 12] [--seconds 15] [--program build/chimera]
 
-Ten problems. For each, hosts are made: network namespaces on one bridge, what leaves them throttled by `tc tbf`, each
-on one core (its processes are pinned; where there are more hosts than cores each has a part of one, by a cgroup), with
-processes of its own. Then the commands of a user run, with a stand-in for ssh that enters the hosts: `chimera profile
---hosts` measures, `chimera plan --top 0` lists all candidates that fit, and `chimera launch --hosts` trains every one
-of them, in rounds in which they take turns. Measured is the median of a candidate's step times, the first two of each
-run left out. What has no step within 1.5 times the fastest in the first
-round, which is short, is out, but for the planner's choice.
+Ten problems. Each has hosts: network namespaces on one bridge, with process namespaces, and sending limited by `tc
+tbf`. Each host is pinned to one core; if there are more hosts than cores, a cgroup gives each a part of a core. A
+stand-in for ssh enters the hosts. `chimera profile --hosts` measures, `chimera plan --top 0` lists all candidates that
+fit, and `chimera launch --hosts` trains each of them in alternating rounds. The result of a candidate is its median
+step time, without the first two steps of each run. Candidates other than the planner's choice are dropped if no step of
+the short first round is within 1.5 times the fastest.
 
-Needs what root may do, and tc. Exits with 77 where this machine does not let us, and with 1 if all ten problems were
-asked and fewer than nine were answered by a candidate that is the fastest or within 5 % of it."""
+Needs root and tc. Exits with 77 if this machine does not permit it. If all ten problems ran, exits with 1 if fewer than
+nine chosen candidates are the fastest or within 5 % of it.
+"""
 import argparse
 import contextlib
 import json
@@ -30,33 +30,33 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests/cluster"))
 from hosts import Hosts, OwnProcesses, has, namespaces_work  # noqa: E402  (behind the path)
 
-AS_FAST = 1.05  # of the fastest one's time
-OUT = 1.5       # of the fastest one's time: not trained again
-FIRST_STEPS = 6  # of the first round
+AS_FAST = 1.05  # Of the fastest time
+OUT = 1.5  # Of the fastest time; slower candidates are dropped
+FIRST_STEPS = 6  # Of the first round
 SKIPPED_STEPS = 2
-PATIENCE = 600  # seconds for anything
-SKIPPED = 77  # exit code where this machine does not let us
-ENOUGH = 9  # of ten problems
+PATIENCE = 600  # Seconds for any command
+SKIPPED = 77  # Exit code if this machine does not permit the test
+ENOUGH = 9  # Of ten problems
 
 
 class Problem(typing.NamedTuple):
     name: str
     hosts: int
-    ranks: int  # of each host
+    ranks: int  # Per host
     rate: int  # Mbit/s; 0: unlimited
     model: str
     vocabulary: int
     mini_batch: int
     sequence: int
     schedules: str = "1f1b,chimera,zb-h1"
-    given: tuple = ()  # what else is given to the planner
+    given: tuple = ()  # Further flags of the planner
 
     @property
     def workers(self):
         return self.hosts * self.ranks
 
 
-SIZES = {size: ("--micro-batch-size", f"{size},{2 * size}") for size in (2, 4)}  # so that candidates are not too many
+SIZES = {size: ("--micro-batch-size", f"{size},{2 * size}") for size in (2, 4)}  # Limits the number of candidates
 PROBLEMS = [
     Problem("2 hosts, unlimited", 2, 1, 0, "gpt2-mini", 512, 8, 64, given=SIZES[2]),
     Problem("2 hosts, 1000 Mbit/s", 2, 1, 1000, "gpt2-mini", 512, 8, 64, given=SIZES[2]),
@@ -65,21 +65,21 @@ PROBLEMS = [
     Problem("2 hosts, 50 Mbit/s, large head", 2, 1, 50, "gpt2-tiny", 8192, 8, 64, given=SIZES[2]),
     Problem("2 hosts of 2, 1000 Mbit/s", 2, 2, 1000, "gpt2-mini", 512, 8, 64, "1f1b,chimera", SIZES[2]),
     Problem("2 hosts of 2, 100 Mbit/s", 2, 2, 100, "gpt2-tiny", 4096, 16, 64, "1f1b,chimera", SIZES[2]),
-    # A part of a core is turns of milliseconds: a slower core for what takes several of them, as these sequences do.
+    # A part of a core means turns of some milliseconds. Long sequences take several turns, so they see a slower core.
     Problem("4 hosts, 200 Mbit/s", 4, 1, 200, "gpt2-tiny", 512, 8, 256, given=SIZES[2]),
     Problem("4 hosts, 100 Mbit/s, BERT", 4, 1, 100, "bert-tiny", 512, 8, 256, given=SIZES[2]),
     Problem("4 hosts, 50 Mbit/s", 4, 1, 50, "gpt2-tiny", 4096, 8, 256, given=SIZES[2]),
 ]
-MODELS = {  # family, layers, hidden, heads, positions
+MODELS = {  # Family, layers, hidden, heads, positions
     "gpt2-tiny": ("gpt2", 4, 64, 4, 1024),
     "gpt2-mini": ("gpt2", 8, 224, 7, 1024),
     "bert-tiny": ("bert", 4, 64, 4, 512),
 }
-AXES = {"chimera": ("pipelines", "chunks", "scale")}  # flags that a schedule has beside those of all
+AXES = {"chimera": ("pipelines", "chunks", "scale")}  # Flags of a schedule in addition to the common ones
 
 
 def throttle(hosts, rate):
-    """Lets no more leave each host than a line of that many Mbit/s: at once 16 kB or what it carries in 1 ms."""
+    """Limits the sending rate of each host to Mbit/s, in bursts of 16 kB or 1 ms."""
     burst = max(16_000, rate * 125)
     for name in hosts.names:
         hosts.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{rate}mbit",
@@ -87,12 +87,12 @@ def throttle(hosts, rate):
 
 
 class PartOfACore:
-    """A group of processes that get a part of the time of a core, in turns of two milliseconds: a slower core."""
+    """A cgroup that gets a part of a core, in turns of two milliseconds, like a slower core."""
 
-    PERIOD = 2000  # microseconds
+    PERIOD = 2000  # Microseconds
 
     def __init__(self, name, part):
-        self.is_old = Path("/sys/fs/cgroup/cpu/tasks").exists()  # version 1
+        self.is_old = Path("/sys/fs/cgroup/cpu/tasks").exists()  # Version 1
         self.folder = Path("/sys/fs/cgroup/cpu" if self.is_old else "/sys/fs/cgroup", name)
         self.folder.mkdir()
         if self.is_old:
@@ -102,11 +102,11 @@ class PartOfACore:
             (self.folder / "cpu.max").write_text(f"{int(part * self.PERIOD)} {self.PERIOD}")
 
     def enter(self):
-        """A line of shell after which a shell, and what it starts, belongs to it."""
+        """Returns a shell line that moves the shell into the cgroup."""
         return f"echo $$ > {self.folder}/cgroup.procs; "
 
     def end(self):
-        """Once its processes have ended."""
+        """Removes the cgroup, after its processes have exited."""
         end = time.monotonic() + PATIENCE
         while (self.folder / "cgroup.procs").read_text() and time.monotonic() < end:
             time.sleep(0.01)
@@ -129,9 +129,10 @@ class Cluster:
             cases = []
             for host in range(self.problem.hosts):
                 limit = ""
-                if self.problem.hosts > len(cores):  # several hosts on a core: each has its part of it, busy or not
+                # Several hosts share a core; each gets its part, even if others are idle
+                if self.problem.hosts > len(cores):
                     part = PartOfACore(self.hosts.names[host], len(cores) / self.problem.hosts)
-                    stack.callback(part.end)  # after its processes have ended, below
+                    stack.callback(part.end)  # After its processes have exited, below
                     limit = part.enter()
                 own = OwnProcesses(self.hosts.enter(host))
                 stack.callback(own.end)
@@ -143,7 +144,7 @@ class Cluster:
         return self
 
     def flags(self, ranks):
-        """Of a command for all hosts; `ranks`: of each, where it is not one."""
+        """Returns the flags of a command for all hosts. `ranks`: ranks per host, if not 1."""
         number = f":{ranks}" if ranks > 1 else ""
         names = [self.hosts.address(host) + number for host in range(self.problem.hosts)]
         return ["--hosts", ",".join(names), "--ssh", str(self.ssh)]
@@ -169,12 +170,12 @@ def write_model(problem, folder):
 
 
 def micro_batch_sizes(problem):
-    """To measure: powers of two that a micro-batch may have."""
+    """Returns the powers of two that are possible micro-batch sizes."""
     return ",".join(str(2 ** k) for k in range(10) if 2 ** k <= min(16, problem.mini_batch))
 
 
 def planned(options, problem, cluster, model, folder):
-    """All candidates that fit, as the planner orders them."""
+    """Returns all candidates that fit, in the planner's order."""
     machine = Path(folder, "cluster.json")
     workload = ["--model", model, "--sequence", problem.sequence]
     links = run([options.program, "profile", *cluster.flags(problem.ranks), *workload, "--micro-batch-sizes",
@@ -211,12 +212,12 @@ def train_words(problem, model, candidate):
 
 
 class Contest:
-    """All candidates of a problem, which take turns."""
+    """All candidates of a problem, run in alternating order."""
 
     def __init__(self, options, problem, cluster, model, candidates, folder):
         self.options, self.problem, self.cluster, self.model, self.folder = options, problem, cluster, model, folder
         self.candidates, self.taking_part = candidates, list(range(len(candidates)))
-        self.seconds = [[] for _ in candidates]  # of steps
+        self.seconds = [[] for _ in candidates]  # Of steps
 
     def measured(self, index):
         return statistics.median(self.seconds[index])
@@ -243,7 +244,7 @@ class Contest:
                 self.train(index, self.options.steps)
 
 
-# Answers that do not look at the problem: a schedule with W = 1 or D = 1, and the largest or smallest micro-batch.
+# Baselines that ignore the problem: a schedule with W = 1 or D = 1, and the largest or smallest micro-batch.
 def constants():
     yield "data parallelism, largest micro-batch", "1f1b", False, max
     yield "data parallelism, smallest micro-batch", "1f1b", False, min
@@ -253,7 +254,7 @@ def constants():
 
 
 def answer(contest, schedule, is_deep, best):
-    """What it takes; none where there is no such candidate."""
+    """Returns the step time, None if there is no such candidate."""
     one = "data_parallel" if is_deep else "stages"
     found = [index for index, each in enumerate(contest.candidates)
              if each["schedule"] == schedule and each[one] == 1 and each["scale"] == "direct"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Connections, memory and start-up of runs of 8 to 64 ranks (Chimera, W = 4, a tiny model), as a table.
+"""Prints connections, memory and start-up time of 8 to 64 ranks (Chimera, W = 4, a tiny model) as a table.
 
 Usage: benchmarks/connections.py [CHIMERA [RANKS...]]
 
-For each run: when the first step is done, counted from the launch; the files that a rank has open, how many of them are sockets
-of the rank's connections, and its private memory, each of the rank that has most, once all ranks are in their steps.
+Columns: time from the launch to the end of the first step; open files of a rank; its sockets for connections; its
+private memory. Each is the maximum over ranks, after all ranks have started their steps.
 """
 
 import pathlib

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What a run does whose disk fails again and again.
+"""Trains on a disk that fails again and again.
 
   benchmarks/disks.py [--failures 100] [--seed 1] [--program build/chimera]
 
-gpt2-tiny on four ranks saves after every tenth step on a small file system in memory (needs what root may do). Again and again that
-file system is filled, or made read-only, until a save has failed. Then the checkpoint before it must be whole, and once there
-is room again a later one must come, without a word to the run. After the last one every step must have the parameters of a run that
-nothing has disturbed. Exits with 1 where anything was not as it must be, with 77 where this machine lets nobody try."""
+gpt2-tiny on four ranks saves every ten steps to a small file system in memory (needs root). The file system is filled,
+or remounted read-only, until a save fails. Then the previous checkpoint must be intact. After space is available again,
+the run must save a new one without intervention. At the end, every step must have the parameters of the undisturbed
+run. Exits with 1 if a condition fails, with 77 if this machine does not permit the test.
+"""
 import os
 import random
 import signal
@@ -18,11 +19,11 @@ from pathlib import Path
 
 from faulted import SKIPPED, Run, campaign_parser, describe, failures, own_text, require, require_undisturbed
 
-SIZE = 24 << 20  # bytes of the file system
+SIZE = 24 << 20  # Bytes of the file system
 
 
 class Disk:
-    """In a mount namespace of this process and those that it starts."""
+    """A file system in a mount namespace of this process and its children."""
 
     def __init__(self, path):
         self.path = path
@@ -47,7 +48,7 @@ class Disk:
         if kind == "full":
             self.fill()
         else:
-            while not self.remount("ro"):  # the system refuses it while a file is open for writing
+            while not self.remount("ro"):  # The system refuses it while a file is open for writing
                 time.sleep(0.001)
 
     def mend(self, kind):
@@ -62,7 +63,8 @@ def checkpoints(folder):
 
 
 def fail(options, run, disk, kind):
-    """One failure from its beginning to the next checkpoint. Returns the seconds from the end of the failure until then."""
+    """Runs one failure until the next checkpoint. Returns the seconds from the end of the failure to that checkpoint.
+    """
     said = run.messages().count("is not saved")
     disk.spoil(kind)
     newest = run.newest()
@@ -108,7 +110,7 @@ def main():
     if os.geteuid() != 0:
         print("skipped: needs what root may do", file=sys.stderr)
         return SKIPPED
-    if not os.environ.get("CHIMERA_OWN_MOUNTS"):  # this program once more, where mounts are its own
+    if not os.environ.get("CHIMERA_OWN_MOUNTS"):  # Restarts this program in its own mount namespace
         own = os.environ | {"CHIMERA_OWN_MOUNTS": "1"}
         os.execvpe("unshare", ["unshare", "--mount", sys.executable, *sys.argv], own)
     with own_text(options), tempfile.TemporaryDirectory() as folder:

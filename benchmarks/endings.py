@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""How soon a job ends when one of its ranks dies or stops, and whether that rank is named.
+"""Measures how soon a job ends after a rank dies or stops, and checks that the rank is named.
 
   benchmarks/endings.py [--kills 300] [--stops 100] [--seed 1] [--program build/chimera]
 
-Each is a job of its own: gpt2-tiny on four ranks, a save after every second step, no restarts.
+Each case is a job: gpt2-tiny on four ranks, a save every two steps, no restarts.
 
-kills   A random rank gets SIGKILL: in a third of the jobs or more while the ranks start, before any step is done; in a third
-        some time later, in the midst of steps and saves; in a third when the last step is done and the ranks end. Measured is
-        the time until no process of the job is left.
-stops   A random rank gets SIGSTOP in the midst of the steps. Measured is the time until the launcher says that it hangs, with
-        the default --hang-seconds.
+kills   A random rank gets SIGKILL: in at least a third of the jobs during start-up, before the first step; in a third
+        during steps and saves; in a third when the ranks exit after the last step. Measured: time until all
+        processes of the job have exited.
+stops   A random rank gets SIGSTOP during the steps. Measured: time until the launcher reports a hang, with the
+        default --hang-seconds.
 
-Each job must end with exit code 1, or with 0 where it was as good as over, leave no process, and name the rank: the first line on
-standard error has to. Exits with 1 where one has not."""
+Each job must exit with code 1, or 0 if it was almost done, leave no process, and name the rank in the first line on
+standard error. Exits with 1 if a job does not.
+"""
 import os
 import random
 import re
@@ -24,12 +25,12 @@ import time
 from faulted import RANKS, Run, campaign_parser, describe, failures, own_text, percentile, require
 
 STEPS = 8
-START = 0.3  # seconds: most ranks have begun to train by then on an idle machine
-STEADY = 1.5  # seconds of steps, at most, before a rank is killed
+START = 0.3  # Seconds until most ranks train on an idle machine
+STEADY = 1.5  # Largest number of seconds of training before a kill
 
 
 def await_ranks(run):
-    """The processes of all ranks, rank 0 first."""
+    """Returns the processes of all ranks, rank 0 first."""
     while run.process.poll() is None:
         ranks = run.ranks()
         if len(ranks) == RANKS:
@@ -53,7 +54,7 @@ class Job(Run):
         self.processes = await_ranks(self)
 
     def strike(self, rank, number):
-        """When it got the signal; none where it had ended."""
+        """Sends the signal; returns its time, None if the rank had exited."""
         try:
             os.kill(self.processes[rank], number)
             return time.monotonic()
@@ -66,7 +67,7 @@ class Job(Run):
         return time.monotonic()
 
     def require_end(self, rank, name, codes=(1,)):
-        """Returns whether the rank was named, and when the last process was gone."""
+        """Returns whether the rank was named, and when the last process exited."""
         code = self.end()
         while any(map(is_alive, self.processes)):
             time.sleep(0.001)
@@ -78,7 +79,8 @@ class Job(Run):
 
 
 def kill(options, chance, phase):
-    """Kills a rank in that phase. Returns the phase in which it died, the seconds until all was over, and whether it was named."""
+    """Kills a rank in the phase. Returns the phase of its death, the seconds until the end, and whether it was named.
+    """
     with tempfile.TemporaryDirectory() as folder:
         job = Job(options, folder, 1_000_000 if phase != "end" else STEPS)
         if phase == "start":

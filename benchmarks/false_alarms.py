@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Whether runs on a busy machine are ever taken for runs that hang.
+"""Tests whether hang detection reports healthy runs on a busy machine.
 
   benchmarks/false_alarms.py [--minutes 30] [--load 8] [--steps 100] [--seed 1] [--program build/chimera]
 
-gpt2-tiny on four ranks with the default --hang-seconds, run after run, beside as many processes that compute without end as bring the
-load to what is asked for. Now and then a rank is stopped for up to 1.2 s and goes on: less than half of what it takes to be called a
-hang. Every run must end with exit code 0, without a word of a hang, and with the parameters of the undisturbed run after every step.
-Exits with 1 where one has not."""
+Repeated runs of gpt2-tiny on four ranks with the default --hang-seconds, beside processes that compute until the
+machine has this load. From time to time a rank is stopped for up to 1.2 s, less than half of the hang limit. Every run
+must exit with code 0, without a report of a hang, and with the parameters of the undisturbed run after every step.
+Exits with 1 if a run does not.
+"""
 import contextlib
 import os
 import random
@@ -20,12 +21,12 @@ from pathlib import Path
 
 from faulted import RANKS, Run, campaign_parser, failures, own_text, require, undisturbed
 
-LONGEST_PAUSE = 1.2  # s
+LONGEST_PAUSE = 1.2  # Seconds
 
 
 @contextlib.contextmanager
 def busy(processes):
-    """Beside so many that compute."""
+    """Runs this number of processes that compute."""
     running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield
@@ -41,12 +42,12 @@ def pause(rank, seconds):
         time.sleep(seconds)
         os.kill(rank, signal.SIGCONT)
         return 1
-    except ProcessLookupError:  # the run has ended
+    except ProcessLookupError:  # The run has ended
         return 0
 
 
 def one_run(options, chance, clean):
-    """Trains once; returns how often a rank was stopped meanwhile."""
+    """Trains once. Returns how often a rank was stopped."""
     pauses = 0
     with tempfile.TemporaryDirectory() as folder:
         run = Run(options, folder, options.steps, [])

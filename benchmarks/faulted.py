@@ -1,4 +1,4 @@
-"""Training runs that faults are done to, and what the undisturbed run would have computed. For the campaigns beside this file."""
+"""Training runs under faults, and the undisturbed run for comparison. Used by the campaigns in this folder."""
 import argparse
 import contextlib
 import json
@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RANKS = 4
 MICRO_BATCHES = 8
-PATIENCE = 120  # seconds for anything
-SKIPPED = 77  # exit code of a campaign that this machine does not allow
+PATIENCE = 120  # Seconds for any wait
+SKIPPED = 77  # Exit code of a campaign that this machine does not permit
 SHAPE = ["--model", "gpt2-tiny", "--schedule", "chimera", "--stages", str(RANKS), "--micro-batches",
          str(MICRO_BATCHES), "--micro-batch-size", "2", "--sequence", "32", "--reduction", "canonical", "--dropout",
          "0.1", "--learning-rate-shape", "constant"]
@@ -33,8 +33,7 @@ def campaign_parser(description):
 
 @contextlib.contextmanager
 def own_text(options):
-    """Says what it runs on, and trains on a copy of the text, whatever happens to it meanwhile. Has runs take SIGHUP, which
-    they leave ignored where the campaign was started by nohup."""
+    """Prints the machine's description, and makes a private copy of the text. Restores SIGHUP, which nohup ignores."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; gpt2-tiny, {RANKS} ranks", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -59,13 +58,13 @@ def describe(name, seconds):
 
 
 class Lines:
-    """A named pipe and what comes through it, however many programs write to it one after the other."""
+    """A named pipe and the lines written to it by one program after another."""
 
     def __init__(self, path, take):
         self.path = path
         os.mkfifo(path)
         reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self.writing = os.open(path, os.O_WRONLY)  # stays open
+        self.writing = os.open(path, os.O_WRONLY)  # Stays open
         os.set_blocking(reading, True)
         self.reader = threading.Thread(target=self.read, args=[reading, take], daemon=True)
         self.reader.start()
@@ -76,13 +75,13 @@ class Lines:
                 take(line)
 
     def close(self):
-        """After the last writer's end: all lines have been taken then."""
+        """Reads the remaining lines after the last writer has closed the pipe."""
         os.close(self.writing)
         self.reader.join()
 
 
 class Run:
-    """A training run whose metrics are read as they come. `steps` has the hash of the parameters after each step."""
+    """A training run with live metrics. `steps` has the hash of the parameters after each step."""
 
     def __init__(self, options, folder, steps, flags, fault=""):
         self.options, self.folder, self.last_step = options, Path(folder), steps
@@ -95,7 +94,7 @@ class Run:
         self.flags += ["--metrics", self.lines.path]
 
     def close(self):
-        """After the last end()."""
+        """Call it after the last end()."""
         self.lines.close()
 
     def take(self, line):
@@ -116,7 +115,7 @@ class Run:
             return max(self.steps, default=0)
 
     def await_step_after(self, step):
-        """Whether it came; else the run has ended."""
+        """Returns whether the step came; False if the run ended."""
         limit = time.monotonic() + PATIENCE
         with self.news:
             while max(self.steps, default=0) <= step and time.monotonic() < limit:
@@ -126,7 +125,7 @@ class Run:
             return max(self.steps, default=0) > step
 
     def await_signals(self):
-        """Until the program takes SIGTERM itself: before, it is the system that ends it."""
+        """Waits until the program handles SIGTERM itself."""
         status, caught = Path(f"/proc/{self.process.pid}/status"), 0
         while self.process.poll() is None and not caught:
             words = dict(line.split(":", 1) for line in status.read_text().splitlines())
@@ -134,7 +133,7 @@ class Run:
             time.sleep(0.001)
 
     def ranks(self):
-        """Their processes; none where the launcher is gone."""
+        """Returns the rank processes; empty if the launcher has exited."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(child) for child in path.read_text().split()] if path.exists() else []
 
@@ -150,7 +149,7 @@ class Run:
 
 
 def undisturbed(options, folder, steps):
-    """Hashes of the parameters after each step of a run in one process."""
+    """Returns hashes of the parameters after each step of a run in one process."""
     metrics = Path(folder, f"undisturbed-{steps}.jsonl")
     subprocess.run([options.program, "train", "--data", options.data, *SHAPE, "--steps", str(steps), "--transport",
                     "threads", "--metrics", metrics], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

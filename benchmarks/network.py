@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""What a bad network does to a run over two hosts, and what is said of hosts that are lost.
+"""Trains over two hosts with a bad network, and checks the reports of lost hosts.
 
   benchmarks/network.py [--disturbed 100] [--faults 20] [--seed 1] [--program build/chimera]
 
-gpt2-tiny on four ranks, placed by hand, two on each of two hosts: network namespaces at the ends of a cable that does what it is
-told (bad_cable.py). Needs what root may do.
+gpt2-tiny on four ranks, two on each of two hosts: network namespaces at the ends of a simulated cable (bad_cable.py).
+Needs root.
 
-disturbed  Short runs, each with one trouble from some step on: frames are lost (5 %), delayed (50 ms), too many for the cable (10
-           Mbit/s), repeated, reordered, spoilt (a bit flips, or the end is missing), or none come through for 2 s. Each must
-           end with exit code 0 and the parameters of the undisturbed run after every step. Or connections are reset: then all
-           ranks must end by themselves with a word about a lost connection, and no step may be wrong.
-faults     Of each kind that many: a dead process, a dead host, a cut cable, a link that carries one way only, a stopped host. All
-           ranks that can must end, and one line must name whom they have lost, and no other one. Measured is the time from the
-           fault to the last end.
+disturbed  Short runs, each with one disturbance from some step on: frames are lost (5 %), delayed (50 ms), limited to
+           10 Mbit/s, duplicated, reordered, corrupted (a flipped bit or a missing end), or blocked for 2 s. Each run
+           must exit with code 0 and the parameters of the undisturbed run after every step. Or connections are
+           reset: then all ranks must report a lost connection and exit, and no step may be wrong.
+faults     This number of each kind: a dead process, a dead host, a cut cable, a link in one direction only, a stopped
+           host. All running ranks must exit, and one line must name the lost ranks, and no others. Measured: time
+           from the fault to the last exit.
 
-Exits with 1 where anything was not as it must be, with 77 where this machine lets nobody try."""
+Exits with 1 if a condition fails, with 77 if this machine does not permit the test.
+"""
 import json
 import os
 import random
@@ -40,7 +41,7 @@ TROUBLES = {
     "connections reset": {"resets": 2},
 }
 SILENT = "silent for 2.5 s: it is down, stopped or cut off"
-LONGEST_END = 8  # seconds until all ranks have ended
+LONGEST_END = 8  # Seconds until all ranks have exited
 
 
 class Job:
@@ -70,7 +71,7 @@ class Job:
             time.sleep(0.005)
 
     def codes(self, ranks, seconds):
-        """Exit codes; those that have not ended by then are killed, and have none."""
+        """Returns exit codes. Ranks that run longer are killed and have None."""
         end = time.monotonic() + seconds
         codes = []
         for rank in ranks:
@@ -94,7 +95,7 @@ class Job:
 
 
 def disturbed(options, cable, chance, clean, name):
-    """None, or what was wrong."""
+    """Returns None, or a description of the error."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(options, cable, folder, STEPS)
         try:
@@ -128,13 +129,13 @@ def disturbed_campaign(options, cable, chance):
 
 
 def far_host(said, host):
-    """Whether just one line says that the host is gone, by its name and ranks."""
+    """Returns whether exactly one line reports the lost host, with its name and ranks."""
     name = f"host h{host} " + ("(ranks 2, 3)" if host == 1 else "(rank 0)")
     return [line for line in said if "silent" in line] == [f"chimera: {name} {SILENT}"]
 
 
 def fault(options, cable, chance, kind):
-    """The seconds that it took, and None, or what was wrong."""
+    """Returns the seconds until the end, and None or a description of the error."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(options, cable, folder, 1_000_000)
         try:
@@ -150,7 +151,7 @@ def fault(options, cable, chance, kind):
                 right = job.complaints(left) == [gone]
             elif kind in ("dead host", "stopped host"):
                 if kind == "dead host":
-                    cable.disturb(closed=[1])  # nothing that it sends arrives any more
+                    cable.disturb(closed=[1])  # None of its packets arrive from now on
                 for rank in far:
                     job.ranks[rank].send_signal(signal.SIGKILL if kind == "dead host" else signal.SIGSTOP)
                 codes = job.codes(near, LONGEST_END)

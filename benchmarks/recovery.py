@@ -1,29 +1,30 @@
 #!/usr/bin/env python3
-"""What failures and preemptions cost, and whether the run that goes on is the one that nothing has disturbed.
+"""Measures the cost of failures and preemptions, and compares recovered runs with the undisturbed run.
 
   benchmarks/recovery.py [--kills 100] [--twins 100] [--preemptions 100] [--faults 300] [--flips 1000] [--nans 1000]
       [--seed 1] [--program build/chimera]
 
-Six campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one out.
+Six campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 skips a campaign.
 
-kills        one run with --max-restarts: a random rank gets SIGKILL at a random moment, again and again. Measured is the
-             time from the kill until two more steps are done than before: the next one may have been as good as done.
-             Every step, also one that is done again, must have the parameters of a run that nothing has disturbed.
-twins        the same with --recover twin: the other ranks go on. Measured is the time from the kill until the step with
-             which they go on is done; counted are the steps that had been done before and were done again.
+kills        One run with --max-restarts; random ranks get SIGKILL at random moments. Measured: time from the kill to
+             the end of the second new step, because the first may have been almost done. Every step, including
+             repeated ones, must have the parameters of the undisturbed run.
+twins        The same with --recover twin: the other ranks continue. Measured: time from the kill to the end of the
+             first step after recovery, and the number of repeated steps.
 preemptions  SIGTERM, SIGUSR1 or SIGHUP to the launcher or to all processes at a random moment, then the same command
-             again. Measured is the time from the signal to the end, which must come with exit code 75.
-faults       short runs with --max-restarts, each with one fault (CHIMERA_FAULT) of a random kind, at a random place of a
-             random rank. Each must end with exit code 0 and the parameters of the undisturbed run after every step, and
-             `chimera diagnose` must name the rank.
-flips        short runs with --verify-messages, --on-different-copies repair and --recover twin on four copies of each stage.
-             In each one bit flips in a message, a weight or a moment of the optimizer, before or after an update. Each
-             must say so and end with exit code 0 and the parameters of the undisturbed run after every step.
-nans         one NaN after the other in an output or in a gradient that is passed back, in runs as threads with --non-finite skip
-             (twenty in each) or abort, and in processes with rollback. Each must be found in its step, at its rank, stage and
-             micro-batch; only those steps may make no update, and no checkpoint may hold anything that is not finite.
+             again. Measured: time from the signal to the exit, which must have code 75.
+faults       Short runs with --max-restarts, each with one fault (CHIMERA_FAULT) of a random kind at a random place of
+             a random rank. Each must exit with code 0 and the parameters of the undisturbed run after every step,
+             and `chimera diagnose` must name the rank.
+flips        Short runs with --verify-messages, --on-different-copies repair and --recover twin, with four replicas of
+             each stage. In each run a bit flips in a message, a weight or an optimizer moment, before or after an
+             update. Each must report it, and exit with code 0 and the parameters of the undisturbed run.
+nans         NaNs, one at a time, in an output or in a returned gradient: in rank threads with --non-finite skip
+             (twenty per run) or abort, and in processes with rollback. Each must be detected in its step, rank,
+             stage and micro-batch. Only those steps may skip the update, and all checkpoints must be finite.
 
-Exits with 1 where anything was not as it must be."""
+Exits with 1 if a condition fails.
+"""
 import array
 import collections
 import json
@@ -56,7 +57,7 @@ def kill_campaign(options, chance):
                 continue
             start, newest = time.monotonic(), run.newest()
             os.kill(chance.choice(ranks), signal.SIGKILL)
-            if not run.await_step_after(newest + 1):  # the next one may have been done already
+            if not run.await_step_after(newest + 1):  # The next step may have been done already
                 break
             seconds.append(time.monotonic() - start)
         require(len(seconds) == options.kills, f"kills: only {len(seconds)} were survived: {run.messages()[-500:]}")
@@ -67,7 +68,7 @@ def kill_campaign(options, chance):
 
 
 def await_recovery(run, number):
-    """The step with which the run went on after its recovery of that number, from 1; none where it has ended."""
+    """Returns the step after recovery number `number` (from 1), None if the run has ended."""
     while run.process.poll() is None:
         steps = re.findall(r"; recovery \d+ of \d+: goes on with step (\d+) after", run.messages())
         if len(steps) >= number:
@@ -115,7 +116,7 @@ def preemption_campaign(options, chance):
             run.start()
             if chance.random() < 0.9:
                 run.await_step_after(run.newest())
-            else:  # while the run starts
+            else:  # During start-up
                 run.await_signals()
             time.sleep(chance.uniform(0, 0.5))
             kind = chance.choice([signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
@@ -135,7 +136,7 @@ def random_fault(chance, steps):
                            ["kill", "segfault"])
     passages = {"start": 1, "connected": 1, "save": 2, "step": steps, "optimizer": steps, "updated": steps}
     rank = chance.randrange(RANKS)
-    # 8 micro-batches, of each of which a rank runs one stage of two replicas: 8 forwards a step
+    # 8 micro-batches; a rank runs one stage of two replicas for each: 8 forwards per step
     return f"{action}@{point}:{rank}:{chance.randint(1, passages.get(point, 8 * steps))}", rank
 
 
@@ -174,7 +175,7 @@ def flip_campaign(options, chance):
     found, equal = 0, 0
     for number in range(options.flips):
         point = chance.choice(["message", "step", "updated", "moments"])
-        # from the second step on, as ranks are replaced then; 12 of a step's messages come to each rank
+        # From the second step on, because ranks are replaced then; each rank receives 12 messages per step
         passage = chance.randint(13, 12 * steps) if point == "message" else chance.randint(2, steps)
         fault = f"flip@{point}:{chance.randrange(RANKS)}:{passage}"
         with tempfile.TemporaryDirectory() as folder:
@@ -191,7 +192,7 @@ def flip_campaign(options, chance):
 
 
 def ops_of_ranks(options):
-    """[rank]["forward" or "backward"]: (stage, micro-batch) of the rank's ops in a step, in their order."""
+    """Returns [rank]["forward" or "backward"]: (stage, micro-batch) of the rank's ops in a step, in order."""
     flags = ["schedule", "chimera", "--stages", str(RANKS), "--micro-batches", str(MICRO_BATCHES), "--format", "json"]
     schedule = json.loads(subprocess.run([options.program, *flags], check=True, stdout=subprocess.PIPE).stdout)
     return [{point: [(op["stage"], op["micro_batch"]) for op in ops if op["op"] == point[0].upper()]
@@ -199,7 +200,7 @@ def ops_of_ranks(options):
 
 
 def random_nan(chance, ops, step):
-    """CHIMERA_FAULT's words for a NaN in that step, and what must be said of it."""
+    """Returns a NaN for CHIMERA_FAULT in the step, and the expected report."""
     rank, point = chance.randrange(RANKS), chance.choice(["forward", "backward"])
     places = ops[rank][point]
     index = chance.choice([index for index, (stage, _) in enumerate(places) if point == "forward" or stage > 0])
@@ -220,7 +221,7 @@ def values_are_finite(file):
 
 
 def nan_run(options, clean, faults, steps, folder, policy):
-    """Trains with these NaNs. None: all was said and done as it must be; else what was not."""
+    """Trains with these NaNs. Returns None, or a description of the error."""
     layout = ["--max-restarts", "1"] if policy == "rollback" else ["--transport", "threads"]
     run = Run(options, folder, steps, saving(folder, "--non-finite", policy, *layout),
               ",".join(words for words, _, _ in faults))

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""One training run that is disturbed all the time, in every way that a machine knows, and what is left of it in the end.
+"""Disturbs one training run with all kinds of faults, and compares the result with the undisturbed run.
 
   benchmarks/soak.py [--faults 1000] [--seed 1] [--program build/chimera]
 
-gpt2-tiny on four ranks, `--reduction canonical`, with --recover twin, --max-restarts, --verify-messages and checkpoints. One fault
-after the other, each a moment after new steps were done: a rank is killed, two are (which may hold the last copies of a stage), one
-aborts, one is stopped, a bit flips in a message or a weight, the launcher is killed, the job is asked to save and end, a bit of the
-newest checkpoint flips while nothing runs. Where the run has ended, the same command starts it again. After the last fault every
-step must have the parameters of a run that nothing has disturbed. Exits with 1 where it has not."""
+gpt2-tiny on four ranks, `--reduction canonical`, with --recover twin, --max-restarts, --verify-messages and
+checkpoints. Each fault comes shortly after new steps: one or two ranks are killed (perhaps the last replicas of a
+stage), a rank aborts or is stopped, a bit flips in a message or a weight, the launcher is killed, the job is asked to
+save and exit, or a bit of the newest checkpoint flips while nothing runs. If the run has ended, the same command
+restarts it. At the end, every step must have the parameters of the undisturbed run. Exits with 1 if a step does not.
+"""
 import collections
 import os
 import random
@@ -37,7 +38,7 @@ def end_with(run, signal_, code):
 
 
 def damage_checkpoint(run, chance):
-    """A bit of the newest checkpoint flips while nothing runs: an older one must be found."""
+    """Flips a bit of the newest checkpoint while nothing runs; the run must use an older one."""
     end_with(run, signal.SIGKILL, -signal.SIGKILL)
     committed = sorted(path.parent for path in Path(run.folder, "run").glob("step-*[0-9]/manifest.json"))
     if len(committed) > 1:
@@ -50,7 +51,7 @@ def damage_checkpoint(run, chance):
             opened.write(bytes([byte ^ 1 << chance.randrange(8)]))
 
 
-FAULTS = {  # and how often, of all
+FAULTS = {  # With their weights
     "rank killed": (6, kill_rank),
     "two ranks killed": (2, kill_two),
     "rank aborts": (2, lambda run, chance: kill_rank(run, chance, signal.SIGABRT)),
@@ -62,7 +63,7 @@ FAULTS = {  # and how often, of all
 
 
 def flips(chance):
-    """CHIMERA_FAULT of a start: bits that flip in messages and weights, at moments of which some will not come."""
+    """Returns CHIMERA_FAULT for a start: bit flips in messages and weights, some at moments that may not occur."""
     places = [f"flip@message:{chance.randrange(RANKS)}:{chance.randint(13, 600)}",
               f"flip@step:{chance.randrange(RANKS)}:{chance.randint(2, 50)}"]
     return ",".join(chance.sample(places, chance.randint(0, 2)))
@@ -85,7 +86,7 @@ def soak(options, chance, folder):
             break
         seconds.append(time.monotonic() - start)
         time.sleep(chance.uniform(0, 0.4))
-        if len(run.ranks()) < RANKS:  # a bit has flipped meanwhile
+        if len(run.ranks()) < RANKS:  # A bit has flipped in the meantime
             continue
         name = chance.choices(names, [FAULTS[each][0] for each in names])[0]
         FAULTS[name][1](run, chance)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Connections of strangers to a job: while its ranks meet, and to every port that listens while it trains.
+"""Sends foreign connections to a job, during rendezvous and to every listening port during training.
 
   benchmarks/strangers.py [--connections 10000] [--steps 400] [--rounds 3] [--seed 1] [--program build/chimera]
 
-Four ranks, placed by hand, that know a secret, meet on one host at a TCP address. The last of them comes only after half of the
-strangers have been there, of whom some say nothing, some hang up, some send bytes by chance, an HTTP request, a length of 4 GiB or
-the right greeting with a wrong proof; the other half come while the job trains, spread over its time. The same job without them takes
-turns with it. Every step must have the same parameters. Printed is how much longer steps took, and what of a core the strangers
-themselves took. Exits with 1 where anything was not as it must be."""
+Four ranks on one host, placed by hand, rendezvous at a TCP address with a secret. The last rank starts only after half
+of the foreign connections, which stay silent, hang up, or send random bytes, an HTTP request, a length of 4 GiB, or the
+right greeting with a wrong proof. The other half arrive during training. The same job without them runs alternately.
+Every step must have the same parameters. Prints how much longer the steps took, and the CPU time of the foreign
+connections. Exits with 1 if a condition fails.
+"""
 import collections
 import json
 import os
@@ -25,7 +26,7 @@ from pathlib import Path
 from faulted import PATIENCE, RANKS, SHAPE, Lines, campaign_parser, failures, own_text, require
 
 GREETING = b"chimera meeting 1\n"
-SILENT = 20  # connections that stay open, saying nothing
+SILENT = 20  # Connections that stay open and silent
 
 
 def free_port():
@@ -41,7 +42,7 @@ def words_of(chance):
 
 
 class Strangers:
-    """Connects to where somebody listens, one after the other."""
+    """Connects to listening addresses one after another."""
 
     def __init__(self, chance):
         self.chance, self.answers = chance, collections.Counter()
@@ -57,7 +58,7 @@ class Strangers:
             return
         words = words_of(self.chance)
         if not words and self.chance.random() < 0.5:
-            self.silent.append(one)  # the oldest one hangs up
+            self.silent.append(one)  # The oldest hangs up
             self.answers["stays"] += 1
             return
         try:
@@ -73,7 +74,7 @@ class Strangers:
             one.close()
 
     def come_often(self, places, count, seconds):
-        """Spread over that time."""
+        """Spreads the connections over the time."""
         start = time.monotonic()
         for number in range(count):
             self.come(places)
@@ -82,7 +83,7 @@ class Strangers:
 
 
 def listening(processes):
-    """Addresses and ports."""
+    """Returns listening addresses and ports."""
     ids = {process.pid for process in processes}
     table = subprocess.run(["ss", "-ltnpH"], check=True, stdout=subprocess.PIPE, text=True).stdout
     own = (line.split()[3].rsplit(":", 1) for line in table.splitlines()
@@ -91,7 +92,7 @@ def listening(processes):
 
 
 class Job:
-    """Ranks of one training, started one by one."""
+    """Ranks of one job, started one by one."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, Path(folder)
@@ -121,12 +122,12 @@ class Job:
         return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("messages-*")))[-1000:]
 
     def steps_per_second(self):
-        times = [time_ for time_, _ in self.arrivals[1:]]  # the first one touches all memory
+        times = [time_ for time_, _ in self.arrivals[1:]]  # The first step touches all memory
         return (len(times) - 1) / (times[-1] - times[0])
 
 
 def train(options, strangers, seconds):
-    """The job, after it has ended; `seconds`: what its steps may be expected to take."""
+    """Returns the job after its end. `seconds`: expected time of its steps."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(options, folder)
         for rank in range(RANKS - 1):

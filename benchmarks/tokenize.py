@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Tokenizing beside the Python package tokenizers: the same documents, the same tokenizer, in rounds that take turns.
+"""Compares tokenizing with the Python package tokenizers: same documents, same tokenizer, alternating rounds.
 
-  tools/oracles && .venv-oracles/bin/python benchmarks/tokenize.py [--megabytes 200] [--rounds 3]
+    tools/oracles && .venv-oracles/bin/python benchmarks/tokenize.py [--megabytes 200] [--rounds 3]
 
-The text is the default corpus, repeated, a document every hundred lines. On one core and on two (by CPU affinity): MB/s of
-`chimera tokenize`, from the JSONL file to Megatron's files, as it reports them itself, and of encode_batch_fast on texts
-that lie in memory, with as many threads as cores. Loading a tokenizer counts for neither. The counts of tokens must be equal.
+The text is the default corpus, repeated, with a document every hundred lines. Measured on one core and on two (CPU
+affinity): MB/s of `chimera tokenize` from JSONL to Megatron's files, as it reports, and of encode_batch_fast on texts
+in memory, with one thread per core. Loading the tokenizer is not counted. The token counts must be equal.
 
-Beside it MB a second of CPU time (of all threads together, for `chimera tokenize` of the whole command), which says the same
-on a machine that others use too."""
+It also prints MB per second of CPU time (of all threads; for `chimera tokenize`, of the whole command), which is valid
+on a shared machine too.
+"""
 import argparse
 import json
 import os
@@ -20,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LINES = 100  # of a document
+LINES = 100  # Per document
 
 
 def documents(corpus, megabytes):
@@ -34,8 +35,8 @@ def documents(corpus, megabytes):
 
 
 def of_tokenizers(tokenizer, jsonl, cores):
-    """Seconds of the package, its CPU seconds, and tokens; in a process of its own, as it reads the number of its threads
-    when it is loaded."""
+    """Returns seconds, CPU seconds and tokens of the package. Runs in a new process, because the package reads its
+    number of threads when it is loaded."""
     code = ("import json, sys, time\nfrom tokenizers import Tokenizer\ntokenizer = Tokenizer.from_file(sys.argv[1])\n"
             "texts = [json.loads(line)['text'] for line in open(sys.argv[2])]\n"
             "start = time.perf_counter(), time.process_time()\ntokens = 0\nfor i in range(0, len(texts), 1000):\n"

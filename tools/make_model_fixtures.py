@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Writes tests/model/fixtures/*.safetensors: small random models of Hugging Face `transformers`.
 
-Each has inputs, logits, loss and gradients in float64. The C++ tests compare with them and need no Python.
+Each file has inputs, logits, loss and gradients in float64, so that the C++ tests need no Python.
 
     tools/oracles
     .venv-oracles/bin/python tools/make_model_fixtures.py
 
-Tensors: weights/NAME, gradients/NAME (names as in src/model_config/parameters.h), tokens, targets, logits, loss; BERT also
-token_types, attention_mask, next_sentence, sentence_logits. Metadata: the model file and the versions used.
+Tensors: weights/NAME, gradients/NAME (names as in src/model_config/parameters.h), tokens, targets, logits, loss; BERT
+also has token_types, attention_mask, next_sentence, sentence_logits. Metadata: the model file and the package versions.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ sys.path.append(str(ROOT / "tests" / "support"))
 import hugging_face  # noqa: E402
 
 FIXTURES = ROOT / "tests" / "model" / "fixtures"
-# Odd proportions, so that no two sizes can be taken for each other.
+# All sizes differ, so that no two can be confused.
 SIZES = dict(layers=2, hidden=16, heads=2, feed_forward=40, vocabulary=64, positions=12)
 LLAMA = dict(family="llama", layers=2, hidden=12, heads=4, feed_forward=20, vocabulary=37, positions=16, tied=False,
              norm_epsilon=1e-5, key_value_heads=2, head_size=6, rope_theta=100.0, attention_bias="none",

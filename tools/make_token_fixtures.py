@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/data/fixtures: the same three documents as token files in every format.
 
-It uses numpy alone and the layouts that the formats' own programs have (the sources stand in src/data/token_format.h). The C++ tests compare their
-readers with them and need no Python.
+It needs only numpy, and uses the layouts of the formats' own programs (src/data/token_format.h lists their sources).
+The C++ tests compare their readers with the files and need no Python.
 
     pip install numpy==2.4.6
     python tools/make_token_fixtures.py
@@ -14,8 +14,8 @@ import struct
 import numpy
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "fixtures"
-END_OF_TEXT = 99  # of the documents below; llm.c's own ids are too large for a small model
-# Of the documents, the second has two sequences in Megatron's format.
+END_OF_TEXT = 99  # Of the documents below; the ids of llm.c are too large for a small model
+# In Megatron's format, the second document has two sequences.
 DOCUMENTS = [[[5, 6, 7, END_OF_TEXT]], [[11, 12], [13, END_OF_TEXT]], [[21, END_OF_TEXT]]]
 SEQUENCES = [sequence for document in DOCUMENTS for sequence in document]
 TOKENS = [token for sequence in SEQUENCES for token in sequence]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/fixtures/tokenizers: small tokenizers of every kind, and what the Python package tokenizers makes of texts.
+"""Writes tests/fixtures/tokenizers: small tokenizers of every kind, and the results of the Python package tokenizers.
 
-  .venv-oracles/bin/python tools/make_tokenizer_fixtures.py tests/fixtures/tokenizers
+    .venv-oracles/bin/python tools/make_tokenizer_fixtures.py tests/fixtures/tokenizers
 """
 import json
 import random
@@ -31,7 +31,7 @@ def write(path, value):
 
 
 def trained(texts, **options):
-    """What BpeTrainer learns from files, which it reads line by line."""
+    """Returns the tokenizer that BpeTrainer learns from files, read line by line."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     with tempfile.TemporaryDirectory() as folder:

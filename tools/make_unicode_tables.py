@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Prints src/tokenizer/unicode_tables.inc: what the Python package tokenizers takes each character for.
+"""Prints src/tokenizer/unicode_tables.inc: the properties of each character in the Python package tokenizers.
 
-The package mixes versions of Unicode, so its own answers are the only source: it is asked about every code point. Run it
-with the version that the first line of the table names, or newer, and then the tests of tests/tokenizer:
-  tools/make_unicode_tables.py > src/tokenizer/unicode_tables.inc
+The package mixes versions of Unicode, so the script queries it for every code point. Run it with the version in the
+first line of the table, or a newer one, and then the tests of tests/tokenizer:
+
+    tools/make_unicode_tables.py > src/tokenizer/unicode_tables.inc
 """
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
@@ -12,18 +13,18 @@ CHARACTERS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 
 def matching(pattern):
-    """The characters that a pattern matches."""
+    """Returns the characters that a pattern matches."""
     split = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
     return [c for text, _ in split.pre_tokenize_str("".join(CHARACTERS)) for c in text]
 
 
 def changed_by(normalizer, result):
-    """The characters that a normalizer turns into `result` of the character."""
+    """Returns the characters that a normalizer replaces by `result` of the character."""
     return [c for c in CHARACTERS if normalizer.normalize_str(c) == result(c) != c]
 
 
 def ranges(characters):
-    """[first, last] of each run of neighbours."""
+    """Returns [first, last] of each run of adjacent characters."""
     runs = []
     for code in sorted(map(ord, characters)):
         if runs and runs[-1][1] == code - 1:
@@ -44,7 +45,7 @@ def punctuation():
 
 
 def word_characters():
-    """Those beside which an added token is no single word: not those of \\w in a pattern."""
+    """Returns the characters next to which an added token is not a single word. They differ from \w in a pattern."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.add_tokens([AddedToken("<t>", single_word=True, normalized=False)])
     encodings = tokenizer.encode_batch([c + "<t>" for c in CHARACTERS])
@@ -76,14 +77,14 @@ def main():
     print_ranges("kDroppedByBert", changed_by(bert(clean_text=True), lambda c: ""))
     print_ranges("kBlankForBert", changed_by(bert(clean_text=True), lambda c: " ") + [" "])
     print_ranges("kChinese", changed_by(bert(handle_chinese_chars=True), lambda c: f" {c} "))
-    # What is left of a character that decomposes into others is seen where those stand alone.
+    # The parts of a decomposed character are tested as single characters.
     print_ranges("kAccents", changed_by(bert(strip_accents=True), lambda c: ""))
     print_ranges("kPunctuation", punctuation())
     lower = bert(lowercase=True)
     pairs = [(ord(c), lower.normalize_str(c)) for c in CHARACTERS if lower.normalize_str(c) != c]
     print_rows("kLower", "Mapping", ["{0x%X, 0x%X}" % (c, ord(text)) for c, text in pairs if len(text) == 1])
     longer = [(c, text) for c, text in pairs if len(text) != 1]
-    assert longer == [(0x130, "i\u0307")], longer  # is written in unicode.cc
+    assert longer == [(0x130, "i\u0307")], longer  # Handled in unicode.cc
 
 
 main()

@@ -1,28 +1,28 @@
 # shellcheck shell=sh
 # Installation and building, shared by ./dev and the scripts in tools/. Nothing is done twice.
 
-pip_packages="ca-certificates python3-venv" # what pip needs
+pip_packages="ca-certificates python3-venv" # For pip
 packages="$pip_packages ccache clang cmake g++ ninja-build bible-kjv libcli11-dev libfmt-dev libgloo-dev
   libgmock-dev libgtest-dev libicu-dev librandom123-dev librapidcheck-dev libsimdjson-dev libssl-dev
   libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev"
 sanitizer_packages="libclang-rt-dev"
-web_packages="emscripten nodejs" # for the page of `chimera playground`
+web_packages="emscripten nodejs" # For the page of `chimera playground`
 page_test_packages="$web_packages chromium"
-binding_packages="python3-dev" # for the Python package
+binding_packages="python3-dev" # For the Python package
 launcher_packages="iproute2 mpich munge openmpi-bin openssh-client openssh-server slurm-client slurmctld slurmd"
 # LibTorch for a machine without a GPU
 torch_packages="torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85"
-# LibTorch with all it needs for GPUs, 4.9 GB; runs without one too
+# Complete torch for GPUs, 4.9 GB; runs without a GPU too
 full_torch_package="torch==2.11.0"
-# What Python tests compare with, beside the full torch
+# Packages that Python tests compare with, in addition to the complete torch
 oracle_packages="transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0"
-# What builds the Python package and tests it
+# Packages that build and test the Python package
 python_packages="scikit-build-core==1.1.2 nanobind==3.1.0 nanobind-backend==1.0.0 pytest==9.2.0 mypy==2.4.1"
 preset=release
-[ -z "${CI:-}" ] || preset=ci # the same build folder, with warnings as errors
-export CXX="${CXX:-clang++}" # CXX=g++ compiles all of it too, but more slowly; presets may say another
+[ -z "${CI:-}" ] || preset=ci # The same build folder, with warnings as errors
+export CXX="${CXX:-clang++}" # CXX=g++ also compiles everything, but more slowly; presets may set another compiler
 jobs=$(nproc)
-tests_at_once=$((jobs + jobs / 2)) # as many of them wait
+tests_at_once=$((jobs + jobs / 2)) # Because tests spend much of their time waiting
 
 say() { printf '\n== %s\n' "$*" >&2; }
 
@@ -30,7 +30,7 @@ is_root() { [ "$(id -u)" = 0 ]; }
 
 may_sudo() { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
 
-as_root() { # run a line of shell that needs root, or print it and stop
+as_root() { # Runs a shell line as root, or prints it and stops
   if is_root; then
     sh -c "$1"
   elif may_sudo; then
@@ -77,7 +77,8 @@ install_full_torch() {
   printf '%s\n' "$full_torch_package" > .venv-cuda/torch-packages
 }
 
-install_oracles() { # into .venv-oracles; torch itself is that of .venv-cuda or TORCH_DIR, so it lies on the disk once
+# Into .venv-oracles, without torch: it uses the torch of .venv-cuda or TORCH_DIR, so the disk has one copy
+install_oracles() {
   install_full_torch
   wanted="$oracle_packages ${TORCH_DIR:-}"
   [ "$(cat .venv-oracles/oracle-packages 2>/dev/null)" != "$wanted" ] || return 0
@@ -89,20 +90,21 @@ install_oracles() { # into .venv-oracles; torch itself is that of .venv-cuda or 
   printf '%s\n' "$wanted" > .venv-oracles/oracle-packages
 }
 
-borrow_packages() { # borrow_packages VENV OTHERS...: VENV imports what the others have (TORCH_DIR: for .venv-cuda)
+# borrow_packages VENV OTHERS...: VENV imports the packages of the others (TORCH_DIR replaces .venv-cuda)
+borrow_packages() {
   for packages_folder in "$1"/lib/python3*/site-packages; do
     version=$(basename "$(dirname "$packages_folder")")
     for other in "$@"; do
       [ "$other" != "$1" ] || continue
       torch_folder=${TORCH_DIR:+$(dirname "$TORCH_DIR")}
       [ "$other" = .venv-cuda ] || torch_folder=
-      # The interpreter reads a relative path from the folder of the file, and passes over what is not there.
+      # The interpreter resolves a relative path from the folder of the file, and ignores missing folders.
       printf '%s\n' "${torch_folder:-../../../../$other/lib/$version/site-packages}"
     done > "$packages_folder/torch.pth"
   done
 }
 
-install_python() { # into .venv-python; it imports torch and transformers where tools/oracles has installed them
+install_python() { # Into .venv-python; it imports torch and transformers if tools/oracles has installed them
   wanted="$python_packages ${TORCH_DIR:-}"
   [ "$(cat .venv-python/python-packages 2>/dev/null)" != "$wanted" ] || return 0
   say "installing into .venv-python what builds the Python package and tests it ($python_packages)"
@@ -113,15 +115,15 @@ install_python() { # into .venv-python; it imports torch and transformers where 
   printf '%s\n' "$wanted" > .venv-python/python-packages
 }
 
-set_up() { # set_up [MORE PACKAGES...]: all that the word needs
-  if ! is_root && ! may_sudo; then # whoever has to be root is asked once, for all packages
+set_up() { # set_up [MORE PACKAGES...]: all packages of a ./dev command
+  if ! is_root && ! may_sudo; then # Prints one command for all packages
     install_packages "$@"
     install_torch
     return
   fi
   # shellcheck disable=SC2086
   install_missing $pip_packages
-  install_torch & # while apt unpacks the compilers
+  install_torch & # While apt unpacks the compilers
   torch=$! status=0
   install_packages "$@" || status=$?
   wait $torch && return $status
@@ -139,7 +141,7 @@ build() { # build PRESET [FLAGS OF CMAKE --BUILD...]
   cmake --build --preset "$chosen" -j "$jobs" "$@"
 }
 
-make_corpus() { # the default corpus: 4.4 MB of English text
+make_corpus() { # The default corpus: 4.4 MB of English text
   [ ! -s corpus/bible.txt ] || return 0
   mkdir -p corpus
   bible -f gen1:1-rev22:21 > corpus/unfinished

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Builds for GPUs, tests, measures and compares on this machine, in ten minutes and without a network: `tools/gpu`.
+"""Builds for GPUs, tests, measures and compares on this machine in ten minutes, offline: `tools/gpu`.
 
     measure.py [--dry-run] [--peak TFLOPS] [--seconds 600]
 
-Parts, each with a limit of its own, none of which may take what the others need: the library for GPUs and the program
-are built from what `tools/cuda-build` has installed, the Python package too where `./dev python` has; the tests that
-need a GPU run, and one that skips, or that is not there, has failed; the blocks of gpt2-64 at 1,024 tokens are measured
-as a share of the GPU's peak in bfloat16 (--peak where its data sheet is not known), and no share, or less than 60 %,
-has failed; runs train, over NCCL where there are two GPUs, and a small model with CUDA graphs and without; the same
-blocks are measured by transformers and torch.distributed.pipelining where an interpreter has them (`tools/oracles`).
-What the parts print is kept in build/gpu.
-Exits with 1 where a part has failed, 2 where there is no GPU, or nothing to build from. --dry-run says what would run.
+Each part has its own time limit:
+
+- Build: the GPU library and the program from the packages of `tools/cuda-build`; the Python package if `./dev python` has
+  installed its packages.
+- Tests that need a GPU. A skipped or missing test is a failure.
+- The blocks of gpt2-64 at 1,024 tokens, as a share of the GPU's peak in bfloat16 (--peak if its data sheet is unknown).
+  A missing share, or less than 60 %, is a failure.
+- Training runs, over NCCL if there are two GPUs, and of a small model with and without CUDA graphs.
+- The same blocks with transformers and torch.distributed.pipelining, if an interpreter has them (`tools/oracles`).
+
+build/gpu keeps the output of the parts. Exits with 1 if a part failed, with 2 if there is no GPU or nothing to build
+from. --dry-run prints the parts without running them.
 """
 import argparse
 import dataclasses
@@ -26,19 +30,19 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ["--layers", "8", "--sequence", "1024", "--micro-batch-size", "4", "--micro-batches", "10"]
-ASKED_SHARE = 60  # percent of peak
-SECONDS = 600  # for all parts together, whose own limits are no more
+ASKED_SHARE = 60  # Percent of peak
+SECONDS = 600  # Of all parts together; their own limits add up to no more
 SKIPPED = re.compile(r"^\[  SKIPPED \] (\S+)|^SKIPPED \[\d+\] (\S+)", re.MULTILINE)
 
 
 @dataclasses.dataclass
 class Part:
-    """A command; `skip` says why there is nothing to run."""
+    """A command. `skip`: reason not to run it."""
     name: str
     command: list
-    limit: int  # seconds
+    limit: int  # Seconds
     skip: str = ""
-    verdict: object = None  # a function: why what it printed is a failure, empty where it is none
+    verdict: object = None  # Function from the output to a reason for failure, empty on success
 
 
 @dataclasses.dataclass
@@ -51,13 +55,13 @@ class Outcome:
 
 
 def run_limited(command, limit, log):
-    """Its exit status, None where the limit was over; all that it started is then ended."""
+    """Returns the exit status, None after the time limit. Kills all processes that the command started."""
     with open(log, "w") as output:
         child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             return child.wait(timeout=limit)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)  # its own session
+            os.killpg(child.pid, signal.SIGKILL)  # It has its own session
             child.wait()
             return None
 
@@ -88,7 +92,7 @@ def last_line(text):
 
 
 def run_all(parts, folder, seconds):
-    """In order, the build first: without it nothing else runs."""
+    """Runs the parts in order. If the build, the first part, fails, no other part runs."""
     folder.mkdir(parents=True, exist_ok=True)
     end, outcomes = time.monotonic() + seconds, []
     for part in parts:
@@ -100,7 +104,7 @@ def run_all(parts, folder, seconds):
 
 
 def share_of_peak(text):
-    """Of the table that `models` prints; None where it knows no peak."""
+    """Returns the share from the table of `models`; None if it knows no peak."""
     found = re.search(r"([\d.]+) %$", text, re.MULTILINE)
     return float(found.group(1)) if found else None
 
@@ -131,7 +135,7 @@ def peer_milliseconds(text):
 
 
 def step_milliseconds(text):
-    """Of a run that has printed its metrics, the median of the steps from the fourth on; None where it has not."""
+    """Returns the median of the steps from the fourth on; None if the run printed no metrics."""
     steps = [json.loads(line)["step_seconds"] for line in text.splitlines() if line.startswith('{"step"')]
     return 1e3 * statistics.median(steps[3:]) if len(steps) > 3 else None
 
@@ -141,7 +145,7 @@ def no_steps(text):
 
 
 def of_graphs(by_name):
-    """What CUDA graphs change, in a list of at most one line."""
+    """Returns at most one line with the effect of CUDA graphs."""
     with_and_without = [by_name.get(name) for name in ("small-graphs", "small")]
     if any(outcome is None or outcome.state != "passed" for outcome in with_and_without):
         return []
@@ -171,7 +175,7 @@ def summary(outcomes):
 
 
 def torch_folder():
-    """That of the full torch; None where it is not there."""
+    """Returns the folder of the full torch; None if it is missing."""
     if "TORCH_DIR" in os.environ:
         return pathlib.Path(os.environ["TORCH_DIR"])
     found = sorted((ROOT / ".venv-cuda").glob("lib/python3*/site-packages/torch"))
@@ -179,7 +183,7 @@ def torch_folder():
 
 
 def can_import(python, *packages):
-    """Whether the interpreter is there and finds them; without importing any."""
+    """Returns whether the interpreter exists and finds the packages, without importing them."""
     code = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(p) is None for p in sys.argv[1:]))"
     return python.exists() and subprocess.run([python, "-c", code, *packages], check=False).returncode == 0
 
@@ -198,7 +202,7 @@ def count_gpus():
 
 
 def over_nccl(gpus, schedule, *flags):
-    """Ranks as processes, two stages or as many as four GPUs allow."""
+    """Returns rank processes with two stages, or as many stages as up to four GPUs allow."""
     skip = "" if gpus >= 2 else "this machine has one GPU"
     stages = 4 if gpus >= 4 else 2
     return Part("-".join(["nccl", schedule, *(flag.lstrip("-") for flag in flags if flag != "--reduction")]),
@@ -208,7 +212,7 @@ def over_nccl(gpus, schedule, *flags):
 
 
 def small(name, *flags):
-    """A model whose kernels take less time than launching them, on one GPU; ends with its metrics."""
+    """Returns a run whose kernels are shorter than their launch, on one GPU. It ends with its metrics."""
     metrics = f"build/gpu/{name}.jsonl"
     train = ["build/chimera", "train", "--device", "cuda", "--transport", "threads", "--schedule", "none",
              "--micro-batches", "8", "--micro-batch-size", "1", "--model", "gpt2-mini", "--dtype", "bfloat16", "--data",
@@ -251,7 +255,7 @@ def parts_of(options):
 
 
 def refusal():
-    """Why nothing can run here, one line; empty where it can."""
+    """Returns one line with the reason why nothing can run here, or an empty string."""
     if not pathlib.Path("/dev/nvidiactl").exists():
         return "this machine has no GPU (no /dev/nvidiactl)"
     if torch_folder() is None:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Forward and backward of a GPT-2's blocks by others, on one device: what `models --blocks` measures of ours.
+"""Measures forward and backward of GPT-2 blocks in other libraries on one device, like `models --blocks`.
 
     others.py {transformers,pipelining} [--device cuda] [--layers 8] [--hidden 1280] [--heads 20] [--sequence 1024]
         [--micro-batch-size 4] [--micro-batches 10] [--rounds 7] [--dtype bfloat16] [--attention sdpa]
 
-transformers: GPT2Model without a compiler, from hidden states to hidden states; `--attention eager` has no fused
-kernel. pipelining: the blocks of peers/torch_pipelining.py as the one stage of torch.distributed.pipelining's 1F1B, in
-one process. Weights and gradients are of `--dtype`; ours are float32 beside copies. No dropout. Prints one JSON line.
+transformers: GPT2Model without a compiler, from hidden states to hidden states; `--attention eager` uses no fused
+kernel. pipelining: the blocks of peers/torch_pipelining.py as the only stage of torch.distributed.pipelining's 1F1B, in
+one process. Weights and gradients have type `--dtype`; Chimera keeps float32 master weights. No dropout. Prints one
+JSON line.
 """
 import argparse
 import json
@@ -39,7 +40,7 @@ def transformers_step(options, hidden, gradient):
 
 
 def block_weights(options):
-    """Of blocks 1 to `layers`, by GPT-2's names, with matrices [in, out]."""
+    """Returns the weights of blocks 1 to `layers`, by GPT-2's names, with matrices [in, out]."""
     width, weights = options.hidden, {}
     shapes = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width), "mlp.c_fc": (width, 4 * width),
               "mlp.c_proj": (4 * width, width)}
@@ -63,7 +64,7 @@ def pipelining_step(options, hidden, gradient):
     store = tempfile.mkdtemp() + "/store"
     backend = "nccl" if options.device.type == "cuda" else "gloo"
     dist.init_process_group(backend, init_method="file://" + store, rank=0, world_size=1)
-    model = {"heads": options.heads, "layers": options.layers + 2}  # neither the first nor the last of them is here
+    model = {"heads": options.heads, "layers": options.layers + 2}  # The first and the last block are omitted
     module = Stage(model, block_weights(options), 1, options.layers + 1).to(options.device, hidden.dtype)
     stage = PipelineStage(module, 0, 1, options.device)
     schedule = schedules.Schedule1F1B(
@@ -78,7 +79,7 @@ def pipelining_step(options, hidden, gradient):
 
 
 def milliseconds(step, gradient, rounds):
-    """The median of the rounds; the first two warm up. Reading an element waits for the device."""
+    """Returns the median of the rounds after two warm-up rounds. Reading an element waits for the device."""
     times = []
     for _ in range(rounds + 2):
         start = time.monotonic()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Chimera beside torch.distributed.pipelining: the same model, weights, batches and optimizer, in turns.
+"""Compares Chimera with torch.distributed.pipelining: same model, weights, batches and optimizer, alternating runs.
 
     compare.py [--python PYTHON] [--micro-batches 2 4 8] [--rounds 3]
 
 Two processes with one thread each on two cores: 8 layers of 256, 4 heads, vocabulary 4,096, sequence 128, micro-batches
-of 4, float32. PYTHON is an interpreter with torch 2.11, all its dependencies, and safetensors. Leave the machine alone
-meanwhile.
+of 4, float32. PYTHON is an interpreter with torch 2.11, all its dependencies, and safetensors. Leave the machine
+otherwise idle.
 """
 import argparse
 import json
@@ -20,9 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = ["1f1b", "chimera", "chimera-zb", "interleaved-zb", "zb-v", "dualpipev"]
 OURS_WITH_FLAGS = ["--schedule chimera-zb --chunks 2"]
 THEIRS = ["gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "zbv", "dualpipev"]
-LEAST_MICRO_BATCHES = {"dualpipev": 4}  # of two processes, theirs; ours the same
-REQUIRED_BEST = 1.1  # our best over their best pipeline
-REQUIRED_CHIMERA = {2: 1.3}  # chimera over their 1F1B, by N
+LEAST_MICRO_BATCHES = {"dualpipev": 4}  # Of two processes, for torch and for Chimera
+REQUIRED_BEST = 1.1  # Best Chimera speed relative to torch's best pipeline
+REQUIRED_CHIMERA = {2: 1.3}  # `chimera` relative to torch's 1F1B, by N
 MOST_LOSS_DIFFERENCE = 1e-5
 
 
@@ -33,7 +33,7 @@ def write_text(path):
 
 
 def contest(options, folder, micro_batches):
-    """What each run reached, by name: tokens per second in each round, and the loss's difference."""
+    """Returns the results by name: tokens per second of each round, and the difference of the loss."""
     shared = ["--model", "gpt2-mini", "--layers", "8", "--hidden", "256", "--heads", "4", "--vocabulary", "4096",
               "--tied", "false", "--data", str(folder / "text"), "--micro-batch-size", "4", "--sequence", "128",
               "--stages", "2", "--micro-batches", str(micro_batches), "--steps", str(options.steps)]
@@ -58,7 +58,7 @@ def contest(options, folder, micro_batches):
 
 
 def ratio(run, other):
-    """Median over the rounds of one's speed over the other's in the same round."""
+    """Returns the median over rounds of the ratio of both speeds in the same round."""
     return statistics.median(a / b for a, b in zip(run["tokens_per_second"], other["tokens_per_second"]))
 
 
@@ -73,7 +73,7 @@ def report(runs, micro_batches):
     best_torch = max(pipelines.values(), key=lambda run: ratio(run, one))
     print(f"{'run':<36}{'tokens/s':>10}{'step':>8}{'of torch best':>15}{'loss off':>10}  rounds disturbed")
     for name, run in runs.items():
-        step = 2 / ratio(run, one)  # half of the one-process step is 1
+        step = 2 / ratio(run, one)  # Half of the one-process step is 1
         print(f"{name:<36}{statistics.median(run['tokens_per_second']):>10.0f}{step:>8.3f}"
               f"{ratio(run, best_torch):>15.3f}{run['loss_difference']:>10.1e}  {run['disturbed_rounds'] or ''}")
     print("step: that of torch's half one-process, one-thread step is 1.00")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains what `chimera bench --export DIR` wrote, with torch.distributed.pipelining over Gloo.
+"""Trains the output of `chimera bench --export DIR` with torch.distributed.pipelining over Gloo.
 
     torch_pipelining.py DIR --schedule 1f1b --processes 2 --threads 1 --metrics FILE
 
-Same weights, batches, optimizer and clipping; one JSON object a step goes to FILE (default: $CHIMERA_METRICS), as
-`chimera train --metrics` writes them. `--schedule none --processes 1` trains without a pipeline. Needs torch 2.11 with
+It uses the same weights, batches, optimizer and clipping. FILE (default: $CHIMERA_METRICS) gets one JSON object per
+step, as in `chimera train --metrics`. `--schedule none --processes 1` trains without a pipeline. Needs torch 2.11 with
 all its Python dependencies, and safetensors.
 """
 import argparse
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch.distributed.pipelining import PipelineStage, schedules
 
-# Name, class, stages of a process, whether the second half of the stages comes back in a V.
+# Name, class, stages per process, and whether the second half of the stages returns in a V.
 SCHEDULES = {
     "gpipe": (schedules.ScheduleGPipe, 1, False),
     "1f1b": (schedules.Schedule1F1B, 1, False),
@@ -33,7 +33,7 @@ SCHEDULES = {
 
 
 class Stage(torch.nn.Module):
-    """Layers `first` to `end` of a GPT-2 with the parameters of the same names; embedding and head at its ends."""
+    """Layers `first` to `end` of a GPT-2, with embedding and head at its ends. Parameters keep their names."""
 
     def __init__(self, model, weights, first, end):
         super().__init__()
@@ -72,7 +72,7 @@ class Stage(torch.nn.Module):
 
 
 class Trainer:
-    """One process with its stages."""
+    """A process with its stages."""
 
     def __init__(self, options, rank):
         folder = pathlib.Path(options.folder)
@@ -106,7 +106,7 @@ class Trainer:
                   for module, index in zip(self.modules, self.held)]
         options = {"loss_fn": self.loss, "scale_grads": False}
         schedule = kind(stages if per_process > 1 else stages[0], self.job["micro_batches"], **options)
-        if v_shaped:  # the hand-shake of the first step sends from a process to itself, which Gloo refuses
+        if v_shaped:  # The handshake of the first step sends from a process to itself, which Gloo refuses
             for stage in stages:
                 stage._get_init_p2p_neighbors_ops = lambda: []
             schedules._wait_batch_p2p = skip_nothing(schedules._wait_batch_p2p)
@@ -164,7 +164,7 @@ class Trainer:
 
 
 def skip_nothing(function):
-    """`function`, but for an empty list of transfers."""
+    """Returns `function`, except that it skips an empty list of transfers."""
     return lambda work, *rest, **named: function(work, *rest, **named) if work else []
 
 

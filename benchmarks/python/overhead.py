@@ -1,10 +1,9 @@
-"""Measures what an op of a Python pipeline costs beyond the bare calls of its modules.
+"""Measures the cost of an op of a Python pipeline in addition to the calls of its modules.
 
     PYTHONPATH=build/python OMP_NUM_THREADS=1 .venv-python/bin/python benchmarks/python/overhead.py
 
-One process holds the only stage, so that nobody waits for messages: the step time of the pipeline, less that of the same
-forwards and backwards without it, is the executor's, the binding's and the bookkeeping's of a step. It is divided by the
-number of ops. Rounds take turns; printed are medians.
+One process holds the only stage, so there are no messages. The overhead is the step time of the pipeline minus the time
+of the same forwards and backwards without it, divided by the number of ops. Prints medians of alternating rounds.
 """
 
 import argparse
@@ -29,7 +28,7 @@ def seconds(run):
 
 
 def measure(hidden, micro_batches, rounds):
-    """Median seconds of a step with the pipeline, and without."""
+    """Returns median seconds of a step with and without the pipeline."""
     layers = [nn.Linear(hidden, hidden) for _ in range(8)]
     pipeline = cp.Pipeline(copy.deepcopy(layers), squares, cp.schedule("1f1b", 1, micro_batches), micro_batch_size=2)
     module = nn.Sequential(*layers)
@@ -43,7 +42,7 @@ def measure(hidden, micro_batches, rounds):
     def step():
         pipeline.step(x, y)
 
-    seconds(step), seconds(bare)  # warm-up
+    seconds(step), seconds(bare)  # Warm-up
     times = [(seconds(step), seconds(bare)) for _ in range(rounds)]
     return tuple(statistics.median(column) for column in zip(*times, strict=True))
 

@@ -1,10 +1,10 @@
-"""Compares chimerapipe with torch.distributed.pipelining: the same modules, weights and batches, in rounds that take turns.
+"""Compares chimerapipe with torch.distributed.pipelining: same modules, weights and batches, alternating rounds.
 
     PYTHONPATH=build/python OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 benchmarks/python/pipelines.py [--rounds 20]
 
-A round runs one step of each, in an order that turns; printed are medians of the step times, ratios of times of the same
-round (median and quartiles), and the losses. `no waiting` is what no pipeline of these modules can undercut: each rank runs
-the whole model on half of the micro-batches, without a message or a sum.
+A round runs one step of each, in changing order. Prints medians of the step times, ratios within rounds (median and
+quartiles), and the losses. `no waiting` is a lower bound for any pipeline of these modules: each rank runs the whole
+model on half of the micro-batches, without messages or all-reduces.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def options():
 
 @dataclass
 class Model:
-    """Layers, their loss, and a batch."""
+    """Layers, loss and a batch."""
 
     layers: list
     loss: Callable
@@ -77,13 +77,13 @@ def ours(whole, schedule, chosen):
 
 
 def even(layers, stages):
-    """Layers of each stage, the first ones one more: as cp.Pipeline cuts."""
+    """Returns the layers of each stage in the even partition of cp.Pipeline."""
     size, more = divmod(len(layers), stages)
     return [size + (stage < more) for stage in range(stages)]
 
 
 def balanced(whole, chosen):
-    """The cut of least time for the slower rank, by the layers' times as rank 0 has measured them."""
+    """Returns the partition with the least time of the slower rank, by layer times that rank 0 measured."""
     cut = [None]
     if dist.get_rank() == 0:
         costs = cp.profile(copy.deepcopy(whole.layers), whole.inputs[: chosen.micro_batch_size])
@@ -93,7 +93,7 @@ def balanced(whole, chosen):
 
 
 def theirs(whole, kind, cut):
-    """A step of torch's schedule on contiguous stages of so many layers, as many on each rank, dealt out in turn."""
+    """Returns a step of torch's schedule. Stages are contiguous and assigned to the ranks in turn."""
     rank, total, ends = dist.get_rank(), whole.targets.numel(), list(itertools.accumulate(cut))
     held = []
     for index in range(rank, len(cut), RANKS):
@@ -119,7 +119,7 @@ def theirs(whole, kind, cut):
 
 
 def without_waiting(whole):
-    """The work of a rank's share of the model on all micro-batches, as the whole model on its share of them."""
+    """Returns a step with the work of one rank: the whole model on its share of the micro-batches."""
     module = nn.Sequential(*copy.deepcopy(whole.layers))
 
     def step(x, y):
@@ -171,7 +171,7 @@ def main():
         steps[f"torch 1F1B, layers {best_cut}"] = theirs(whole, Schedule1F1B, best_cut)
     times = {name: [] for name in steps}
     names = list(steps)
-    losses = {name: timed(steps[name], x, y)[1] for name in names}  # warm-up
+    losses = {name: timed(steps[name], x, y)[1] for name in names}  # Warm-up
     for turn in range(chosen.rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             times[name].append(timed(steps[name], x, y)[0])

@@ -25,11 +25,11 @@ namespace {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// Writes one file of a rank; none where it has no tensors.
+/// Writes a shard of the rank, unless it has no tensors.
 void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int ranks, const NamedTensors& tensors,
                    std::vector<FileRecord>& files) {
   if (tensors.empty()) return;
-  std::vector<at::Tensor> rows;  // what `shard` refers to
+  std::vector<at::Tensor> rows;  // Keeps the data that `shard` refers to
   std::vector<ShardTensor> shard;
   for (const auto& [name, tensor] : tensors) {
     const at::Tensor& row = rows.emplace_back(tensor.detach().cpu().contiguous());
@@ -57,13 +57,14 @@ at::ScalarType scalar_type_of(ElementType type, const std::string& name) {
                                          at::kShort, at::kChar, at::kByte, at::kBool}) {
     if (element_type(candidate) == type) return candidate;
   }
-  throw CheckpointError(fmt::format("{} has elements of a type that is not read here", name));
+  throw CheckpointError(fmt::format("{} has an element type that is not supported here", name));
 }
 
-/// A good checkpoint, open for reading.
+/// A valid checkpoint, open for reading.
 class OpenCheckpoint {
  public:
-  /// `path`: one, or a folder of them, whose newest good one is taken. `verify`: compare all bytes with their hashes.
+  /// `path`: a checkpoint, or a folder whose newest valid checkpoint is opened. `verify`: compare the hashes of all
+  /// bytes.
   OpenCheckpoint(const std::string& path, bool verify) : OpenCheckpoint(found(path, verify)) {}
 
   [[nodiscard]] const std::string& path() const { return checkpoint_.path; }

@@ -13,7 +13,7 @@ namespace py = pybind11;
 namespace chimera {
 namespace {
 
-std::string in_pythons_words(std::string message) {
+std::string with_python_names(std::string message) {
   using Words = std::pair<std::string_view, std::string_view>;
   for (const auto& [here, there] :
        {Words{"FitOptions::", ""}, {"Loss::count", "count"}, {"--learning-rate", "learning rate"}}) {
@@ -31,14 +31,14 @@ struct Kinds {
   py::object checkpoint;
 };
 
-/// For ever: exceptions may be raised until the process ends.
+/// Never destroyed, because exceptions may be raised until the process ends.
 Kinds& kinds() {
   static auto* const all = new Kinds;
   return *all;
 }
 
 void raise(const py::object& kind, const std::exception& error) {
-  PyErr_SetString(kind.ptr(), in_pythons_words(error.what()).c_str());
+  PyErr_SetString(kind.ptr(), with_python_names(error.what()).c_str());
 }
 
 void translate(std::exception_ptr thrown) {
@@ -67,12 +67,11 @@ void bind_errors(py::module_& module) {
     module.attr(name) = made;
     return made;
   };
-  kinds().error = add("Error", py::reinterpret_borrow<py::object>(PyExc_Exception), "What ends a run.");
-  kinds().config = add("ConfigError", kinds().error, "What cannot be trained so: one line, with what would be right.");
-  kinds().schedule = add("ScheduleError", kinds().error, "A schedule that cannot be what it claims.");
-  kinds().peer_lost = add("PeerLostError", kinds().error, "Another rank has failed, whose error is the news.");
-  kinds().checkpoint =
-      add("CheckpointError", kinds().error, "A checkpoint that cannot be written, or has not the bytes that were.");
+  kinds().error = add("Error", py::reinterpret_borrow<py::object>(PyExc_Exception), "An error that ends a run.");
+  kinds().config = add("ConfigError", kinds().error, "Impossible arguments: one line that states what would be right.");
+  kinds().schedule = add("ScheduleError", kinds().error, "An invalid schedule.");
+  kinds().peer_lost = add("PeerLostError", kinds().error, "Another rank failed; its error is the cause.");
+  kinds().checkpoint = add("CheckpointError", kinds().error, "A checkpoint that cannot be written, or is damaged.");
   py::register_exception_translator(&translate);
 }
 

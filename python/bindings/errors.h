@@ -1,12 +1,11 @@
 #pragma once
-// Chimera's exceptions in Python.
 
 #include <torch/csrc/utils/pybind.h>
 
 namespace chimera {
 
-/// Adds Error and the kinds of it that _training.pyi lists. Their messages name what callers in Python know:
-/// `partition`, not `FitOptions::partition`.
+/// Adds the exceptions of _training.pyi. Messages use the names of Python arguments, such as `partition` instead of
+/// `FitOptions::partition`.
 void bind_errors(pybind11::module_& module);
 
 }  // namespace chimera

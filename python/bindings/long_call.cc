@@ -21,9 +21,9 @@ namespace nb = nanobind;
 namespace chimera {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks(50);
+constexpr std::chrono::milliseconds kPollInterval(50);
 
-/// A computation on its thread, and what it has said so far.
+/// A computation on its own thread, with its reports.
 class Computation {
  public:
   explicit Computation(std::function<std::string(const Report&)> work) {
@@ -33,10 +33,10 @@ class Computation {
   Computation(const Computation&) = delete;
   Computation& operator=(const Computation&) = delete;
 
-  /// Waits until it has ended or reported, or for a while. Returns the reports since the last time.
+  /// Waits for a report or the end, at most kPollInterval. Returns the new reports.
   [[nodiscard]] std::vector<std::string> wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kBetweenLooks, [&] { return ended_ || !reports_.empty(); });
+    changed_.wait_for(lock, kPollInterval, [&] { return ended_ || !reports_.empty(); });
     return std::exchange(reports_, {});
   }
 
@@ -45,17 +45,17 @@ class Computation {
     return ended_;
   }
 
-  /// Of one that has ended. Throws what it threw.
+  /// Returns the result of an ended computation, or throws its exception.
   [[nodiscard]] std::string take() {
     if (failure_) std::rethrow_exception(failure_);
     return std::move(answer_);
   }
 
-  void give_up() { given_up_ = true; }
+  void cancel() { canceled_ = true; }
 
  private:
   void run(const std::function<std::string(const Report&)>& work) {
-    const Interruptible scope(given_up_);
+    const Interruptible scope(canceled_);
     std::string answer;
     std::exception_ptr failure;
     try {
@@ -71,7 +71,7 @@ class Computation {
   }
 
   void report(const std::string& now) {
-    if (given_up_) throw Interrupted();
+    if (canceled_) throw Interrupted();
     const std::lock_guard lock(mutex_);
     reports_.push_back(now);
     changed_.notify_one();
@@ -83,12 +83,12 @@ class Computation {
   std::string answer_;
   std::exception_ptr failure_;
   bool ended_ = false;
-  std::atomic<bool> given_up_ = false;
+  std::atomic<bool> canceled_ = false;
   std::thread thread_;
 };
 
-/// Computations that nobody waits for, until they have noticed. With the GIL.
-std::list<std::unique_ptr<Computation>>& given_up() {
+/// Canceled computations that still run. Requires the GIL.
+std::list<std::unique_ptr<Computation>>& canceled() {
   static std::list<std::unique_ptr<Computation>> computations;
   return computations;
 }
@@ -97,14 +97,14 @@ std::list<std::unique_ptr<Computation>>& given_up() {
 
 std::string run_interruptibly(std::function<std::string(const Report&)> work,
                               const std::optional<nb::callable>& progress) {
-  std::erase_if(given_up(), [](const auto& computation) { return computation->ended(); });
+  std::erase_if(canceled(), [](const auto& computation) { return computation->ended(); });
   auto computation = std::make_unique<Computation>(std::move(work));
   try {
     for (bool ended = false; !ended;) {
       std::vector<std::string> reports;
       {
         const nb::gil_scoped_release unlocked;
-        ended = computation->ended();  // before the look at what it has said
+        ended = computation->ended();  // Before wait(), so that no report is lost
         reports = computation->wait();
       }
       for (const std::string& report : reports) {
@@ -113,15 +113,15 @@ std::string run_interruptibly(std::function<std::string(const Report&)> work,
       if (PyErr_CheckSignals() != 0) nb::raise_python_error();
     }
   } catch (...) {
-    computation->give_up();
-    given_up().push_back(std::move(computation));
+    computation->cancel();
+    canceled().push_back(std::move(computation));
     throw;
   }
   return computation->take();
 }
 
-void await_given_up() {
-  auto computations = std::exchange(given_up(), {});
+void await_canceled() {
+  auto computations = std::exchange(canceled(), {});
   const nb::gil_scoped_release unlocked;
   computations.clear();
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Calls from Python that may take long: Ctrl-C ends them, other threads of Python run meanwhile.
+// Long calls from Python: Ctrl-C ends them, and other Python threads run in the meantime.
 
 #include <nanobind/nanobind.h>
 
@@ -9,17 +9,17 @@
 
 namespace chimera {
 
-/// Takes what a long computation reports now and then, from any thread.
+/// Receives reports of a long computation, from any thread.
 using Report = std::function<void(const std::string&)>;
 
-/// The result of `work`, which runs on a thread of its own and touches nothing of Python. Meanwhile the calling thread,
-/// without the GIL, hands reports to `progress` and looks for signals, 20 times a second. What either raises ends the
-/// call at once: `work` is told by throw_if_interrupted() (core/interruption.h) and by its next report, and what it
-/// still does is of no interest. It owns what it reads.
+/// Returns the result of `work`, which runs on its own thread without Python and owns its data. Meanwhile the calling
+/// thread releases the GIL. Twenty times a second it passes reports to `progress` and checks for signals. If either
+/// raises, the call ends at once, and `work` is canceled: throw_if_interrupted() (core/interruption.h) and the next
+/// report throw in it.
 [[nodiscard]] std::string run_interruptibly(std::function<std::string(const Report&)> work,
                                             const std::optional<nanobind::callable>& progress);
 
-/// Waits for computations that were given up. Before the interpreter ends: what they read does not outlive it.
-void await_given_up();
+/// Waits for canceled computations. Must run before the interpreter exits and destroys the data that they read.
+void await_canceled();
 
 }  // namespace chimera

@@ -1,4 +1,4 @@
-// The scheduling half in Python: the door that the playground's page has, requests and answers in JSON.
+// The Python module _scheduling: the playground's requests and answers in JSON, and the partition of layers.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -30,12 +30,12 @@ std::string answer(std::string request, const std::optional<nb::callable>& progr
       progress);
 }
 
-/// The fields of LayerLoad, in their order.
+/// `numbers`: the fields of LayerLoad in order.
 chimera::LayerLoad load_of(const std::vector<double>& numbers) {
   return {numbers.at(0), numbers.at(1), numbers.at(2), numbers.at(3), numbers.at(4), numbers.at(5), numbers.at(6)};
 }
 
-/// A cut of layers into the schedule's stages, in JSON.
+/// Returns the balanced partition as JSON, `{}` if nothing fits.
 std::string cut(const chimera::Schedule& schedule, const chimera::ModelLoads& loads,
                 const chimera::BalanceOptions& options) {
   const auto found = chimera::balance(schedule, loads, options);
@@ -67,13 +67,13 @@ NB_MODULE(_scheduling, module) {
   module.doc() = "The compiled scheduling half: requests in JSON, answers in JSON (docs/playground.md).";
   module.def("balance", &balanced, nb::arg("schedule"), nb::arg("layers"), nb::arg("boundary"), nb::arg("memory"),
              nb::arg("recompute"),
-             "The cut of layers into stages that balances the schedule's workers, in JSON; {} where none fits in the "
-             "memory (0: any does). Of each layer: seconds of F, I, W; bytes of weights, of gradients with optimizer "
-             "state, of activations, and of these what W still needs.");
+             "Returns the partition of layers that balances the schedule's workers as JSON, {} if none fits in the "
+             "memory (0: unlimited). Each layer: seconds of F, I, W; bytes of weights, of gradients and optimizer "
+             "state, of activations, and of the activations that W needs.");
   module.def(
       "answer", &answer, nb::arg("request"), nb::arg("progress") = nb::none(),
       nb::sig("def answer(request: str, progress: collections.abc.Callable[[str], object] | None = None) -> str"),
-      "The answer to a request, both in JSON; a refused one gets {\"error\": \"one line\"}. `progress` is called "
-      "now and then by requests that take long, with JSON; what it raises ends the request, as Ctrl-C does.");
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&chimera::await_given_up));
+      "Returns the answer to a request as JSON, {\"error\": \"one line\"} if it is refused. Long requests call "
+      "`progress` with JSON from time to time. Its exceptions and Ctrl-C end the request.");
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&chimera::await_canceled));
 }

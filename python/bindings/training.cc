@@ -1,4 +1,4 @@
-// The training half in Python: a pipeline of the user's modules on the C++ executor and transports.
+// The Python module _training: a pipeline of Python layers on the C++ executor and transports.
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/utils/pybind.h>
@@ -30,10 +30,10 @@ namespace {
 
 using namespace chimera;
 
-/// The samples of the step under way: those of all groups, or of one.
+/// Samples of the current step, of all groups or of one.
 struct CurrentBatch {
   Batch batch;
-  std::int64_t first = 0;  // among the samples of all groups
+  std::int64_t first = 0;  // Index of the first sample in the mini-batch
 
   [[nodiscard]] Batch part(const SampleRange& range) const {
     const auto cut = [&](const at::Tensor& all) { return all.narrow(0, range.first - first, range.count); };
@@ -41,7 +41,7 @@ struct CurrentBatch {
   }
 };
 
-/// Who runs what, before any layer is there.
+/// The placement of stages and ranks, without layers.
 class Plan {
  public:
   Plan(const std::string& schedule, std::int64_t layers, FitOptions options) {
@@ -57,7 +57,7 @@ class Plan {
   [[nodiscard]] std::int64_t num_ranks() const { return plan_.num_ranks(); }
   [[nodiscard]] std::int64_t mini_batch() const { return plan_.mini_batch(); }
   [[nodiscard]] std::int64_t group(std::int64_t rank) const { return plan_.ranks.place(RankId(rank)).group.value(); }
-  /// [stage]: its first layer and the one behind it.
+  /// [stage]: first layer and end.
   [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> stage_layers() const {
     std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
     for (std::size_t s = 0; s < plan_.ends.size(); ++s)
@@ -69,9 +69,9 @@ class Plan {
     for (const StageId id : plan_.stages_of(plan_.ranks.place(RankId(rank)).worker)) stages.push_back(id.value());
     return stages;
   }
-  /// The rank whose stage counts where several hold copies.
+  /// The rank whose replica of the stage is saved and gathered.
   [[nodiscard]] std::int64_t owner(std::int64_t stage) const { return plan_.owner(StageId(stage)).value(); }
-  /// The ranks that exchange messages, the lower one first.
+  /// Pairs of ranks that exchange messages, the lower rank first.
   [[nodiscard]] std::vector<RankPair> talking_pairs() const { return plan_.talking_pairs(); }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> rank_groups() const {
     std::vector<std::vector<std::int64_t>> groups;
@@ -81,7 +81,8 @@ class Plan {
     }
     return groups;
   }
-  /// Thread blocks of everyone's communicator, of a group's and of a pair's, on GPUs of so many multiprocessors.
+  /// Limits of thread blocks for the communicators of all ranks, of a group and of a pair, on GPUs with this number of
+  /// multiprocessors.
   [[nodiscard]] std::array<int, 3> block_limits(int multiprocessors) const {
     const BlockLimits limits = chimera::block_limits(
         {0, static_cast<int>(plan_.num_ranks()), plan_.rank_groups(), plan_.talking_pairs()}, multiprocessors);
@@ -93,18 +94,18 @@ class Plan {
   FitRun plan_;
 };
 
-/// Gradients where backwards add to them. Python's code may put others in their place, or none.
+/// The gradient tensors that backwards add to. Python code may replace `.grad`, or set it to None.
 struct OwnGradient {
   at::Tensor parameter;
   at::Tensor gradient;
 };
 
-/// The ranks of this process: all of them as threads, or one.
+/// The ranks of this process: all ranks as threads, or one rank.
 class Run {
  public:
   using Group = Communicators::Group;
 
-  /// `layers`: of each rank of this process, with parameters on `device`.
+  /// `layers`: the layers of each rank of this process, with parameters on `device`.
   Run(const Plan& plan, const std::vector<RankLayers>& layers, std::int64_t first_rank, const py::object& loss,
       const py::object& count, const at::Device& device)
       : first_rank_(first_rank), device_(device), batch_(std::make_shared<CurrentBatch>()) {
@@ -133,10 +134,10 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  /// Joins the other processes of the run.
+  /// Connects to the other processes over Gloo.
   void join_processes(const RendezvousPoint& rendezvous, std::int64_t world_size) {
     GlooOptions options;
-    options.timeout = std::chrono::minutes(30);  // no launcher of ours finds hangs
+    options.timeout = std::chrono::minutes(30);  // Long, because no launcher of ours detects hangs
     options.rank = static_cast<int>(first_rank_);
     options.world_size = static_cast<int>(world_size);
     options.rendezvous = rendezvous;
@@ -145,7 +146,7 @@ class Run {
     guarded([&] { transports_.push_back(connect_gloo(options)); });
   }
 
-  /// Takes process groups that are ready, as Communicators has them: of a pair the one to the peer, and that from it.
+  /// Takes connected process groups. `both`: for each peer, the groups to the peer and from it (see Communicators).
   void join_groups(const Group& everyone, const std::vector<Group>& groups,
                    const std::map<int, std::pair<Group, Group>>& both) {
     std::map<int, Communicators::Pair> pairs;
@@ -164,7 +165,8 @@ class Run {
     guarded([&] { transports_.push_back(make_pair_transport(std::move(to))); });
   }
 
-  /// Makes the stages. Collective, as all below. The batch's first samples find the shapes of messages.
+  /// Creates the stages. The first samples of the batch determine the shapes of messages. Collective, as are all
+  /// functions below.
   void start(const at::Tensor& input, const at::Tensor& target) {
     batch_->batch = {input, target};
     if (transports_.empty()) {
@@ -189,7 +191,8 @@ class Run {
     }
   }
 
-  /// Loss and gradient norm; gradients are clipped to `clip` (0: not) and left for the caller's optimizer.
+  /// Returns loss and gradient norm. Clips the gradients to `clip` (0: no clipping) and leaves them for the caller's
+  /// optimizer.
   std::pair<double, double> step(const at::Tensor& input, const at::Tensor& target, double clip) {
     batch_->batch = {input, target};
     for (OwnGradient& own : own_) own.parameter.mutable_grad() = own.gradient;
@@ -206,7 +209,7 @@ class Run {
     return {done.loss, done.gradient_norm};
   }
 
-  /// Steps that were done, also before this run where it goes on from a checkpoint.
+  /// Completed steps, including those before a loaded checkpoint.
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
@@ -224,7 +227,7 @@ class Run {
   [[nodiscard]] RankId rank(std::size_t local) const { return RankId(first_rank_ + static_cast<std::int64_t>(local)); }
 
   void on_all_ranks(const std::function<void(std::size_t)>& body) {
-    if (over_) throw Error("this pipeline has failed before; make another");
+    if (over_) throw Error("this pipeline has failed before; create a new one");
     guarded([&] {
       if (!threads_) return body(0);
       const StreamMark begin(device_);
@@ -238,7 +241,7 @@ class Run {
     });
   }
 
-  /// Runs `action` without the GIL. A failure ends the run: the transport must know before its end.
+  /// Runs `action` without the GIL. A failure ends the run and destroys the transports, so that peers are notified.
   void guarded(const std::function<void()>& action) {
     try {
       const py::gil_scoped_release unlocked;
@@ -254,7 +257,7 @@ class Run {
     }
   }
 
-  /// Destroys the transports while an exception is under way, so that none waits for others.
+  /// Destroys the transports during an exception, so that their destructors do not wait for peers.
   void leave_in_failure() noexcept {
     struct Leave {
       Run& run;
@@ -274,9 +277,9 @@ class Run {
   at::Device device_;
   std::shared_ptr<CurrentBatch> batch_;
   std::vector<std::unique_ptr<FitRun>> runs_;  // [rank of this process]
-  std::unique_ptr<RankThreads> threads_;       // of several
+  std::unique_ptr<RankThreads> threads_;       // If ranks are threads
   std::unique_ptr<ThreadHub> hub_;
-  std::vector<RankStream> streams_;  // [rank], of threads
+  std::vector<RankStream> streams_;  // [rank], if ranks are threads
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<RankFit>> ranks_;
   std::vector<OwnGradient> own_;
@@ -308,8 +311,8 @@ void join_at_server(Run& run, const std::string& host, std::uint16_t port, std::
   run.join_processes(rendezvous, world_size);
 }
 
-/// What ranks that are processes with a GPU each set before CUDA starts. `host` and `port`: where those of several
-/// hosts meet; empty: all are on one.
+/// Returns the environment variables of rank processes with GPUs, to be set before CUDA starts. `host` and `port`: the
+/// rendezvous of several hosts; empty on one host.
 std::map<std::string, std::string> gpu_variables(const std::string& host, std::uint16_t port) {
   RendezvousPoint rendezvous;
   rendezvous.host = host;

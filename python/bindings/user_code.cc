@@ -11,7 +11,7 @@ namespace py = pybind11;
 namespace chimera {
 namespace {
 
-/// Calls Python with the GIL. What it raises becomes a UserCodeError.
+/// Calls Python with the GIL. Python exceptions become UserCodeError.
 template <class Call>
 auto in_python(const Call& call) {
   const py::gil_scoped_acquire locked;
@@ -24,7 +24,7 @@ auto in_python(const Call& call) {
   }
 }
 
-/// A Python object that may be dropped by any thread.
+/// A Python object that any thread may destroy.
 class Held {
  public:
   explicit Held(py::object object)
@@ -38,7 +38,7 @@ class Held {
   std::shared_ptr<py::object> object_;
 };
 
-/// One of the user's layers: its parameters under their names, and a call of Python from tensor to tensor.
+/// A layer of the user: named parameters and a Python function from tensor to tensor.
 class PythonModule : public torch::nn::Module {
  public:
   explicit PythonModule(const PythonLayer& layer) : torch::nn::Module(layer.kind), call_(layer.call) {
@@ -50,7 +50,7 @@ class PythonModule : public torch::nn::Module {
   }
 
  private:
-  /// Torch has no dots in names: those of Python are a module's own in a tree of modules.
+  /// Adds `a.b` as parameter `b` of submodule `a`, because LibTorch allows no dots in names.
   static void add(torch::nn::Module& module, const std::string& name, const at::Tensor& tensor) {
     const auto dot = name.find('.');
     if (dot == std::string::npos) {
@@ -74,7 +74,7 @@ void raise_in_python() {
     throw;
   } catch (const UserCodeError& error) {
     std::rethrow_exception(error.cause());
-  } catch (python_error& error) {  // of a node of Python in a backward
+  } catch (python_error& error) {  // From a Python node in a backward
     error.restore();
     throw py::error_already_set();
   }

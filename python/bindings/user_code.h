@@ -1,5 +1,5 @@
 #pragma once
-// The user's code, in Python, as the training half calls it: layers and the loss.
+// Layers and losses in Python, for the C++ training half.
 
 #include <torch/csrc/utils/pybind.h>
 
@@ -15,26 +15,26 @@
 
 namespace chimera {
 
-/// Has Python raise the exception under way. Python's own errors go on with their traceback; with the GIL.
+/// Raises the current exception in Python, with the original traceback of Python exceptions. Requires the GIL.
 [[noreturn]] void raise_in_python();
 
-/// Parameters by name in their module, each once.
+/// Each parameter once, by its name in the module.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// One of the user's layers: `call` maps a tensor to a tensor.
+/// A layer of the user; `call` maps a tensor to a tensor.
 struct PythonLayer {
-  std::string kind;  // its class
+  std::string kind;  // Class name
   pybind11::object call;
   NamedTensors parameters;
 };
 
-/// [layer] of one rank; none where the rank does not hold it.
+/// Layers of one rank by index.
 using RankLayers = std::map<std::int64_t, PythonLayer>;
 
-/// The layer as stages hold it, with its parameters under their names. What Python raises in it is a UserCodeError.
+/// Returns a layer for a stage, with named parameters. Its Python exceptions become UserCodeError.
 [[nodiscard]] Layer made_layer(const PythonLayer& layer);
 
-/// The loss of two functions: of output and target the sum, of the target the count.
+/// Returns a loss. `sum`: function of output and target; `count`: function of the target.
 [[nodiscard]] Loss python_loss(const pybind11::object& sum, const pybind11::object& count);
 
 }  // namespace chimera

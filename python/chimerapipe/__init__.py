@@ -1,6 +1,6 @@
-"""Pipeline parallelism with bidirectional, zero-bubble and other schedules: generated, proven, timed, drawn, trained.
+"""Generates, checks, simulates, searches and draws pipeline schedules, and trains torch modules with them.
 
-Schedules need no torch: `schedule`, `search`, `Schedule.check`, `Schedule.simulate`. docs/python.md shows all at work.
+Only training and measuring need torch. See docs/python.md.
 """
 
 import importlib
@@ -10,18 +10,17 @@ from ._engine import ScheduleError
 from ._costs import Costs
 from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements
 from ._op import Op
-from ._partition import LayerCost, Partition, partition
+from ._partition import Partition, partition
 from ._plan import Candidate, Plan, machines, plan
-from ._profile import Profile
+from ._profile import LayerCost, Profile
 from ._schedule import Schedule, Updates, Violation
 from ._timeline import Bubble, Timeline
 
 if TYPE_CHECKING:
-    from ._checkpoint import CheckpointError, LoadedCheckpoint
+    from ._checkpoint import CheckpointError, LoadedCheckpoint, Saving
     from ._hugging_face import layers_of
     from ._measure import measure, profile
     from ._pipeline import ConfigError, Pipeline, Step
-    from ._saving import Saving
 
 __all__ = [
     "Bubble",
@@ -72,7 +71,7 @@ _OF_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is first used."""
+    """Imports names that need torch at their first use."""
     if name not in _OF_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)

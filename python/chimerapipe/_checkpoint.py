@@ -1,9 +1,11 @@
-"""Checkpoints of a pipeline in the format of `chimera train` (docs/checkpoint_format.md)."""
+"""Checkpoints in the format of `chimera train` (docs/checkpoint_format.md)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._processes import Understanding
+from ._processes import CollectiveTask, OtherRankError, Processes
 
 CheckpointError = _training.CheckpointError
 ConfigError = _training.ConfigError
@@ -22,27 +24,26 @@ _LOADED_AS = {saved: name for name, saved in _SAVED_AS.items()}
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """Where a run goes on from."""
+    """The checkpoint that a run resumed from."""
 
     path: str
     step: int
-    """Optimizer steps that were done."""
+    """Completed optimizer steps."""
     extra: dict[str, Any]
-    """What `save_checkpoint` was given to keep."""
+    """The `extra` values given to `save_checkpoint`."""
     refused: list[str] = field(default_factory=list)
-    """Why newer ones were not taken, a line each; known on rank 0."""
+    """Reasons why newer checkpoints were skipped, one line each."""
 
 
 @dataclass
 class OptimizerPart:
-    """What one process knows of the optimizer's state."""
 
     tensors: list[tuple[str, Tensor]]
-    """By the names in the file: `3.weight.first_moment`."""
+    """By name in the file, such as `3.weight.first_moment`."""
     numbers: dict[str, dict[str, Any]]
-    """What is no tensor: by parameter and name."""
+    """Other values, by parameter name and key."""
     record: dict[str, Any]
-    """Kind, and the hyperparameters of its groups."""
+    """Class, and hyperparameters of the groups."""
 
 
 NamedTensors = list[tuple[str, Tensor]]
@@ -50,26 +51,25 @@ NamedTensors = list[tuple[str, Tensor]]
 
 @dataclass(frozen=True)
 class Parts:
-    """A checkpoint that ranks write together, and this rank's part of it."""
+    """This rank's part of a checkpoint."""
 
     folder: str
     step: int
     rank: int
     ranks: int
     run: str
-    """The record of the run, in JSON."""
+    """JSON for the manifest."""
     weights: NamedTensors
     state: NamedTensors
-    """Of the optimizer."""
     keep: int
-    """The newest checkpoints that stay; 0: all."""
+    """Number of newest checkpoints to keep; 0 keeps all."""
 
     def copied(self) -> Parts:
-        """The same in memory of its own, for training goes on."""
+        """Copies the tensors, so that training can continue during the write."""
         return replace(self, weights=_copies(self.weights), state=_copies(self.state))
 
-    def write(self, together: Understanding) -> None:
-        """All ranks do; rank 0 commits what they have written. Raises on all of them where one fails."""
+    def write(self, together: CollectiveTask) -> None:
+        """Writes a checkpoint on all ranks; all raise if one fails."""
         try:
             together.all_or_none(self._write_own)
             together.all_or_none(self._commit)
@@ -92,10 +92,67 @@ def _copies(tensors: NamedTensors) -> NamedTensors:
     return [(name, tensor.detach().to("cpu", copy=True)) for name, tensor in tensors]
 
 
+class Saving:
+    """A checkpoint that a thread writes. The process does not exit before the write ends."""
+
+    def __init__(self, path: str, step: int, written: Future[None]) -> None:
+        self.path = path
+        self.step = step
+        self._written = written
+
+    def done(self) -> bool:
+        """Returns whether the write has succeeded or failed."""
+        return self._written.done()
+
+    def wait(self) -> str:
+        """Returns the path after all ranks have written the checkpoint. Raises the error of a failed write."""
+        self._written.result()
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<Saving {self.path}: {'done' if self.done() else 'running'}>"
+
+
+class Saver:
+    """Writes the checkpoints of one process in order, on one thread."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._thread: ThreadPoolExecutor | None = None
+        self._last: Saving | None = None
+
+    def await_last(self) -> None:
+        """Waits for the last write. The thread has already printed its error."""
+        if self._last is not None:
+            self._last._written.exception()
+            self._last = None
+
+    def start(self, path: str, step: int, write: Callable[[CollectiveTask], None]) -> Saving:
+        task = self._processes.task()
+        rank = self._processes.rank
+
+        def save() -> None:
+            try:
+                write(task)
+            except OtherRankError:
+                raise
+            except Exception as error:
+                what = f"the checkpoint of step {step} is not saved: {error}; training continues"
+                print(f"chimerapipe: rank {rank}: {what}", file=sys.stderr, flush=True)
+                raise
+            finally:
+                task.leave()
+
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
+        self._last = Saving(path, step, self._thread.submit(save))
+        return self._last
+
+
 def optimizer_part(
     optimizer: torch.optim.Optimizer | None, parameters: Iterable[tuple[str, nn.Parameter]]
 ) -> OptimizerPart:
-    """Of these parameters. Raises ConfigError for state that is neither tensor nor number."""
+    """Raises ConfigError for state that is neither tensor nor number."""
     part = OptimizerPart([], {}, {})
     if optimizer is None:
         return part
@@ -110,12 +167,12 @@ def optimizer_part(
             elif value is None or isinstance(value, bool | int | float | str):
                 part.numbers.setdefault(name, {})[key] = value
             else:
-                raise ConfigError(f"optimizer: its state '{key}' of {name} is a {type(value).__name__}, not a tensor")
+                kind = type(value).__name__
+                raise ConfigError(f"optimizer: state '{key}' of {name} is a {kind}, not a tensor or number")
     return part
 
 
 def _hyperparameters(group: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON has them: a learning rate may be a tensor. Which parameters a group has is its process's own."""
     kept = {name: value for name, value in group.items() if name not in ("params", "param_names")}
     return {name: value.item() if isinstance(value, Tensor) else value for name, value in kept.items()}
 
@@ -126,14 +183,14 @@ def restore_optimizer(
     reader: _training.OpenCheckpoint,
     parameters: Iterable[tuple[str, nn.Parameter]],
 ) -> None:
-    """Puts state and hyperparameters into it. `parameters`: its own, copies of a stage under one name each."""
+    """Loads state and hyperparameters. Replicas of a stage share their names."""
     kind = type(optimizer).__name__
     if record.get("kind") != kind:
-        raise ConfigError(f"{reader.path} has state of {record.get('kind', 'no optimizer')}, not of {kind}")
+        raise ConfigError(f"{reader.path} contains the state of {record.get('kind', 'no optimizer')}, not of {kind}")
     groups = record["groups"]
     if len(groups) != len(optimizer.param_groups):
         raise ConfigError(
-            f"{reader.path} has {len(groups)} parameter groups of its optimizer, this one {len(optimizer.param_groups)}"
+            f"{reader.path} has {len(groups)} parameter groups, this optimizer {len(optimizer.param_groups)}"
         )
     for group, saved in zip(optimizer.param_groups, groups, strict=True):
         for name, value in saved.items():
@@ -151,7 +208,7 @@ def restore_optimizer(
 
 
 def _placed(value: Tensor, parameter: nn.Parameter, group: Mapping[str, Any]) -> Tensor:
-    """Where torch's optimizers keep it: beside the parameter, counts of steps on the CPU but for fused kernels."""
+    """Torch keeps step counts on the CPU, except for fused kernels."""
     beside = value.dim() > 0 or group.get("fused") or group.get("capturable")
     return value.to(parameter.device) if beside else value
 
@@ -165,7 +222,7 @@ def _set_hyperparameter(group: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _state_names(tensors: Iterable[str]) -> dict[str, list[str]]:
-    """Of each parameter the names of its state: `NAME.KEY` where `NAME` is a tensor too."""
+    """Returns the state keys of each parameter: a tensor `NAME.KEY` is state if `NAME` is a tensor too."""
     known = set(tensors)
     found: dict[str, list[str]] = {}
     for tensor in known:
@@ -176,14 +233,14 @@ def _state_names(tensors: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_into(reader: _training.OpenCheckpoint, name: str, value: Tensor) -> None:
-    """Copies a weight or buffer from the checkpoint. Raises ConfigError where it has none of that type and shape."""
+    """Copies a weight or buffer. Raises ConfigError if it is missing, or if its type or shape differs."""
     try:
         saved = reader.read(name)
     except _training.CheckpointError as missing:
-        raise ConfigError(f"{missing}; it is of another model") from None
+        raise ConfigError(f"{missing}; it belongs to another model") from None
     if (saved.dtype, saved.shape) != (value.dtype, value.shape):
         raise ConfigError(
-            f"{reader.path}: {name} is {saved.dtype} {list(saved.shape)}, in this model {value.dtype} "
+            f"{reader.path}: {name} is {saved.dtype} {list(saved.shape)}, but in this model {value.dtype} "
             f"{list(value.shape)}"
         )
     with torch.no_grad():
@@ -191,8 +248,8 @@ def read_into(reader: _training.OpenCheckpoint, name: str, value: Tensor) -> Non
 
 
 def as_json(record: Mapping[str, Any], what: str) -> str:
-    """A section of the manifest. Raises ConfigError for what JSON does not have."""
+    """Raises ConfigError for values that JSON cannot represent."""
     try:
         return json.dumps(record, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{what}: {error}; give numbers, texts, lists and dicts of these") from None
+        raise ConfigError(f"{what}: {error}; give numbers, strings, lists and dicts") from None

@@ -1,4 +1,4 @@
-"""What ops, messages and sums cost."""
+"""Costs of ops, messages and all-reduces."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ from ._engine import ScheduleError
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of each stage, in any unit of time (docs/schedule_format.md, "Costs").
+    """Costs per stage, in any unit of time (docs/schedule_format.md, "Costs").
 
-    Times are those of a stage's own ops on a full micro-batch, one number for each stage of the model.
+    Each list has one entry per stage, for one full micro-batch.
     """
 
     forward: Sequence[float]
-    """Time of F, one entry a stage."""
+    """Time of F."""
     input_gradient: Sequence[float]
-    """Time of I, one entry a stage."""
+    """Time of I."""
     weight_gradient: Sequence[float]
-    """Time of W, one entry a stage. B takes I + W unless `backward` says otherwise."""
+    """Time of W."""
     backward: Sequence[float] | None = None
-    """Time of B where it is not I + W."""
+    """Time of B, I + W by default."""
     latency: float = 0.0
-    """From the end of an op until its result has arrived at another worker."""
+    """Time from the end of an op until another worker has its result."""
     more: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the file, by their names there: `links`, `all_reduce`, `optimizer`, `recompute`, `memory`
-    (bytes), `buffers`."""
+    """Other fields of the file: `links`, `all_reduce`, `optimizer`, `recompute`, `memory` (bytes), `buffers`."""
 
     @staticmethod
     def from_json(text: str) -> Costs:
-        """Reads what `chimera train --op-times` writes: costs as a run measured them, in seconds."""
+        """Parses a costs file. Raises ScheduleError if it is malformed."""
         try:
             return Costs._of_file(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ScheduleError(f"costs: {error!r}; docs/schedule_format.md says what a file of costs has") from None
+            raise ScheduleError(f"costs: {error!r}; docs/schedule_format.md describes the format") from None
 
     @staticmethod
     def _of_file(file: dict[str, Any]) -> Costs:
@@ -60,11 +59,11 @@ class Costs:
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Costs:
-        """Reads a file of costs, such as one that `chimera train --op-times FILE` wrote."""
+        """Reads a costs file, such as the seconds measured by `chimera train --op-times FILE`."""
         return Costs.from_json(Path(path).read_text(encoding="utf-8"))
 
     def to_json(self) -> str:
-        """The text of a file that `chimera simulate --costs` reads."""
+        """Returns a file for `chimera simulate --costs`."""
         rows = zip(self.forward, self.input_gradient, self.weight_gradient, strict=True)
         stages = [{"forward": f, "input_gradient": i, "weight_gradient": w} for f, i, w in rows]
         if self.backward is not None:

@@ -1,4 +1,4 @@
-"""Where a pipeline computes: on CPUs, or on GPUs."""
+"""The CPU or GPUs of a pipeline."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ConfigError = _training.ConfigError
 
 
 def own_device(wanted: torch.device | str, world: int) -> torch.device:
-    """The device of this process's tensors, with its number.
+    """Returns the device of this process, with its index.
 
-    `wanted`: `cpu`; `cuda`, which is the GPU of the launcher's LOCAL_RANK, or torch's current one where all ranks are
-    threads; or one GPU, `cuda:1`. Raises ConfigError where there is none.
+    `cuda` selects the GPU of LOCAL_RANK, or torch's current GPU for rank threads. Raises ConfigError if it does not
+    exist.
     """
     try:
         device = torch.device(wanted)
@@ -32,14 +32,14 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
         _set_gpu_variables(world)
     if not torch.cuda.is_available():
         why = "torch finds none" if torch.version.cuda else "this torch is built without CUDA"
-        raise ConfigError(f"device {device}: no usable GPU here ({why}); leave device out, to train on the CPU")
+        raise ConfigError(f"device {device}: no usable GPU here ({why}); omit device to train on the CPU")
     index, gpus = device.index, torch.cuda.device_count()
     if index is None:
         index = int(os.environ.get("LOCAL_RANK", "0")) if world > 1 else torch.cuda.current_device()
     if index >= gpus:
         raise ConfigError(
-            f"device cuda: GPU {index} is asked for, but this host has {gpus}; start as many processes as there are "
-            "GPUs, or train on threads, which share one"
+            f"device cuda: GPU {index} is requested, but this host has {gpus} GPUs; start one process per GPU, "
+            "or use rank threads, which share a GPU"
         )
     if world > 1:
         torch.cuda.set_device(index)
@@ -47,7 +47,7 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
 
 
 def _set_gpu_variables(world: int) -> None:
-    """What CUDA and NCCL read when they start, where the user has not set it. Does nothing once CUDA has started."""
+    """Sets variables of CUDA and NCCL, unless the user has. Has no effect after CUDA has started."""
     on_one_host = os.environ.get("LOCAL_WORLD_SIZE", str(world)) == str(world)
     host = "" if on_one_host else os.environ["MASTER_ADDR"]
     port = 0 if on_one_host else int(os.environ["MASTER_PORT"])
@@ -56,14 +56,13 @@ def _set_gpu_variables(world: int) -> None:
 
 
 def uses_nccl(device: torch.device, world: int) -> bool:
-    """Whether ranks are processes with a GPU each."""
     return world > 1 and device.type == "cuda"
 
 
 def require_on(device: torch.device, name: str, tensor: Tensor) -> None:
-    """Raises ConfigError for inputs or targets that are no tensor, or lie elsewhere."""
+    """Raises ConfigError for other values than tensors on the device."""
     if not isinstance(tensor, Tensor):
-        raise ConfigError(f"{name}: a {type(tensor).__name__}; give a tensor whose first dimension are samples")
+        raise ConfigError(f"{name}: got a {type(tensor).__name__}; give a tensor with samples in the first dimension")
     if tensor.device != device:
         raise ConfigError(
             f"{name} are on {tensor.device}, but this pipeline computes on {device}; give {name}.to({device})"
@@ -71,7 +70,7 @@ def require_on(device: torch.device, name: str, tensor: Tensor) -> None:
 
 
 def bring_to(device: torch.device, module: nn.Module, name: str) -> None:
-    """Moves a layer from the CPU to the pipeline's GPU. Raises ConfigError for one that lies anywhere else."""
+    """Moves a layer from the CPU. Raises ConfigError if a part of it is on a third device."""
     for own_name, value in [*module.named_parameters(), *module.named_buffers()]:
         if value.device not in (device, torch.device("cpu")):
             hint = "move the layer to the CPU" if device.type == "cuda" else "move it there, or give device='cuda'"
@@ -82,7 +81,7 @@ def bring_to(device: torch.device, module: nn.Module, name: str) -> None:
 
 
 def generator_states(device: torch.device) -> list[Tensor]:
-    """Of torch's generators that a layer on the device may draw from."""
+    """Returns the states of the generators that a layer may use."""
     states = [torch.get_rng_state()]
     if device.type == "cuda":
         states.append(torch.cuda.get_rng_state(device))
@@ -91,7 +90,6 @@ def generator_states(device: torch.device) -> list[Tensor]:
 
 @contextlib.contextmanager
 def untouched_generators(device: torch.device) -> Iterator[None]:
-    """They are afterwards as they were."""
     states = generator_states(device)
     try:
         yield

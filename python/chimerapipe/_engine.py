@@ -1,4 +1,4 @@
-"""Requests to the compiled scheduling half, by the one door that the playground has (docs/playground.md)."""
+"""Requests to the compiled scheduling half (docs/playground.md)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Progress = Callable[[Mapping[str, Any]], object]
 
 
 class ScheduleError(ValueError):
-    """What was asked for is not possible. The message says in one line what, where, and what would be right."""
+    """An impossible request. The message is one line: what is wrong, where, and what would be right."""
 
 
 def ask(request: Mapping[str, object], progress: Progress | None = None) -> dict[str, Any]:
-    """The answer to a request. Raises ScheduleError where it is refused."""
+    """Raises ScheduleError if the request is refused."""
     report = None if progress is None else lambda text: progress(json.loads(text))
     answer: dict[str, Any] = json.loads(_scheduling.answer(json.dumps(request), report))
     if "error" in answer:

@@ -1,4 +1,4 @@
-"""Schedules by name, and searching for others."""
+"""Generates and searches schedules."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from ._schedule import Schedule, _of_file
 
 @dataclass(frozen=True)
 class ScheduleEntry:
-    """What is known of a schedule (docs/schedules.md)."""
+    """Description of a schedule (docs/schedules.md)."""
 
     name: str
     rule: str
-    """How its ops are ordered."""
+    """Order of the ops."""
     constraints: str
-    """On D (stages) and N (micro-batches)."""
+    """Allowed D (stages) and N (micro-batches)."""
     closed_form: str
-    """Its bubbles."""
+    """Closed form of its bubbles."""
     activations: str
-    """That a worker holds."""
+    """Activations that a worker holds."""
     source: str
-    """Where it was published."""
+    """Publication."""
     synchronous: bool
     parameters: dict[str, Any]
-    """That it takes beside D and N, with their usual values."""
+    """Parameters in addition to D and N, with their defaults."""
 
 
 def schedules() -> list[ScheduleEntry]:
-    """All schedules that `schedule` makes by name."""
+    """Returns all schedules that `schedule` generates."""
     names = ScheduleEntry.__dataclass_fields__
     return [ScheduleEntry(**{n: entry[n] for n in names}) for entry in ask({"do": "catalog"})["schedules"]]
 
 
 def schedule(name: str, stages: int, micro_batches: int, **parameters: int | str) -> Schedule:
-    """The schedule of that name for D = `stages` and N = `micro_batches`; `parameters` as `schedules` lists them.
+    """Generates a schedule with D = `stages` and N = `micro_batches`.
 
-    Raises ScheduleError for an unknown name, and for a shape that the schedule does not have. An op is `2F5`: stage,
-    F, B, I or W, micro-batch.
+    `schedules` lists names and `parameters`. Raises ScheduleError for an unknown name or parameter, or an impossible
+    shape.
 
     >>> print(schedule("1f1b", stages=2, micro_batches=2))
     worker 0 | 0F0 0F1  .  0B0  .  0B1
@@ -54,18 +54,18 @@ def schedule(name: str, stages: int, micro_batches: int, **parameters: int | str
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The fastest order that a search has found. Times are in the unit of the costs."""
+    """The fastest order found. Times have the unit of the costs."""
 
     schedule: Schedule
     makespan: float
     lower_bound: float
-    """No order within the limits is faster; equal to the makespan where that was proven."""
+    """No order within the limits is faster; equal to the makespan if proven optimal."""
     peak_in_flight: float
-    """Most activations on a worker, in those of a full micro-batch on its whole share of the model."""
+    """Peak activations of a worker; 1 is a full micro-batch on its share of the model."""
     origin: str
-    """Where it came from: a schedule's name, `list scheduling`, `branch and bound`, or `local search from` one."""
+    """A schedule's name, `list scheduling`, `branch and bound`, or `local search from` one of these."""
     pareto: list[dict[str, Any]]
-    """makespan, peak_in_flight and origin of finds of which none is better in both, fastest first."""
+    """Best trade-offs of makespan and peak_in_flight, fastest first."""
 
 
 def search(
@@ -86,12 +86,15 @@ def search(
     progress: Progress | None = None,
     **parameters: int | str,
 ) -> SearchResult:
-    """Looks for a faster order of the ops on the same workers (docs/search.md).
+    """Searches for a faster order of the ops on the same workers (docs/search.md).
 
-    Either of a schedule's own ops, from `start`, or for `stages` and `micro_batches` on a `placement` by name:
-    `bidirectional`, `linear`, `loop`, `v`, `wave`, with its `parameters`. `max_in_flight`: most activations of a
-    worker, in those of a full micro-batch on its whole share. `seconds` (1 if nothing is said) or `iterations`, with
-    which the result depends on `seed` alone. `progress` gets a dict now and then; Ctrl-C ends the search.
+    `start`: schedule to reorder; or `stages`, `micro_batches` and a `placement` with its `parameters`.
+    `costs`, or `forward`, `backward` and `latency`: times in one unit.
+    `max_in_flight`: limit of a worker's activations; 1 is a full micro-batch on its share of the model.
+    `seconds` (default 1) or `iterations`: budget. With `iterations` the result depends only on `seed`.
+    `progress`: receives a dict from time to time.
+
+    Raises ScheduleError for impossible arguments. Ctrl-C ends the search.
     """
     request: dict[str, object] = {"do": "search", "seed": seed}
     if start is None and (stages is None or micro_batches is None):
@@ -118,5 +121,5 @@ def search(
 
 
 def search_placements() -> Sequence[str]:
-    """The names that `search` takes as `placement`."""
+    """Returns the placements that `search` accepts."""
     return [placement["name"] for placement in ask({"do": "catalog"})["placements"]]

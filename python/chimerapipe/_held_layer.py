@@ -1,11 +1,11 @@
-"""A user's layers as the ranks that hold them call them."""
+"""Layers of a pipeline, as ranks call them."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import torch
@@ -15,22 +15,22 @@ from . import _training
 from ._devices import bring_to, generator_states
 
 LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
+Recompute: TypeAlias = bool | str | Iterable[int] | Callable[[int], bool]
 ConfigError = _training.ConfigError
 
 
 class Autocast:
-    """The caller's autocast, which torch knows of its own thread alone, for rank threads."""
+    """The caller's autocast mode, which torch keeps per thread, for rank threads."""
 
     def __init__(self, device: torch.device) -> None:
         self._type = device.type
         self._dtype: torch.dtype | None = None
 
     def take_over(self) -> None:
-        """Whatever holds where this is called holds from now on in `call`."""
+        """Saves the caller's mode."""
         self._dtype = torch.get_autocast_dtype(self._type) if torch.is_autocast_enabled(self._type) else None
 
     def call(self, function: Callable[..., Any], *arguments: Tensor) -> Any:
-        """The function's result under it."""
         if self._dtype is None:
             return function(*arguments)
         with torch.autocast(self._type, dtype=self._dtype):
@@ -38,7 +38,6 @@ class Autocast:
 
 
 class HeldLayer:
-    """A layer as a rank calls it."""
 
     def __init__(
         self, index: int, module: nn.Module, repeats: bool, own: bool, autocast: Autocast, device: torch.device
@@ -46,8 +45,8 @@ class HeldLayer:
         self.index = index
         self.module = module
         self._device = device
-        self.repeats = repeats  # copies of it are trained, or its forward runs twice
-        self.own = own  # of the ranks that hold it, this one's counts
+        self.repeats = repeats  # Replicated or recomputed
+        self.own = own  # This rank is the owner among its replicas
         self._autocast = autocast
         self._probing = False
 
@@ -55,14 +54,14 @@ class HeldLayer:
         output = self._autocast.call(self._probe if self._probing else self.module, tensor)
         if not isinstance(output, Tensor):
             raise TypeError(
-                f"{self._name()} gives a {type(output).__name__}; a layer maps one tensor to one tensor: wrap it in a "
-                "module that does"
+                f"{self._name()} returns a {type(output).__name__}; a layer must map one tensor to one tensor, so wrap "
+                "it in a module that does"
             )
         return output
 
     @contextlib.contextmanager
     def probing(self) -> Iterator[None]:
-        """The first forward, by which shapes are found: it finds too what copies would do differently."""
+        """Checks calls for effects that replicas would not repeat. Clears gradients; restores buffers."""
         saved = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         for parameter in self.module.parameters():
             parameter.grad = None
@@ -84,13 +83,13 @@ class HeldLayer:
         for name, buffer in self.module.named_buffers():
             if versions.get(name) != (id(buffer), buffer._version):
                 raise ConfigError(
-                    f"{self._name()} writes to its buffer '{name}', which copies of it, or a recomputed forward, would "
-                    "do differently; use a module that keeps none (GroupNorm, LayerNorm), or another schedule"
+                    f"{self._name()} writes to its buffer '{name}', and replicas or a recomputed forward would write "
+                    "other values; use a module without buffers (GroupNorm, LayerNorm), or another schedule"
                 )
         if not all(map(torch.equal, before, generator_states(self._device))):
             raise ConfigError(
-                f"{self._name()} draws random numbers, which copies of it, or a recomputed forward, would draw "
-                "differently; set its dropout to 0, or choose another schedule"
+                f"{self._name()} draws random numbers, which differ in replicas or a recomputed forward; set its "
+                "dropout to 0, or choose another schedule"
             )
         return output
 
@@ -99,14 +98,11 @@ class HeldLayer:
 
 
 def in_words(index: int, module: nn.Module) -> str:
-    """As messages name it: `layer 3 (Linear)`."""
     return f"layer {index} ({type(module).__name__})"
 
 
 def made_layer(layer: LayerOrFactory, index: int, own: bool, device: torch.device) -> nn.Module:
-    """The layer itself for the rank that owns it, a copy for others, on the device.
-
-    Raises ConfigError for one that is not trained.
+    """Returns the given module for its owner, and a copy for other ranks. Raises ConfigError if it cannot be trained.
     """
     if isinstance(layer, nn.Module):
         if isinstance(layer, nn.parallel.DistributedDataParallel):
@@ -116,29 +112,28 @@ def made_layer(layer: LayerOrFactory, index: int, own: bool, device: torch.devic
         raise ConfigError(f"layer {index} is a {type(layer).__name__}; give an nn.Module, or a function that makes one")
     else:
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(index)  # the same values in every copy
+            torch.default_generator.manual_seed(index)  # Equal values in every replica
             made = layer()
         if not isinstance(made, nn.Module):
-            raise ConfigError(f"layer {index}: the factory gave a {type(made).__name__}, no nn.Module")
+            raise ConfigError(f"layer {index}: the factory returned a {type(made).__name__}, not an nn.Module")
     bring_to(device, made, in_words(index, made))
     return made
 
 
 def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:
-    """The same, which raises TypeError for what is no whole number."""
 
     def checked(target: Tensor) -> int:
         number = count(target)
         try:
             return operator.index(number)
         except TypeError:
-            raise TypeError(f"count gives a {type(number).__name__}; it must be an int") from None
+            raise TypeError(f"count returns a {type(number).__name__}; it must return an int") from None
 
     return checked
 
 
 def refuse_shared_parameters(held: list[list[HeldLayer]]) -> None:
-    """Of each process or thread."""
+    """Raises ConfigError if two layers of a rank share a parameter."""
     for layers in held:
         seen: dict[int, tuple[int, str]] = {}
         for layer in layers:
@@ -148,3 +143,24 @@ def refuse_shared_parameters(held: list[list[HeldLayer]]) -> None:
                     raise ConfigError(
                         f"layers {other} and {layer.index} share a parameter ({other_name}, {name}); give each its own"
                     )
+
+
+def recomputed_stages(choice: Recompute, stages: int) -> list[int]:
+    """Returns sorted stage numbers. Raises ConfigError for an unknown choice or stage."""
+    every = range(stages)
+    words = {"full": True, "none": False}
+    if isinstance(choice, str) and choice in words:
+        choice = words[choice]
+    if isinstance(choice, bool):
+        return [stage for stage in every if choice]
+    if callable(choice):
+        return [stage for stage in every if choice(stage)]
+    if isinstance(choice, Iterable) and not isinstance(choice, str):
+        given = set(choice)
+        if given <= set(every):
+            return sorted(map(operator.index, given))
+    planned = "; cp.plan(cp.profile(layers, x), ..., memory=...) finds the stages that memory requires"
+    raise ConfigError(
+        f"recompute={choice!r}: expected True, False, 'full', 'none', stage numbers from 0 to {stages - 1}, or a "
+        f"function of the stage{planned if choice == 'auto' else ''}"
+    )

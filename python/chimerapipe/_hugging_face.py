@@ -1,4 +1,4 @@
-"""Models of Hugging Face as lists of layers that map one tensor to one tensor."""
+"""Hugging Face models as lists of layers."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from . import _training  # noqa: E402
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """The layers of a LlamaForCausalLM, GPT2LMHeadModel or BertForMaskedLM, for `Pipeline`.
+    """Returns the layers of a LlamaForCausalLM, GPT2LMHeadModel or BertForMaskedLM for `Pipeline`.
 
-    From token ids [b, L] to logits [b, L, vocabulary]; all tokens of BERT are attended to. They hold the model's own
-    parameters, so that `model.save_pretrained` writes what they have learnt (after `Pipeline.gather`, where ranks are
-    processes). A matrix that is both embedding and head is refused: set `tie_word_embeddings=False` in the config.
+    They map token ids [b, L] to logits [b, L, vocabulary]; BERT attends to all tokens. They share the model's
+    parameters, so after `Pipeline.gather`, `model.save_pretrained` writes the trained values. Raises ConfigError for
+    another model, and if embedding and head share a matrix.
     """
     make = {"LlamaForCausalLM": _llama, "GPT2LMHeadModel": _gpt2, "BertForMaskedLM": _bert}.get(type(model).__name__)
     if make is None:
         raise _training.ConfigError(
-            f"layers_of: {type(model).__name__} is none of LlamaForCausalLM, GPT2LMHeadModel and BertForMaskedLM; "
-            "give Pipeline a list of your own layers"
+            f"layers_of: expected LlamaForCausalLM, GPT2LMHeadModel or BertForMaskedLM, not {type(model).__name__}; "
+            "give other models as a list of layers"
         )
     head = model.get_output_embeddings()
     if head.weight is model.get_input_embeddings().weight:
         raise _training.ConfigError(
-            "layers_of: one matrix is embedding and head, which are on different ranks; set tie_word_embeddings=False"
+            "layers_of: embedding and head share a matrix, but are on different ranks; set tie_word_embeddings=False"
         )
     layers: list[nn.Module] = make(model)
     return layers
 
 
 class _Block(nn.Module):
-    """A layer with the mask and the positions that the model would hand it."""
+    """A transformer layer with its mask and positions."""
 
     def __init__(self, layer: nn.Module, config: Any, causal: bool, rotary: nn.Module | None = None) -> None:
         super().__init__()
         self.layer = layer
         self._config, self._causal = config, causal
-        self._rotary = [rotary] if rotary is not None else []  # the model's; no child, as all layers share it
+        # A list, because all layers share this module of the model
+        self._rotary = [rotary] if rotary is not None else []
 
     def forward(self, hidden: Tensor) -> Tensor:
         from transformers import masking_utils

@@ -1,4 +1,4 @@
-"""What a user's layers take and hold, by running them."""
+"""Measures the time and memory of a user's layers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._partition import LayerCost
-from ._profile import Profile
+from ._profile import LayerCost, Profile
 
 
 def measure(
     layers: Sequence[nn.Module], example: Tensor, *, repeats: int = 5, optimizer_bytes: float = 2.0
 ) -> list[LayerCost]:
-    """What each layer takes for one micro-batch, `example`, in seconds and bytes: for `partition`.
+    """Measures seconds and bytes of each layer for one micro-batch, `example`.
 
-    Medians of `repeats` runs after one that is not counted. I is the gradient of the input alone, W what the whole
-    backward takes beyond it. Activations are what autograd saves, each storage once, without parameters.
-    `optimizer_bytes`: of optimizer state for each byte of parameters, 2 for Adam. Gradients stay as they were.
+    Times are medians of `repeats` runs after a warm-up. I is the gradient of the input; W is the rest of the backward.
+    Activations are the tensors that autograd saves. `optimizer_bytes`: optimizer state per byte of parameters, 2 for
+    Adam. Gradients stay unchanged.
     """
     costs = []
     hidden = example.detach()
@@ -42,11 +41,13 @@ def profile(
     repeats: int = 5,
     optimizer_bytes: float = 2.0,
 ) -> Profile:
-    """What the layers take for micro-batches of several sizes: for `plan`, `partition` and `simulate`.
+    """Measures layers for several micro-batch sizes.
 
-    `model`: an nn.Sequential, a list of layers, or a model that `layers_of` knows. `example`: the largest micro-batch.
-    `sizes`: micro-batch sizes to measure, in samples; left out: 1 and the example's, between which `plan` draws a line.
-    The rest as in `measure`.
+    `model`: an nn.Sequential, a list of layers, or a model that `layers_of` supports.
+    `example`: inputs of the largest micro-batch.
+    `sizes`: in samples, by default 1 and the example's. `plan` interpolates linearly.
+
+    See `measure` for the rest. Raises ValueError for no layers or an impossible size.
     """
     layers = listed(model)
     wanted = sorted(set(sizes or (1, len(example))))
@@ -60,10 +61,10 @@ def profile(
 
 
 def listed(model: Any) -> list[Any]:
-    """The layers of an nn.Sequential or a list as they are; of any other module what `layers_of` makes of it."""
+    """Returns the layers of a list, or of a model that `layers_of` supports."""
     if isinstance(model, nn.Sequential | nn.ModuleList) or not isinstance(model, nn.Module):
         return list(model)
-    from ._hugging_face import layers_of
+    from ._hugging_face import layers_of  # Imports the compiled training half
 
     return list(layers_of(model))
 
@@ -100,7 +101,7 @@ def _measured(
 
 
 def _timed(example: Tensor, call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds until the device of the example has done what it was given, and the result."""
+    """Returns seconds, including work on the example's GPU, and the result."""
     start = time.perf_counter()
     result = call()
     if example.is_cuda:

@@ -1,4 +1,4 @@
-"""One box of the figure: what a worker does to one micro-batch at one stage."""
+"""Ops of a schedule."""
 
 from __future__ import annotations
 
@@ -10,37 +10,40 @@ _CELL = re.compile(r"(\d+)([FBIW])(\d+)(?:r(\d+))?(?:v(\d+))?")
 
 
 class Op(NamedTuple):
-    """An op. Its text is that of PyTorch: stage, letter, micro-batch, `2F5`."""
+    """The work of one worker on one micro-batch at one stage. Printed as in PyTorch: `2F5`."""
 
     kind: str
-    """F forward; B whole backward; I input gradient and W weight gradient, the halves of a split backward."""
+    """F (forward), B (backward), or its halves I (input gradient) and W (weight gradient)."""
     stage: int
-    """0 is nearest the input."""
+    """Stage, from 0 at the input."""
     micro_batch: int
-    """Unique across replicas."""
+    """Micro-batch, unique across replicas."""
     replica: int = 0
-    """The copy of the model that it trains: Chimera has 0 (down) and 1 (up)."""
+    """Replica of the model; Chimera has 0 (down) and 1 (up)."""
     weight_version: int | None = None
-    """Updates that its weights have seen; None throughout a synchronous schedule."""
+    """Number of updates of its weights; None in a synchronous schedule."""
 
     @staticmethod
     def parse(text: str) -> Op:
-        """Reads `2F5`, `2F5r1` (of replica 1) or `2F5r1v4` (with weight version 4)."""
+        """Parses `2F5` (stage, kind, micro-batch), `2F5r1` (replica 1) or `2F5r1v4` (weight version 4).
+
+        Raises ValueError for other texts.
+        """
         match = _CELL.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no op; write stage, F, B, I or W, micro-batch, as in '2F5' or '2F5r1'")
+            raise ValueError(f"{text!r} is not an op; write stage, F, B, I or W, micro-batch, such as '2F5' or '2F5r1'")
         stage, kind, micro_batch, replica, version = match.groups()
         return Op(kind, int(stage), int(micro_batch), int(replica or 0), None if version is None else int(version))
 
     @staticmethod
     def of_fields(fields: Mapping[str, Any]) -> Op:
-        """An op as JSON has it."""
+        """Returns the op of a JSON object."""
         return Op(
             fields["op"], fields["stage"], fields["micro_batch"], fields["replica"], fields.get("weight_version")
         )
 
     def fields(self) -> dict[str, Any]:
-        """The op as JSON has it."""
+        """Returns the JSON object."""
         fields = {"op": self.kind, "stage": self.stage, "replica": self.replica, "micro_batch": self.micro_batch}
         if self.weight_version is not None:
             fields["weight_version"] = self.weight_version

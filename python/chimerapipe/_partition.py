@@ -1,8 +1,7 @@
-"""Cutting a list of layers into stages, by what they cost."""
+"""Partitions of layers into stages, by cost."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,50 +11,30 @@ from . import _scheduling
 from ._costs import Costs
 from ._engine import ScheduleError
 from ._generate import schedule as make_schedule
+from ._profile import LayerCost
 from ._schedule import Schedule
 from ._tables import html_table
 from ._timeline import Timeline
 
 
 @dataclass(frozen=True)
-class LayerCost:
-    """What one layer adds to its stage, for one micro-batch. `measure` finds it."""
-
-    forward: float
-    """Seconds of F, or any one unit for all layers."""
-    input_gradient: float
-    """Seconds of I."""
-    weight_gradient: float
-    """Seconds of W."""
-    weights: float = 0.0
-    """Bytes of its parameters."""
-    state: float = 0.0
-    """Bytes of gradients and optimizer state."""
-    activations: float = 0.0
-    """Bytes that it saves for its backward."""
-    output: float = 0.0
-    """Bytes of what it gives."""
-    name: str = ""
-
-
-@dataclass(frozen=True)
 class Partition:
-    """Layers of each stage, and what that is worth."""
+    """The number of layers of each stage, with costs."""
 
     layers: tuple[int, ...]
-    """[stage]: how many; `Pipeline` takes them as `partition`."""
+    """By stage; `Pipeline` accepts it as `partition`."""
     slowest: float
-    """Time of all ops of the worker that has most to do."""
+    """Time of the slowest worker's ops."""
     least: float
-    """No cut in the memory has a smaller `slowest`."""
+    """Smallest `slowest` of all partitions within the memory limit."""
     costs: Costs
-    """Of the stages, for `Schedule.simulate`."""
+    """Costs of the stages, for `Schedule.simulate`."""
     layer_costs: tuple[LayerCost, ...]
     schedule: Schedule
-    """Whose workers it balances."""
+    """The balanced schedule."""
 
     def rows(self) -> list[dict[str, object]]:
-        """A dict for each stage, for `pandas.DataFrame`: layers, times, bytes, its worker in each replica."""
+        """Returns a dict per stage, for `pandas.DataFrame`."""
         rows: list[dict[str, object]] = []
         first = 0
         for stage, count in enumerate(self.layers):
@@ -77,14 +56,13 @@ class Partition:
         return rows
 
     def timeline(self) -> Timeline:
-        """The step to expect of the schedule with these stages."""
+        """Simulates a step."""
         return self.schedule.simulate(self.costs)
 
     def __repr__(self) -> str:
         return f"<Partition {list(self.layers)}: slowest worker {self.slowest:.4g}, least possible {self.least:.4g}>"
 
     def _repr_html_(self) -> str:
-        """The stages as a table, and the picture of the step to expect."""
         return html_table(self.rows(), "layers, seconds and bytes of each stage") + self.timeline().svg()
 
     def __str__(self) -> str:
@@ -97,21 +75,6 @@ class Partition:
         return "\n".join(lines)
 
 
-def stage_costs(layers: Sequence[LayerCost], stages: int, partition: Sequence[int] = ()) -> Costs:
-    """Times of the stages of a cut; left out: the even one, whose first stages have a layer more."""
-    even, more = divmod(len(layers), stages)
-    counts = list(partition) or [even + (stage < more) for stage in range(stages)]
-    if len(counts) != stages or sum(counts) != len(layers) or min(counts) < 1:
-        raise ScheduleError(f"partition {counts} must be {stages} positive numbers that add up to {len(layers)} layers")
-    ends = list(itertools.accumulate(counts))
-    held = [layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
-
-    def total(name: str) -> list[float]:
-        return [sum(getattr(layer, name) for layer in stage) for stage in held]
-
-    return Costs(total("forward"), total("input_gradient"), total("weight_gradient"))
-
-
 def partition(
     layers: Sequence[LayerCost] | Any,
     schedule: Schedule | int,
@@ -120,14 +83,14 @@ def partition(
     memory: float = 0.0,
     recompute: bool = False,
 ) -> Partition:
-    """The layers of each stage that balance the schedule's workers: all stages that a worker holds together.
+    """Partitions layers so that the schedule's workers, each with all its stages, are balanced (src/plan/balance.h).
 
-    `layers`: what each costs, as `profile` measures it; or the model itself, an nn.Sequential, a list of modules or a
-    model that `layers_of` knows, which is then measured with `example`, a micro-batch of inputs. `schedule`: or a
-    number of stages alone: those of Chimera where it is even, of 1F1B where it is odd. `memory`: bytes of a worker, 0
-    for any number; counted are weights, gradients, optimizer state, and the activations in flight. `recompute`: stages
-    keep their inputs alone and run forward again. Raises ScheduleError where nothing fits, or there are fewer layers
-    than stages. src/plan/balance.h says how the cut is found.
+    `layers`: a profile or list of LayerCost; or a model to measure with `example`, a micro-batch of inputs.
+    `schedule`: a schedule, or a number of stages for `chimera` (even) or `1f1b` (odd).
+    `memory`: bytes of a worker for weights, gradients, optimizer state and activations in flight; 0 is unlimited.
+    `recompute`: whether all stages use activation checkpointing.
+
+    Raises ScheduleError if nothing fits, or if layers are fewer than stages.
     """
     costs = _costs_of(layers, example)
     if isinstance(schedule, int):
@@ -142,7 +105,8 @@ def partition(
     except RuntimeError as refusal:
         raise ScheduleError(str(refusal)) from None
     if not found:
-        raise ScheduleError(f"no cut into {schedule.stages} stages fits in {memory:g} bytes; recompute, or use more")
+        stages = schedule.stages
+        raise ScheduleError(f"no partition into {stages} stages fits in {memory:g} bytes; recompute, or allow more")
     return Partition(
         tuple(found["layers"]), found["slowest"], found["least"], Costs.from_json(found["costs"]), costs, schedule
     )
@@ -150,12 +114,12 @@ def partition(
 
 def _costs_of(layers: Sequence[LayerCost] | Any, example: Any) -> tuple[LayerCost, ...]:
     if example is not None:
-        from ._measure import profile
+        from ._measure import profile  # Imports torch
 
         return profile(layers, example, sizes=[len(example)]).layers
     costs = tuple(layers) if isinstance(layers, Iterable) else ()
     if not costs or not all(isinstance(cost, LayerCost) for cost in costs):
         raise ScheduleError(
-            "partition: needs a profile of layers; of a model give an example too, a micro-batch of inputs"
+            "partition: needs a profile of layers, or a model with an example, which is a micro-batch of inputs"
         )
     return costs

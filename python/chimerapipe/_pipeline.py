@@ -1,4 +1,4 @@
-"""Training a user's layers by any synchronous schedule, on the C++ executor."""
+"""Training with a synchronous schedule on the C++ executor."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from ._checkpoint import (  # noqa: E402
     CheckpointError,
     LoadedCheckpoint,
     Parts,
+    Saver,
+    Saving,
     as_json,
     optimizer_part,
     read_into,
@@ -32,35 +34,34 @@ from ._held_layer import (  # noqa: E402
     Autocast,
     HeldLayer,
     LayerOrFactory,
+    Recompute,
     counted,
     in_words,
     made_layer,
+    recomputed_stages,
     refuse_shared_parameters,
 )
 from ._measure import listed  # noqa: E402
 from ._processes import Processes  # noqa: E402
-from ._recompute import Recompute, recomputed_stages  # noqa: E402
-from ._saving import Saver, Saving  # noqa: E402
 
 ConfigError = _training.ConfigError
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a step did, the same on every rank."""
+    """Result of a step, equal on every rank."""
 
     loss: float
-    """Mean over all that the loss counted in the step, on all ranks."""
+    """Mean over all ranks."""
     gradient_norm: float
-    """Of all gradients of the model, before clipping."""
+    """Global norm of the gradients before clipping."""
 
 
 class Pipeline:
-    """Layers, cut into the stages of a schedule: an nn.Sequential, a list, or a model that `layers_of` knows.
+    """A model that trains by a pipeline schedule.
 
-    Under torchrun (or another launcher that sets RANK and WORLD_SIZE) every process is a rank, over Gloo, or NCCL with
-    a GPU for each; without one all ranks are threads of this process, for notebooks and tests. Each layer maps one
-    tensor to one tensor and must not write to its input. docs/python.md says what else holds, and what is refused.
+    Under torchrun, or another launcher that sets RANK and WORLD_SIZE, each process is a rank; otherwise all ranks are
+    threads. docs/python.md lists the requirements on layers.
     """
 
     def __init__(
@@ -77,20 +78,25 @@ class Pipeline:
         reduction: str = "natural",
         count: Callable[[Tensor], int] = Tensor.numel,
     ) -> None:
-        """All ranks make theirs with the same arguments.
+        """All ranks pass the same arguments.
 
-        `loss`: from the last layer's output and the target the *sum* of losses. `count`: how many there are in a
-        target, so that a step's loss is their mean. `micro_batch_size`: samples of one micro-batch. `partition`: layers
-        of each stage, or what `partition` has found; left out: even. `data_parallel`: W, groups that run the schedule
-        side by side. `recompute`: stages that keep their inputs alone and run forward again: all (True), their numbers,
-        or a function of the number. `device`: `cuda` moves the layers of this rank to its GPU. `reduction`: `canonical`
-        adds gradients in one order, so that all schedules, depths and widths with equal micro-batches give equal bits;
-        `natural` as they come. Layers may be factories, called for the layers of this rank alone.
+        `layers`: an nn.Sequential, a list of modules or of functions that make them, or a model for `layers_of`.
+        `loss`: function from output and target to the *sum* of losses.
+        `micro_batch_size`: in samples.
+        `partition`: layers of each stage, or a Partition; even by default.
+        `data_parallel`: W, the number of groups that each run the schedule.
+        `recompute`: stages with activation checkpointing: True (all), numbers, or a function from number to bool.
+        `device`: `cpu`, or `cuda`, which moves this rank's layers to its GPU.
+        `reduction`: `canonical` adds gradients in a fixed order, so that all schedules, depths and widths with equal
+        micro-batches give equal bits; `natural` adds them as they arrive.
+        `count`: function from a target to its number of losses, for the mean.
+
+        Raises ConfigError for impossible arguments.
         """
         if not isinstance(schedule, Schedule):
-            raise ConfigError(f"schedule: a {type(schedule).__name__}; give what cp.schedule or cp.Schedule makes")
+            raise ConfigError(f"schedule: got a {type(schedule).__name__}; use cp.schedule or cp.Schedule")
         if not callable(loss):
-            raise ConfigError(f"loss: a {type(loss).__name__}; give a function of output and target")
+            raise ConfigError(f"loss: got a {type(loss).__name__}; give a function of output and target")
         self._layers = listed(layers)
         self._processes = Processes()
         self._device = own_device(device, self._processes.world)
@@ -108,8 +114,8 @@ class Pipeline:
         self._world, self._rank = self._processes.world, self._processes.rank
         if self._world not in (1, self._plan.num_ranks):
             raise ConfigError(
-                f"{self._plan.num_ranks} ranks are needed, {len(schedule.workers)} workers in {data_parallel} groups, "
-                f"but {self._world} processes were started"
+                f"{data_parallel} groups of {len(schedule.workers)} workers need {self._plan.num_ranks} processes, "
+                f"but {self._world} were started"
             )
         self._width = data_parallel
         self._last: Step | None = None
@@ -146,32 +152,32 @@ class Pipeline:
 
     @property
     def rank(self) -> int:
-        """Of this process; 0 where all ranks are threads."""
+        """Rank of this process; 0 for rank threads."""
         return self._rank
 
     @property
     def device(self) -> torch.device:
-        """Where this process's layers, inputs and targets are."""
+        """Device of layers, inputs and targets."""
         return self._device
 
     @property
     def recomputed(self) -> list[int]:
-        """The stages that run forward again."""
+        """Stages with activation checkpointing."""
         return list(self._recomputed)
 
     @property
     def width(self) -> int:
-        """Shares of a mini-batch that processes load: W under a launcher, 1 for threads, which take all of it."""
+        """Number of shares of a mini-batch: W under a launcher, 1 for rank threads."""
         return self._width if self._world > 1 else 1
 
     @property
     def group(self) -> int:
-        """Which of the `width` shares this process loads."""
+        """Share that this process loads, below `width`."""
         return int(self._plan.group(self._rank)) if self._world > 1 else 0
 
     @property
     def batch_size(self) -> int:
-        """Samples that `step` takes on this process."""
+        """Samples of a step on this process."""
         return int(self._plan.mini_batch) // self.width
 
     def step(
@@ -182,12 +188,15 @@ class Pipeline:
         optimizer: torch.optim.Optimizer | None = None,
         clip: float = 0.0,
     ) -> Step:
-        """Forwards and backwards of a mini-batch, then the optimizer's step.
+        """Trains on a mini-batch.
 
-        `inputs` and `targets`: `batch_size` samples along their first dimension, the same on all ranks of a group (the
-        first stage reads the inputs, the last one the targets). Gradients are those of the mean loss, summed over all
-        copies; they are scaled where their global norm is above `clip` (0: never) and stay in `.grad`. `optimizer` is
-        over `parameters()`; without one the caller updates.
+        `inputs`, `targets`: `batch_size` samples in the first dimension, equal on all ranks of a group. The first stage
+        reads the inputs, the last stage the targets.
+        `optimizer`: over `parameters()`; without it the caller updates them.
+        `clip`: largest global gradient norm; 0 disables clipping.
+
+        Gradients of the mean loss stay in `.grad`. Raises ConfigError for wrong inputs, and exceptions of modules
+        unchanged.
         """
         self._start(inputs, targets)
         loss, norm = self._processes.guarded(lambda: self._run.step(inputs, targets, clip))
@@ -197,7 +206,7 @@ class Pipeline:
         return self._last
 
     def validate(self, inputs: Tensor, targets: Tensor) -> float:
-        """The mean loss of a mini-batch by forwards alone, with the modules in eval mode; the same on every rank."""
+        """Returns the mean loss of a mini-batch in eval mode, equal on every rank."""
         self._start(inputs, targets)
         training = [(module, module.training) for layer in self._all() for module in layer.module.modules()]
         try:
@@ -209,18 +218,18 @@ class Pipeline:
                 module.training = mode
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Those of this process's stages, for an optimizer. With threads also the copies that other ranks train."""
+        """Yields this process's parameters for an optimizer. Rank threads include replicas."""
         for _, parameter in self._named_copies():
             yield parameter
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Of this process's stages, each once, by global names: `3.weight`, as nn.Sequential has them."""
+        """Yields each parameter of this process once, with its global name, such as `3.weight`."""
         yield from dict(self._named_copies()).items()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Parameters and buffers of this process's stages by global names: of all layers with threads.
+        """Returns this process's parameters and buffers by global name.
 
-        torch.distributed.checkpoint merges those of several processes.
+        torch.distributed.checkpoint merges the dicts of several processes.
         """
         state: dict[str, Tensor] = {}
         for layer in self._all():
@@ -229,7 +238,7 @@ class Pipeline:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Copies values into this process's stages; `state` may hold other layers too."""
+        """Copies values into this process's layers. `state` may contain others."""
         for layer in self._all():
             prefix = f"{layer.index}."
             own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
@@ -239,10 +248,7 @@ class Pipeline:
                 raise RuntimeError(f"{in_words(layer.index, layer.module)}: {error}") from None
 
     def gather(self) -> None:
-        """Copies what other processes have trained into the layers given to this one; collective.
-
-        Threads train the given layers themselves, of each stage one rank. Layers of factories stay where they are.
-        """
+        """Copies values trained by other processes into this process's given layers; collective."""
         if self._world == 1:
             return
         group = self._processes.group()
@@ -250,7 +256,7 @@ class Pipeline:
             for layer in self._layers[first:end]:
                 if isinstance(layer, nn.Module):
                     for value in [*layer.parameters(), *layer.buffers()]:
-                        moved = value.detach().cpu()  # itself, where it is there
+                        moved = value.detach().cpu()  # Shares memory if it is on the CPU
                         torch.distributed.broadcast(moved, self._plan.owner(stage), group=group)
                         value.detach().copy_(moved)
 
@@ -283,14 +289,14 @@ class Pipeline:
         keep: int = 0,
         wait: bool = True,
     ) -> str | Saving:
-        """Writes `folder/step-N`, which any layout loads and `chimera checkpoint` reads; collective. Returns its path.
+        """Writes `folder/step-N` and returns its path; collective.
 
-        Weights and buffers, the optimizer's state by global names, and the steps done. The folder has its name only
-        once all of it is on the disk, so that whatever happens the checkpoints before stay whole. `extra`: what else to
-        keep, as JSON has it (the state of a learning-rate schedule). `keep`: the newest checkpoints that stay, 0: all.
+        It contains weights, buffers, optimizer state and the number of steps. Any layout loads it, and `chimera
+        checkpoint` reads it. A failed write raises and leaves older checkpoints intact.
 
-        `wait`: False copies all of it and returns a `Saving` at once; a thread writes the copy while training goes on.
-        Of one that fails the rank that failed prints a line. A save waits for the one before it.
+        `extra`: further JSON values, such as a learning-rate scheduler's state.
+        `keep`: number of newest checkpoints to keep; 0 keeps all.
+        `wait`: False returns a `Saving` after copying the tensors; a thread writes them, and prints a failure.
         """
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
         self._saver.await_last()
@@ -311,10 +317,12 @@ class Pipeline:
     def load_checkpoint(
         self, path: str | os.PathLike[str], *, optimizer: torch.optim.Optimizer | None = None
     ) -> LoadedCheckpoint:
-        """Goes on from a checkpoint of this model, whatever schedule, depth or width saved it; collective.
+        """Loads a checkpoint of the same layers, saved in any layout; collective.
 
-        `path`: a checkpoint, or a folder of them, whose newest good one is taken: one process compares all bytes with
-        their hashes. `optimizer` gets state and hyperparameters. Raises where there is none, or it is of another model.
+        `path`: a checkpoint, or a folder, whose newest checkpoint with correct hashes is loaded.
+        `optimizer`: receives saved state and hyperparameters.
+
+        Raises CheckpointError if there is no good checkpoint, ConfigError if the model differs.
         """
         def find() -> tuple[str, list[str]] | None:
             if self._rank > 0:
@@ -342,7 +350,6 @@ class Pipeline:
             restore_optimizer(optimizer, run["optimizer"], reader, self._named_copies())
 
     def _record(self, step: int) -> dict[str, Any]:
-        """What the manifest says of the run."""
         last = {} if self._last is None else {"loss": self._last.loss, "grad_norm": self._last.gradient_norm}
         return {
             "model": {"layers": len(self._layers)},
@@ -355,7 +362,7 @@ class Pipeline:
         return [layer for held in self._held for layer in held]
 
     def _named_copies(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for layer in reversed(self._all()):  # so that owners' come last: they win in a dict
+        for layer in reversed(self._all()):  # Owners win in a dict
             for name, parameter in layer.module.named_parameters():
                 if parameter.requires_grad:
                     yield f"{layer.index}.{name}", parameter
@@ -383,7 +390,7 @@ class Pipeline:
         def checked(output: Tensor, target: Tensor) -> Tensor:
             value = self._autocast.call(loss, output, target)
             if not isinstance(value, Tensor):
-                raise TypeError(f"the loss gives a {type(value).__name__}; it must be a tensor, the sum of the losses")
+                raise TypeError(f"the loss returns a {type(value).__name__}; it must return the sum as a tensor")
             return value
 
         return checked
@@ -393,7 +400,7 @@ class Pipeline:
             require_on(self._device, name, tensor)
             if len(tensor) != self.batch_size:
                 wanted = self.batch_size
-                raise ConfigError(f"{name}: {len(tensor)} samples, where a step of this process takes {wanted}")
+                raise ConfigError(f"{name}: {len(tensor)} samples, but a step of this process takes {wanted}")
         self._autocast.take_over()
         if self._started:
             return

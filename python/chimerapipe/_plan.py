@@ -1,4 +1,4 @@
-"""How to train a model on some workers: the planner (docs/planner.md)."""
+"""The planner (docs/planner.md)."""
 
 from __future__ import annotations
 
@@ -22,51 +22,50 @@ _MACHINES = Path(__file__).parent / "machines"
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to train, and what it is predicted to take."""
+    """A way to train, with its predicted cost."""
 
     name: str
-    """Of its schedule."""
+    """The schedule."""
     parameters: Mapping[str, int | str]
-    """Of the schedule, beside D and N."""
+    """In addition to D and N."""
     data_parallel: int
-    """W, groups side by side."""
+    """W, number of groups."""
     stages: int
-    """D, workers of a group."""
+    """D, workers per group."""
     micro_batches: int
-    """N, of a group."""
+    """N, micro-batches per group."""
     micro_batch_size: int
     """b, in samples."""
     partition: tuple[int, ...]
-    """[stage]: its layers."""
+    """Layers of each stage."""
     recompute: tuple[int, ...]
-    """Stages that run their forward again."""
+    """Stages with activation checkpointing."""
     step_seconds: float
     samples_per_second: float
     bubble_ratio: float
     peak_memory_bytes: float
-    """On the worker that holds most."""
+    """Largest of all workers."""
     worker_memory_bytes: tuple[float, ...]
-    """[worker of a group]: its peak."""
+    """Peak of each worker of a group."""
     least_seconds: float
-    """No order of its ops takes less."""
+    """Lower bound for any order of the ops."""
     costs: Costs
-    """Of its ops, messages, sums and updates."""
     words: str
-    """All of it in a few words."""
+    """One-line description."""
     train: tuple[str, ...]
-    """The flags of `chimera train` that train a preset model so; none for layers of one's own."""
+    """Flags of `chimera train`; empty for measured layers."""
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Its schedule, of one group."""
+        """The schedule of one group."""
         return schedule(self.name, self.stages, self.micro_batches, **self.parameters)
 
     def simulate(self) -> Timeline:
-        """Its step, op by op; workers have cores of their own in it."""
+        """Simulates a step, with separate cores for each worker."""
         return self.schedule.simulate(self.costs, data_parallel=self.data_parallel)
 
     def pipeline_options(self) -> dict[str, Any]:
-        """The arguments with which `Pipeline` trains so, beside layers, loss and schedule."""
+        """Returns arguments for `Pipeline`."""
         return {
             "micro_batch_size": self.micro_batch_size,
             "partition": self.partition,
@@ -75,7 +74,7 @@ class Candidate:
         }
 
     def row(self) -> dict[str, object]:
-        """Its numbers, for a table."""
+        """Returns a table row."""
         return {
             "schedule": self.name,
             **self.parameters,
@@ -94,21 +93,20 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan(Sequence[Candidate]):
-    """Ways to train that fit, the fastest first: a sequence of candidates."""
+    """Candidates that fit, fastest first."""
 
     candidates: tuple[Candidate, ...]
     considered: int
-    """Candidates in all."""
     too_large: int
-    """That do not fit, whatever they recompute."""
+    """Candidates that do not fit, even if all stages are recomputed."""
     machine: str
-    """The name of the machine's profile."""
+    """Name of the profile."""
     memory: float
-    """Bytes of a worker."""
+    """Bytes per worker."""
 
     @property
     def best(self) -> Candidate:
-        """The fastest."""
+        """The fastest candidate."""
         return self.candidates[0]
 
     @overload
@@ -122,7 +120,7 @@ class Plan(Sequence[Candidate]):
         return len(self.candidates)
 
     def rows(self) -> list[dict[str, object]]:
-        """A dict for each candidate, for `pandas.DataFrame`."""
+        """Returns a dict per candidate, for `pandas.DataFrame`."""
         return [candidate.row() for candidate in self.candidates]
 
     def __repr__(self) -> str:
@@ -141,7 +139,7 @@ class Plan(Sequence[Candidate]):
 
 
 def machines() -> list[str]:
-    """The machine profiles that come with the package; docs/machine_profile.md says where their figures are from."""
+    """Names the included machine profiles (docs/machine_profile.md)."""
     return sorted(path.stem for path in _MACHINES.glob("*.json"))
 
 
@@ -162,18 +160,21 @@ def plan(
     top: int = 10,
     **workload: Any,
 ) -> Plan:
-    """Ranks the ways to train a model on P = `workers`: W, D, b, schedule, partition and recomputation.
+    """Ranks the ways to train on P = `workers`: W, D, b, schedule, partition and activation checkpointing.
 
-    `model`: a preset by its name, or layers of your own that `profile` measured. `mini_batch`: samples of a step over
-    all workers. `memory`: bytes of a worker; left out: what the machine says, and for own layers without one, any
-    number. `machine`: a profile by name (`machines`) or file, as `chimera profile` writes it. A preset needs one; with
-    own layers only its links, sums, updates, cores and memory count, and without one these take no time. `schedules`:
-    names to consider; left out: all synchronous ones. `stages`, `data_parallel`, `micro_batch_sizes`: the values of D,
-    W and b to consider; left out: any. `partition`: `even`, `balanced`, or layers of each stage as in `8,9,9,6`. A
-    worker that lacks memory recomputes as many of its stages as it must. `workload`, of a preset:
-    `sequence`, `dtype`, `optimizer`, `dropout`, and sizes in place of its own: `layers`, `hidden`, `heads`,
-    `key_value_heads`, `vocabulary`, `tied`. Raises ScheduleError where nothing fits, with the least memory that would
-    do.
+    `model`: name of a preset, or a Profile.
+    `mini_batch`: samples per step over all workers.
+    `memory`: bytes per worker; by default the machine's, or unlimited for a Profile without a machine.
+    `machine`: name or file of a machine profile, required for a preset. Without it messages take no time.
+    `schedules`: names to consider; by default all synchronous ones.
+    `stages`, `data_parallel`, `micro_batch_sizes`: values of D, W and b to consider.
+    `partition`: `even`, `balanced`, or layers of each stage, such as `8,9,9,6`.
+    `sync`: as in `Schedule.simulate`. `top`: number of candidates to return.
+    `workload`, for a preset: `sequence`, `dtype`, `optimizer`, `dropout`, `layers`, `hidden`, `heads`,
+    `key_value_heads`, `vocabulary`, `tied`.
+
+    Workers recompute no more stages than memory requires. Raises ScheduleError, with the smallest sufficient memory, if
+    nothing fits.
     """
     request: dict[str, Any] = {"do": "plan", "workers": workers, "mini_batch": mini_batch, "top": top, "sync": sync}
     request |= {"partition": partition, "shard_optimizer": shard_optimizer}
@@ -183,7 +184,7 @@ def plan(
         request["machine"] = _machine_text(machine)
     if isinstance(model, Profile):
         if workload:
-            raise ScheduleError(f"{', '.join(workload)}: of preset models alone; own layers are as they were measured")
+            raise ScheduleError(f"{', '.join(workload)}: only for preset models, not for measured layers")
         request["layers"] = _measured(model)
         if machine is None and memory is None:
             memory = 1e18
@@ -191,11 +192,11 @@ def plan(
         if not isinstance(model, str):
             raise ScheduleError(
                 f"plan: needs a preset's name or a profile, not a {type(model).__name__}; cp.profile(layers, x) "
-                "measures one"
+                "makes a profile"
             )
         request |= {"model": model, **_workload(workload)}
         if machine is None:
-            raise ScheduleError(f"machine is missing; give a profile's file, or one of {', '.join(machines())}")
+            raise ScheduleError(f"machine is missing; give a machine profile's file, or one of {', '.join(machines())}")
     if memory is not None:
         request["memory_bytes"] = memory
     answer = ask(request)
@@ -217,7 +218,8 @@ _OF_WORKLOAD = ("sequence", "dtype", "optimizer", "dropout")
 def _workload(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in (*_SIZES, *_OF_WORKLOAD):
-            raise ScheduleError(f"plan takes no '{name}'; a preset takes {', '.join((*_OF_WORKLOAD, *_SIZES))}")
+            accepted = ", ".join((*_OF_WORKLOAD, *_SIZES))
+            raise ScheduleError(f"plan has no argument '{name}'; a preset accepts {accepted}")
     request = {name: given[name] for name in _OF_WORKLOAD if name in given}
     overrides = {name: given[name] for name in _SIZES if name in given}
     return {**request, "overrides": overrides} if overrides else request
@@ -229,12 +231,12 @@ def _machine_text(machine: str | os.PathLike[str]) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ScheduleError(
-            f"machine '{machine}': {error.strerror}; give a profile's file, or one of {', '.join(machines())}"
+            f"machine '{machine}': {error.strerror}; give a machine profile's file, or one of {', '.join(machines())}"
         ) from None
 
 
 def _measured(profile: Profile) -> list[dict[str, Any]]:
-    """Each layer with its times at all sizes; its bytes are those of the largest, for each sample."""
+    """Returns times at all sizes; activations and outputs are bytes per sample."""
     samples = profile.micro_batch_size
     return [
         {

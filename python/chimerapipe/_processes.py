@@ -1,4 +1,4 @@
-"""The processes of a pipeline's ranks: how they meet, tell each other, and end together."""
+"""Rendezvous, error exchange and exit of the rank processes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ import torch
 
 from . import _training
 
-_MEETINGS = itertools.count()  # of this process's pipelines, which all processes make in one order
+# All processes create rendezvous and tasks in the same order
+_SEQUENCE = itertools.count()
 _POLL_SECONDS = 0.01
 
 
 class OtherRankError(_training.Error):
-    """What another rank said of its failure."""
+    """An error that another rank reported."""
 
 
-class Understanding(Protocol):
-    """How ranks tell each other whether a part of a common task has succeeded on all of them."""
+class CollectiveTask(Protocol):
+    """A task in parts; each part succeeds on all ranks or on none."""
 
     def all_or_none(self, call: Callable[[], Any]) -> Any:
-        """What it returns. Where it fails on one process all raise: that one its own error, others what it says."""
+        """Returns `call()`. If it fails on a rank, that rank raises its error, the others OtherRankError."""
 
     def leave(self) -> None:
-        """To be called after the last part."""
+        """Ends the task."""
 
 
 def _outcome(rank: int, call: Callable[[], Any], exchange: Callable[[str], list[str]]) -> Any:
-    """One part: `exchange` gives the words of this rank to all, empty where it succeeded, and returns those of all."""
+    """`exchange` sends this rank's error, empty on success, and returns the errors of all ranks."""
     failure: Exception | None = None
     result = None
     try:
@@ -52,7 +53,7 @@ def _outcome(rank: int, call: Callable[[], Any], exchange: Callable[[str], list[
 
 
 class Processes:
-    """Those that a launcher has started, of which this is one; or this one alone, whose threads are the ranks."""
+    """The processes of the job; a single one if ranks are threads."""
 
     def __init__(self) -> None:
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -60,7 +61,7 @@ class Processes:
         self._group: Any = None
 
     def gathered(self, value: Any) -> list[Any]:
-        """Of all processes, by rank."""
+        """Returns the values of all ranks."""
         if self.world == 1:
             return [value]
         values: list[Any] = [None] * self.world
@@ -68,20 +69,20 @@ class Processes:
         return values
 
     def all_or_none(self, call: Callable[[], Any]) -> Any:
-        """What it returns. Where it fails on one process all raise: that one its own error, others what it says."""
+        """Returns `call()`. If it fails on a rank, that rank raises its error, the others OtherRankError."""
         return _outcome(self.rank, call, self.gathered)
 
     def leave(self) -> None:
-        """Nobody waits: parts are collective."""
+        """Does nothing: every part is collective."""
 
-    def understanding(self) -> Understanding:
-        """One that any thread may use meanwhile. All processes make theirs in one order."""
+    def task(self) -> CollectiveTask:
+        """Returns a task for another thread."""
         if self.world == 1:
             return self
-        return _InStore(_common_store(), f"chimerapipe/understanding {next(_MEETINGS)}", self.rank, self.world)
+        return _StoreTask(_common_store(), f"chimerapipe/task {next(_SEQUENCE)}", self.rank, self.world)
 
     def group(self) -> Any:
-        """The caller's default group, or one of our own in its place: beside one that has NCCL alone, a Gloo one."""
+        """Returns the default group, or a Gloo group beside one with only NCCL."""
         if not torch.distributed.is_initialized():
             store = _launchers_store()
             torch.distributed.init_process_group("gloo", store=store, rank=self.rank, world_size=self.world)
@@ -91,9 +92,9 @@ class Processes:
         return self._group
 
     def join(self, run: _training.Run) -> None:
-        """Connects the run's transports; all processes make their pipelines in one order."""
+        """Connects the transports over Gloo."""
         store = _common_store()
-        key = f"chimerapipe/meeting {next(_MEETINGS)}"
+        key = f"chimerapipe/rendezvous {next(_SEQUENCE)}"
         if os.environ.get("LOCAL_WORLD_SIZE", str(self.world)) == str(self.world):
             if self.rank == 0:
                 handle, path = tempfile.mkstemp(prefix="chimerapipe-")
@@ -112,8 +113,8 @@ class Processes:
         run.join_at_server(host, int(store.get(key)), self.world)
 
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
-        """Connects them over NCCL; every communicator is made at once, in one order on all ranks."""
-        store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_MEETINGS)}", _common_store())
+        """Connects the run over NCCL. All ranks create all communicators in the same order."""
+        store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_SEQUENCE)}", _common_store())
 
         def made(name: str, members: list[int], blocks: int) -> Any:
             if self.rank not in members or len(members) == 1:
@@ -126,7 +127,7 @@ class Processes:
         groups = [made(f"group {number}", members, of_group) for number, members in enumerate(plan.rank_groups())]
         pairs = {}
         for low, high in plan.talking_pairs():
-            up = made(f"pair {low} {high}", [low, high], of_pair)  # from the lower rank to the higher
+            up = made(f"pair {low} {high}", [low, high], of_pair)  # From the lower to the higher rank
             down = made(f"pair {high} {low}", [low, high], of_pair)
             if self.rank == low:
                 pairs[high] = (up, down)
@@ -135,13 +136,13 @@ class Processes:
         run.join_groups(everyone, groups, pairs)
 
     def guarded(self, call: Callable[[], Any]) -> Any:
-        """Ends this process quietly where another rank has the reason; else what failed is raised as it is."""
+        """Returns `call()`. If another rank failed, exits with one line."""
         try:
             return call()
         except _training.PeerLostError as error:
             if self.world == 1:
                 raise
-            print(f"rank {self.rank}: ended, as another rank failed ({error})", file=sys.stderr, flush=True)
+            print(f"rank {self.rank}: exits because another rank failed ({error})", file=sys.stderr, flush=True)
             _end_process(3)
         except BaseException:
             if self.world > 1:
@@ -149,7 +150,7 @@ class Processes:
             raise
 
     def _fail_visibly(self) -> None:
-        """The others notice when this process ends, after its traceback."""
+        """Exits after the traceback, so that other ranks detect the failure."""
         hook = sys.excepthook
 
         def print_and_end(kind: Any, error: Any, trace: Any) -> None:
@@ -160,12 +161,11 @@ class Processes:
 
 
 def multiprocessors(device: torch.device) -> int:
-    """Of a GPU."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def new_backend(store: Any, rank: int, size: int, device: torch.device, blocks: int) -> Any:
-    """A connected process group of GPUs, whose kernels take so many thread blocks at most."""
+    """Returns a connected group whose kernels use at most `blocks` thread blocks."""
     options = torch.distributed.ProcessGroupNCCL.Options()
     options.config.max_ctas = blocks
     group = torch.distributed.ProcessGroupNCCL(store, rank, size, options)
@@ -173,8 +173,8 @@ def new_backend(store: Any, rank: int, size: int, device: torch.device, blocks: 
     return group
 
 
-class _InStore:
-    """By keys in the launcher's store, which need no collective."""
+class _StoreTask:
+    """Exchanges errors through the launcher's key-value store, without collectives."""
 
     def __init__(self, store: Any, name: str, rank: int, world: int) -> None:
         self._store, self._name, self._rank, self._world = store, name, rank, world
@@ -184,7 +184,7 @@ class _InStore:
         return _outcome(self._rank, call, self._exchange)
 
     def leave(self) -> None:
-        """Rank 0 goes last, as the store may be in its process."""
+        """Rank 0 leaves last, because its process may run the store."""
         self._store.set(f"{self._name}/left/{self._rank}", "")
         if self._rank == 0:
             self._await([f"{self._name}/left/{rank}" for rank in range(self._world)])
@@ -197,13 +197,12 @@ class _InStore:
         return [self._store.get(key).decode() for key in keys]
 
     def _await(self, keys: list[str]) -> None:
-        """Looks now and then: a call that waits would keep the store from others."""
+        """Polls, because a blocking call would lock the store for other threads."""
         while not self._store.check(keys):
             time.sleep(_POLL_SECONDS)
 
 
 def _common_store() -> Any:
-    """The caller's, or the launcher's."""
     if torch.distributed.is_initialized():
         return torch.distributed.distributed_c10d._get_default_store()
     return _launchers_store()
@@ -211,7 +210,7 @@ def _common_store() -> Any:
 
 @functools.cache
 def _launchers_store() -> Any:
-    """Where the launcher's processes find each other. One connection serves all pipelines of a process."""
+    """Returns the launcher's key-value store. Pipelines share one connection."""
     store, _, _ = next(torch.distributed.rendezvous("env://"))
     return torch.distributed.PrefixStore("chimerapipe", store)
 
@@ -223,7 +222,7 @@ def _free_port() -> int:
 
 
 def _end_process(code: int) -> NoReturn:
-    """At once: what the C++ side has under way must not hold it up."""
+    """Exits without waiting for work in C++."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,39 +1,58 @@
-"""What a user's layers take, as `profile` has measured them."""
+"""Measured costs of layers."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
 from ._costs import Costs
-from ._partition import LayerCost, stage_costs
+from ._engine import ScheduleError
 from ._schedule import Schedule
 from ._tables import html_table
 
 
 @dataclass(frozen=True)
-class Profile(Sequence[LayerCost]):
-    """Layers measured with micro-batches of one or several sizes. `partition` and `plan` take it.
+class LayerCost:
+    """Cost of a layer for one micro-batch."""
 
-    As a sequence it has the costs of its largest micro-batch.
-    """
+    forward: float
+    """Time of F, in seconds or another common unit."""
+    input_gradient: float
+    """Time of I."""
+    weight_gradient: float
+    """Time of W."""
+    weights: float = 0.0
+    """Bytes of parameters."""
+    state: float = 0.0
+    """Bytes of gradients and optimizer state."""
+    activations: float = 0.0
+    """Bytes saved for the backward."""
+    output: float = 0.0
+    """Bytes of output."""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Profile(Sequence[LayerCost]):
+    """Costs of layers at one or several micro-batch sizes. As a sequence: the costs at the largest."""
 
     sizes: Mapping[int, tuple[LayerCost, ...]]
-    """Of each micro-batch size, in samples, the costs of all layers."""
+    """Costs of all layers by micro-batch size in samples."""
 
     def __post_init__(self) -> None:
         if not self.sizes or not all(self.sizes.values()) or len({len(row) for row in self.sizes.values()}) > 1:
-            raise ValueError("a profile needs a size, and of each size the costs of the same layers, at least one")
+            raise ValueError("a profile needs at least one size, and at each size the costs of the same layers")
 
     @property
     def micro_batch_size(self) -> int:
-        """The largest that was measured."""
+        """The largest size."""
         return max(self.sizes)
 
     @property
     def layers(self) -> tuple[LayerCost, ...]:
-        """The costs of a micro-batch of that size."""
+        """Costs at the largest size."""
         return self.sizes[self.micro_batch_size]
 
     @overload
@@ -50,11 +69,14 @@ class Profile(Sequence[LayerCost]):
         return iter(self.layers)
 
     def costs(self, schedule: Schedule, partition: Sequence[int] = ()) -> Costs:
-        """Of the schedule's stages, for `Schedule.simulate`. `partition`: layers of each stage; left out: even."""
-        return stage_costs(self.layers, schedule.stages, partition)
+        """Returns costs of the schedule's stages. `partition`: layers of each stage; even by default.
+
+        Raises ScheduleError if the partition does not match.
+        """
+        return _stage_costs(self.layers, schedule.stages, partition)
 
     def rows(self) -> list[dict[str, object]]:
-        """A dict for each layer and micro-batch size, for `pandas.DataFrame`."""
+        """Returns a dict per layer and micro-batch size, for `pandas.DataFrame`."""
         return [
             {"layer": index, "micro_batch_size": size, **vars(cost)}
             for size, costs in sorted(self.sizes.items())
@@ -79,3 +101,18 @@ class Profile(Sequence[LayerCost]):
                 f"{cost.name}"
             )
         return "\n".join(lines)
+
+
+def _stage_costs(layers: Sequence[LayerCost], stages: int, partition: Sequence[int] = ()) -> Costs:
+    """In the even partition, the first stages have one more layer."""
+    even, more = divmod(len(layers), stages)
+    counts = list(partition) or [even + (stage < more) for stage in range(stages)]
+    if len(counts) != stages or sum(counts) != len(layers) or min(counts) < 1:
+        raise ScheduleError(f"partition {counts} must be {stages} positive numbers that add up to {len(layers)} layers")
+    ends = list(itertools.accumulate(counts))
+    held = [layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
+
+    def total(name: str) -> list[float]:
+        return [sum(getattr(layer, name) for layer in stage) for stage in held]
+
+    return Costs(total("forward"), total("input_gradient"), total("weight_gradient"))

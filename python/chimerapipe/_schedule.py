@@ -1,4 +1,4 @@
-"""Schedules as values: who runs which op, in which order."""
+"""Schedules: ops of each worker, in order."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ._timeline import Timeline
 
 @dataclass(frozen=True)
 class Violation:
-    """What is wrong with a schedule, and its counter-example (docs/schedule_format.md, "Checks")."""
+    """A defect, with its counterexample (docs/schedule_format.md, "Checks")."""
 
     kind: str
     """`missing_op`, `cycle`, `deadlock` and others (src/check/violation.h)."""
     message: str
     """One line."""
     level: str
-    """`schedule`, or `program` and how its messages are queued."""
+    """`schedule`, or `program` with its message queueing."""
     places: tuple[tuple[int, int], ...]
-    """(worker, position): positions count ops, or at the level of a program its instructions. Of a cycle by pairs: the
-    op, and what it waits for."""
+    """(worker, position) of ops, or of instructions at level `program`. A cycle lists pairs: an op, and the op that it
+    waits for."""
     counter_example: tuple[Op, ...] = ()
-    """The ops at `places`; none at the level of a program."""
+    """The ops at `places`; empty at level `program`."""
     excerpt: str = ""
-    """The rows of the counter-example as text."""
+    """Rows of the counterexample."""
 
     def __str__(self) -> str:
         return self.message
@@ -38,37 +38,37 @@ class Violation:
 
 @dataclass(frozen=True)
 class Updates:
-    """How an asynchronous schedule updates its weights (docs/schedule_format.md)."""
+    """Weight updates of an asynchronous schedule (docs/schedule_format.md)."""
 
     micro_batches: int
-    """That make one update of a stage."""
+    """Micro-batches per update of a stage."""
     versions: int
-    """Most versions of a stage's weights kept at once."""
+    """Most weight versions that a stage keeps."""
     delay: int | None = None
-    """Updates between the newest weights and those used; None: the newest when the forward starts."""
+    """Updates between newest and used weights; None: the newest at the start of the forward."""
 
 
 @dataclass(frozen=True, init=False)
 class Schedule:
-    """Each worker's ops, in order, and where stages live. Equal schedules compare equal; a schedule pickles.
+    """The ops of each worker in order, and the workers of the stages. Comparable and picklable.
 
-    `workers` may be written by hand, as ops or as texts (`2F5`, `2F5r1` for replica 1), a list or one string a worker:
+    `workers` may contain ops or texts (`2F5`, or `2F5r1` for replica 1), or one string per worker:
 
     >>> Schedule(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]).check()
     []
     """
 
     workers: tuple[tuple[Op, ...], ...]
-    """workers[w]: the ops of worker w. Idle slots are no ops: a bubble is a result of timing."""
+    """workers[w]: ops of worker w, without idle slots, which follow from the timing."""
     placement: tuple[tuple[int, ...], ...]
-    """placement[r][s]: the worker of stage s in replica r. Left out: one replica, each stage where it stands first."""
+    """placement[r][s]: worker of stage s in replica r; by default one replica, placed by the ops."""
     name: str
     micro_batches: int
-    """N, of a step. Left out: as many as the ops name."""
+    """N, per step; by default as many as the ops name."""
     micro_batch_scale: float
-    """Size of its micro-batches, in full ones: 0.5 after backward halving."""
+    """Micro-batch size relative to a full one: 0.5 after backward halving."""
     updates: Updates | None
-    """None: synchronous, one update at the step's end."""
+    """None if synchronous: one update at the end of the step."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Schedule:
 
     @property
     def stages(self) -> int:
-        """S: stages that the model is cut into."""
+        """Number of stages."""
         return max(map(len, self.placement), default=0)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,23 +97,20 @@ class Schedule:
 
     @staticmethod
     def from_json(text: str) -> Schedule:
-        """Reads what `to_json` and `chimera schedule --format json` write. What it says is not checked: see `check`."""
+        """Reads the output of `to_json` or `chimera schedule --format json`, without checking it."""
         return _read(text)
 
     @staticmethod
     def from_csv(text: str) -> Schedule:
-        """Reads CSV in both dialects of torch.distributed.pipelining, or with our first line (docs/schedule_format.md).
-
-        Messages and other cells that are no ops are dropped.
-        """
+        """Reads CSV of torch.distributed.pipelining, in both dialects, or of `to_csv`. Drops cells that are not ops."""
         return _read(text)
 
     @staticmethod
     def from_torch(schedule: Any) -> Schedule:
-        """The plan of a schedule of torch.distributed.pipelining, or of a dict from rank to its actions.
+        """Reads a schedule of torch.distributed.pipelining, or a dict from rank to actions.
 
-        Their `pipeline_order` is private there; 2.11 has it for `ScheduleGPipe` and all multi-stage schedules. The plan
-        of `Schedule1F1B` (`_get_pipeline_order`) numbers the last rank's forwards from 1 in 2.11: `check` says so.
+        Torch 2.11 has the private `pipeline_order` for `ScheduleGPipe` and all multi-stage schedules. For
+        `Schedule1F1B` it numbers the last rank's forwards from 1, which `check` reports.
         """
         order = schedule
         if not isinstance(order, Mapping):
@@ -147,21 +144,21 @@ class Schedule:
         return text
 
     def to_json(self) -> str:
-        """As `chimera schedule --format json` prints it. Raises ScheduleError where `check` finds it wrong."""
+        """Returns JSON as `chimera schedule --format json`. Raises ScheduleError if `check` finds violations."""
         return self._file("json")
 
     def to_csv(self, *, communication: bool = False) -> str:
-        """PyTorch's CSV, `compute_only`, or with `communication` `compute_comms`.
+        """Returns PyTorch's CSV: `compute_only`, or `compute_comms` with `communication`.
 
-        `torch.distributed.pipelining` loads it where there is one replica. V placements fail there over Gloo.
+        `torch.distributed.pipelining` loads it if there is one replica. V placements fail there over Gloo.
         """
         return self._file("csv-communication" if communication else "csv")
 
     def check(self, *, max_in_flight: float | None = None, strict_order: bool = False) -> list[Violation]:
-        """All that is wrong with it; an empty list is a proof that it is a schedule and cannot get stuck.
+        """Returns all violations; empty if the schedule is valid and cannot deadlock.
 
-        `max_in_flight`: most activations of a worker, in those of a full micro-batch on its whole share of the model.
-        `strict_order`: gradients accumulated out of the order of samples are violations too.
+        `max_in_flight`: limit of a worker's activations; 1 is a full micro-batch on its share of the model.
+        `strict_order`: reports gradients accumulated out of sample order.
         """
         request: dict[str, object] = {
             "do": "check",
@@ -196,12 +193,17 @@ class Schedule:
         data_parallel: int = 1,
         blocking_sends: bool = False,
     ) -> Timeline:
-        """Times it: by `costs`, or by the times of one full micro-batch on a worker's whole share of the model.
+        """Simulates the schedule with `costs` per stage, or with times for a worker's share of the model, in any unit.
 
-        Times are in any one unit. `backward` is B, of which `weight_gradient` (half of it by default) is W and the rest
-        I. `stage_factors`: how much more each stage takes. `all_reduce`: the sum of one stage's gradients.
-        `weights`, `activations`: bytes of a share, for memory in bytes. `steps`: steps in a row. `sync`: when gradients
-        are summed, `eager`, `eager-opt` or `post`. `data_parallel`: W. `blocking_sends`: senders wait for arrival.
+        `forward`, `backward`: F and B of a full micro-batch. `weight_gradient`: part of B that is W, half by default.
+        `latency`: of a message. `all_reduce`: of one stage's gradients.
+        `stage_factors`: relative time of each stage.
+        `weights`, `activations`: bytes of a worker's share.
+        `steps`: number of consecutive steps. `data_parallel`: W.
+        `sync`: when all-reduces start: `eager`, `eager-opt` or `post`.
+        `blocking_sends`: senders wait for arrival.
+
+        Raises ScheduleError if the schedule cannot run.
         """
         request: dict[str, object] = {
             "schedule": {"text": self._text},
@@ -228,17 +230,17 @@ class Schedule:
         return Timeline({**request, "costs": shares})
 
     def svg(self) -> str:
-        """The paper's figure: slots of equal length. Raises ScheduleError for a schedule that `check` finds wrong."""
+        """Returns the paper's figure, with equal slots. Raises ScheduleError if `check` finds violations."""
         return self._file("figure")
 
     def _repr_svg_(self) -> str | None:
         try:
             return self.svg()
         except ScheduleError:
-            return None  # notebooks show the text
+            return None  # Notebooks show the text instead
 
     def __str__(self) -> str:
-        """The figure as text; of what is no schedule the rows as they are."""
+        """Returns the figure as text, or the rows of an invalid schedule."""
         try:
             return self._file("figure-text").rstrip("\n")
         except ScheduleError:
@@ -254,7 +256,7 @@ def _op(op: Op | str) -> Op:
 
 
 def _where_first(workers: Iterable[Sequence[Op]]) -> tuple[int, ...]:
-    """The worker in whose row each stage stands first."""
+    """The worker of the first op of each stage."""
     holders: dict[int, int] = {}
     for worker, ops in enumerate(workers):
         for op in ops:

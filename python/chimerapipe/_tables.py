@@ -1,4 +1,4 @@
-"""Tables of rows for notebooks."""
+"""HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def html_table(rows: Sequence[Mapping[str, object]], caption: str = "") -> str:
-    """A table with a column for each name in the first row. Numbers are rounded to four digits."""
+    """The first row names the columns. Floats are rounded to four digits."""
     if not rows:
         return f"<p>{html.escape(caption)}</p>"
     heads = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])

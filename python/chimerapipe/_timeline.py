@@ -1,4 +1,4 @@
-"""When everything of a schedule runs, and why workers wait."""
+"""Simulated timelines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._op import Op
 
 @dataclass(frozen=True)
 class Bubble:
-    """A time in which a worker computes nothing, for one cause."""
+    """Idle time of a worker, with its cause."""
 
     worker: int
     start: float
@@ -23,11 +23,11 @@ class Bubble:
     cause: str
     """`warm_up`, `dependency`, `latency`, `sync` or `imbalance` (docs/schedule_format.md, "Simulations")."""
     waits_for: Op | None
-    """The op whose result it waits for, where there is one."""
+    """The op that the worker waits for, if any."""
 
 
 class Timeline:
-    """A simulated step, in the unit of its costs. `Schedule.simulate` makes it."""
+    """A simulated run, from `Schedule.simulate`. Times have the unit of the costs."""
 
     def __init__(self, request: Mapping[str, object]) -> None:
         self._request = dict(request)
@@ -39,32 +39,32 @@ class Timeline:
 
     @property
     def makespan(self) -> float:
-        """Until the last op, all-reduce and update has ended."""
+        """End of the last op, all-reduce and update."""
         return float(self._data["makespan"])
 
     @property
     def bubble_ratio(self) -> float:
-        """Idle time of all workers over workers times makespan, from 0 to 1."""
+        """Idle fraction of all workers' time, from 0 to 1."""
         return float(self._data["bubble_ratio"])
 
     @property
     def lower_bound(self) -> float:
-        """No order of these ops on these workers has a shorter makespan (src/simulate/lower_bound.h)."""
+        """No order of these ops on these workers is faster (src/simulate/lower_bound.h)."""
         return float(self._data["lower_bound"])
 
     @property
     def period(self) -> float:
-        """Time from step to step in the middle of a run of several; the makespan of one."""
+        """Time per step in the middle of several steps; for one step, the makespan."""
         return float(self._data["period"])
 
     @property
     def peak_stage_units(self) -> float:
-        """Most activations on a worker, in those of a full micro-batch on its whole share of the model."""
+        """Peak activations of a worker; 1 is a full micro-batch on its share of the model."""
         return max(float(worker["peak_stage_units"]) for worker in self._data["workers"])
 
     @property
     def idle_by_cause(self) -> dict[str, float]:
-        """Idle time of all workers together, by cause."""
+        """Idle time of all workers by cause."""
         return dict(self._data["idle_by_cause"])
 
     @cached_property
@@ -76,11 +76,11 @@ class Timeline:
 
     @property
     def critical_path(self) -> list[Op]:
-        """The ops that make the makespan, first to last."""
+        """Ops of the critical path, in order."""
         return [self._at(place) for place in self._data["critical_path"]]
 
     def explain(self) -> list[Bubble]:
-        """Why workers wait: all bubbles, worker by worker, in order of time. Together they are the idle time."""
+        """Returns all bubbles by worker and time."""
         return [
             Bubble(
                 worker,
@@ -94,7 +94,7 @@ class Timeline:
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dict for each op, for `pandas.DataFrame`: worker, op, stage, replica, micro_batch, start, end."""
+        """Returns a dict per op, for `pandas.DataFrame`."""
         return [
             {"worker": worker, **op}
             for worker, entry in enumerate(self._data["workers"])
@@ -102,7 +102,7 @@ class Timeline:
         ]
 
     def workers(self) -> list[dict[str, Any]]:
-        """A dict for each worker: busy, idle, peak_in_flight, peak_stage_units and others, without lists."""
+        """Returns a dict per worker: busy, idle, peak_in_flight, peak_stage_units and others."""
         plain = (int, float)
         return [
             {"worker": worker, **{name: value for name, value in entry.items() if isinstance(value, plain)}}
@@ -110,27 +110,28 @@ class Timeline:
         ]
 
     def memory(self, worker: int) -> list[tuple[float, float]]:
-        """(time, amount from then on) of a worker: bytes where the costs say them, else stage units."""
+        """Returns (time, amount from then on) of a worker: bytes if the costs have them, otherwise stage units."""
         return [(time, amount) for time, amount in self._data["workers"][worker]["memory"]]
 
     def to_json(self) -> str:
-        """As `chimera simulate --format json` prints it."""
+        """Returns the output of `chimera simulate --format json`."""
         return self._file("timeline")
 
     def svg(self) -> str:
-        """The picture: bubbles by cause, sums, memory, the critical path."""
+        """Returns a picture: bubbles by cause, all-reduces, memory, critical path."""
         return self._file("svg")
 
     def html(self) -> str:
-        """A page that zooms and answers questions. It loads nothing."""
+        """Returns an interactive page without external files."""
         return self._file("html")
 
     def perfetto(self) -> str:
-        """A trace for ui.perfetto.dev; a unit of time counts as a millisecond."""
+        """Returns a trace for ui.perfetto.dev, where a unit of time is a millisecond."""
         return self._file("perfetto")
 
     def save(self, path: str) -> None:
-        """Writes the picture that the name's end asks for: `.svg`, `.html`, `.json` (for Perfetto) or `.txt`."""
+        """Writes the format of the suffix: `.svg`, `.html`, `.json` (Perfetto) or `.txt`. Raises ValueError for others.
+        """
         formats = {".svg": "svg", ".html": "html", ".json": "perfetto", ".txt": "text"}
         kind = formats.get(Path(path).suffix)
         if kind is None:

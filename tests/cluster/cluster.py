@@ -1,7 +1,7 @@
-"""What the tests of clusters share: a training run, ranks by hand, and hosts (hosts.py).
+"""Shared helpers of cluster tests: a training run, ranks started by hand, and hosts (hosts.py).
 
-A test's first argument is the program. Launchers and rights that are missing skip their tests; with CHIMERA_NEED_LAUNCHERS
-they fail instead (`tools/clusters` installs them). Namespaces are what root may make.
+A test's first argument is the program. Tests are skipped if a launcher or a permission is missing; with
+CHIMERA_NEED_LAUNCHERS they fail (`tools/clusters` installs the launchers). Namespaces need root.
 """
 
 import json
@@ -12,24 +12,24 @@ import sys
 import tempfile
 import unittest
 
-from hosts import LOOPBACK, PATIENCE, Hosts, OwnProcesses, free_port, has, namespaces_work  # tests take them from here
+from hosts import LOOPBACK, PATIENCE, Hosts, OwnProcesses, free_port, has, namespaces_work  # For the tests
 
 CHIMERA = str(pathlib.Path(sys.argv[1]).resolve())
 
 
 def needs(what, is_there):
-    """Skips a test where `what` is missing, or lets it fail where nothing may be."""
+    """Skips a test if `what` is missing, or fails if CHIMERA_NEED_LAUNCHERS is set."""
     return unittest.skipUnless(is_there or os.environ.get("CHIMERA_NEED_LAUNCHERS"), f"{what} is missing")
 
 
 def takes_long(test):
-    """Leaves out a test that waits for many seconds, but for `tools/clusters` and the tests of the night."""
+    """Skips a slow test, except in `tools/clusters` and nightly tests."""
     wanted = os.environ.get("CHIMERA_NEED_LAUNCHERS") or os.environ.get("CHIMERA_LONG_TESTS")
     return unittest.skipUnless(wanted, "takes long: CHIMERA_LONG_TESTS=1 runs it")(test)
 
 
 def without_launchers():
-    """This process's environment without what a launcher may have set."""
+    """Returns the environment without variables of launchers."""
     words = ("CHIMERA_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MASTER_", "LOCAL_")
     return {name: value for name, value in os.environ.items()
             if not name.startswith(words) and name not in ("RANK", "WORLD_SIZE")}
@@ -71,7 +71,7 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(list(self.folder.glob("chimera-*/*")), [], "a meeting's file is left")
 
     def start(self, words, rank, size, enter=(), **variables):
-        """One rank by hand; `enter`: what runs it in another namespace."""
+        """Starts one rank. `enter`: command that runs it in another namespace."""
         own = {"CHIMERA_RANK": str(rank), "CHIMERA_WORLD_SIZE": str(size)}
         process = subprocess.Popen([*enter, *words], env=self.environment | own | variables, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, text=True)
@@ -79,7 +79,7 @@ class TrainingTest(unittest.TestCase):
         return process
 
     def ended(self, processes):
-        """What each says on standard error but for progress, and its exit code."""
+        """Returns exit code and standard error of each process, without progress lines."""
         said = [process.communicate(timeout=PATIENCE)[1] for process in processes]
         complaints = ["".join(line for line in text.splitlines(True) if line.startswith("chimera:")) for text in said]
         return complaints, [process.returncode for process in processes]

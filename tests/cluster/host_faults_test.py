@@ -1,4 +1,4 @@
-"""Hosts that die, stop, or lose their network: each is named once, and all ranks that are left end, within seconds.
+"""Hosts that die, stop or lose their network: each is reported once, and all other ranks exit within seconds.
 
 Usage: host_faults_test.py CHIMERA [CLASS.TEST...]
 
@@ -12,8 +12,8 @@ import unittest
 
 from cluster import PATIENCE, Hosts, TrainingTest, namespaces_work, needs, takes_long
 
-SILENCE = 2.5  # seconds after which a host counts as gone
-MOST = SILENCE + 4  # until all have ended, on a busy machine
+SILENCE = 2.5  # Seconds of silence after which a host counts as lost
+MOST = SILENCE + 4  # Until all ranks have exited, on a busy machine
 
 
 @needs("the right to make network namespaces", namespaces_work())
@@ -30,7 +30,7 @@ class HostFaultsTest(TrainingTest):
         self.await_steps(3)
 
     def host(self, index):
-        """What enters it: its network and a name of its own."""
+        """Returns the command that enters a host, with its network and its own host name."""
         return [*self.hosts.enter(index), "unshare", "--uts", "sh", "-c", f'hostname h{index} && exec "$@"', "sh"]
 
     def await_steps(self, count):
@@ -43,11 +43,11 @@ class HostFaultsTest(TrainingTest):
         return len(self.metrics.read_text().splitlines())
 
     def cut(self, host, state):
-        """The host's end of the bridge: `down` as when somebody pulls the cable of the switch, `up` as when it is back."""
+        """Sets the host's link at the bridge `down` or `up`, like a cable that is pulled or plugged in."""
         self.hosts.ip("-n", self.hosts.switch, "link", "set", f"port{host}", state)
 
     def assert_ends(self, ranks, within=MOST):
-        """What they say, once all of them have ended."""
+        """Returns the output of the ranks after all of them have exited."""
         end = time.monotonic() + within
         for rank in ranks:
             while self.ranks[rank].poll() is None:
@@ -65,7 +65,7 @@ class HostFaultsTest(TrainingTest):
 
     @takes_long
     def test_a_dead_host(self):
-        self.hosts.ip("-n", self.hosts.switch, "link", "del", "port1")  # nothing that it sends arrives any more
+        self.hosts.ip("-n", self.hosts.switch, "link", "del", "port1")  # None of its packets arrive from now on
         for rank in (2, 3):
             self.ranks[rank].kill()
         self.assertEqual(self.assert_ends([0, 1]),
@@ -102,7 +102,7 @@ class HostFaultsTest(TrainingTest):
     @takes_long
     def test_a_short_cut_is_survived(self):
         self.cut(1, "down")
-        time.sleep(1.5)  # the fault itself
+        time.sleep(1.5)  # Duration of the fault itself
         self.cut(1, "up")
         self.await_steps(self.steps() + 5)
 
@@ -110,7 +110,7 @@ class HostFaultsTest(TrainingTest):
     def test_a_job_that_is_stopped_and_continued_goes_on(self):
         for rank in self.ranks:
             rank.send_signal(signal.SIGSTOP)
-        time.sleep(SILENCE + 1)  # longer than a rank may be silent
+        time.sleep(SILENCE + 1)  # Longer than a rank may be silent
         for rank in self.ranks:
             rank.send_signal(signal.SIGCONT)
         self.await_steps(self.steps() + 5)

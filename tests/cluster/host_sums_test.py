@@ -1,4 +1,4 @@
-"""Sums of gradients over two hosts of two ranks each: what goes from host to host, and what comes out.
+"""Gradient all-reduces over two hosts of two ranks each: traffic between the hosts, and results.
 
 Usage: host_sums_test.py CHIMERA [CLASS.TEST...]
 """
@@ -11,7 +11,7 @@ import unittest
 from cluster import CHIMERA, Hosts, OwnProcesses, TrainingTest, has, namespaces_work, needs
 
 RANKS = 4
-TCP_AND_IP = 1.05  # bytes on the wire for each byte of a message, at most
+TCP_AND_IP = 1.05  # Largest ratio of bytes on the wire to bytes of messages
 
 
 @needs("the right to make network namespaces", namespaces_work() and has("unshare"))
@@ -31,7 +31,7 @@ class HostSumsTest(TrainingTest):
                 "--sequence", "16", "--steps", str(steps), "--metrics", str(self.metrics), *flags]
 
     def train(self, words):
-        """Bytes that each host has sent."""
+        """Returns the bytes that each host has sent."""
         before = [self.hosts.sent_bytes(host) for host in range(2)]
         server = {"MASTER_ADDR": self.hosts.address(0), "MASTER_PORT": "29600", "CHIMERA_SECRET": "a word"}
         ranks = [self.start(words, rank, RANKS, self.processes[rank // 2].enter, CHIMERA_LOCAL_RANK=str(rank % 2),
@@ -50,12 +50,12 @@ class HostSumsTest(TrainingTest):
         start_up = self.train(self.words(few))
         self.metrics.unlink()
         sent = [(whole - start) / (many - few) for whole, start in zip(self.train(self.words(many)), start_up)]
-        for each in sent:  # half of the gradients in Gloo's first half of a sum, the sum of the other half in its second
+        for each in sent:  # Half of the gradients in Gloo's reduce-scatter, the other half in its all-gather
             self.assertGreaterEqual(each, self.gradient_bytes())
             self.assertLessEqual(each, TCP_AND_IP * self.gradient_bytes())
 
     def test_a_sum_that_is_launched_holds_up_nobody(self):
-        """The first to launch it, on one host, still has to send what the other host waits for."""
+        """The rank that launches first, on one host, still has to send data that the other host waits for."""
         words = [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--schedule", "chimera", "--stages", "2",
                  "--data-parallel", "2", "--replica-layout", "near", "--micro-batches", "1", "--micro-batch-size", "2",
                  "--sequence", "16", "--steps", "30", "--dtype", "float64", "--metrics", str(self.metrics)]

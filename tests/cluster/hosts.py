@@ -1,4 +1,4 @@
-"""Hosts that are network namespaces on one bridge, and processes of their own. Namespaces are what root may make."""
+"""Hosts as network namespaces on one bridge, with separate process namespaces. Requires root."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ def has(*programs):
 
 
 def namespaces_work():
-    """Whether hosts can be made: containers often may not."""
+    """Returns whether hosts can be created; containers often do not allow it."""
     if os.geteuid() != 0 or not has("ip", "nsenter"):
         return False
     hosts = Hosts(1)
@@ -35,7 +35,7 @@ def namespaces_work():
 
 
 class OwnProcesses:
-    """Processes that see each other alone, as those of a host do; `enter` runs a command among them."""
+    """A process namespace, as on a separate host. `enter` runs a command in it."""
 
     def __init__(self, enter):
         words = [*enter, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sleep", "infinity"]
@@ -85,18 +85,18 @@ class Hosts:
         return ["nsenter", f"--net=/run/netns/{self.names[index]}"]
 
     def throttle(self, rate):
-        """Lets no more leave each host, such as 100mbit."""
+        """Limits the sending rate of each host, for example to 100mbit."""
         for name in self.names:
             self.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "256kb", "latency",
                       "400ms"])
 
     def sent_bytes(self, index):
-        """That have left the host."""
+        """Returns the bytes that the host has sent."""
         table = subprocess.run([*self.enter(index), "cat", "/proc/self/net/dev"], check=True, capture_output=True, text=True)
         return next(int(line.split(":")[1].split()[8]) for line in table.stdout.splitlines() if "eth0:" in line)
 
     def listeners(self, index):
-        """Addresses that somebody listens at."""
+        """Returns the addresses of listening sockets."""
         table = subprocess.run([*self.enter(index), "cat", "/proc/net/tcp", "/proc/net/tcp6"], capture_output=True, text=True)
         rows = [line.split() for line in table.stdout.splitlines()]
         return {row[1].split(":")[0] for row in rows if len(row) > 3 and row[3] == "0A"}

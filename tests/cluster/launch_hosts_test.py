@@ -1,8 +1,8 @@
-"""`chimera launch --hosts` starts the ranks of a training run over ssh and ends them together.
+"""`chimera launch --hosts` starts the ranks of a training run over ssh and stops them together.
 
 Usage: launch_hosts_test.py CHIMERA [CLASS.TEST...]
 
-In place of ssh most tests have a script that runs the command on this machine, without a terminal and in a session of its own.
+Most tests replace ssh by a script that runs the command on this machine, without a terminal and in its own session.
 """
 
 import json
@@ -48,13 +48,13 @@ class LaunchedTest(TrainingTest):
         return process
 
     def ranks(self):
-        """Processes of this test's training run that are alive."""
+        """Returns the running rank processes of this test."""
         found = []
         for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = path.read_bytes().split(b"\0")
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # The process has exited in the meantime
             if str(self.metrics).encode() in words and b"launch" not in words:
                 found.append(int(path.parent.name))
         return found
@@ -84,7 +84,8 @@ class LaunchTest(LaunchedTest):
     def test_variables_are_passed_on(self):
         result = self.run_words(self.launch("a,b", "--variable", "NAME_OF_OURS=7", "--dry-run"))
         self.assertEqual(result.returncode, 0, result.stderr)
-        faulty = self.run_words(self.launch(), CHIMERA_FAULT="throw@forward:1:2")  # one of ours, without being asked for
+        # The variable is forwarded by default
+        faulty = self.run_words(self.launch(), CHIMERA_FAULT="throw@forward:1:2")
         self.assertIn("fault injected", faulty.stderr)
 
     def test_a_dry_run_prints_what_would_be_started_and_no_secret(self):
@@ -159,7 +160,7 @@ class LaunchTest(LaunchedTest):
         job = self.start_job([*self.launch(), "--steps", "100000"])
         self.await_steps()
         children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        os.kill(int(children[1]), signal.SIGKILL)  # the ssh of b
+        os.kill(int(children[1]), signal.SIGKILL)  # The ssh to host b
         job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 1)
         self.await_none()
@@ -225,7 +226,7 @@ class RestartsTest(LaunchedTest):
                 *self.training()[1:], "--checkpoint", "run", "--save-every", "1"]
 
     def assert_goes_on_as_the_undisturbed_run(self, words, *also, **variables):
-        """The first checkpoint is that of step 1, where rank 0 dies. Returns what was said."""
+        """Rank 0 dies in step 1, which has the first checkpoint. Returns the output."""
         result = self.run_words([*self.training(), *also])
         self.assertEqual(result.returncode, 0, result.stderr)
         expected = self.losses()
@@ -302,7 +303,7 @@ class RestartsTest(LaunchedTest):
 
 
 class SshdHosts(Hosts):
-    """Hosts with a real sshd each, in which root may log in with a key that is made for them."""
+    """Hosts with a real sshd each. Root logs in with a generated key."""
 
     def __init__(self, count, folder):
         super().__init__(count)
@@ -366,7 +367,7 @@ class SshTest(TrainingTest):
             self.assertEqual(self.steps(), list(range(1, len(self.steps()) + 1)))
 
     def steps(self):
-        """Those that the metrics have, whole lines alone."""
+        """Returns the steps in the metrics, from complete lines."""
         text = self.metrics.read_text() if self.metrics.exists() else ""
         return [json.loads(line)["step"] for line in text[:text.rfind("\n") + 1].splitlines()]
 

@@ -1,4 +1,4 @@
-"""Launchers of others start the ranks of a training run, which then trains as the local one does, bit for bit.
+"""External launchers start the ranks of a training run, which gives the same bits as the local run.
 
 Usage: launchers_test.py CHIMERA [CLASS.TEST...]
 """
@@ -25,8 +25,8 @@ def own_torchrun():
 
 
 class Strangers:
-    """Connections to a meeting that know no secret, again and again: silent ones, half-closed ones, noise, the words of a
-    TCPStore's client, lengths that no memory has, and one byte at a time."""
+    """Repeated connections to a rendezvous without the secret: silent, half-closed, noise, a TCPStore client's
+    messages, huge lengths, and single bytes."""
 
     WORDS = ([], [b"\0"], [b"\x00\x01\x02\x03" * 25_000], [b"\x00\x07\x00\x00\x00" * 20],
              [b"GET / HTTP/1.1\r\nHost: rank0\r\n\r\n"], [b"\xff"] * 64)
@@ -40,7 +40,7 @@ class Strangers:
             thread.start()
 
     def visit(self, index):
-        open_ones = []  # which stay
+        open_ones = []  # Stay open
         while not self.is_over.wait(0.01):
             try:
                 stranger = socket.create_connection(self.place, timeout=1)
@@ -53,7 +53,7 @@ class Strangers:
                 open_ones.append(stranger)
                 self.welcomed[index].set()
             except OSError:
-                continue  # the meeting is not there yet, or over, or has enough of strangers
+                continue  # The rendezvous has not started, has ended, or refuses more strangers
             del open_ones[:-8]
 
     def await_one_of_each(self, rank):
@@ -69,7 +69,7 @@ class Strangers:
 
 
 class VariablesTest(TrainingTest):
-    """Ranks by hand: no launcher is needed for these."""
+    """Ranks started by hand, without a launcher."""
 
     def start_on_one_host(self, words, size, **variables):
         return [self.start(words, rank, size, CHIMERA_LOCAL_RANK=str(rank), CHIMERA_LOCAL_WORLD_SIZE=str(size), **variables)
@@ -83,7 +83,7 @@ class VariablesTest(TrainingTest):
     def test_ranks_meet_at_an_address(self):
         expected = self.local_losses()
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "CHIMERA_SECRET": "a word"}
-        ranks = [self.start(self.training(), rank, 2, **server) for rank in (1, 0)]  # who listens comes last
+        ranks = [self.start(self.training(), rank, 2, **server) for rank in (1, 0)]  # The listening rank starts last
         self.assertEqual(self.ended(ranks), (["", ""], [0, 0]))
         self.assertEqual(self.losses(), expected)
 
@@ -141,7 +141,7 @@ class VariablesTest(TrainingTest):
     def test_a_model_larger_than_this_host_is_refused_only_where_all_of_it_is_here(self):
         meminfo = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
         memory = 1024 * sum(int(meminfo[kind].split()[0]) for kind in ("MemTotal", "SwapTotal"))
-        layer = 12 * 1024**2 * 4 * 8  # bytes of its weights, gradients and moments in float64
+        layer = 12 * 1024**2 * 4 * 8  # Bytes of its weights, gradients and moments in float64
         size = ["--hidden", "1024", "--layers", str(16 * (1 + memory // (16 * layer))), "--meeting-seconds", "1"]
         for ranks_here, said in [("1", "15 of 16 ranks have not come"), ("16", "GiB, this machine")]:
             store = {"CHIMERA_STORE": str(self.folder / ranks_here), "CHIMERA_LOCAL_WORLD_SIZE": ranks_here}
@@ -207,16 +207,16 @@ class VariablesTest(TrainingTest):
                                           stderr=subprocess.PIPE, text=True, start_new_session=True))
             self.addCleanup(self.end_group, ranks[-1].pid)
         self.await_steps()
-        ranks[1].kill()  # the shell alone
+        ranks[1].kill()  # Only the shell
         complaints, codes = self.ended(ranks)
         self.assertEqual(codes, [3, -signal.SIGKILL])
         self.assertEqual(complaints[1], "chimera: rank 1 ends: the process that started it is gone\n")
 
     def test_a_launchers_signal_behind_the_save_changes_no_exit_code(self):
-        """Launchers end the other ranks as soon as one has ended with another code than 0, which 75 is."""
+        """Launchers stop the other ranks when one exits with a code other than 0, such as 75."""
         words = [*self.training(), "--steps", "1000000", "--checkpoint", str(self.folder / "run")]
         place = {"CHIMERA_WORLD_SIZE": "2", "CHIMERA_LOCAL_WORLD_SIZE": "2"}
-        reader, writer = os.pipe()  # which nobody reads: rank 0 tries for two seconds to say its last words
+        reader, writer = os.pipe()  # Never read: rank 0 tries for two seconds to print its last lines
         self.addCleanup(os.close, reader)
         ranks = [subprocess.Popen(words, env=self.environment | place | {"CHIMERA_RANK": rank, "CHIMERA_LOCAL_RANK": rank},
                                   stdout=out, stderr=subprocess.DEVNULL) for rank, out in (("0", writer), ("1", None))]
@@ -246,7 +246,7 @@ class VariablesTest(TrainingTest):
         try:
             os.killpg(group, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # as all of it has ended
+            pass  # The whole job has ended
 
     def await_steps(self):
         end = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""A SLURM of a test's own: two nodes, both this host, or hosts that are network namespaces with processes of their own."""
+"""A SLURM cluster for one test: two nodes on this host, or on network namespaces with separate process namespaces."""
 
 import os
 import pathlib
@@ -32,11 +32,11 @@ SlurmctldParameters=node_reg_mem_percent=1
 ReturnToService=2
 KillWait=5
 SchedulerParameters=sched_interval=1,bf_interval=1
-"""  # A job that is queued again waits for the end of its credential, 5 s in place of 120, and for the scheduler's next turn.
+"""  # A requeued job waits until its credential expires (5 s instead of 120 s), and for the scheduler's next turn
 
 
 class Place:
-    """Where daemons run: this host."""
+    """The host of a daemon: this host."""
 
     def __init__(self, name=None, address=LOOPBACK):
         self.name = name or socket.gethostname()
@@ -48,7 +48,7 @@ class Place:
 
 
 class OwnHost(Place):
-    """A network namespace with a name and processes of its own, and a file of `names`."""
+    """A network namespace with its own host name, process namespace and hosts file `names`."""
 
     def __init__(self, hosts, index, name, names):
         super().__init__(name, hosts.address(index))
@@ -62,7 +62,8 @@ class OwnHost(Place):
 
 
 class Slurm:
-    """A cluster of two nodes, as this user. With `own_hosts` each node is a host of its own, as is the one that submits."""
+    """A cluster of two nodes, run by this user. With `own_hosts`, each node and the submitting machine is a separate
+    host."""
 
     NODES = ("n0", "n1")
 
@@ -128,7 +129,7 @@ class Slurm:
             time.sleep(0.05)
 
     def words(self, *words):
-        """A command of SLURM, where jobs are submitted."""
+        """Returns a SLURM command for the submitting machine."""
         return [*self.places[-1].enter, *words]
 
     def ask(self, *words):
@@ -138,7 +139,8 @@ class Slurm:
         self.wait_for("idle nodes", lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * len(self.NODES))
 
     def processes(self, node, *names):
-        """Those of this cluster on a node that are alive and have one of these names: their variables by their ids."""
+        """Returns the variables, by process id, of running processes of this cluster on a node with one of these names.
+        """
         script = ('for each in /proc/[0-9]*; do read -r name < $each/comm && read -r _ _ state _ < $each/stat && '
                   'echo "${each#/proc/} $name $state $(tr "\\0" " " < $each/environ)"; done 2>/dev/null')
         listed = subprocess.run([*self.places[node].enter, "sh", "-c", script], capture_output=True, text=True).stdout
@@ -150,7 +152,7 @@ class Slurm:
         subprocess.run([*self.places[node].enter, "kill", f"-{signal}", *processes], check=True)
 
     def stop(self):
-        """Ends jobs and daemons; nothing is left."""
+        """Ends all jobs and daemons."""
         if self.places:
             self.ask("sh", "-c", "scancel $(squeue -h -o %A)")
         if self.places and not self.hosts:
@@ -160,7 +162,7 @@ class Slurm:
                 self.kill(0, "KILL", self.processes(0, "slurmstepd"))
         for place in self.places:
             place.end()
-        for daemon, is_here in reversed(self.daemons):  # the others end with their hosts
+        for daemon, is_here in reversed(self.daemons):  # The others end with their hosts
             if is_here:
                 daemon.terminate()
         for daemon, _ in self.daemons:

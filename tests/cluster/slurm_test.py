@@ -1,5 +1,7 @@
-"""A real SLURM of two nodes runs training: its ranks train as the local run does, jobs of `chimera plan --sbatch` save and are
-queued again, and what fails is named and ends everywhere.
+"""Training under a real SLURM of two nodes.
+
+Ranks give the results of the local run. Jobs of `chimera plan --sbatch` save and are requeued. Failures are reported
+and end the job on all nodes.
 
 Usage: slurm_test.py CHIMERA [CLASS.TEST...]
 """
@@ -17,7 +19,7 @@ from slurm import Slurm
 
 HAS_SLURM = has("slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "munged")
 MACHINE = pathlib.Path(__file__).parents[2] / "machines" / "p100-aries.json"
-MOST = 20  # seconds until all ranks have ended, on a busy machine: docs/clusters.md says how soon they do on another
+MOST = 20  # Seconds until all ranks have exited on a busy machine; see docs/clusters.md for an idle one
 
 
 class SlurmTest(TrainingTest):
@@ -36,7 +38,7 @@ class SlurmTest(TrainingTest):
         return script
 
     def lines(self):
-        """The metrics of each step, whole lines alone, without what the clock says."""
+        """Returns the metrics of each step from complete lines, without times."""
         text = self.metrics.read_text() if self.metrics.exists() else ""
         steps = [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
         return [{name: step[name] for name in ("step", "loss", "grad_norm", "parameters_hash")} for step in steps]
@@ -51,13 +53,13 @@ class SrunTest(SlurmTest):
         self.start_slurm()
         variables = {"SLURM_CONF": self.slurm.configuration}
         self.assert_trains_as_the_local_run(["srun", "-n", "2", *self.training()], **variables)
-        variables |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()),  # no address has the nodes' names
+        variables |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()),  # The nodes' names have no addresses
                       "CHIMERA_SECRET": "a word"}
         self.assert_trains_as_the_local_run(["srun", "-N", "2", "-n", "4", *self.training(stages=4)], stages=4, **variables)
 
 
 class JobScriptTest(SlurmTest):
-    """What the script does, with commands in place of SLURM's."""
+    """Runs the script with replacements for SLURM's commands."""
 
     def run_job(self, **commands):
         tools = self.folder / "bin"
@@ -89,7 +91,7 @@ class JobTest(SlurmTest):
 
     def submit(self, script, *flags, **variables):
         log = self.folder / "log"
-        # No address has the nodes' names.
+        # The nodes' names have no addresses.
         server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()), "CHIMERA": CHIMERA,
                   "SLURM_CONF": self.slurm.configuration}
         result = self.run_words(["sbatch", "--parsable", f"--output={log}", str(script), *flags], **server, **variables)
@@ -107,7 +109,7 @@ class JobTest(SlurmTest):
         return self.state(job)
 
     def local_lines(self, script, *flags):
-        """Those of the same run on this machine."""
+        """Returns the metrics of the same run on this machine."""
         line = next(line for line in script.read_text().splitlines() if line.startswith("srun "))
         words = shlex.split(line.partition(" train ")[2].rstrip("\\"))
         result = self.run_words([CHIMERA, "train", *words, *flags])
@@ -124,9 +126,9 @@ class JobTest(SlurmTest):
         self.assertEqual(len(expected), self.STEPS)
         self.start_slurm()
         job = self.submit(script, *flags, "--checkpoint", str(self.folder / "run"), "--resume", "auto",
-                          CHIMERA_FAULT="slow@step")  # long enough to be told before its end
+                          CHIMERA_FAULT="slow@step")  # Long enough to receive the signal before its end
         self.await_steps()
-        self.slurm.ask("scancel", "--batch", "--signal=USR1", job)  # as SLURM does when the time is nearly over
+        self.slurm.ask("scancel", "--batch", "--signal=USR1", job)  # As SLURM does shortly before the time limit
         end = self.await_end(job)
         said = self.log.read_text()
         self.assertEqual(end, {"JobState": "COMPLETED", "Restarts": "1", "ExitCode": "0:0"}, said)
@@ -140,11 +142,11 @@ class JobTest(SlurmTest):
 
 @needs("SLURM, or the right to make network namespaces", HAS_SLURM and namespaces_work())
 class FaultsTest(SlurmTest):
-    """Four ranks on two hosts, with nothing but what `srun` tells them."""
+    """Four ranks on two hosts, configured only by `srun`."""
 
     def setUp(self):
         super().setUp()
-        self.addCleanup(self.end_job)  # behind the end of SLURM, with whose hosts srun ends
+        self.addCleanup(self.end_job)  # After SLURM has ended, because srun ends with its hosts
         self.job = None
         self.start_slurm(own_hosts=True)
         words = self.slurm.words("srun", "-N", "2", "-n", "4", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
@@ -173,7 +175,8 @@ class FaultsTest(SlurmTest):
         self.slurm.ask("scancel", self.slurm.ask("squeue", "-h", "-o", "%A").strip())
 
     def assert_ends(self):
-        """All ranks do soon, then srun, which has an exit code, and the daemons of the step. Returns what was said."""
+        """Requires that all ranks exit soon, then srun with its exit code, then the step's daemons. Returns the output.
+        """
         self.await_ranks()
         self.assertNotEqual(self.job.wait(PATIENCE), 0)
         self.slurm.wait_for("the end of the step", lambda: not self.left("chimera", "slurmstepd"), MOST)
@@ -194,7 +197,7 @@ class FaultsTest(SlurmTest):
         self.assertIn("CANCELLED", self.assert_ends())
 
     def test_a_killed_daemon_of_a_step(self):
-        """srun goes on to wait for that daemon by itself, until the job is cancelled."""
+        """srun continues to wait for the daemon until the job is canceled."""
         self.slurm.kill(1, "KILL", self.slurm.processes(1, "slurmstepd"))
         self.await_ranks()
         self.cancel()

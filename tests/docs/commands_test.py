@@ -1,10 +1,10 @@
-"""Every block of commands in the documents is run, or says above itself why it is not:
+"""Runs every command block in the documents, unless a mark above it states why not:
 
     <!-- not run: trains for minutes -->
 
-Usage: commands_test.py CHIMERA SOURCES [--list]. A block is one of commands where a line of it begins with a program's
-name. Blocks of one document run in one folder, in order, with book.txt, machines/ and recipes/ in it. --list prints
-those that are marked.
+Usage: commands_test.py CHIMERA SOURCES [--list]. A block contains commands if one of its lines begins with a program's
+name. The blocks of a document run in order in one folder with book.txt, machines/ and recipes/. --list prints the
+marked blocks.
 """
 
 import os
@@ -16,12 +16,12 @@ import tempfile
 
 PROGRAMS = re.compile(r"^(sudo |[A-Z_]+=\S+ )*(chimera|build/chimera|\./dev|build/|benchmarks/|tools/|cmake|cpack|"
                       r"apt|pip|python3?|torchrun|srun|sbatch|mpirun|mpiexec|docker|apptainer|git|\.venv/)(?![\w:])")
-SECONDS = 60  # that a block may take
+SECONDS = 60  # Limit of a block
 MARK = re.compile(r"<!-- not run: (.+) -->")
 
 
 def blocks(text):
-    """Each block of commands: its first line's number, its text, and the mark above it or None."""
+    """Returns each command block: number of its first line, text, and the mark above it or None."""
     lines = text.splitlines()
     start = None
     for number, line in enumerate(lines):
@@ -31,7 +31,7 @@ def blocks(text):
             start = number
             continue
         body = [each.strip() if lines[start].startswith(" ") else each for each in lines[start + 1:number]]
-        if any(each.startswith("$ ") for each in body):  # with what they print
+        if any(each.startswith("$ ") for each in body):  # Commands with their output
             body = [each[2:] for each in body if each.startswith("$ ")]
         is_shell = lines[start].strip() in ("```", "```sh", "```console")
         if is_shell and any(PROGRAMS.match(each) for each in body):

@@ -1,7 +1,7 @@
-"""docs/errors.md quotes what the program prints: each message's fixed words stand in one source file's strings.
+"""Compares docs/errors.md with the program: the fixed words of each message must be in the strings of one source file.
 
-Usage: errors_test.py SOURCES. Words in quotes, words with a digit, `book.txt` and `...` vary from one message to
-the next. The exit codes are those of `chimera --help`.
+Usage: errors_test.py SOURCES. Quoted words, words with a digit, `book.txt` and `...` are variable. The exit codes must
+be those of `chimera --help`.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ EXIT_CODES = re.compile(r"(?:: |; )(\d+) ")
 
 
 def strings_of(source):
-    """The string literals of a C++ source, adjacent ones joined; no comments."""
+    """Returns the string literals of a C++ source, with adjacent literals joined and without comments."""
     code = re.sub(r"^\s*//.*$", "", source.read_text(), flags=re.MULTILINE).replace("'\"'", "")
     return "\n".join(LITERAL.findall(re.sub(r'"\s*\n\s*"', "", code)))
 

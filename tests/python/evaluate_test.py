@@ -1,6 +1,6 @@
-"""`chimera evaluate` gives the loss that transformers gives for the same windows of the same file.
+"""Compares the loss of `chimera evaluate` with transformers, for the same windows of the same file.
 
-    evaluate_test.py CHIMERA [CLASS.TEST...]
+Usage: evaluate_test.py CHIMERA [CLASS.TEST...]
 """
 
 import json
@@ -20,7 +20,7 @@ import hugging_face  # noqa: E402
 from torch.nn.functional import cross_entropy  # noqa: E402
 
 CHIMERA = sys.argv[1]
-# Both add in other orders.
+# Both add in different orders.
 TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5}
 SIZES = dict(layers=3, vocabulary=300, positions=40, feed_forward=80, norm_epsilon=1e-5)
 GPT2 = dict(family="gpt2", hidden=48, heads=4, **SIZES)
@@ -42,7 +42,7 @@ def sentences(words):
 
 
 def loss_of(model, tokens, length):
-    """The mean over the targets of windows of length + 1 tokens that begin every `length` tokens, in float64."""
+    """Returns the mean loss over windows of length + 1 tokens that start every `length` tokens, in float64."""
     sums = 0.0
     starts = range(0, len(tokens) - length, length)
     with torch.no_grad():
@@ -87,7 +87,7 @@ class EvaluateOracleTest(unittest.TestCase):
                     self.assertAlmostEqual(report["loss"], expected, delta=tolerance * expected)
 
     def test_trained_through_four_stages_and_exported_it_is_still_that_of_transformers(self):
-        """A Llama made with transformers, trained with D = 4, loaded by transformers again."""
+        """Makes a Llama with transformers, trains it with D = 4, and loads the export with transformers."""
         config = transformers.LlamaConfig(
             vocab_size=256, max_position_embeddings=64, hidden_size=48, num_hidden_layers=4, num_attention_heads=4,
             num_key_value_heads=2, intermediate_size=80, bos_token_id=None, eos_token_id=None, pad_token_id=None)

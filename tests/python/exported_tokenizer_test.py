@@ -1,6 +1,6 @@
-"""The tokenizer that an exported folder has: AutoTokenizer of transformers gives the ids that Chimera trained on.
+"""Compares the tokenizer of an exported folder: AutoTokenizer must give the ids that Chimera trained on.
 
-    exported_tokenizer_test.py CHIMERA [CLASS.TEST...]
+Usage: exported_tokenizer_test.py CHIMERA [CLASS.TEST...]
 """
 
 import pathlib
@@ -67,7 +67,7 @@ class ExportedTokenizerTest(unittest.TestCase):
         self.assertEqual(tokenizer("a[MASK]")["input_ids"], [257, ord("a"), 259, 258])
 
     def test_saved_anew_bytes_stay_bytes(self):
-        """Training goes on from a folder of transformers as from our own: only bytes may be no valid UTF-8."""
+        """Resumes training from a folder saved by transformers. Only bytes may be invalid UTF-8."""
         self.data.write_bytes(SENTENCES.encode() + b"\xff")
         for model in ("gpt2-tiny", "bert-tiny"):
             with self.subTest(model):

@@ -1,9 +1,9 @@
-"""Logits, loss and gradients of Chimera's stages equal those of Hugging Face's models, of all families, in float64 and
-float32: small random models of odd sizes.
+"""Compares logits, loss and gradients of Chimera's stages with Hugging Face models, in float64 and float32.
 
-    hugging_face_test.py RUN_CASES [COUNT]
+Usage: hugging_face_test.py RUN_CASES [COUNT]
 
-RUN_CASES is the program of tests/model/run_cases.cc. COUNT: how many random models of each class (default 4).
+The models are small and random, with odd sizes, of all families. RUN_CASES is the program of tests/model/run_cases.cc.
+COUNT: number of random models per class (default 4).
 """
 
 import pathlib
@@ -17,10 +17,10 @@ import oracles
 torch, _, tensor_files = oracles.require("torch", "transformers", "safetensors.torch")
 import hugging_face  # noqa: E402
 
-# Both add in other orders.
+# Both add in different orders.
 TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5}
-# A gradient is compared beside its norm, or this share of the norm of all where it is smaller: that of BERT's key bias
-# is zero by mathematics, and in float32 rounding leaves 1e-8 of the norm of all in each.
+# Errors of a gradient are relative to its norm, but at least to this share of the norm of all gradients. The gradient
+# of BERT's key bias is mathematically zero; rounding in float32 leaves 1e-8 of the norm of all.
 SHARES = {torch.float64: 1e-6, torch.float32: 0.1}
 
 
@@ -79,7 +79,8 @@ def words_of(case):
 
 
 def largest_error(ours, expected, share):
-    """Of logits, beside the largest of them; of a gradient, beside its norm or that share of the norm of all."""
+    """Error relative to the largest logit. For a gradient, relative to its norm or the share of the norm of all
+    gradients."""
     norm_of_all = sum(float(tensor.double().square().sum()) for name, tensor in expected.items()
                       if name.startswith("gradients/")) ** 0.5
     worst = (0.0, "nothing")

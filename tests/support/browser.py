@@ -1,6 +1,6 @@
-"""A headless Chromium that tests drive: pages opened from disk, scripts run in them, pictures taken of them.
+"""A headless Chromium for tests: opens pages, runs scripts and takes screenshots.
 
-It speaks the Chrome DevTools Protocol over two pipes, so it needs no package beyond the browser.
+It uses the Chrome DevTools Protocol over two pipes, so only the browser must be installed.
 """
 
 import base64
@@ -20,7 +20,7 @@ def find_browser():
 
 
 class Browser:
-    """One page in one browser. Errors and requests of the page are collected in `complaints` and `requests`."""
+    """A page in its own browser. `complaints` and `requests` collect the page's errors and requests."""
 
     def __init__(self, program, seconds=60):
         self.seconds = seconds
@@ -28,13 +28,13 @@ class Browser:
         read_commands, self.write_end = os.pipe()
         self.read_end, write_answers = os.pipe()
 
-        def place_pipes():  # Chromium reads commands at 3 and writes answers at 4
+        def place_pipes():  # Chromium reads commands from 3 and writes answers to 4
             os.dup2(read_commands, 103)
             os.dup2(write_answers, 104)
             os.dup2(103, 3)
             os.dup2(104, 4)
 
-        # Without its sandbox, which containers do not allow: the page is our own.
+        # Containers do not allow the sandbox. It is not needed for our own page.
         self.process = subprocess.Popen(
             [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
              "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={self.profile.name}", "about:blank"],
@@ -101,11 +101,11 @@ class Browser:
             self.requests.append(parameters["request"]["url"])
 
     def open(self, url):
-        self.send("Page.navigate", url="about:blank")  # so that an address that differs in its fragment alone is loaded
+        self.send("Page.navigate", url="about:blank")  # Needed to reload an address that differs only in its fragment
         self.send("Page.navigate", url=url)
 
     def run(self, script):
-        """The value of an expression in the page; promises are waited for."""
+        """Returns the value of an expression in the page; awaits promises."""
         result = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True,
                            userGesture=True)
         if "exceptionDetails" in result:
@@ -114,7 +114,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait_for(self, condition, seconds=None):
-        """Until an expression in the page is true."""
+        """Waits until an expression in the page is true."""
         until = time.monotonic() + (seconds or self.seconds)
         while not self.run(f"Boolean({condition})"):
             if time.monotonic() > until:

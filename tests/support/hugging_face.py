@@ -1,7 +1,7 @@
-"""Small random models of Hugging Face, exact in the type that they have, and the files that Chimera's tests read of them.
+"""Small random Hugging Face models, computed exactly in their type, and the files that Chimera's tests read.
 
-A case is a model file of Chimera (docs/models.md) as a dictionary. `build` makes the model of transformers with large random
-weights, `run` gives its logits, loss and gradients for random inputs, `save` writes all that
+A case is a Chimera model file (docs/models.md) as a dict. `build` makes the transformers model with large random
+weights, `run` returns logits, loss and gradients of random inputs, `save` writes everything
 (tests/model/reference_case.h).
 """
 
@@ -17,7 +17,7 @@ IGNORED = -100
 
 
 def toml(case):
-    """The text of the model file."""
+    """Returns the text of the model file."""
     def value(x):
         return f'"{x}"' if isinstance(x, str) else str(x).lower() if isinstance(x, bool) else repr(x)
     lines = [f"{key} = {value(x)}" for key, x in case.items() if not isinstance(x, dict) and key != "class"]
@@ -28,7 +28,7 @@ def toml(case):
 
 
 def randomise(model):
-    """Large random values everywhere, so that a forgotten bias or scale shows."""
+    """Sets large random values everywhere, so that a missing bias or scale is detected."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             is_scale = parameter.dim() == 1 and name.endswith("weight")
@@ -50,7 +50,7 @@ def bert(case):
         num_hidden_layers=case["layers"], num_attention_heads=case["heads"], intermediate_size=case["feed_forward"],
         hidden_act="gelu", layer_norm_eps=case.get("norm_epsilon", 1e-12), tie_word_embeddings=case["tied"],
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="eager",
-        pad_token_id=None)  # by default the embedding of token 0 gets no gradient; ours has no such exception
+        pad_token_id=None)  # By default, transformers gives the embedding of token 0 no gradient; Chimera does
     return transformers.BertForPreTraining(config)
 
 
@@ -63,7 +63,7 @@ def rope_parameters(case):
     return parameters | {names[key]: x for key, x in scaling.items() if key != "type"}
 
 
-# What each class has that its configuration does not say.
+# Properties of each class that its configuration does not contain.
 LLAMAS = {
     "Llama": lambda case: dict(attention_bias=case["attention_bias"] == "all",
                                mlp_bias=case.get("feed_forward_bias", False)),
@@ -90,7 +90,7 @@ def exact_norm(self, hidden):
 
 
 def exact_rotation(case):
-    """Angles in float64 instead of float32."""
+    """Computes angles in float64 instead of float32."""
     size = case["head_size"]
     frequencies = [case.get("rope_theta", 10000) ** (-2 * j / size) for j in range(size // 2)]
     scaling = case.get("rope_scaling", {"type": "none"})
@@ -117,7 +117,8 @@ def exact_rotation(case):
 
 
 def make_exact(model, case):
-    """transformers computes norms, rotary positions and eager attention's softmax of a float64 Llama in float32."""
+    """transformers computes norms, rotary positions and the softmax of eager attention in float32, even in float64
+    models."""
     model.double()
     if case["family"] != "llama":
         return
@@ -133,13 +134,13 @@ BUILDERS = {"gpt2": gpt2, "bert": bert, "llama": llama}
 
 
 def build(case, dtype):
-    """The model with random weights; those of float32 are those of float64, rounded."""
+    """Returns the model with random weights. The weights for float32 are rounded from float64."""
     model = BUILDERS[case["family"]](case).float()
     randomise(model)
     if dtype == torch.float64:
         make_exact(model, case)
     if case["family"] == "bert" and not case["tied"]:
-        # An untied decoder has two biases, of which forward uses decoder.bias alone; the other is left out of the file.
+        # An untied decoder has two biases, and forward uses only decoder.bias. The file omits the other.
         head = model.cls.predictions
         with torch.no_grad():
             head.bias.zero_()
@@ -148,7 +149,7 @@ def build(case, dtype):
 
 
 def name_of(parameter):
-    """Chimera's name of a parameter of transformers."""
+    """Returns Chimera's name for a parameter of transformers."""
     return parameter.removeprefix("transformer.").replace("cls.predictions.decoder.bias", "cls.predictions.bias")
 
 
@@ -167,7 +168,7 @@ def inputs_of(case, sequences, length):
 
 
 def run(model, inputs):
-    """Logits, loss and gradients by Chimera's names."""
+    """Returns logits, loss and gradients by Chimera's names."""
     model.zero_grad()
     targets = inputs["targets"]
     results = {}
@@ -190,7 +191,7 @@ def run(model, inputs):
 
 
 def loss_of(model, batch):
-    """The loss of a batch that `chimera bench --export` has written, one step of it."""
+    """Returns the loss of one batch written by `chimera bench --export`."""
     targets = batch["targets"].flatten()
     if "token_types" not in batch:
         return cross_entropy(model(input_ids=batch["tokens"]).logits.flatten(0, 1), targets).item()
@@ -205,7 +206,7 @@ def weights_of(model):
 
 
 def save(path, case, dtype, *tensors):
-    """Writes tensors and metadata: the model file, the type and the versions used."""
+    """Writes tensors, with the model file, the type and the package versions as metadata."""
     everything = {name: tensor.contiguous() for some in tensors for name, tensor in some.items()}
     metadata = dict(model_file=toml(case), dtype=str(dtype).removeprefix("torch."), torch=torch.__version__,
                     transformers=transformers.__version__)

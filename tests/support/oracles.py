@@ -1,4 +1,4 @@
-"""The Python packages that tests compare with; `tools/oracles` installs them."""
+"""The Python packages that tests compare with. `tools/oracles` installs them."""
 
 import importlib
 import os
@@ -6,8 +6,8 @@ import sys
 
 
 def require(*names):
-    """The modules of these names. Where one cannot be imported, the test is skipped (exit 77, which CTest knows), or
-    fails where CHIMERA_NEED_ORACLES is set."""
+    """Returns the modules. If an import fails, skips the test (exit code 77 for CTest), or fails if
+    CHIMERA_NEED_ORACLES is set."""
     modules = []
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""The programs of docs/python.md that need no torch print what the page says."""
+"""Runs the programs of docs/python.md that need no torch, and the notebooks."""
 
 import contextlib
 import io

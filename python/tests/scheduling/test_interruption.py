@@ -1,4 +1,4 @@
-"""Ctrl-C in calls that take long: SIGINT comes in the midst of each."""
+"""Ctrl-C during long calls: SIGINT arrives in the middle of each call."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def again_and_again(call: Callable[[cp.Schedule], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def handler_of_ctrl_c() -> Iterator[None]:
-    """Python's own, whatever started the tests."""
+    """Restores Python's own handler, which the parent process may have replaced."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

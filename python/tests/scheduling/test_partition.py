@@ -1,4 +1,4 @@
-"""Cutting layers into stages by their costs."""
+"""Partitions of layers into stages by cost."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_heavy_layers_get_stages_of_their_own():
 
 
 def test_both_stages_of_a_bidirectional_worker_count():
-    layers = [layer(3), *[layer(1)] * 5]  # worker 0 holds stages 0 and 3
+    layers = [layer(3), *[layer(1)] * 5]  # Worker 0 holds stages 0 and 3
     found = cp.partition(layers, cp.schedule("chimera", 4, 4))
     assert sum(found.layers) == 6
     times = [row["forward"] for row in found.rows()]
@@ -38,7 +38,7 @@ def test_a_number_of_stages_stands_for_a_schedule():
 
 @pytest.mark.parametrize("what", [[], [object()], None])
 def test_layers_that_were_not_measured_are_refused(what):
-    with pytest.raises(cp.ScheduleError, match="needs a profile of layers; of a model give an example"):
+    with pytest.raises(cp.ScheduleError, match="needs a profile of layers, or a model with an example"):
         cp.partition(what, 2)
 
 

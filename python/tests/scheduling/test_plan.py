@@ -1,4 +1,4 @@
-"""Plans for preset models and for layers of one's own."""
+"""Plans for preset models and for measured layers."""
 
 import json
 import os
@@ -12,7 +12,7 @@ BERT = {"workers": 8, "mini_batch": 64, "machine": "p100-aries"}
 
 
 def layers(count, size, fixed=0.5, slope=0.5, heavy=1.0):
-    """Each op takes `fixed` and `slope` for each sample; the last layer `heavy` times that."""
+    """Each op takes `fixed` plus `slope` per sample, times `heavy` in the last layer."""
     times = [(fixed + slope * size) * (heavy if index == count - 1 else 1.0) for index in range(count)]
     kept = 100.0 * size
     return tuple(cp.LayerCost(t, t, t, weights=10.0, state=30.0, activations=kept, output=size) for t in times)
@@ -52,9 +52,9 @@ def test_the_program_plans_the_same():
 def test_own_layers_take_what_was_measured_of_each():
     found = cp.plan(profile(heavy=3.0), workers=2, mini_batch=8, schedules=["1f1b"], top=20)
     deep = next(c for c in found if (c.stages, c.micro_batches) == (2, 8))
-    assert deep.partition == (5, 3)  # 5 and 2 + 3 times a layer
+    assert deep.partition == (5, 3)  # Times 5 and 2 + 3
     for each in found:
-        # Between and beyond the measured sizes on their line.
+        # Measured sizes 1 and 4 are on one line.
         time = 0.5 + 0.5 * each.micro_batch_size
         assert sum(each.costs.forward) == pytest.approx(10 * time)
         assert each.simulate().makespan == pytest.approx(each.step_seconds)
@@ -124,9 +124,9 @@ def test_a_profile_is_its_layers_and_gives_costs():
         ({"model": "bert-48", "workers": 2, "mini_batch": 2}, "machine is missing.*p100-aries"),
         ({"model": "bert-48", **BERT, "machine": "p100"}, "machine 'p100'.*one of h200"),
         ({"model": "bert", **BERT}, "bert"),
-        ({"model": "bert-48", **BERT, "sequenze": 3}, "takes no 'sequenze'.*sequence"),
+        ({"model": "bert-48", **BERT, "sequenze": 3}, "no argument 'sequenze'.*sequence"),
         ({"model": "bert-48", **BERT, "schedules": ["chimaera"]}, "did you mean 'chimera'"),
-        ({"model": profile(), "workers": 2, "mini_batch": 2, "sequence": 9}, "sequence: of preset models"),
+        ({"model": profile(), "workers": 2, "mini_batch": 2, "sequence": 9}, "sequence: only for preset models"),
         ({"model": profile(), "workers": 16, "mini_batch": 3}, "16 workers"),
         ({"model": profile(), "workers": 0, "mini_batch": 3}, "workers"),
         ({"model": [object()], "workers": 2, "mini_batch": 3}, "not a list; cp.profile"),

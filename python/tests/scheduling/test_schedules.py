@@ -1,4 +1,4 @@
-"""Schedules as values, and what the compiled half says of them."""
+"""Schedules: generation, formats, checks, simulation and search."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_a_schedule_of_ones_own_is_a_list_of_ops_or_their_texts():
     assert texts.workers == cp.schedule("1f1b", 2, 2).workers
     both = cp.Schedule(["0F0 1F1r1 1B1r1 0B0", "0F1r1 1F0 1B0 0B1r1"], placement=[[0, 1], [1, 0]])
     assert both.check() == []
-    with pytest.raises(ValueError, match="'0G0' is no op"):
+    with pytest.raises(ValueError, match="'0G0' is not an op"):
         cp.Schedule(["0G0"])
 
 

@@ -1,7 +1,9 @@
-"""Types and documents of the package."""
+"""Types, docstrings and imports of the package."""
 
+import graphlib
 import importlib.util
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +46,10 @@ def test_everything_that_is_exported_is_explained():
 def test_it_needs_no_torch():
     code = "import sys, chimerapipe; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_modules_have_no_import_cycle():
+    files = Path(cp.__file__).parent.glob("_[a-z]*.py")
+    imports = {file.stem: re.findall(r"^ *from \.(_\w+) import", file.read_text(), re.MULTILINE) for file in files}
+    assert "_profile" in imports["_measure"]
+    graphlib.TopologicalSorter(imports).prepare()  # Raises CycleError

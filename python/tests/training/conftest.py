@@ -1,4 +1,4 @@
-"""Tests of the training half; where torch is missing they are skipped."""
+"""Tests of the training half, skipped without torch."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Gradients of pipelines beside those of the whole model, for several kinds of models: on threads and on processes."""
+"""Compares gradients of pipelines with the unpipelined model, on threads and on processes."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,20 @@ import chimerapipe as cp
 
 SCHEDULES = [entry.name for entry in cp.schedules() if entry.synchronous]
 MODELS = ["perceptron", "convolutions", "llama", "bert"]
-TOLERANCE = 1e-12  # float64: sums over micro-batches and copies in another order
+TOLERANCE = 1e-12  # float64; sums over micro-batches and replicas are added in another order
 STAGES, BATCHES, WIDTH = 2, 4, 2
 
 
 @dataclass
 class Case:
-    """Layers for a schedule, and what their parameters' gradients and the loss are without a pipeline."""
+    """Layers for a schedule, and the unpipelined loss and gradients."""
 
     layers: list
     loss: object
     inputs: torch.Tensor
     targets: torch.Tensor
     expected_loss: float
-    gradients: dict  # by id of the parameter
+    gradients: dict  # By id of the parameter
 
 
 def case(model, stages):
@@ -49,7 +49,7 @@ def case(model, stages):
 
 
 def expect_equal(model, schedule):
-    """This process's gradients and the loss, with W = 2."""
+    """Compares this process's gradients and the loss, with W = 2. Returns the number of gradients."""
     schedule = cp.schedule(schedule, STAGES, BATCHES)
     made = case(model, schedule.stages)
     pipeline = cp.Pipeline(made.layers, made.loss, schedule, data_parallel=WIDTH)

@@ -1,6 +1,6 @@
-"""Four ranks as torchrun's agent starts them, here as forks of a process that has imported what they need.
+"""Runs four ranks as torchrun's agent does, but forked from a process that has imported torch.
 
-four_ranks.py FOLDER, where rank threads have left a checkpoint.
+Usage: four_ranks.py FOLDER, which contains a checkpoint of rank threads.
 """
 
 import os
@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def report(words):
-    sys.stdout.write(f"rank {os.environ['RANK']}: {words}\n")  # in one piece
+    sys.stdout.write(f"rank {os.environ['RANK']}: {words}\n")  # One write, so that lines of ranks do not mix
     sys.stdout.flush()
 
 
@@ -45,7 +45,7 @@ def check_gradients():
 
 
 def go_on_from_checkpoints(folder):
-    """By another layout each time: threads to four stages, these to two stages of two groups."""
+    """Resumes with another layout each time: threads, then four stages, then two stages of two groups."""
     example, pipeline, optimizer = trainer(LAYOUTS[0])
     pipeline.load_checkpoint(folder / "threads", optimizer=optimizer)
     losses = train(example, pipeline, optimizer, 1)
@@ -71,7 +71,7 @@ def gloo_backend(store, rank, size, device, blocks):
 
 
 def train_over_pairs():
-    """In the order and over the groups that NCCL gets, here Gloo's on the CPU."""
+    """Trains in the order and with the groups of NCCL, but with Gloo on the CPU."""
     with (
         mock.patch.object(cp._pipeline, "uses_nccl", lambda device, world: world > 1),
         mock.patch.object(cp._processes, "new_backend", gloo_backend),

@@ -1,4 +1,4 @@
-"""Small models of Hugging Face in float64."""
+"""Small Hugging Face models in float64."""
 
 import os
 

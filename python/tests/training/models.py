@@ -1,4 +1,4 @@
-"""Models as lists of layers, and what the unpipelined one does with the same batch."""
+"""Models as lists of layers, with their unpipelined results."""
 
 import copy
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Example:
     targets: torch.Tensor
 
     def unpipelined(self):
-        """Loss and gradients by global name, of the mean loss over the whole batch."""
+        """Returns the mean loss of the whole batch, and gradients by global name."""
         layers = copy.deepcopy(self.layers)
         hidden = self.inputs
         for layer in layers:

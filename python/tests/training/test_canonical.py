@@ -1,4 +1,4 @@
-"""Gradients added in one order: equal bits whatever the schedule, depth and width."""
+"""Canonical reduction: equal bits for all schedules, depths and widths."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Checkpoints that other layouts load, and that `chimera checkpoint` reads."""
+"""Checkpoints: loading in other layouts, failures, and `chimera checkpoint`."""
 
 import json
 import os
@@ -175,7 +175,7 @@ def test_checkpoints_of_another_model_are_refused_by_name(tmp_path):
 def test_buffers_and_numbers_of_an_optimizer_come_back(tmp_path):
     squares = lambda output, target: (output - target).square().sum()
     made = []
-    for order in (list, reversed):  # as on other processes: the groups have other parameters
+    for order in (list, reversed):  # The groups list parameters in another order, as on other processes
         layers = [nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)) for _ in range(2)]
         pipeline = cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 2), micro_batch_size=4)
         named = order(list(pipeline.named_parameters()))
@@ -186,6 +186,6 @@ def test_buffers_and_numbers_of_an_optimizer_come_back(tmp_path):
     made[1][0].load_checkpoint(tmp_path, optimizer=made[1][1])
     for (name, value), (_, expected) in zip(*(p.state_dict().items() for p, _ in made), strict=True):
         assert torch.equal(value, expected), name
-    assert made[1][1].param_groups[0]["param_names"][0] == "0.1.bias"  # its own, not those that were saved
+    assert made[1][1].param_groups[0]["param_names"][0] == "0.1.bias"  # The name of this optimizer, not the saved name
     momenta = [[o.state[p]["momentum_buffer"] for _, p in pipe.named_parameters()] for pipe, o in made]
     assert all(torch.equal(a, b) for a, b in zip(*momenta, strict=True))

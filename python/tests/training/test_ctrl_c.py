@@ -1,4 +1,4 @@
-"""Ctrl-C while ranks train: they end together, and KeyboardInterrupt comes back."""
+"""Ctrl-C during training: all ranks stop, and KeyboardInterrupt is raised."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from torch import nn
 
 
 class SlowOnOthers(nn.Linear):
-    """On rank threads beside the main one it takes long, so that the main one waits in C++."""
+    """Slow on rank threads other than the main thread, which therefore waits in C++."""
 
     main = threading.main_thread().ident
     slow = threading.Event()
@@ -41,7 +41,7 @@ def test_ctrl_c_ends_a_step_of_rank_threads():
         begun = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             pipeline.step(example.inputs, example.targets)
-        assert time.monotonic() - begun < 2  # of the 10 s that the step would take
+        assert time.monotonic() - begun < 2  # The whole step would take 10 s
         with pytest.raises(Exception, match="failed before"):
             pipeline.step(example.inputs, example.targets)
     finally:

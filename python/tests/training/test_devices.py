@@ -1,4 +1,4 @@
-"""Where layers and inputs are. What needs a GPU is skipped where there is none, by name."""
+"""Devices of layers and inputs. Tests that need a GPU are skipped without one."""
 
 import copy
 import os

@@ -1,4 +1,5 @@
-"""Every synchronous schedule has the gradients of the whole model; test_four_ranks.py says so of processes."""
+"""Gradients of every synchronous schedule equal the unpipelined model on rank threads; test_four_ranks.py tests
+processes."""
 
 import pytest
 from equality import MODELS, SCHEDULES, expect_equal

@@ -1,4 +1,4 @@
-"""What is proven of rank threads holds of processes, too. One start runs all cases."""
+"""Repeats the tests of rank threads on four processes, in one start."""
 
 import ast
 import os
@@ -16,7 +16,7 @@ from test_checkpoints import LAYOUTS, chimera, train, trainer
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Threads leave a checkpoint and go on; so do four processes. Of each: folder, losses, what was printed."""
+    """Trains and resumes on threads and on four processes. Returns folder, losses and output."""
     folder = tmp_path_factory.mktemp("four_ranks")
     example, pipeline, optimizer = trainer(LAYOUTS[2])
     train(example, pipeline, optimizer, 2)

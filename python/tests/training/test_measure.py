@@ -1,4 +1,4 @@
-"""What layers take and hold, by running them."""
+"""Measured time and memory of layers."""
 
 import torch
 from torch import nn
@@ -12,8 +12,8 @@ def test_bytes_are_those_of_tensors_and_times_are_there():
     assert [cost.weights for cost in costs] == [11 * 6 * 4, (6 * 8 + 8) * 4, 0]
     assert [cost.output for cost in costs] == [15 * 6 * 4, 15 * 8 * 4, 15 * 8 * 4]
     assert costs[1].state == 3 * costs[1].weights
-    assert costs[1].activations == 15 * 6 * 4  # its input
-    assert costs[2].activations == 15 * 8 * 4  # its output
+    assert costs[1].activations == 15 * 6 * 4  # Its input
+    assert costs[2].activations == 15 * 8 * 4  # Its output
     assert costs[0].input_gradient == 0 and all(cost.forward > 0 for cost in costs)
     assert all(parameter.grad is None for layer in layers for parameter in layer.parameters())
 

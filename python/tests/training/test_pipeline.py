@@ -1,4 +1,4 @@
-"""Pipelines of Python modules on rank threads: numbers of the unpipelined model, and what is refused."""
+"""Pipelines of Python modules on rank threads: results of the unpipelined model, and refusals."""
 
 import copy
 
@@ -62,7 +62,7 @@ def test_layers_that_draw_train_beside_recomputed_stages():
 
 @pytest.mark.parametrize("choice", ["some", "auto", [4], [-1], [0, "b"], 3])
 def test_recomputation_of_what_there_is_not_is_refused(choice):
-    with pytest.raises(cp.ConfigError, match=r"recompute=.*stages of 0 to 3") as refusal:
+    with pytest.raises(cp.ConfigError, match=r"recompute=.*stage numbers from 0 to 3") as refusal:
         pipeline_of(perceptron(samples=4), recompute=choice)
     assert ("cp.plan" in str(refusal.value)) == (choice == "auto")
 
@@ -80,7 +80,7 @@ def test_an_optimizer_of_torch_updates_all_copies_alike():
         for parameter in alone.parameters():
             parameter.grad *= min(1, 0.1 / norm)
         optimizers[0].step()
-        optimizers[1].zero_grad()  # None in place of the views: attached again
+        optimizers[1].zero_grad()  # Sets gradients to None; the next step attaches them again
         step = pipeline.step(example.inputs, example.targets, optimizer=optimizers[1], clip=0.1)
         assert step.loss == pytest.approx(loss.item(), rel=TOLERANCE)
     state = pipeline.state_dict()
@@ -112,7 +112,7 @@ def test_the_callers_random_numbers_go_on():
 
 
 class Scaled(torch.autograd.Function):
-    """Frees what it saved in its only backward."""
+    """Frees its saved tensors in its only backward."""
 
     calls = 0
 
@@ -206,7 +206,7 @@ def test_autocast_around_a_step_reaches_all_ranks(name, width):
     assert step.loss == pytest.approx(loss, rel=1e-2) and step.loss != exact.unpipelined()[0]
     for parameter_name, parameter in pipeline.named_parameters():
         expected = gradients[parameter_name]
-        # bfloat16 has 8 bits; whole batches round otherwise than micro-batches.
+        # bfloat16 has 8 bits, and whole batches round differently from micro-batches.
         assert parameter.grad.dtype == torch.float32
         assert (parameter.grad - expected).norm() <= 0.03 * expected.norm(), parameter_name
 
@@ -234,26 +234,26 @@ def test_other_refusals():
         def forward(self, x):
             return super().forward(x), x
 
-    refused(Pair(6, 6).double(), r"layer 1 \(Pair\) gives a tuple", micro_batch_size=2)
+    refused(Pair(6, 6).double(), r"layer 1 \(Pair\) returns a tuple", micro_batch_size=2)
     example = perceptron(samples=8)
     example.layers[3] = example.layers[2]
     with pytest.raises(Exception, match="share a parameter"):
         pipeline_of(example, "1f1b", 2, 4)
     example = perceptron(samples=8)
-    with pytest.raises(Exception, match="8 samples, where a step of this process takes 4"):
+    with pytest.raises(Exception, match="8 samples, but a step of this process takes 4"):
         pipeline_of(example).step(example.inputs, example.targets)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"schedule": "1f1b"}, "schedule: a str; give what cp.schedule"),
-        ({"loss": None}, "loss: a NoneType; give a function"),
+        ({"schedule": "1f1b"}, "schedule: got a str; use cp.schedule"),
+        ({"loss": None}, "loss: got a NoneType; give a function"),
         ({"partition": [1, 2, 2]}, r"^partition \[1, 2, 2\] must be 2 positive numbers"),
         ({"micro_batch_size": 0}, "^micro_batch_size must be at least 1"),
         ({"layers": ["x", "y"]}, "layer 0 is a str; give an nn.Module, or a function"),
-        ({"layers": [lambda: 3, lambda: 3]}, "layer 0: the factory gave a int"),
-        ({"layers": nn.Linear(6, 6)}, "Linear is none of Llama"),
+        ({"layers": [lambda: 3, lambda: 3]}, "layer 0: the factory returned a int, not an nn.Module"),
+        ({"layers": nn.Linear(6, 6)}, "expected Llama.*not Linear"),
         ({"device": "gpu"}, "device gpu: expected cpu or cuda"),
     ],
 )
@@ -267,8 +267,8 @@ def test_wrong_arguments_are_refused_in_pythons_words(arguments, words):
 def test_wrong_values_in_a_step_are_refused_in_pythons_words():
     example = perceptron(samples=4)
     for pipeline, inputs, error, words in (
-        (pipeline_of(example, "1f1b"), [1, 2, 3, 4], cp.ConfigError, "inputs: a list; give a tensor"),
-        (pipeline_of(example, "1f1b", count=lambda target: 0.5), example.inputs, TypeError, "count gives a float"),
+        (pipeline_of(example, "1f1b"), [1, 2, 3, 4], cp.ConfigError, "inputs: got a list; give a tensor"),
+        (pipeline_of(example, "1f1b", count=lambda target: 0.5), example.inputs, TypeError, "count returns a float"),
         (pipeline_of(example, "1f1b", count=lambda target: 0), example.inputs, Exception, "1: count counts nothing"),
         (pipeline_of(example, "1f1b"), example.inputs * torch.nan, Exception, "not finite.*lower learning rate"),
     ):

@@ -1,4 +1,4 @@
-"""Ranks as processes: the example of the README under torchrun, and what is seen of a rank that fails."""
+"""Rank processes under torchrun: the README's example, and the output after a failed rank."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "examples"
-BUSY = 8  # seconds that a machine with other work may take more
+BUSY = 8  # Extra seconds on a busy machine
 EXAMPLE = EXAMPLES / "first_pipeline.py"
 
 
@@ -51,7 +51,7 @@ def test_two_groups_train_on_their_shares_and_an_exception_ends_the_job_with_one
     seconds = time.time() - float(re.search(r"raised at ([0-9.]+)", failed.stdout)[1])
     assert seconds < 2 + BUSY, f"{seconds} s from the raise to the end of the job"
     assert failed.returncode != 0
-    ranks = re.split(r"\n[EW]\d{4} ", failed.stderr)[0]  # then torchrun reports
+    ranks = re.split(r"\n[EW]\d{4} ", failed.stderr)[0]  # Torchrun's own report follows
     assert failed.stderr.count("ValueError: deliberate") == 1, failed.stderr
     assert ranks.count("Traceback") == 1 and 'two_ranks.py", line' in ranks, failed.stderr
     assert failed.stderr.count("another rank failed") <= 1

@@ -1,4 +1,4 @@
-"""The compiled half serves one minor version of torch."""
+"""The training half accepts only the minor version of torch that it was built for."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Two ranks: each first trains on its share as a group of its own; then a module of one of them raises."""
+"""Two ranks: each trains its share as one group; then a module of one rank raises."""
 
 import time
 
