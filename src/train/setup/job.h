@@ -15,7 +15,7 @@
 #include "passes/unroll.h"
 #include "runtime/canonical_sums.h"
 #include "schedule/program.h"
-#include "train/loop/left_out_steps.h"
+#include "train/setup/left_out_steps.h"
 #include "train/setup/options.h"
 
 namespace chimera {
