@@ -20,7 +20,7 @@
 #include "train/loop/parameters_hash.h"
 #include "train/recover/copies.h"
 #include "train/recover/final_error.h"
-#include "train/recover/job_checkpoints.h"
+#include "train/setup/job_checkpoints.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 

@@ -26,7 +26,7 @@
 #include "plan/plan.h"
 #include "train/export/export_model.h"
 #include "train/recover/copies.h"
-#include "train/recover/job_checkpoints.h"
+#include "train/setup/job_checkpoints.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"

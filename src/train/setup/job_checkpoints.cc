@@ -1,4 +1,4 @@
-#include "train/recover/job_checkpoints.h"
+#include "train/setup/job_checkpoints.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
