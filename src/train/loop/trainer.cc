@@ -20,9 +20,9 @@
 #include "train/loop/parameters_hash.h"
 #include "train/recover/copies.h"
 #include "train/recover/final_error.h"
-#include "train/setup/job_checkpoints.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
+#include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 namespace {

@@ -25,11 +25,10 @@
 #include "model_config/parameters.h"
 #include "plan/plan.h"
 #include "train/export/export_model.h"
-#include "train/recover/copies.h"
-#include "train/setup/job_checkpoints.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
+#include "train/setup/job_checkpoints.h"
 #include "train/setup/options.h"
 #include "transport/gloo/gloo_transport.h"
 
@@ -56,6 +55,22 @@ void require_asynchronous(const JobShape& job) {
   if (job.options.steps > most / job.schedule.micro_batches) {
     throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
                                   job.options.steps, most / job.schedule.micro_batches, job.schedule.micro_batches));
+  }
+}
+
+void require_repairable(const JobShape& job) {
+  const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
+  if (job.schedule.updates) {
+    refuse(fmt::format("schedule {} is asynchronous, and its stages are never all between two updates",
+                       job.schedule.name));
+  }
+  if (job.options.shard_optimizer) {
+    refuse("--shard-optimizer keeps optimizer state once, and no other rank has it; leave out one of them");
+  }
+  if (job.options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; leave it out");
+  const auto has_copies = [](const auto& group) { return group.size() > 1; };
+  if (!std::ranges::any_of(job.rank_groups(), has_copies)) {
+    refuse("each rank alone holds its stages; take a bidirectional schedule, as chimera, or --data-parallel 2");
   }
 }
 

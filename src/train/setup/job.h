@@ -79,6 +79,10 @@ void open_data(Job& job);
 /// micro-batches.
 void require_asynchronous(const JobShape& job);
 
+/// Throws ConfigError if --on-different-copies repair cannot work: no replicas, an asynchronous schedule, sharded
+/// optimizer state or GPUs.
+void require_repairable(const JobShape& job);
+
 /// Throws ConfigError if an output file cannot be written, is an input of the run, or is written by two flags.
 void require_outputs(const TrainOptions& options);
 
