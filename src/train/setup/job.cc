@@ -21,10 +21,11 @@
 #include "data/mixture.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
+#include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
+#include "hugging_face/staged_folder.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
-#include "train/export/export_model.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
@@ -155,6 +156,27 @@ void require_folder(const std::string& flag, const std::string& path) {
 }
 
 }  // namespace
+
+ElementType export_type(const TrainOptions& options) {
+  if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
+  return element_type_of_word("--export-dtype", options.export_dtype);
+}
+
+ExportPlan planned_export(const JobShape& job) {
+  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
+}
+
+void require_exportable(const JobShape& job) {
+  const ElementType type = export_type(job.options);
+  if (!job.from) (void)to_config_json(job.model, type);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
+  try {
+    require_new_folder(job.options.export_folder, bytes);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--export {}", error.what()));
+  }
+}
 
 void require_outputs(const TrainOptions& options) {
   if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
