@@ -323,11 +323,30 @@ double Trainer::validation_loss() {
   return loss / static_cast<double>(batches);
 }
 
+namespace {
+
+/// Returns the ranks of replica 0 in group 0.
+StageRanks first_copy(const RunShape& shape, RankId self) {
+  StageRanks ranks{.holders = {}, .self = self};
+  for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
+    const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
+    ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+/// The stages of replica 0 in group 0 compute. All ranks call it between steps and get the text.
 std::string Trainer::say() {
-  return chimera::say(job_, borrow<Stage>(stages_), rank_, transport_, [&] {
+  DistributedModel model(borrow<Stage>(stages_), first_copy(job_, rank_), transport_, job_.model.hidden,
+                         scalar_type(job_.options.dtype), device_);
+  const TrainingPrompt& prompt = *job_.prompt;
+  const auto on_token = [&](TokenId, std::string_view) {
     note_instruction({.kind = InstructionKind::ReduceScalars});
     progress_.catch_up();
-  });
+  };
+  return continue_prompt(model, prompt.prompt, prompt.options, prompt.tokenizer.get(), on_token).text;
 }
 
 void Trainer::note_instruction(const Instruction& instruction) {

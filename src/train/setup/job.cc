@@ -428,7 +428,7 @@ Job prepare_job(const JobShape& shape) {
   lower_training(job);
   if (options.validate_every > 0) job.validation = validation_program(job);
   open_data(job);
-  job.prompt = training_prompt(job);
+  job.prompt = training_prompt(options, job.tokenizer, job.model);
   open_checkpoints(job);
   const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
