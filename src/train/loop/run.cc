@@ -32,6 +32,7 @@
 #include "train/observe/observation.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
+#include "train/observe/stragglers.h"
 #include "train/recover/final_error.h"
 #include "train/recover/host_watch.h"
 #include "train/recover/reconnecting_transport.h"
@@ -174,7 +175,9 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
     if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
-    if (speaks && !run.paces.empty()) output().write(straggler_report(run.paces, run.step_seconds));
+    if (speaks && !run.rank_op_times.empty()) {
+      output().write(straggler_report(paces(run.rank_op_times, run.steps), run.step_seconds));
+    }
     if (metrics) metrics->finish();
     if (events) events->finish();
     if (!is_saved) {

@@ -392,11 +392,11 @@ RunSummary Trainer::summarize() {
   numbers.resize(num_times);
   summary.op_times = OpTimes::from_numbers(numbers);
   summary.step_seconds = median(step_seconds_);
-  if (job_.options.report_stragglers) summary.paces = compare_paces();
+  if (job_.options.report_stragglers) summary.rank_op_times = gather_op_times();
   return summary;
 }
 
-std::vector<RankPace> Trainer::compare_paces() {
+std::vector<OpTimes> Trainer::gather_op_times() {
   const std::vector<double> own = executor_->op_times().to_numbers();
   const auto size = static_cast<std::ptrdiff_t>(own.size());
   std::vector<double> all(own.size() * static_cast<std::size_t>(job_.num_ranks()), 0);
@@ -405,7 +405,7 @@ std::vector<RankPace> Trainer::compare_paces() {
   std::vector<OpTimes> times;
   for (auto part = all.begin(); part != all.end(); part += size)
     times.push_back(OpTimes::from_numbers({part, part + size}));
-  return paces(times, std::ssize(step_seconds_));
+  return times;
 }
 
 /// Updates the loss statistics unless the step was skipped. A spike ends the run on all ranks, which have the same
