@@ -119,6 +119,38 @@ std::int64_t last_closed_step(const Trainer& trainer) {
   return trainer.is_closed() ? done : done - 1;
 }
 
+/// Creates the trainer on `epochs` and trains all steps, with replacements after rank losses. Calls `on_begin` whenever
+/// the trainer has weights and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step.
+/// Throws the trainer's errors unless a rank loss caused them.
+RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
+                                     std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
+                                     const std::function<void(const StepMetrics&)>& on_step) {
+  while (true) {
+    try {
+      epochs.join();
+      if (!trainer) {
+        note_progress({RankProgress::Phase::StartUp});
+        trainer.emplace(job, rank, epochs, epochs.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
+      }
+      if (epochs.is_recovering()) {
+        trainer->take_over();
+        note_progress({RankProgress::Phase::Steps, trainer->steps_done() + 1});
+        epochs.note_resumed(trainer->steps_done());
+      }
+      on_begin();
+      return trainer->run(on_step);
+    } catch (const FinalError&) {
+      throw;
+    } catch (const FinalElsewhereError&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
+    }
+    if (trainer) trainer->drop_step();
+    epochs.leave();
+  }
+}
+
 /// Trains as one rank; rank 0 also writes metrics, progress and summary. Returns false after a stop request that left
 /// steps undone but saved. Throws the trainer's errors and stores their place in `op`. `epochs`: transport that
 /// outlives rank losses, or null.
