@@ -21,7 +21,7 @@
 #include "options.h"
 #include "profile/measure_grid.h"
 #include "profile/profiler.h"
-#include "train/export/export_job.h"
+#include "train/loop/export_job.h"
 #include "train_options.h"
 #include "transport/gloo/gloo_transport.h"
 

@@ -28,7 +28,7 @@
 #include "train/loop/run.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
-#include "train/recover/job_checkpoints.h"
+#include "train/setup/job_checkpoints.h"
 #include "train/recover/reconnecting_transport.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"

@@ -9,7 +9,7 @@
 #include "plan/plan.h"
 #include "plan/train_flags.h"
 #include "plan_flags.h"
-#include "train/recover/job_checkpoints.h"
+#include "train/setup/job_checkpoints.h"
 
 namespace chimera::apps {
 

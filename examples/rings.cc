@@ -1,4 +1,5 @@
-// A network of one's own, trained by Chimera: which of three rings does a point of the plane lie on?
+// A custom network trained by Chimera: it tells on which of three rings a point of the plane lies.
+//
 // Four stages on four threads; prints the schedule and the falling loss. docs/library.md explains it.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/nn.h>
@@ -11,19 +12,20 @@
 
 namespace nn = torch::nn;
 
-/// A layer is a factory: each rank makes those of its own stages. Any module or function from tensor to tensor will do.
+/// A layer is a factory: each rank creates the layers of its own stages. Any module or function from tensor to tensor
+/// works.
 chimera::LayerFactory hidden_layer(std::int64_t inputs, std::int64_t outputs) {
   return [=] { return nn::Sequential(nn::Linear(inputs, outputs), nn::Tanh()); };
 }
 
-/// The sum of the losses and how many there are: what the step's mean is formed from.
+/// The sum of the losses and their number, for the mean over the step.
 chimera::LossSum cross_entropy(const at::Tensor& output, const at::Tensor& target) {
   return {
       nn::functional::cross_entropy(output, target, nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum)),
       target.numel()};
 }
 
-/// Points [count, 2] around the origin and the ring [count] of each: a function of the range alone.
+/// Points [count, 2] around the origin and the ring [count] of each; depends only on the range.
 chimera::Batch rings(const chimera::SampleRange& range) {
   const auto seed = static_cast<std::uint64_t>(range.step * 1'000'003 + range.first);
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);

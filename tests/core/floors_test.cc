@@ -1,5 +1,5 @@
 // Reads every #include below src/ and compares it with the table of floors in src/README.md: includes point to lower
-// floors, and only rooms marked in the table use LibTorch.
+// floors, and only rooms marked in the table use LibTorch. Includes between the folders of a room follow a table here.
 
 #include <gtest/gtest.h>
 
@@ -38,22 +38,23 @@ Rooms read_rooms() {
 const Rooms kRooms = read_rooms();
 
 struct Edge {
-  std::string from_room;
-  std::string to_room;
+  std::string from;
+  std::string to;
   std::string file;
 };
 
-/// Edges of the source files below `root`: the file's room, and the text that `include` captures.
+/// Returns the edge of each include in the source files below `root`: from the file's first folder to the capture of
+/// `include`.
 std::vector<Edge> include_edges(const std::filesystem::path& root, const std::regex& include) {
   std::vector<Edge> edges;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
     const auto extension = entry.path().extension();
     if (extension != ".h" && extension != ".cc") continue;
-    const std::string room = std::filesystem::relative(entry.path(), root).begin()->string();
+    const std::string from = std::filesystem::relative(entry.path(), root).begin()->string();
     std::ifstream file(entry.path());
     std::smatch match;
     for (std::string line; std::getline(file, line);) {
-      if (std::regex_search(line, match, include)) edges.push_back({room, match[1], entry.path().string()});
+      if (std::regex_search(line, match, include)) edges.push_back({from, match[1], entry.path().string()});
     }
   }
   return edges;
@@ -69,13 +70,37 @@ std::vector<Edge> torch_edges() {
   return include_edges(testing::source_path("/src"), std::regex(R"re(^\s*#\s*include\s+[<"](ATen|c10|torch)/)re"));
 }
 
+using Folders = std::map<std::string, std::set<std::string>>;
+
+/// [room][folder]: the folders of the same room that its files may include.
+const std::map<std::string, Folders> kFolders = {
+    {"train",
+     {{"setup", {}},
+      {"recover", {"setup"}},
+      {"observe", {"setup"}},
+      {"export", {"setup"}},
+      {"loop", {"setup", "recover", "observe", "export"}}}},
+    {"launch", {{"flight", {"local"}}, {"local", {"flight"}}, {"hosts", {"local", "flight"}}}},
+};
+
+/// From folder to folder of `room`.
+std::vector<Edge> folder_edges(const std::string& room) {
+  return include_edges(testing::source_path("/src/") + room,
+                       std::regex(R"re(^\s*#\s*include\s+")re" + room + R"re(/([a-z_]+)/[^"]+")re"));
+}
+
+bool may_include(const Folders& folders, const std::string& from, const std::string& to) {
+  const auto found = folders.find(from);
+  return found != folders.end() && (from == to || found->second.contains(to));
+}
+
 bool points_down(const Edge& edge) {
-  if (edge.from_room == edge.to_room) return true;
-  return kRooms.floors.at(edge.to_room) < kRooms.floors.at(edge.from_room);
+  if (edge.from == edge.to) return true;
+  return kRooms.floors.at(edge.to) < kRooms.floors.at(edge.from);
 }
 
 bool brings_torch_below_its_line(const Edge& edge) {
-  return kRooms.with_libtorch.contains(edge.to_room) && !kRooms.with_libtorch.contains(edge.from_room);
+  return kRooms.with_libtorch.contains(edge.to) && !kRooms.with_libtorch.contains(edge.from);
 }
 
 TEST(FloorsTest, EveryRoomHasAFloor) {
@@ -92,8 +117,8 @@ TEST(FloorsTest, NoIncludePointsUpward) {
   const auto edges = room_edges();
   EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing";
   for (const Edge& edge : edges) {
-    ASSERT_TRUE(kRooms.floors.contains(edge.to_room)) << edge.file << " includes from unknown room " << edge.to_room;
-    EXPECT_TRUE(points_down(edge)) << edge.file << ": " << edge.from_room << " includes " << edge.to_room;
+    ASSERT_TRUE(kRooms.floors.contains(edge.to)) << edge.file << " includes from unknown room " << edge.to;
+    EXPECT_TRUE(points_down(edge)) << edge.file << ": " << edge.from << " includes " << edge.to;
   }
 }
 
@@ -103,15 +128,32 @@ TEST(FloorsTest, FindsAnUpwardAndASidewaysEdge) {
   EXPECT_TRUE(points_down({"runtime", "transport", ""}));
 }
 
+TEST(FloorsTest, FoldersOfARoomIncludeOnlyFoldersOfTheTable) {
+  for (const auto& [room, folders] : kFolders) {
+    const auto edges = folder_edges(room);
+    EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing in " << room;
+    for (const Edge& edge : edges) {
+      EXPECT_TRUE(may_include(folders, edge.from, edge.to))
+          << edge.file << ": " << room << "/" << edge.from << " includes " << room << "/" << edge.to;
+    }
+  }
+}
+
+TEST(FloorsTest, RecognisesAFolderThatIncludesAnotherOutsideTheTable) {
+  EXPECT_FALSE(may_include(kFolders.at("train"), "setup", "loop"));
+  EXPECT_FALSE(may_include(kFolders.at("train"), "observe", "loop"));
+  EXPECT_FALSE(may_include(kFolders.at("train"), "unknown", "setup"));
+  EXPECT_TRUE(may_include(kFolders.at("train"), "loop", "setup"));
+}
+
 TEST(FloorsTest, LibTorchBeginsBetweenRooms) {
   const auto edges = torch_edges();
   EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing";
   for (const Edge& edge : edges) {
-    EXPECT_TRUE(kRooms.with_libtorch.contains(edge.from_room)) << edge.file << " includes " << edge.to_room;
+    EXPECT_TRUE(kRooms.with_libtorch.contains(edge.from)) << edge.file << " includes " << edge.to;
   }
   for (const Edge& edge : room_edges()) {
-    EXPECT_FALSE(brings_torch_below_its_line(edge))
-        << edge.file << ": " << edge.from_room << " includes " << edge.to_room;
+    EXPECT_FALSE(brings_torch_below_its_line(edge)) << edge.file << ": " << edge.from << " includes " << edge.to;
   }
 }
 

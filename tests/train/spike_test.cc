@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "support/scratch.h"
 #include "telemetry/metrics.h"
-#include "train/loop/left_out_steps.h"
+#include "train/setup/left_out_steps.h"
 
 namespace chimera {
 namespace {

@@ -138,28 +138,7 @@ void write_own(const ModelConfig& model, const std::vector<const ParameterGroup*
   for (auto& [file, writer] : writers) writer.finish();
 }
 
-ElementType element_type_of(const TrainOptions& options) {
-  if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
-  return element_type_of_word("--export-dtype", options.export_dtype);
-}
-
 }  // namespace
-
-ExportPlan planned_export(const JobShape& job) {
-  return plan_export(exported_tensors(job.model, element_type_of(job.options)), job.options.export_shard_bytes);
-}
-
-void require_exportable(const JobShape& job) {
-  const ElementType type = element_type_of(job.options);
-  if (!job.from) (void)to_config_json(job.model, type);
-  std::uint64_t bytes = 0;
-  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
-  try {
-    require_new_folder(job.options.export_folder, bytes);
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--export {}", error.what()));
-  }
-}
 
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.export_folder;
@@ -176,7 +155,7 @@ void export_model(const Job& job, const std::vector<const ParameterGroup*>& own,
   });
   in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;
-    add_description(*staged, job.model, job.from.get(), element_type_of(job.options));
+    add_description(*staged, job.model, job.from.get(), export_type(job.options));
     add_tokenizer(*staged, job.model, job.tokenizer);
     staged->commit();
     return 0.0;

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "hugging_face/export_plan.h"
 #include "model/parameter_group.h"
 #include "safetensors/element_type.h"
 #include "train/setup/job.h"
@@ -22,12 +21,6 @@ namespace chimera {
 /// there is no output folder.
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
                     std::uint64_t shard_bytes, const std::string& tokenizer);
-
-/// Returns the files of --export.
-[[nodiscard]] ExportPlan planned_export(const JobShape& job);
-
-/// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.
-void require_exportable(const JobShape& job);
 
 /// Writes the weights to the folder of --export. All ranks call it; each writes its `own` groups into preallocated
 /// files, so no rank holds the whole model. `own` must cover each parameter on exactly one rank. Rank 0 adds

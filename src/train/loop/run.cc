@@ -32,6 +32,7 @@
 #include "train/observe/observation.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
+#include "train/observe/stragglers.h"
 #include "train/recover/final_error.h"
 #include "train/recover/host_watch.h"
 #include "train/recover/reconnecting_transport.h"
@@ -118,6 +119,38 @@ std::int64_t last_closed_step(const Trainer& trainer) {
   return trainer.is_closed() ? done : done - 1;
 }
 
+/// Creates the trainer on `epochs` and trains all steps, with replacements after rank losses. Calls `on_begin` whenever
+/// the trainer has weights and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step.
+/// Throws the trainer's errors unless a rank loss caused them.
+RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
+                                     std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
+                                     const std::function<void(const StepMetrics&)>& on_step) {
+  while (true) {
+    try {
+      epochs.join();
+      if (!trainer) {
+        note_progress({RankProgress::Phase::StartUp});
+        trainer.emplace(job, rank, epochs, epochs.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
+      }
+      if (epochs.is_recovering()) {
+        trainer->take_over();
+        note_progress({RankProgress::Phase::Steps, trainer->steps_done() + 1});
+        epochs.note_resumed(trainer->steps_done());
+      }
+      on_begin();
+      return trainer->run(on_step);
+    } catch (const FinalError&) {
+      throw;
+    } catch (const FinalElsewhereError&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
+    }
+    if (trainer) trainer->drop_step();
+    epochs.leave();
+  }
+}
+
 /// Trains as one rank; rank 0 also writes metrics, progress and summary. Returns false after a stop request that left
 /// steps undone but saved. Throws the trainer's errors and stores their place in `op`. `epochs`: transport that
 /// outlives rank losses, or null.
@@ -174,7 +207,9 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
     if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
-    if (speaks && !run.paces.empty()) output().write(straggler_report(run.paces, run.step_seconds));
+    if (speaks && !run.rank_op_times.empty()) {
+      output().write(straggler_report(paces(run.rank_op_times, run.steps), run.step_seconds));
+    }
     if (metrics) metrics->finish();
     if (events) events->finish();
     if (!is_saved) {

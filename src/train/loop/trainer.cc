@@ -20,9 +20,9 @@
 #include "train/loop/parameters_hash.h"
 #include "train/recover/copies.h"
 #include "train/recover/final_error.h"
-#include "train/recover/job_checkpoints.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
+#include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 namespace {
@@ -323,11 +323,30 @@ double Trainer::validation_loss() {
   return loss / static_cast<double>(batches);
 }
 
+namespace {
+
+/// Returns the ranks of replica 0 in group 0.
+StageRanks first_copy(const RunShape& shape, RankId self) {
+  StageRanks ranks{.holders = {}, .self = self};
+  for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
+    const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
+    ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+/// The stages of replica 0 in group 0 compute. All ranks call it between steps and get the text.
 std::string Trainer::say() {
-  return chimera::say(job_, borrow<Stage>(stages_), rank_, transport_, [&] {
+  DistributedModel model(borrow<Stage>(stages_), first_copy(job_, rank_), transport_, job_.model.hidden,
+                         scalar_type(job_.options.dtype), device_);
+  const TrainingPrompt& prompt = *job_.prompt;
+  const auto on_token = [&](TokenId, std::string_view) {
     note_instruction({.kind = InstructionKind::ReduceScalars});
     progress_.catch_up();
-  });
+  };
+  return continue_prompt(model, prompt.prompt, prompt.options, prompt.tokenizer.get(), on_token).text;
 }
 
 void Trainer::note_instruction(const Instruction& instruction) {
@@ -373,11 +392,11 @@ RunSummary Trainer::summarize() {
   numbers.resize(num_times);
   summary.op_times = OpTimes::from_numbers(numbers);
   summary.step_seconds = median(step_seconds_);
-  if (job_.options.report_stragglers) summary.paces = compare_paces();
+  if (job_.options.report_stragglers) summary.rank_op_times = gather_op_times();
   return summary;
 }
 
-std::vector<RankPace> Trainer::compare_paces() {
+std::vector<OpTimes> Trainer::gather_op_times() {
   const std::vector<double> own = executor_->op_times().to_numbers();
   const auto size = static_cast<std::ptrdiff_t>(own.size());
   std::vector<double> all(own.size() * static_cast<std::size_t>(job_.num_ranks()), 0);
@@ -386,7 +405,7 @@ std::vector<RankPace> Trainer::compare_paces() {
   std::vector<OpTimes> times;
   for (auto part = all.begin(); part != all.end(); part += size)
     times.push_back(OpTimes::from_numbers({part, part + size}));
-  return paces(times, std::ssize(step_seconds_));
+  return times;
 }
 
 /// Updates the loss statistics unless the step was skipped. A spike ends the run on all ranks, which have the same

@@ -17,7 +17,7 @@
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
 #include "train/observe/device_progress.h"
-#include "train/observe/stragglers.h"
+#include "train/observe/measured_step.h"
 #include "train/recover/checkpointer.h"
 #include "train/recover/copies.h"
 #include "train/setup/job.h"
@@ -44,16 +44,6 @@ struct ResumeState {
 /// Determines the common state. `states`: [rank]. Throws Error if no rank of a group has weights. Also throws if a rank
 /// with weights is two steps behind the furthest rank, or one step without a vote for it.
 [[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups);
-
-/// Measurements of a run over all workers.
-struct RunSummary {
-  std::int64_t steps = 0;        // Measured steps
-  bool is_whole = true;          // False after an early stop request
-  OpTimes op_times{0};           // Without the first step, unless it is the only one
-  double step_seconds = 0;       // Median over the same steps
-  double optimizer_seconds = 0;  // Mean on the slowest worker
-  std::vector<RankPace> paces;   // [rank], if the job reports stragglers
-};
 
 /// Consecutive skipped updates after which the run ends.
 inline constexpr std::int64_t kMostSkippedInRow = 10;
@@ -134,7 +124,7 @@ class Trainer {
   void optimizer_step(std::int64_t step, double gradient_norm);
   void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
   RunSummary summarize();
-  std::vector<RankPace> compare_paces();
+  std::vector<OpTimes> gather_op_times();
 
   const Job& job_;
   RankId rank_;

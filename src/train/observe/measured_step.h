@@ -6,12 +6,21 @@
 #include "runtime/tracer.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
-#include "train/loop/trainer.h"
 #include "train/setup/job.h"
 
 // Measured steps in the form that simulate() predicts, and their costs as its input (--op-times).
 
 namespace chimera {
+
+/// Measurements of a run over all workers.
+struct RunSummary {
+  std::int64_t steps = 0;              // Measured steps
+  bool is_whole = true;                // False after an early stop request
+  OpTimes op_times{0};                 // Without the first step, unless it is the only one
+  double step_seconds = 0;             // Median over the same steps
+  double optimizer_seconds = 0;        // Mean on the slowest worker
+  std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers
+};
 
 /// A traced step of all ranks, in seconds of rank 0's clock.
 struct RecordedStep {

@@ -15,7 +15,7 @@
 #include "telemetry/report_page.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/progress_report.h"
-#include "train/observe/run_record.h"
+#include "train/setup/run_record.h"
 #include "transport/clock_offset.h"
 
 namespace chimera {

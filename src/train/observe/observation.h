@@ -5,7 +5,6 @@
 
 #include "render/panel.h"
 #include "simulate/costs.h"
-#include "train/loop/trainer.h"
 #include "train/observe/measured_step.h"
 #include "train/setup/job.h"
 #include "transport/transport.h"

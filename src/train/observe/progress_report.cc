@@ -14,7 +14,6 @@
 #include "render/slots.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
-#include "train/observe/measured_step.h"
 #include "train/setup/dry_run.h"
 
 namespace chimera {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "telemetry/metrics.h"
-#include "train/loop/trainer.h"
+#include "train/observe/measured_step.h"
 #include "train/setup/job.h"
 
 // Console output of a run.

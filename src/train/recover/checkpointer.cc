@@ -23,8 +23,8 @@
 #include "launch/local/rank.h"
 #include "model/element_types.h"
 #include "runtime/non_finite.h"
-#include "train/recover/job_checkpoints.h"
 #include "train/recover/stop_signals.h"
+#include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 namespace {

@@ -63,22 +63,6 @@ std::vector<StageCopies> stage_copies(const Job& job) {
   return all;
 }
 
-void require_repairable(const JobShape& job) {
-  const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
-  if (job.schedule.updates) {
-    refuse(fmt::format("schedule {} is asynchronous, and its stages are never all between two updates",
-                       job.schedule.name));
-  }
-  if (job.options.shard_optimizer) {
-    refuse("--shard-optimizer keeps optimizer state once, and no other rank has it; leave out one of them");
-  }
-  if (job.options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; leave it out");
-  const auto has_copies = [](const auto& group) { return group.size() > 1; };
-  if (!std::ranges::any_of(job.rank_groups(), has_copies)) {
-    refuse("each rank alone holds its stages; take a bidirectional schedule, as chimera, or --data-parallel 2");
-  }
-}
-
 std::uint64_t hash_bytes(std::span<const at::Tensor> tensors) {
   XXH3_state_t state;
   XXH3_64bits_reset(&state);

@@ -24,10 +24,6 @@ struct StageCopies {
 /// groups.
 [[nodiscard]] std::vector<StageCopies> stage_copies(const Job& job);
 
-/// Throws ConfigError if --on-different-copies repair cannot work: no replicas, an asynchronous schedule, sharded
-/// optimizer state or GPUs.
-void require_repairable(const JobShape& job);
-
 /// Returns the XXH3 hash (64 bits) of the bytes of all tensors in order.
 [[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors);
 

@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/rank.h"
-#include "train/recover/final_error.h"
 
 namespace chimera {
 namespace {
@@ -77,35 +76,6 @@ void ReconnectingTransport::leave() {
   note_progress({RankProgress::Phase::Joining});
   breaker_->break_all();
   connected_.reset();
-}
-
-RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
-                                     std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
-                                     const std::function<void(const StepMetrics&)>& on_step) {
-  while (true) {
-    try {
-      epochs.join();
-      if (!trainer) {
-        note_progress({RankProgress::Phase::StartUp});
-        trainer.emplace(job, rank, epochs, epochs.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
-      }
-      if (epochs.is_recovering()) {
-        trainer->take_over();
-        note_progress({RankProgress::Phase::Steps, trainer->steps_done() + 1});
-        epochs.note_resumed(trainer->steps_done());
-      }
-      on_begin();
-      return trainer->run(on_step);
-    } catch (const FinalError&) {
-      throw;
-    } catch (const FinalElsewhereError&) {
-      throw;
-    } catch (const std::exception& error) {
-      if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
-    }
-    if (trainer) trainer->drop_step();
-    epochs.leave();
-  }
 }
 
 }  // namespace chimera

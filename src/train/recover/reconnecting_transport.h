@@ -1,18 +1,19 @@
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <string>
 
 #include "core/rendezvous_point.h"
 #include "launch/local/rank.h"
 #include "launch/local/recovery.h"
-#include "train/loop/trainer.h"
 #include "train/setup/job.h"
 #include "transport/connection_breaker.h"
 #include "transport/forwarding_transport.h"
 
-// Training that continues after rank losses (launch/local/recovery.h).
+// Connections that outlive rank losses (launch/local/recovery.h).
 
 namespace chimera {
 
@@ -51,12 +52,5 @@ class ReconnectingTransport final : public ForwardingTransport {
 
 /// Throws ConfigError if the job cannot use --recover twin.
 void require_twins(const Job& job);
-
-/// Creates the trainer on `epochs` and trains all steps, with replacements after rank losses. Calls `on_begin` whenever
-/// the trainer has weights and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step.
-/// Throws the trainer's errors unless a rank loss caused them.
-RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
-                                     std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
-                                     const std::function<void(const StepMetrics&)>& on_step);
 
 }  // namespace chimera

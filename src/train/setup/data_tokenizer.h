@@ -1,23 +1,18 @@
 #pragma once
 
-#include <functional>
-#include <map>
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "data/open_tokens.h"
 #include "data/samples.h"
-#include "engine/run_shape.h"
 #include "hugging_face/model_folder.h"
 #include "inference/continuation.h"
-#include "model/stage.h"
 #include "model_config/config.h"
 #include "tokenizer/tokenizer.h"
-#include "transport/transport.h"
+#include "train/setup/options.h"
 
 namespace chimera {
-
-struct Job;
 
 /// Largest number of new tokens of a sample.
 inline constexpr std::int64_t kSampleTokens = 64;
@@ -29,14 +24,12 @@ struct TrainingPrompt {
   ContinuationOptions options;
 };
 
-/// Returns the prompt of a job with opened data; null without --sample-every and --prompt. Throws ConfigError if the
-/// model is not causal, or if the prompt is missing, has no tokenizer or does not fit the model.
-[[nodiscard]] std::shared_ptr<const TrainingPrompt> training_prompt(const Job& job);
-
-/// Continues the prompt with the current weights; the stages of replica 0 in group 0 compute. All ranks call it between
-/// steps and get the text. `stages`: this rank's stages. Calls `on_token` after each token.
-[[nodiscard]] std::string say(const Job& job, const std::map<StageId, Stage*>& stages, RankId rank,
-                              Transport& transport, const std::function<void()>& on_token);
+/// Returns the prompt of a job whose data `tokenizer` encodes (empty: not known); null without --sample-every and
+/// --prompt. Throws ConfigError if the model is not causal, or if the prompt is missing, has no tokenizer or does not
+/// fit the model.
+[[nodiscard]] std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& options,
+                                                                    const std::string& tokenizer,
+                                                                    const ModelConfig& model);
 
 /// Returns the tokenizer of a model folder, as open_tokenizer takes it: the folder, or the tokenizer recorded in a
 /// checkpoint if it still exists. Empty without either.

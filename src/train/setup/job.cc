@@ -21,15 +21,15 @@
 #include "data/mixture.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
+#include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
+#include "hugging_face/staged_folder.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
-#include "train/export/export_model.h"
-#include "train/recover/copies.h"
-#include "train/recover/job_checkpoints.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
+#include "train/setup/job_checkpoints.h"
 #include "train/setup/options.h"
 #include "transport/gloo/gloo_transport.h"
 
@@ -56,6 +56,22 @@ void require_asynchronous(const JobShape& job) {
   if (job.options.steps > most / job.schedule.micro_batches) {
     throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
                                   job.options.steps, most / job.schedule.micro_batches, job.schedule.micro_batches));
+  }
+}
+
+void require_repairable(const JobShape& job) {
+  const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
+  if (job.schedule.updates) {
+    refuse(fmt::format("schedule {} is asynchronous, and its stages are never all between two updates",
+                       job.schedule.name));
+  }
+  if (job.options.shard_optimizer) {
+    refuse("--shard-optimizer keeps optimizer state once, and no other rank has it; leave out one of them");
+  }
+  if (job.options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; leave it out");
+  const auto has_copies = [](const auto& group) { return group.size() > 1; };
+  if (!std::ranges::any_of(job.rank_groups(), has_copies)) {
+    refuse("each rank alone holds its stages; take a bidirectional schedule, as chimera, or --data-parallel 2");
   }
 }
 
@@ -140,6 +156,27 @@ void require_folder(const std::string& flag, const std::string& path) {
 }
 
 }  // namespace
+
+ElementType export_type(const TrainOptions& options) {
+  if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
+  return element_type_of_word("--export-dtype", options.export_dtype);
+}
+
+ExportPlan planned_export(const JobShape& job) {
+  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
+}
+
+void require_exportable(const JobShape& job) {
+  const ElementType type = export_type(job.options);
+  if (!job.from) (void)to_config_json(job.model, type);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
+  try {
+    require_new_folder(job.options.export_folder, bytes);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--export {}", error.what()));
+  }
+}
 
 void require_outputs(const TrainOptions& options) {
   if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
@@ -391,7 +428,7 @@ Job prepare_job(const JobShape& shape) {
   lower_training(job);
   if (options.validate_every > 0) job.validation = validation_program(job);
   open_data(job);
-  job.prompt = training_prompt(job);
+  job.prompt = training_prompt(options, job.tokenizer, job.model);
   open_checkpoints(job);
   const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);

@@ -10,12 +10,14 @@
 
 #include "data/samples.h"
 #include "engine/run_shape.h"
+#include "hugging_face/export_plan.h"
 #include "hugging_face/model_folder.h"
 #include "model_config/partition.h"
 #include "passes/unroll.h"
 #include "runtime/canonical_sums.h"
+#include "safetensors/element_type.h"
 #include "schedule/program.h"
-#include "train/loop/left_out_steps.h"
+#include "train/setup/left_out_steps.h"
 #include "train/setup/options.h"
 
 namespace chimera {
@@ -78,6 +80,19 @@ void open_data(Job& job);
 /// Throws ConfigError for options that asynchronous schedules do not support, and for more than INT32_MAX
 /// micro-batches.
 void require_asynchronous(const JobShape& job);
+
+/// Throws ConfigError if --on-different-copies repair cannot work: no replicas, an asynchronous schedule, sharded
+/// optimizer state or GPUs.
+void require_repairable(const JobShape& job);
+
+/// Returns the element type of the tensors of --export.
+[[nodiscard]] ElementType export_type(const TrainOptions& options);
+
+/// Returns the files of --export.
+[[nodiscard]] ExportPlan planned_export(const JobShape& job);
+
+/// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.
+void require_exportable(const JobShape& job);
 
 /// Throws ConfigError if an output file cannot be written, is an input of the run, or is written by two flags.
 void require_outputs(const TrainOptions& options);

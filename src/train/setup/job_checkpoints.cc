@@ -1,4 +1,4 @@
-#include "train/recover/job_checkpoints.h"
+#include "train/setup/job_checkpoints.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,7 +15,7 @@
 #include "hugging_face/model_folder.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
-#include "train/observe/run_record.h"
+#include "train/setup/run_record.h"
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "train/export/export_job.h"
+#include "train/loop/export_job.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "train/loop/left_out_steps.h"
+#include "train/setup/left_out_steps.h"
 
 #include <fmt/format.h>
 

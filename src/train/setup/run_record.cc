@@ -1,4 +1,4 @@
-#include "train/observe/run_record.h"
+#include "train/setup/run_record.h"
 
 #include <ATen/Version.h>
 #include <fmt/format.h>
