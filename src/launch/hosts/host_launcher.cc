@@ -131,7 +131,7 @@ class PartWatch {
     culprit_ = find_culprit(records_, failures_);
     if (!culprit_ && !grace_) grace_ = Clock::now() + kVictimGrace;
     if (!culprit_ && Clock::now() < *grace_) return;
-    if (culprit_ && record_of_culprit().ending->kind == Ending::Kind::Killed) {  // it could not report itself
+    if (culprit_ && record_of_culprit().ending->kind == Ending::Kind::Killed) {  // it sent no failure report
       messages().write(fmt::format("chimera: {}, on {}\n",
                                    describe_failure(order_.ranks.first + *culprit_, record_of_culprit()),
                                    order_.ranks.host));

@@ -110,16 +110,16 @@ thread_local ThreadProgress thread_progress;
 
 std::optional<RankPlace> own_place;
 
-/// Writes a report for torchrun, which shows the earliest failure.
+/// Writes the message for torchrun, which shows the earliest failure.
 void write_error_file(const std::string& path, const std::string& message) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  const nlohmann::json report = {
+  const nlohmann::json error = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
   try {
-    write_whole(path, report.dump());
-  } catch (const Error&) {  // also reported on stderr
+    write_whole(path, error.dump());
+  } catch (const Error&) {  // stderr has the message, too
   }
 }
 

@@ -35,7 +35,7 @@ struct RankEnvironment {
 /// fault_point("start"). Throws ConfigError if the launcher's variables are incomplete or malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
-/// Reports a new activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
+/// Sends a new activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
 /// outside a rank.
 void note_progress(const RankProgress& progress);
 

@@ -93,7 +93,7 @@ class Supervisor {
   Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
              std::optional<std::uint64_t> kills);
 
-  /// Returns when no rank is left; reports abnormal ends on messages().
+  /// Returns when no rank is left; writes the cause of an abnormal end to messages().
   [[nodiscard]] StartOutcome run();
 
  private:
