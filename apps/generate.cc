@@ -262,7 +262,7 @@ int run_generate(const GenerateJob& job, const std::optional<RankEnvironment>& r
     continue_on(job, rank);
     return static_cast<int>(ExitCode::Success);
   } catch (const PeerLostError& error) {
-    report_failure("", error.what(), /*own_cause=*/false);
+    report_failure({.message = error.what(), .own_cause = false});
     return static_cast<int>(ExitCode::PeerLost);
   } catch (const c10::Error& error) {
     throw Error(error.what_without_backtrace());

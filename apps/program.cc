@@ -147,7 +147,7 @@ std::string one_line(std::string text) {
 /// Prints the error in one line; a rank sends it to its launcher.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
   if (invocation.rank) {
-    report_failure("start-up", message, true, code == ExitCode::Usage);
+    report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
   } else if (!invocation.place || invocation.place->rank == 0) {
     std::cerr << fmt::format("chimera: {}\n", one_line(message)) << std::flush;
     // other ranks of the host have the same configuration
@@ -164,7 +164,7 @@ std::optional<RankEnvironment> join_launcher() {
   } catch (const ConfigError&) {
     throw;  // the launcher's variables are invalid: no launcher to report to
   } catch (const std::exception& error) {
-    report_failure("start", error.what(), true);
+    report_failure({.op = "start", .message = error.what()});
     end_at_once(static_cast<int>(ExitCode::No), kPromptEnd);
   }
 }

@@ -230,7 +230,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const std::exception& error) {
-    report_failure("", error.what(), true);
+    report_failure({.message = error.what()});
     fmt::print(stderr, "flags: {}\n", error.what());
     return 1;
   }

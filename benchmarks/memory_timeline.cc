@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
     if (argc == 5) benchmarks::measure_rank(argv[1], argv[2], argv[3], argv[4], *rank);
     return 0;
   } catch (const std::exception& error) {
-    report_failure("", error.what(), true);
+    report_failure({.message = error.what()});
     fmt::print(stderr, "memory_timeline: {}\n", error.what());
     return 1;
   }

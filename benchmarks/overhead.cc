@@ -277,7 +277,7 @@ int main(int argc, char** argv) {
       benchmarks::print_verdict("processes beyond Gloo's own calls", largest, benchmarks::kLimitOnProcesses);
     return 0;
   } catch (const std::exception& error) {
-    report_failure("", error.what(), true);
+    report_failure({.message = error.what()});
     fmt::print(stderr, "overhead: {}\n", error.what());
     return 1;
   }

@@ -301,7 +301,7 @@ int main(int argc, char** argv) {
     benchmarks::measure_as_rank(options, *rank);
     return 0;
   } catch (const std::exception& error) {
-    report_failure("", error.what(), true);
+    report_failure({.message = error.what()});
     fmt::print(stderr, "plans: {}\n", error.what());
     return 1;
   }

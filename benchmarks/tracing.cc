@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
     if (argc == 2) benchmarks::measure_rank(argv[1], *rank);
     return 0;
   } catch (const std::exception& error) {
-    report_failure("", error.what(), true);
+    report_failure({.message = error.what()});
     fmt::print(stderr, "tracing: {}\n", error.what());
     return 1;
   }

@@ -69,7 +69,7 @@ struct StepHooks {
   std::function<void()> before_wait = {};
   /// Numbers to sum over all workers, in place; the same count on each.
   std::span<double> sums = {};
-  /// If set, a step with a non-finite loss or gradient norm changes no weights. Called on all workers with the culprit;
+  /// If set, a step with a non-finite loss or gradient norm changes no weights. Called on all workers with the source;
   /// `is_own` is true on the worker that made it. May throw.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
   /// Skips the update of this step.
@@ -104,8 +104,8 @@ class Executor {
   /// Runs the instructions once. Zeros the gradients first if an optimizer step follows. Programs without backwards use
   /// the newest weights. Throws the errors of stages, transport and hooks; current() then names the instruction. If a
   /// loss or the gradient norm is not finite and `skip_non_finite` is empty, ReduceScalars throws before the optimizer
-  /// step: Error on the culprit's worker, PeerLostError on the others. Asynchronous programs have changed some weights
-  /// by then.
+  /// step: Error on the worker that made it, PeerLostError on the others. Asynchronous programs have changed some
+  /// weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
@@ -178,7 +178,7 @@ class Executor {
   bool trains_ = false;  // the current program has backwards
   const Instruction* current_ = nullptr;
   NonFiniteOps non_finite_;
-  Instruction blamed_;  // target of current_ if an op is the culprit
+  Instruction blamed_;  // target of current_ if an op made the non-finite result
   StepResult result_;
   OpTimes op_times_;
   std::optional<HelperThread> helper_;  // created at the first pair

@@ -6,12 +6,17 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "runtime/culprit.h"
 #include "runtime/executor.h"
+#include "runtime/gradient_norms.h"
 #include "runtime/memory_meter.h"
+#include "runtime/non_finite.h"
 
 namespace chimera {
 
@@ -66,22 +71,63 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   result_.peak_memory_bytes = *std::max_element(memory, values.end());
 }
 
+namespace {
+
+/// First result of a step that was not finite.
+struct NonFiniteResult {
+  std::string what;     ///< Equal on all ranks: "the output of stage 1 for micro-batch 3", "the gradient of wte.weight"
+  bool is_own = false;  ///< This rank made it, or reports it; true on one rank
+  std::optional<Op> op = {};  ///< The op that made it, if is_own
+};
+
+/// Finds the source of a non-finite loss or gradient norm: the first op in SpreadOrder, else a gradient. Collective
+/// over all ranks. `suspects`: this worker's ops in the step with non-finite results; `squares`: the step's summed
+/// squared norms (GradientNorms).
+NonFiniteResult find_non_finite(const ProgramShape& shape, WorkerId worker, const GradientNorms& norms,
+                                std::span<const double> squares, const std::vector<Op>& suspects,
+                                Transport& transport) {
+  const SpreadOrder order(shape.ranks.data_parallel, shape.micro_batches, shape.stages());
+  std::vector<double> found(order.size(), 0);
+  const auto index_of = [&](Op op) {
+    op.micro_batch = MicroBatchId(op.micro_batch.value() % shape.micro_batches);
+    return order.index(shape.group, op);
+  };
+  for (const Op& op : suspects) found[index_of(op)] = 1;
+  transport.all_sum(found);
+  const auto first = static_cast<std::size_t>(std::ranges::find(found, 1) - found.begin());
+  if (first < found.size()) {
+    const auto [group, op] = order.place(first);
+    NonFiniteResult result{.what = describe_result(op, shape.stages())};
+    if (shape.ranks.data_parallel > 1) result.what += fmt::format(" of data-parallel group {}", group.value());
+    const auto own = std::ranges::find(suspects, first, index_of);
+    result.is_own = own != suspects.end();
+    if (result.is_own) result.op = *own;
+    return result;
+  }
+  const auto finite = [](double square) { return std::isfinite(square); };
+  const auto square = static_cast<std::size_t>(std::ranges::find_if_not(squares, finite) - squares.begin());
+  if (square < squares.size()) return {.what = norms.describe(square), .is_own = norms.reports_on(square)};
+  return {.what = "the gradient norm", .is_own = worker == WorkerId(0) && shape.group == GroupId(0)};
+}
+
+}  // namespace
+
 void Executor::handle_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
                                  const StepHooks& hooks) {
-  const Culprit culprit = find_culprit(shape_, worker_, norms_, squares, suspects, transport_);
-  const std::string what = fmt::format("{} is not finite in step {}", culprit.what, step);
+  const NonFiniteResult source = find_non_finite(shape_, worker_, norms_, squares, suspects, transport_);
+  const std::string what = fmt::format("{} is not finite in step {}", source.what, step);
   if (hooks.skip_non_finite) {
-    hooks.skip_non_finite(what, culprit.is_own);
+    hooks.skip_non_finite(what, source.is_own);
     result_.is_skipped = true;
     return;
   }
-  if (culprit.op) {
-    blamed_ = {InstructionKind::Compute, *culprit.op};
+  if (source.op) {
+    blamed_ = {InstructionKind::Compute, *source.op};
     current_ = &blamed_;
   }
-  if (culprit.is_own) throw Error(what + "; try a lower --learning-rate");
+  if (source.is_own) throw Error(what + "; try a lower --learning-rate");
   std::array<double, 1> nothing{};
-  transport_.all_sum(nothing);  // blocks until the culprit has failed, so that no other worker ends first
+  transport_.all_sum(nothing);  // blocks until its worker has failed, so that no other worker ends first
   throw PeerLostError(what);
 }
 

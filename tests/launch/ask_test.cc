@@ -1,8 +1,12 @@
 
 #include "launch/local/ask.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
+
+#include <array>
 
 namespace chimera {
 namespace {
@@ -55,6 +59,34 @@ TEST(AskTest, SignalEndsTheCommandsAndStaysPending) {
   ::raise(SIGINT);
   EXPECT_EQ(wait_between_starts(signals, std::chrono::minutes(10)), 130);
   EXPECT_EQ(wait_between_starts(signals, milliseconds(0)), std::nullopt);
+}
+
+TEST(ChildProcessesTest, AnExitInputOrTheDeadlineEndsAWait) {
+  const SignalInbox signals;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const FileDescriptor reader(ends[0]);
+  const FileDescriptor writer(ends[1]);
+  ChildProcesses processes;
+  for (const char* line : {"exit 7", "exec sleep 1000"}) {
+    processes.add(
+        ChildProcess({.executable = "/bin/sh", .arguments = {"-c", line}, .environment = {}, .descriptors = {}}));
+  }
+  const ChildEvents first = processes.wait(signals, reader.get(), std::nullopt);
+  ASSERT_EQ(first.exits.size(), 1U);
+  EXPECT_EQ(first.exits[0].index, 0U);
+  EXPECT_EQ(exit_code_of(first.exits[0].ending), 7);
+  EXPECT_FALSE(first.has_input);
+  ASSERT_EQ(::write(writer.get(), "x", 1), 1);
+  EXPECT_TRUE(processes.wait(signals, reader.get(), std::nullopt).has_input);
+  EXPECT_TRUE(processes.wait(signals, -1, std::chrono::steady_clock::now()).exits.empty());
+  EXPECT_TRUE(processes.any_running());
+  processes.kill_running();
+  const ChildEvents last = processes.wait(signals, -1, std::nullopt);
+  ASSERT_EQ(last.exits.size(), 1U);
+  EXPECT_EQ(last.exits[0].index, 1U);
+  EXPECT_EQ(exit_code_of(last.exits[0].ending), 137);
+  EXPECT_FALSE(processes.any_running());
 }
 
 }  // namespace

@@ -83,6 +83,8 @@ TEST(DiagnosisTest, RankThatTheLauncherBlamedIsGuilty) {
   EXPECT_FALSE(diagnosis.is_inferred);
   EXPECT_EQ(diagnosis.op, "1B1");
   EXPECT_DOUBLE_EQ(diagnosis.ranks[1].seconds, 0.1);
+  EXPECT_THAT(to_text(diagnosis, blamed, 0), HasSubstr("run/flight: rank 1 failed at 1B1: out of memory\n"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(diagnosis, blamed, 0)).at("reason"), "rank 1 failed at 1B1: out of memory");
 }
 
 TEST(DiagnosisTest, ReceivedMessagesAreNotWaitedFor) {

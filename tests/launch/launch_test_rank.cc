@@ -91,14 +91,14 @@ using Action = std::function<int(const RankEnvironment&)>;
 
 int victim(const RankEnvironment& self) {
   LockedStore(self.rendezvous.file).append(fmt::format("{}\n", ::getpid()));
-  report_failure("0F2", "connection closed by peer", false);
+  report_failure({.op = "0F2", .message = "connection closed by peer", .own_cause = false});
   return static_cast<int>(ExitCode::PeerLost);
 }
 
 int fail_after_the_victims(const RankEnvironment& self) {
   const auto victims = await_store_words(self, static_cast<std::size_t>(self.world_size) - 1);
   for (const std::string& pid : victims) await_reaping(std::stoi(pid));
-  report_failure("1B3", "out of memory", true);
+  report_failure({.op = "1B3", .message = "out of memory"});
   return static_cast<int>(ExitCode::No);
 }
 
@@ -109,7 +109,7 @@ int meet_in_the_store(const RankEnvironment& self) {
 }
 
 int report_and_hang(const RankEnvironment&) {
-  report_failure("1B3", "not a number", true);
+  report_failure({.op = "1B3", .message = "not a number"});
   wait_forever();
 }
 
@@ -177,7 +177,7 @@ int insist_on_the_end(const RankEnvironment&) {
 int fail_once(const RankEnvironment&) {
   note_progress({RankProgress::Phase::Steps, 1, compute(1, 3)});
   if (std::getenv("CHIMERA_START") != std::string("0")) return 0;
-  report_failure("1B3", "out of memory", true);
+  report_failure({.op = "1B3", .message = "out of memory"});
   return static_cast<int>(ExitCode::No);
 }
 
@@ -250,7 +250,7 @@ const std::map<std::string, Action> kActions = {
     {"abort", [](const RankEnvironment&) -> int { std::abort(); }},
     {"fail",
      [](const RankEnvironment&) {
-       report_failure("1B3", "out of memory", true);
+       report_failure({.op = "1B3", .message = "out of memory"});
        return static_cast<int>(ExitCode::No);
      }},
     {"refuse", [](const RankEnvironment&) -> int { throw ConfigError("4 stages of 3 layers"); }},
@@ -330,10 +330,10 @@ int run_main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (const ConfigError& error) {
-    report_failure("", error.what(), true);
+    report_failure({.message = error.what()});
     return static_cast<int>(ExitCode::Usage);
   } catch (const std::exception& error) {
-    report_failure("start", error.what(), true);
+    report_failure({.op = "start", .message = error.what()});
     return static_cast<int>(ExitCode::No);
   }
 }

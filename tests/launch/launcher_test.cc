@@ -313,7 +313,7 @@ class RankEnvironmentTest : public ::testing::Test {
 
 TEST_F(RankEnvironmentTest, IsAbsentOutsideARank) {
   EXPECT_EQ(rank_environment(), std::nullopt);
-  report_failure("1B3", "nobody hears this", true);
+  report_failure({.op = "1B3", .message = "nobody hears this"});
 }
 
 TEST_F(RankEnvironmentTest, NamesAMissingVariable) {

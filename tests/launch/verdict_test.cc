@@ -62,6 +62,12 @@ TEST(VerdictTest, OnlyAWrongConfigurationKeepsItsExitCode) {
   EXPECT_EQ(job_exit_code(quick), 2) << "ended by the launcher before it could";
 }
 
+TEST(VerdictTest, ARankExitsAsItsReportSays) {
+  EXPECT_EQ(exit_code_of(FailureReport{.message = "4 stages of 3 layers", .usage = true}), ExitCode::Usage);
+  EXPECT_EQ(exit_code_of(FailureReport{.message = "out of memory", .is_final = true}), ExitCode::No);
+  EXPECT_EQ(exit_code_of(FailureReport{.message = "connection closed", .own_cause = false}), ExitCode::PeerLost);
+}
+
 TEST(VerdictTest, ConfigurationErrorsAndFinalReportsAreFinal) {
   EXPECT_FALSE(is_final(killed(SIGKILL)));
   EXPECT_FALSE(is_final(reported(true)));

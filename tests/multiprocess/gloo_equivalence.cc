@@ -66,7 +66,9 @@ int run(const std::vector<std::string>& arguments, const std::optional<RankEnvir
     compare(options, *rank);
     return 0;
   } catch (const std::exception& error) {
-    report_failure("comparison", error.what(), dynamic_cast<const PeerLostError*>(&error) == nullptr);
+    report_failure({.op = "comparison",
+                    .message = error.what(),
+                    .own_cause = dynamic_cast<const PeerLostError*>(&error) == nullptr});
     return 1;
   }
 }

@@ -39,7 +39,7 @@ int run_main(int, char** argv) {
   try {
     return run(argv[1]);
   } catch (const std::exception& error) {
-    report_failure("test", error.what(), true);
+    report_failure({.op = "test", .message = error.what()});
     return 1;
   }
 }

@@ -108,6 +108,9 @@ std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   return std::ranges::max_element(suspects, {}, &RankFinding::seconds)->rank;
 }
 
+/// Returns the launcher's message, or an empty text.
+std::string reason_of(const Flight& flight) { return flight.verdict ? flight.verdict->reason : ""; }
+
 std::string place_of(const RankFinding& rank) { return rank.at ? to_text(*rank.at) : "no record"; }
 
 std::string waited_for(const Diagnosis& diagnosis, const std::vector<int>& ranks) {
@@ -159,7 +162,6 @@ Diagnosis diagnose(const Flight& flight) {
     }
     diagnosis.ranks.push_back(std::move(finding));
   }
-  if (flight.verdict) diagnosis.reason = flight.verdict->reason;
   const bool is_blamed = flight.verdict && flight.verdict->culprit;
   diagnosis.guilty = is_blamed ? flight.verdict->culprit : infer_guilty(diagnosis.ranks);
   diagnosis.is_inferred = !is_blamed;
@@ -170,8 +172,9 @@ Diagnosis diagnose(const Flight& flight) {
 }
 
 std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
-  std::string text = fmt::format("{}: {}\n", flight.folder,
-                                 diagnosis.reason.empty() ? "no launcher has said how this ended" : diagnosis.reason);
+  const std::string reason = reason_of(flight);
+  std::string text =
+      fmt::format("{}: {}\n", flight.folder, reason.empty() ? "no launcher has said how this ended" : reason);
   if (diagnosis.guilty) {
     text += fmt::format("guilty: rank {}, at {}{}\n", *diagnosis.guilty, diagnosis.op,
                         diagnosis.is_inferred ? " (it waits for nobody, or for longest)" : "");
@@ -197,7 +200,7 @@ std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_
 std::string to_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
   const Json json = {{"folder", flight.folder},
                      {"schedule", flight.job.schedule},
-                     {"reason", diagnosis.reason},
+                     {"reason", reason_of(flight)},
                      {"guilty", diagnosis.guilty ? Json(*diagnosis.guilty) : Json()},
                      {"inferred", diagnosis.is_inferred},
                      {"op", diagnosis.op},

@@ -16,7 +16,6 @@ struct RankFinding {
 };
 
 struct Diagnosis {
-  std::string reason;  ///< The launcher's message; may be empty
   std::optional<int> guilty;
   bool is_inferred = false;  ///< `guilty` follows only from who waited for whom
   std::string op;            ///< Activity of the guilty rank; may be empty

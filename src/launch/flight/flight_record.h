@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/flight/progress.h"
+#include "launch/flight/rank_progress.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {

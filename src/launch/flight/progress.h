@@ -1,30 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "core/file_descriptor.h"
-#include "schedule/program.h"
+#include "launch/flight/rank_progress.h"
 
 namespace chimera {
-
-struct RankProgress {
-  enum class Phase : std::uint8_t {
-    StartUp,  ///< Preparing without other ranks
-    Joining,  ///< Waiting for the other ranks to join
-    Steps,    ///< At `instruction` of `step`, or just after it
-    Ending,   ///< Writing final output
-  };
-  Phase phase = Phase::StartUp;
-  std::int64_t step = 0;  ///< from 1
-  Instruction instruction = {};
-};
-
-/// Returns `start-up`, `joining the other ranks`, `1B3 in step 4` or `its end`.
-[[nodiscard]] std::string to_text(const RankProgress& progress);
-/// Returns whether the rank can continue only after another rank acts.
-[[nodiscard]] bool waits_for_others(const RankProgress& progress);
 
 inline constexpr const char* kProgressName = "chimera-progress";
 

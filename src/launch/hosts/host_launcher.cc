@@ -1,7 +1,6 @@
 #include "launch/hosts/host_launcher.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -93,13 +92,14 @@ class PartWatch {
  public:
   PartWatch(const HostOrder& order, Lines& lines, SignalInbox& signals)
       : order_(order), lines_(lines), signals_(signals), records_(static_cast<std::size_t>(order.ranks.count)) {
-    for (int place = 0; place < order.ranks.count; ++place) ranks_.emplace_back(rank_command(order, place));
+    for (int place = 0; place < order.ranks.count; ++place) ranks_.add(ChildProcess(rank_command(order, place)));
   }
 
   int run() {
-    while (std::ranges::any_of(ranks_, [](const ChildProcess& rank) { return rank.running(); })) {
-      wait_for_news();
-      reap();
+    while (ranks_.any_running()) {
+      const ChildEvents events = ranks_.wait(signals_, lines_.ended() ? -1 : lines_.descriptor(), grace_);
+      for (const auto& [place, ending] : events.exits) note_end(place, ending);
+      if (events.has_input) lines_.read();
       read_signals();
       judge();
     }
@@ -109,32 +109,17 @@ class PartWatch {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void wait_for_news() {
-    std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {lines_.ended() ? -1 : lines_.descriptor(), POLLIN, 0}};
-    for (const ChildProcess& rank : ranks_) watched.push_back({rank.pidfd(), POLLIN, 0});
-    int timeout = -1;
-    if (grace_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*grace_ - Clock::now());
-      timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-    }
-    if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch the ranks");
-    if (watched[1].revents != 0) lines_.read();
-  }
-
-  void reap() {
-    for (std::size_t place = 0; place < ranks_.size(); ++place) {
-      if (!ranks_[place].running()) continue;
-      records_[place].ending = ranks_[place].reap();
-      if (!records_[place].ending || ended_) continue;
-      if (failure_role(records_[place]) != FailureRole::None) failures_.push_back(static_cast<int>(place));
-    }
+  void note_end(std::size_t place, const Ending& ending) {
+    records_[place].ending = ending;
+    const bool fails = !ended_ && failure_role(records_[place]) != FailureRole::None;
+    if (fails) failures_.push_back(static_cast<int>(place));
   }
 
   void read_signals() {
     while (const auto number = signals_.next()) signal_ = signal_.value_or(*number);
     while (const auto line = lines_.next()) {
       const auto number = parse_number<int>(*line);
-      if (number && ranks_.front().running()) ranks_.front().send(*number);
+      if (number && ranks_[0].running()) ranks_[0].send(*number);
     }
     if (lines_.ended()) signal_ = signal_.value_or(SIGTERM);  // the launcher is gone
   }
@@ -146,7 +131,7 @@ class PartWatch {
     culprit_ = find_culprit(records_, failures_);
     if (!culprit_ && !grace_) grace_ = Clock::now() + kVictimGrace;
     if (!culprit_ && Clock::now() < *grace_) return;
-    if (culprit_ && record_of_culprit().ending->kind == Ending::Kind::Killed) {  // it could not report itself
+    if (culprit_ && record_of_culprit().ending->kind == Ending::Kind::Killed) {  // it sent no failure report
       messages().write(fmt::format("chimera: {}, on {}\n",
                                    describe_failure(order_.ranks.first + *culprit_, record_of_culprit()),
                                    order_.ranks.host));
@@ -157,9 +142,7 @@ class PartWatch {
   void end_all() {
     ended_ = true;
     grace_.reset();
-    for (const ChildProcess& rank : ranks_) {
-      if (rank.running()) rank.send(SIGKILL);
-    }
+    ranks_.kill_running();
   }
 
   [[nodiscard]] const RankRecord& record_of_culprit() const { return records_[static_cast<std::size_t>(*culprit_)]; }
@@ -177,7 +160,7 @@ class PartWatch {
   const HostOrder& order_;
   Lines& lines_;
   SignalInbox& signals_;
-  std::vector<ChildProcess> ranks_;
+  ChildProcesses ranks_;
   std::vector<RankRecord> records_;
   std::vector<int> failures_;  ///< Local indices of failed ranks, in order of detection
   std::optional<int> culprit_;
@@ -399,30 +382,26 @@ void tell(const FileDescriptor& input, std::string line) {
 
 struct Host {
   HostRanks ranks;
-  FileDescriptor input;  ///< Pipe to the process's standard input; empty once it is asked to end
-  std::optional<ChildProcess> process;
-  std::optional<Ending> ending;
+  FileDescriptor input;          ///< Pipe to the process's standard input; empty once it is asked to end
+  std::optional<Ending> ending;  ///< Empty while the process runs
 
-  [[nodiscard]] bool running() const { return process->running(); }
-  [[nodiscard]] int exit_code() const {
-    return ending->kind == Ending::Kind::Killed ? exit_code_of_signal(ending->value) : ending->value;
-  }
+  [[nodiscard]] int exit_code() const { return exit_code_of(*ending); }
   [[nodiscard]] bool failed() const {
     return ending && exit_code() != 0 && exit_code() != static_cast<int>(kSavedExit);
   }
   [[nodiscard]] bool is_victim() const { return failed() && exit_code() == static_cast<int>(ExitCode::PeerLost); }
 };
 
-Host start(const HostCommand& command) {
+Host start(const HostCommand& command, ChildProcesses& processes) {
   std::array<int, 2> ends{};
   check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
   const FileDescriptor theirs(ends[0]);
-  Host host{.ranks = command.order.ranks, .input = FileDescriptor(ends[1]), .process = {}, .ending = {}};
-  host.process.emplace(Command{.executable = command.words.front(),
-                               .arguments = {command.words.begin() + 1, command.words.end()},
-                               .environment = {},
-                               .descriptors = {},
-                               .input = theirs.get()});
+  Host host{.ranks = command.order.ranks, .input = FileDescriptor(ends[1]), .ending = {}};
+  processes.add(ChildProcess({.executable = command.words.front(),
+                              .arguments = {command.words.begin() + 1, command.words.end()},
+                              .environment = {},
+                              .descriptors = {},
+                              .input = theirs.get()}));
   tell(host.input, to_line(command.order));
   return host;
 }
@@ -430,17 +409,13 @@ Host start(const HostCommand& command) {
 class HostWatch {
  public:
   HostWatch(const std::vector<HostCommand>& commands, SignalInbox& signals) : signals_(signals) {
-    for (const HostCommand& command : commands) hosts_.push_back(start(command));
+    for (const HostCommand& command : commands) hosts_.push_back(start(command, processes_));
   }
 
   HostsEnding run() {
-    while (std::ranges::any_of(hosts_, &Host::running)) {
-      wait_for_news();
-      for (Host& host : hosts_) {
-        if (host.running()) host.ending = host.process->reap();
-        if (host.failed() && !ending_ && !first_) first_ = &host;
-        if (host.failed() && !ending_ && first_->is_victim()) first_ = &host;  // prefers a host with its own failure
-      }
+    while (processes_.any_running()) {
+      const ChildEvents events = processes_.wait(signals_, -1, deadline_);
+      for (const auto& [index, ending] : events.exits) note_end(hosts_[index], ending);
       while (const auto number = signals_.next()) take_signal(*number);
       judge();
     }
@@ -450,15 +425,10 @@ class HostWatch {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void wait_for_news() const {
-    std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}};
-    for (const Host& host : hosts_) watched.push_back({host.process->pidfd(), POLLIN, 0});
-    int timeout = -1;
-    if (deadline_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
-      timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-    }
-    if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch the hosts");
+  /// Keeps the first failed host; prefers a host with its own failure.
+  void note_end(Host& host, const Ending& ending) {
+    host.ending = ending;
+    if (host.failed() && !ending_ && (first_ == nullptr || first_->is_victim())) first_ = &host;
   }
 
   void take_signal(int number) {
@@ -495,9 +465,7 @@ class HostWatch {
   }
 
   void kill_rest() {
-    for (const Host& host : hosts_) {
-      if (host.running()) host.process->send(SIGKILL);
-    }
+    processes_.kill_running();
     deadline_.reset();
   }
 
@@ -514,6 +482,7 @@ class HostWatch {
 
   SignalInbox& signals_;
   std::vector<Host> hosts_;
+  ChildProcesses processes_;  ///< [host]
   const Host* first_ = nullptr;
   std::optional<Clock::time_point> asked_;     ///< Time of the request to save
   int passed_on_ = 0;                          ///< Signal forwarded to rank 0; 0: none

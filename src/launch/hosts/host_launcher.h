@@ -10,9 +10,9 @@ namespace chimera {
 
 /// Runs the ranks of a host for `chimera launch --hosts`. Reads a line (HostOrder) from `input`; later lines are signal
 /// numbers for its first rank. If a rank fails, `input` ends (the launcher is gone) or a signal comes, kills all ranks;
-/// names on stderr a rank that was killed without a report. Returns 0, kSavedExit, the exit code of the failure,
-/// ExitCode::PeerLost if ranks only lost peers, or 128 + n after signal n. Throws ConfigError if the line is malformed,
-/// Error if the system refuses a process.
+/// names on stderr a rank that was killed without a failure report. Returns 0, kSavedExit, the exit code of the
+/// failure, ExitCode::PeerLost if ranks only lost peers, or 128 + n after signal n. Throws ConfigError if the line is
+/// malformed, Error if the system refuses a process.
 [[nodiscard]] int run_host_ranks(int input);
 
 /// Command that starts the ranks of a host; it reads its order from standard input.

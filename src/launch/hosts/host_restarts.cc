@@ -202,7 +202,7 @@ class HostRestarts {
     return commands;
   }
 
-  /// Returns the next attempt; nullopt after a signal, or if no attempt is possible, which it reports.
+  /// Returns the next attempt; nullopt after a signal, or, with a message, if no attempt is possible.
   std::optional<HostStart> next_start() {
     const auto silent = silent_hosts();
     if (!silent) return std::nullopt;

@@ -1,7 +1,6 @@
 #include "launch/local/ask.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,29 +26,21 @@ std::string all_of(const FileDescriptor& file) {
   return text;
 }
 
-/// A running command. Its output goes to memory files, so no pipe must be drained.
-struct Question {
+/// Output of a running command, in memory files, so that no pipe must be drained.
+struct CommandOutput {
   FileDescriptor output = make_memory_file("chimera-answer", 0);
   FileDescriptor errors = make_memory_file("chimera-answer", 0);
-  ChildProcess process;
-  std::optional<CommandReply> reply;
-
-  Question(const std::vector<std::string>& words, const FileDescriptor& nothing)
-      : process({.executable = words.front(),
-                 .arguments = {words.begin() + 1, words.end()},
-                 .environment = {},
-                 .descriptors = {},
-                 .input = nothing.get(),
-                 .output = output.get(),
-                 .errors = errors.get()}) {}
-
-  void look() {
-    const auto ending = process.running() ? process.reap() : std::nullopt;
-    if (!ending) return;
-    const bool killed = ending->kind == Ending::Kind::Killed;
-    reply = {killed ? exit_code_of_signal(ending->value) : ending->value, all_of(output), all_of(errors)};
-  }
 };
+
+Command with_output(const std::vector<std::string>& words, const FileDescriptor& input, const CommandOutput& files) {
+  return {.executable = words.front(),
+          .arguments = {words.begin() + 1, words.end()},
+          .environment = {},
+          .descriptors = {},
+          .input = input.get(),
+          .output = files.output.get(),
+          .errors = files.errors.get()};
+}
 
 }  // namespace
 
@@ -64,25 +55,23 @@ std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::
                                              std::chrono::milliseconds patience, const SignalInbox& signals,
                                              std::size_t enough) {
   const FileDescriptor nothing(check_system(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open /dev/null"));
-  std::vector<Question> questions;
-  questions.reserve(commands.size());
-  for (const auto& words : commands) questions.emplace_back(words, nothing);
-  const auto deadline = Clock::now() + patience;
-  const auto is_open = [](const Question& question) { return question.process.running(); };
-  const auto agrees = [](const Question& question) { return question.reply && question.reply->exit_code == 0; };
-  const auto needed = questions.begin() + static_cast<std::ptrdiff_t>(std::min(enough, questions.size()));
-  while (std::ranges::any_of(questions, is_open) && Clock::now() < deadline) {
-    std::vector<pollfd> watched = {{signals.fd(), POLLIN, 0}};
-    for (const Question& question : questions) watched.push_back({question.process.pidfd(), POLLIN, 0});
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const int timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-    if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch commands");
-    for (Question& question : questions) question.look();
-    if (watched.front().revents != 0 || std::all_of(questions.begin(), needed, agrees)) break;
+  std::vector<CommandOutput> files(commands.size());
+  ChildProcesses processes;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    processes.add(ChildProcess(with_output(commands[i], nothing, files[i])));
   }
-  std::vector<std::optional<CommandReply>> replies;
-  for (Question& question : questions) replies.push_back(std::move(question.reply));
-  return replies;  // destructors kill commands that still run
+  const auto deadline = Clock::now() + patience;
+  std::vector<std::optional<CommandReply>> replies(commands.size());
+  const auto agrees = [](const std::optional<CommandReply>& reply) { return reply && reply->exit_code == 0; };
+  const auto needed = replies.begin() + static_cast<std::ptrdiff_t>(std::min(enough, replies.size()));
+  while (processes.any_running() && Clock::now() < deadline) {
+    const ChildEvents events = processes.wait(signals, -1, deadline);
+    for (const auto& [index, ending] : events.exits) {
+      replies[index] = {exit_code_of(ending), all_of(files[index].output), all_of(files[index].errors)};
+    }
+    if (signals.waiting() || std::all_of(replies.begin(), needed, agrees)) break;
+  }
+  return replies;  // the destructor kills commands that still run
 }
 
 }  // namespace chimera

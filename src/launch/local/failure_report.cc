@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/json.h"
 #include "launch/local/process.h"
 
@@ -39,6 +38,11 @@ std::string dump(const FailureReport& report, std::size_t length) {
 }
 
 }  // namespace
+
+ExitCode exit_code_of(const FailureReport& report) {
+  if (!report.own_cause) return ExitCode::PeerLost;
+  return report.usage ? ExitCode::Usage : ExitCode::No;
+}
 
 std::string to_line(const FailureReport& report) {
   std::size_t length = PIPE_BUF;

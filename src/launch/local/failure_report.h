@@ -7,16 +7,19 @@
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace chimera {
 
-/// A rank's failure report, one line of JSON in a pipe that all ranks share.
+/// Why a rank fails: made where its exception is caught, sent as one line of JSON in a pipe that all ranks share, and
+/// printed by describe_failure().
 struct FailureReport {
-  int rank = 0;
-  std::string op;         ///< Activity, e.g. "1B3"; empty if unknown
-  std::string message;    ///< one line
-  bool own_cause = true;  ///< False if it ends only because it lost a peer
-  bool usage = false;     ///< It ends with ExitCode::Usage, maybe after the launcher decides
-  bool is_final = false;  ///< A replacement would fail, too, so the job must not recover
+  int rank = 0;              ///< Set by report_failure()
+  std::string op = {};       ///< Activity, e.g. "1B3"; empty if unknown
+  std::string message = {};  ///< one line
+  bool own_cause = true;     ///< False if it ends only because it lost a peer
+  bool usage = false;        ///< It ends with ExitCode::Usage, maybe after the launcher decides
+  bool is_final = false;     ///< A replacement would fail, too, so the job must not recover
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
@@ -34,6 +37,9 @@ struct RecoveryNote {
 
 /// Wait for a culprit after the first victim (see FailureRole).
 inline constexpr std::chrono::milliseconds kVictimGrace{300};
+
+/// Returns the exit code of a rank with this report: ExitCode::PeerLost, Usage or No.
+[[nodiscard]] ExitCode exit_code_of(const FailureReport& report);
 
 /// Returns one line with newline, at most PIPE_BUF bytes for an atomic write. Long messages are truncated, control
 /// characters become spaces, bytes outside UTF-8 become U+FFFD.

@@ -104,7 +104,7 @@ Command rank_command(const LaunchPlan& plan, const Start& start, const RankChann
   return command;
 }
 
-/// Runs an optional task; errors are only reported.
+/// Runs an optional task; errors only cause messages.
 void try_flight(const std::string& folder, const std::function<void()>& task) {
   try {
     if (!folder.empty()) task();

@@ -80,8 +80,8 @@ struct LaunchPlan {
   int most_recoveries = 0;
   RankGroups copies = {};
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
-  /// Folder of flight records, created for each attempt and removed after success; errors are only reported. Empty: no
-  /// records.
+  /// Folder of flight records, created for each attempt and removed after success; errors only cause messages. Empty:
+  /// no records.
   std::string flight_folder = "";
   FlightJob flight_job = {};
   std::filesystem::path root = "/";  ///< Root for out_of_memory_kills()

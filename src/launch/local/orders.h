@@ -10,7 +10,7 @@ namespace chimera {
 /// An order to a rank during a recovery. An epoch is a generation of connections, counted from 0.
 struct Order {
   enum class Kind : std::int32_t {
-    Leave,  ///< Leave the step and all connections, report it, and wait for the next order
+    Leave,  ///< Leave the step and all connections, send RecoveryNote, and wait for the next order
     Join,   ///< Reconnect at the store that comes with the order
   };
   Kind kind = Kind::Leave;

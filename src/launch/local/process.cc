@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -249,6 +251,31 @@ std::optional<Ending> ChildProcess::reap() {
   if (info.si_pid == 0) return std::nullopt;
   pidfd_ = FileDescriptor();
   return Ending{info.si_code == CLD_EXITED ? Ending::Kind::Exited : Ending::Kind::Killed, info.si_status};
+}
+
+bool ChildProcesses::any_running() const { return std::ranges::any_of(processes_, &ChildProcess::running); }
+
+void ChildProcesses::kill_running() const {
+  for (const ChildProcess& process : processes_) {
+    if (process.running()) process.send(SIGKILL);
+  }
+}
+
+ChildEvents ChildProcesses::wait(const SignalInbox& signals, int input, std::optional<Clock::time_point> deadline) {
+  std::vector<pollfd> watched = {{signals.fd(), POLLIN, 0}, {input, POLLIN, 0}};  // poll() skips -1
+  for (const ChildProcess& process : processes_) watched.push_back({process.pidfd(), POLLIN, 0});
+  int timeout = -1;
+  if (deadline) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
+    timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  }
+  if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch processes");
+  ChildEvents events{.exits = {}, .has_input = watched[1].revents != 0};
+  for (std::size_t index = 0; index < processes_.size(); ++index) {
+    const auto ending = processes_[index].running() ? processes_[index].reap() : std::nullopt;
+    if (ending) events.exits.push_back({index, *ending});
+  }
+  return events;
 }
 
 }  // namespace chimera

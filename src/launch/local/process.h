@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +29,11 @@ inline constexpr ExitCode kSavedExit{75};
 inline constexpr std::array kSavingSignals = {SIGTERM, SIGUSR1, SIGHUP};
 
 [[nodiscard]] constexpr int exit_code_of_signal(int signal_number) { return 128 + signal_number; }
+
+/// Returns the exit code, or exit_code_of_signal() if a signal ended the process.
+[[nodiscard]] constexpr int exit_code_of(const Ending& ending) {
+  return ending.kind == Ending::Kind::Killed ? exit_code_of_signal(ending.value) : ending.value;
+}
 
 /// Queues SIGINT, SIGTERM, SIGUSR1 and, unless ignored (nohup), SIGHUP of the calling thread during its lifetime;
 /// resets SIGCHLD so that children can be awaited. Signals would still interrupt other threads of the process.
@@ -108,6 +114,38 @@ class ChildProcess {
  private:
   FileDescriptor pidfd_;
   pid_t pid_ = 0;  // not reused until the child is reaped
+};
+
+/// Events that ended a wait of ChildProcesses.
+struct ChildEvents {
+  struct Exit {
+    std::size_t index = 0;
+    Ending ending;
+  };
+  std::vector<Exit> exits;  ///< In order of their index
+  bool has_input = false;
+};
+
+/// Child processes in the order of add(), and the wait for their exits. Kills running processes on destruction.
+class ChildProcesses {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void add(ChildProcess process) { processes_.push_back(std::move(process)); }
+  /// Requires that the process at `index` was reaped.
+  void replace(std::size_t index, ChildProcess process) { processes_[index] = std::move(process); }
+  [[nodiscard]] const ChildProcess& operator[](std::size_t index) const { return processes_[index]; }
+  [[nodiscard]] auto begin() const { return processes_.begin(); }
+  [[nodiscard]] auto end() const { return processes_.end(); }
+
+  [[nodiscard]] bool any_running() const;
+  void kill_running() const;
+  /// Waits until a process exits, a signal is pending, `input` is readable (-1: none), or `deadline`; reaps processes
+  /// that have exited. Throws Error if the system refuses.
+  [[nodiscard]] ChildEvents wait(const SignalInbox& signals, int input, std::optional<Clock::time_point> deadline);
+
+ private:
+  std::vector<ChildProcess> processes_;
 };
 
 }  // namespace chimera

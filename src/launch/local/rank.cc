@@ -111,16 +111,16 @@ thread_local ThreadProgress thread_progress;
 
 std::optional<RankPlace> own_place;
 
-/// Writes a report for torchrun, which shows the earliest failure.
+/// Writes the message for torchrun, which shows the earliest failure.
 void write_error_file(const std::string& path, const std::string& message) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  const nlohmann::json report = {
+  const nlohmann::json error = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
   try {
-    write_whole(path, json_text(report));
-  } catch (const Error&) {  // also reported on stderr
+    write_whole(path, json_text(error));
+  } catch (const Error&) {  // stderr has the message, too
   }
 }
 
@@ -132,11 +132,11 @@ void tell_launcher(const std::string& line) {
 /// Delay before a rank reports a lost peer, so that the culprit or the heartbeats report first.
 constexpr std::chrono::milliseconds kGraceAmongHosts{1500};
 
-void tell_people(const RankPlace& place, const FailureReport& report) {
+void tell_people(const FailureReport& report) {
   if (!report.own_cause) std::this_thread::sleep_for(kGraceAmongHosts);
   const std::string message = report.own_cause
-                                  ? describe_failure(place.rank, {.report = report, .ending = {}})
-                                  : fmt::format("rank {} ended at {}: {}", place.rank, report.op, report.message);
+                                  ? describe_failure(report.rank, {.report = report, .ending = {}})
+                                  : fmt::format("rank {} ended at {}: {}", report.rank, report.op, report.message);
   messages().write("chimera: " + message + "\n");
   messages().drain(kPromptEnd);
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
@@ -202,10 +202,14 @@ void note_progress(const RankProgress& progress) {
 
 void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
-void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage, bool is_final) {
-  if (own_place) return tell_people(*own_place, {own_place->rank, op, message, own_cause, usage, is_final});
-  if (std::getenv(kLauncherVariable) == nullptr) return;
-  tell_launcher(to_line(FailureReport{required_number(kRankVariable), op, message, own_cause, usage, is_final}));
+void report_failure(FailureReport report) {
+  if (!own_place && std::getenv(kLauncherVariable) == nullptr) return;
+  report.rank = own_place ? own_place->rank : required_number(kRankVariable);
+  if (own_place) {
+    tell_people(report);
+  } else {
+    tell_launcher(to_line(report));
+  }
 }
 
 void note_recovery(const RecoveryNote& note) { tell_launcher(to_line(note)); }

@@ -35,18 +35,16 @@ struct RankEnvironment {
 /// fault_point("start"). Throws ConfigError if the launcher's variables are incomplete or malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
-/// Reports a new activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
+/// Sends a new activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
 /// outside a rank.
 void note_progress(const RankProgress& progress);
 
 /// Redirects note_progress() of the calling thread to `page`; null: to the page of the process.
 void note_progress_on(ProgressPage* page, int rank);
 
-/// Reports why this rank is about to fail, to the launcher or as in join_place(). `op`: activity, e.g. "1B3", or empty.
-/// `own_cause` false: it only lost a peer; then exit with ExitCode::PeerLost. `usage`: it exits with ExitCode::Usage.
-/// `is_final`: a replacement would fail, too. Does nothing outside a rank.
-void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage = false,
-                    bool is_final = false);
+/// Reports why this rank is about to fail, to the launcher or as in join_place(). Then exit with exit_code_of(report).
+/// Does nothing outside a rank.
+void report_failure(FailureReport report);
 
 void note_recovery(const RecoveryNote& note);
 

@@ -29,10 +29,10 @@ class RecoveryLink {
 
   /// Waits up to `patience` for an order to leave the epoch. Returns whether it came.
   [[nodiscard]] bool must_leave(std::chrono::milliseconds patience);
-  /// Reports that this rank has no connections, and waits for the order to join. Returns the rendezvous store. Calls
+  /// Notes that this rank has no connections, and waits for the order to join. Returns the rendezvous store. Calls
   /// `on_left` once `end_waits` is no longer called.
   [[nodiscard]] FileDescriptor rejoin(const std::function<void()>& on_left);
-  /// Reports that the rank continues after `step`, from 1.
+  /// Notes that the rank continues after `step`, from 1.
   void note_resumed(std::int64_t step) const;
 
   /// Returns whether a loss preceded this epoch.

@@ -1,6 +1,5 @@
 #include "launch/local/supervisor.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +8,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <string_view>
 #include <utility>
 
@@ -34,15 +32,11 @@ RankProcesses::RankProcesses(int ranks, int most_recoveries, RankGroups copies, 
     if (recovery_) {
       OrderChannel channel = open_order_channel();
       orders_[static_cast<std::size_t>(rank)] = std::move(channel.launcher);
-      ranks_.push_back(start_(rank, 0, channel.rank.get()));
+      ranks_.add(start_(rank, 0, channel.rank.get()));
     } else {
-      ranks_.push_back(start_(rank, 0, -1));
+      ranks_.add(start_(rank, 0, -1));
     }
   }
-}
-
-bool RankProcesses::any_running() const {
-  return std::ranges::any_of(ranks_, [](const ChildProcess& rank) { return rank.running(); });
 }
 
 bool RankProcesses::is_lost(int rank) const { return std::ranges::find(lost_, rank) != lost_.end(); }
@@ -64,7 +58,7 @@ std::string RankProcesses::lose(const std::vector<int>& ranks, const std::string
   }
   if (!begins_epoch) return "";
   const Order leave{Order::Kind::Leave, static_cast<std::int32_t>(recovery_->epoch())};
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
     if (!is_lost(static_cast<int>(rank))) send_order(orders_[rank].get(), leave);
   }
   return "";
@@ -88,7 +82,7 @@ void RankProcesses::start(int rank) {
   progress_.note(rank, {RankProgress::Phase::StartUp});
   OrderChannel channel = open_order_channel();
   orders_[index] = std::move(channel.launcher);
-  ranks_[index] = start_(rank, recovery_->epoch(), channel.rank.get());
+  ranks_.replace(index, start_(rank, recovery_->epoch(), channel.rank.get()));
 }
 
 void RankProcesses::order_to_join() {
@@ -131,7 +125,7 @@ std::string in_words(int signal_number) {
 Supervisor::Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
                        std::optional<std::uint64_t> kills)
     : ranks_(std::move(ranks)),
-      records_(ranks_.all().size()),
+      records_(static_cast<std::size_t>(plan.ranks)),
       reports_(channels.report_read),
       progress_(channels.progress),
       signals_(signals),
@@ -141,9 +135,9 @@ Supervisor::Supervisor(RankProcesses ranks, const RankChannels& channels, Signal
 }
 
 StartOutcome Supervisor::run() {
-  while (ranks_.any_running()) {
-    wait_for_news();
-    reap();
+  while (ranks_.all().any_running()) {
+    const ChildEvents events = ranks_.all().wait(signals_, reports_.get(), next_look());
+    for (const auto& [rank, ending] : events.exits) note_end(rank, ending);
     read_reports();
     read_signals();
     judge();
@@ -152,28 +146,16 @@ StartOutcome Supervisor::run() {
   return outcome();
 }
 
-void Supervisor::wait_for_news() const {
-  std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {reports_.get(), POLLIN, 0}};
-  for (const ChildProcess& rank : ranks_.all())
-    watched.push_back({rank.pidfd(), POLLIN, 0});  // -1 after the end, which poll() skips
-  std::optional<Clock::duration> most;
-  if (deadline_) {
-    most = std::max(*deadline_ - Clock::now(), Clock::duration::zero());
-  } else if (hang_watch_) {
-    most = hang_watch_->interval();
-  }
-  const int timeout = most ? static_cast<int>(std::chrono::ceil<milliseconds>(*most).count()) : -1;
-  if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch the ranks");
+/// Returns when to act without an event: at the deadline, else for hang detection.
+std::optional<Supervisor::Clock::time_point> Supervisor::next_look() const {
+  if (deadline_ || !hang_watch_) return deadline_;
+  return Clock::now() + hang_watch_->interval();
 }
 
-void Supervisor::reap() {
-  for (std::size_t rank = 0; rank < records_.size(); ++rank) {
-    ChildProcess& process = ranks_.all()[rank];
-    if (!process.running()) continue;
-    RankRecord& record = records_[rank];
-    record.ending = process.reap();
-    if (record.ending && !verdict_) record.out_of_memory = was_killed(*record.ending) && memory_ran_out();
-  }
+void Supervisor::note_end(std::size_t rank, const Ending& ending) {
+  RankRecord& record = records_[rank];
+  record.ending = ending;
+  if (!verdict_) record.out_of_memory = was_killed(ending) && memory_ran_out();
 }
 
 bool Supervisor::memory_ran_out() const {
@@ -258,7 +240,7 @@ void Supervisor::judge() {
 
 void Supervisor::judge_failures(bool over_time) {
   auto culprit = find_culprit(records_, failures_);
-  if (!culprit && (over_time || !ranks_.any_running())) culprit = failures_.front();
+  if (!culprit && (over_time || !ranks_.all().any_running())) culprit = failures_.front();
   if (!culprit) {
     if (!deadline_) deadline_ = Clock::now() + kVictimGrace;
   } else if (!lose_failed(*culprit)) {
@@ -358,9 +340,7 @@ void Supervisor::end_job(std::string reason) {
 }
 
 void Supervisor::kill_rest() {
-  for (const ChildProcess& rank : ranks_.all()) {
-    if (rank.running()) rank.send(SIGKILL);
-  }
+  ranks_.all().kill_running();
   deadline_.reset();
 }
 

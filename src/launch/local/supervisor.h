@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -27,10 +28,9 @@ class RankProcesses {
   /// Starts all ranks. `most_recoveries`, `copies`: as in LaunchPlan. `progress` must outlive this object.
   RankProcesses(int ranks, int most_recoveries, RankGroups copies, ProgressPage& progress, RankStarter start);
 
-  [[nodiscard]] const std::vector<ChildProcess>& all() const { return ranks_; }
-  [[nodiscard]] std::vector<ChildProcess>& all() { return ranks_; }
+  [[nodiscard]] const ChildProcesses& all() const { return ranks_; }
+  [[nodiscard]] ChildProcesses& all() { return ranks_; }
   [[nodiscard]] const ChildProcess& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] bool any_running() const;
 
   [[nodiscard]] bool may_recover() const { return recovery_.has_value(); }
   [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Undisturbed; }
@@ -61,7 +61,7 @@ class RankProcesses {
   RankStarter start_;
   int most_;
   std::optional<Recovery> recovery_;
-  std::vector<ChildProcess> ranks_;
+  ChildProcesses ranks_;
   std::vector<FileDescriptor> orders_;  // [rank]; may be empty
   std::vector<int> lost_;
   std::string reason_;
@@ -93,14 +93,14 @@ class Supervisor {
   Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
              std::optional<std::uint64_t> kills);
 
-  /// Returns when no rank is left; reports abnormal ends on messages().
+  /// Returns when no rank is left; writes the cause of an abnormal end to messages().
   [[nodiscard]] StartOutcome run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void wait_for_news() const;
-  void reap();
+  [[nodiscard]] std::optional<Clock::time_point> next_look() const;
+  void note_end(std::size_t rank, const Ending& ending);
   [[nodiscard]] bool memory_ran_out() const;
   void read_reports();
   void note(const std::optional<FailureReport>& report);

@@ -24,6 +24,7 @@
 #include "core/fault_point.h"
 #include "core/files.h"
 #include "launch/flight/hang.h"
+#include "launch/local/failure_report.h"
 #include "launch/local/process.h"
 #include "runtime/memory_meter.h"
 #include "telemetry/event_file.h"
@@ -47,29 +48,21 @@
 namespace chimera {
 namespace {
 
-struct Failure {
-  std::string op;
-  std::string message;
-  bool own_cause = true;
-  ExitCode code = ExitCode::No;
-  bool is_final = false;  // A replacement would fail too
-};
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-Failure failure_of(const std::exception_ptr& exception, const std::string& op) {
+FailureReport failure_of(const std::exception_ptr& exception, const std::string& op) {
   try {
     std::rethrow_exception(exception);
   } catch (const PeerLostError& error) {
-    return {op, first_line(error.what()), false, ExitCode::PeerLost};
+    return {.op = op, .message = first_line(error.what()), .own_cause = false};
   } catch (const ConfigError& error) {
-    return {op, first_line(error.what()), true, ExitCode::Usage};
+    return {.op = op, .message = first_line(error.what()), .usage = true};
   } catch (const FinalError& error) {
-    return {op, first_line(error.what()), true, ExitCode::No, /*is_final=*/true};
+    return {.op = op, .message = first_line(error.what()), .is_final = true};
   } catch (const c10::Error& error) {
-    return {op, first_line(error.what_without_backtrace())};
+    return {.op = op, .message = first_line(error.what_without_backtrace())};
   } catch (const std::exception& error) {
-    return {op, first_line(error.what())};
+    return {.op = op, .message = first_line(error.what())};
   }
 }
 
@@ -303,14 +296,13 @@ int run_threads(const Job& job) {
     finish_output(kPatientEnd);
     return exit_code(is_whole);
   }
-  const Failure failure = failure_of(failed->error, ops[failed->rank.index()]);
-  const std::string where = failure.op.empty() ? "" : " at " + failure.op;
-  const std::string reason = fmt::format("rank {} failed{}: {}", failed->rank.value(), where, failure.message);
+  FailureReport failure = failure_of(failed->error, ops[failed->rank.index()]);
+  failure.rank = static_cast<int>(failed->rank.value());
+  const std::string reason = describe_failure(failure.rank, {.report = failure, .ending = {}});
   messages().write("chimera: " + reason + "\n");
-  end_own_flight(job, FlightVerdict{.reason = reason,
-                                    .culprit = static_cast<int>(failed->rank.value()),
-                                    .op = failure.op,
-                                    .nanoseconds = monotonic_nanoseconds()});
+  end_own_flight(
+      job, FlightVerdict{
+               .reason = reason, .culprit = failure.rank, .op = failure.op, .nanoseconds = monotonic_nanoseconds()});
   messages().drain(kPromptEnd);
   return static_cast<int>(ExitCode::No);
 }
@@ -322,10 +314,10 @@ int run_rank(const Job& job, RankEnvironment rank) {
   std::unique_ptr<Heartbeats> heartbeats;
   std::optional<int> told;  // Exit code of a reported failure
   const auto tell = [&] {
-    const Failure failure = failure_of(std::current_exception(), op);
+    const FailureReport failure = failure_of(std::current_exception(), op);
     if (heartbeats) heartbeats->leave();
-    report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage, failure.is_final);
-    return static_cast<int>(failure.code);
+    report_failure(failure);
+    return static_cast<int>(exit_code_of(failure));
   };
   try {
     if (rank.world_size != job.num_ranks()) {

@@ -68,7 +68,8 @@ void ReconnectingTransport::join() {
 bool ReconnectingTransport::must_leave(const std::exception& error, const std::string& op) {
   const bool has_lost_another = dynamic_cast<const PeerLostError*>(&error) != nullptr;
   if (!has_lost_another) return link_.must_leave(kVictimGrace);
-  if (!link_.must_leave(std::chrono::milliseconds(0))) report_failure(op, error.what(), /*own_cause=*/false);
+  if (!link_.must_leave(std::chrono::milliseconds(0)))
+    report_failure({.op = op, .message = error.what(), .own_cause = false});
   return link_.must_leave(kForTheLauncher);
 }
 
