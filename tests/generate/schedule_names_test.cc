@@ -95,6 +95,33 @@ TEST(ScheduleNamesTest, StandInGenerateAlone) {
   }
 }
 
+/// Sources that may look a generator up: they have a name from the user, or a candidate of a plan.
+bool takes_a_name(const std::filesystem::path& file) {
+  const std::array places = {
+      "apps/model.cc",         "apps/options.cc",     "apps/pictures.cc",       "apps/plan.cc",
+      "apps/sweep_command.cc", "apps/train.cc",       "answers/plan_answer.cc", "answers/playground.cc",
+      "answers/requests.cc",   "engine/run_shape.cc", "plan/candidate.cc",      "plan/equation_one.cc",
+      "plan/predict.cc",       "plan/train_flags.cc", "profile/host_bench.cc",  "search/layout.cc"};
+  return is_data(file) ||
+         std::ranges::any_of(places, [&](const char* place) { return file.string().ends_with(place); });
+}
+
+TEST(ScheduleNamesTest, NoScheduleIsLookedUpByItsName) {
+  const std::regex lookup(R"re(find_generator\(|Generator::name\b)re");
+  const std::regex of_a_schedule(R"re(find_generator\([^)]*[.>]name\b)re");
+  int lookups = 0;
+  for (const auto& source : sources_outside()) {
+    std::ifstream lines(source);
+    for (std::string line; std::getline(lines, line);) {
+      if (!std::regex_search(line, lookup)) continue;
+      ++lookups;
+      EXPECT_TRUE(takes_a_name(source)) << source << ": " << line;
+      EXPECT_FALSE(std::regex_search(line, of_a_schedule)) << source << ": " << line;
+    }
+  }
+  EXPECT_GT(lookups, 15) << "found almost no lookups";
+}
+
 /// Whoever includes a schedule's own header calls it by name without a word of it.
 TEST(ScheduleNamesTest, TheirHeadersAreIncludedInGenerateAlone) {
   const std::set<std::string> open = {"default_schedule.h", "generator.h", "paper_model.h",
