@@ -21,7 +21,7 @@
 #include "limit_flags.h"
 #include "options.h"
 #include "pair_flags.h"
-#include "paper_figures.h"
+#include "paper/paper_figures.h"
 #include "plan_flags.h"
 #include "program.h"
 #include "render/chart.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "bench/paper_tables.h"
+#include "paper/paper_tables.h"
 
 namespace chimera {
 namespace {

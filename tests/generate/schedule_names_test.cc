@@ -38,12 +38,6 @@ std::vector<Literal> literals_of(const std::filesystem::path& file) {
   return found;
 }
 
-/// Figures that the paper gives for each schedule, and what it compares, are data.
-bool is_data(const std::filesystem::path& file) {
-  const std::array names = {"paper_figures.cc", "paper_scale.cc", "paper_tables.cc"};
-  return std::ranges::find(names, file.filename()) != names.end();
-}
-
 /// The sources of all rooms but generate/, and of the subcommands.
 std::vector<std::filesystem::path> sources_outside() {
   std::vector<std::filesystem::path> found;
@@ -61,7 +55,6 @@ std::vector<std::filesystem::path> sources_outside() {
 std::vector<Literal> literals_outside() {
   std::vector<Literal> found;
   for (const auto& source : sources_outside()) {
-    if (is_data(source)) continue;
     for (const Literal& literal : literals_of(source)) found.push_back(literal);
   }
   return found;
@@ -102,8 +95,7 @@ bool takes_a_name(const std::filesystem::path& file) {
       "apps/sweep_command.cc", "apps/train.cc",       "answers/plan_answer.cc", "answers/playground.cc",
       "answers/requests.cc",   "engine/run_shape.cc", "plan/candidate.cc",      "plan/equation_one.cc",
       "plan/predict.cc",       "plan/train_flags.cc", "profile/host_bench.cc",  "search/layout.cc"};
-  return is_data(file) ||
-         std::ranges::any_of(places, [&](const char* place) { return file.string().ends_with(place); });
+  return std::ranges::any_of(places, [&](const char* place) { return file.string().ends_with(place); });
 }
 
 TEST(ScheduleNamesTest, NoScheduleIsLookedUpByItsName) {

@@ -1,4 +1,4 @@
-#include "bench/paper_tables.h"
+#include "paper/paper_tables.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "paper_figures.h"
+#include "paper/paper_figures.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <map>
 #include <vector>
 
-#include "bench/paper_scale.h"
-#include "bench/paper_tables.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "generate/registry.h"
+#include "paper/paper_scale.h"
+#include "paper/paper_tables.h"
 #include "plan/machine.h"
 #include "render/chart.h"
 #include "render/svg.h"
