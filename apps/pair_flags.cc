@@ -12,7 +12,8 @@ void PairFlags::add_to(CLI::App& app) {
   add_choice(
       app, "--pairs", choice,
       "which ops are pairs, that may run together: the schedule's own, every forward and the backward of another "
-      "micro-batch right behind it, or none (default own)");
+      "micro-batch right behind it, or none (default own)")
+      ->transform([](std::string word) { return word == "neighbours" ? "neighbors" : word; });  // earlier spelling
 }
 
 void PairFlags::add_time_to(CLI::App& app) {

@@ -20,7 +20,7 @@ enum class PairChoice : std::uint8_t {
 
 template <>
 inline constexpr auto kNames<apps::PairChoice> = std::to_array<Named<apps::PairChoice>>(
-    {{apps::PairChoice::Own, "own"}, {apps::PairChoice::Neighbors, "neighbours"}, {apps::PairChoice::None, "none"}});
+    {{apps::PairChoice::Own, "own"}, {apps::PairChoice::Neighbors, "neighbors"}, {apps::PairChoice::None, "none"}});
 
 namespace apps {
 

@@ -94,7 +94,7 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
-      "  chimera schedule 1f1b --stages 4 --micro-batches 8 --pairs neighbours --format csv\n"
+      "  chimera schedule 1f1b --stages 4 --micro-batches 8 --pairs neighbors --format csv\n"
       "  chimera schedule chimera --with 1f1b --with zb-h1 --stages 4,8,16 --micro-batches D..4D\n"
       "\nThe picture is that of the schedule's paper: all slots have equal length, and a cell names stage, op and "
       "micro-batch (2F5). Each op stands in the earliest slot in which it can run; where the paper spaces its "

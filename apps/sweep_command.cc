@@ -22,7 +22,6 @@
 #include "limit_flags.h"
 #include "options.h"
 #include "pair_flags.h"
-#include "paper_figures.h"
 #include "plan_flags.h"
 #include "program.h"
 #include "render/chart.h"
@@ -188,7 +187,6 @@ struct SweepArguments {
   std::string chart;
   std::string value;
   std::string over;
-  std::string paper;
   LimitFlags limits;
   bool pareto = false;
   Format format = Format::Csv;
@@ -369,7 +367,6 @@ std::string drawn(const std::vector<SweepRow>& rows, const std::string& value, c
 }
 
 void run_sweep(const SweepArguments& options, const std::vector<std::string>& more) {
-  if (!options.paper.empty()) return write_paper_figures(options.paper, shipped_file("machines/p100-aries.json"));
   if (!options.train.empty() && options.format != Format::Csv) {
     throw ConfigError("--format json goes without --train, whose table is CSV that a later sweep reads");
   }
@@ -411,15 +408,13 @@ void add_sweep(CLI::App& program, int&) {
       "  chimera sweep --stages 4 --micro-batches D,2D --train book.txt --steps 10 --output sweep.csv\n"
       "  chimera sweep --schedules zb-v,v-half,v-min,chimera-zb --stages 8 --micro-batches 16 --chunks 1..4 --pareto "
       "--chart memory.svg\n"
-      "  chimera sweep --paper figures\n"
       "\nThe table has the rows of `chimera simulate --schedules`. With --train every row is also trained, and all "
       "flags "
       "that are not listed above are passed to `chimera train`; the file of --output is written after each row, and a "
       "sweep that is started again goes on where the file ends.\n"
       "\nWith --pareto each schedule, D and N keeps the rows that none of its others beats in both makespan and "
       "peak_stage_units, and the chart shows time over memory. A chart has a curve for each schedule, in ink that "
-      "prints. --paper draws the figures of the Chimera paper of "
-      "which values are known, each with the paper's beside ours.");
+      "prints.");
   command->allow_extras();
   auto options = std::make_shared<SweepArguments>();
   begin_group(*command, heading::kSchedule);
@@ -445,7 +440,6 @@ void add_sweep(CLI::App& program, int&) {
       ->add_option("--over", options->over,
                    "column along its x axis (default micro_batches; peak_stage_units with --pareto)")
       ->type_name("COLUMN");
-  add_path(*command, "--paper", options->paper, "write the paper's figures into this folder instead", PathKind::Folder);
   command->callback([options, command] { run_sweep(*options, command->remaining()); });
 }
 

@@ -5,8 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
+#include <string>
 
-#include "bench/paper_tables.h"
+#include "paper/paper_figures.h"
+#include "paper/paper_tables.h"
 
 namespace chimera {
 namespace {
@@ -67,8 +69,11 @@ void print_memory(const MachineProfile& machine, double score_bytes) {
 int main(int argc, char** argv) {
   CLI::App app("The paper's figures 9 and 13 beside our predictions");
   std::string machine = "machines/p100-aries.json";
+  std::string figures;
   double score_bytes = chimera::kScoreBytes;
   app.add_option("--machine", machine, "profile with the compute times (default machines/p100-aries.json)");
+  app.add_option("--figures", figures, "write all figures into this folder instead, as pictures, a page and CSV")
+      ->type_name("DIR");
   app.add_option("--score-bytes", score_bytes, "that attention keeps for a head and pair of tokens (default 13)");
   chimera::Contention contention;
   app.add_option("--ops-by-sums", contention.ops_by_sums, "share that an op takes longer beside a sum (default 0)");
@@ -77,6 +82,10 @@ int main(int argc, char** argv) {
                  "share that messages and sums of a worker take longer for each other one (default 0)");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (!figures.empty()) {
+      chimera::write_paper_figures(figures, machine);
+      return 0;
+    }
     chimera::MachineProfile profile = chimera::read_machine(machine);
     profile.contention = contention;
     chimera::print_step_times(profile);

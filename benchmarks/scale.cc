@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/paper_scale.h"
 #include "generate/generator.h"
 #include "generate/registry.h"
+#include "paper/paper_scale.h"
 
 namespace chimera {
 namespace {

@@ -69,6 +69,8 @@ class Schedule:
     """Micro-batch size relative to a full one: 0.5 after backward halving."""
     updates: Updates | None
     """None if synchronous: one update at the end of the step."""
+    late_forwards: bool
+    """Whether the picture draws forwards as late as possible."""
 
     def __init__(
         self,
@@ -78,12 +80,14 @@ class Schedule:
         micro_batches: int | None = None,
         micro_batch_scale: float = 1.0,
         updates: Updates | None = None,
+        late_forwards: bool = False,
     ) -> None:
         rows = tuple(tuple(_op(op) for op in (row.split() if isinstance(row, str) else row)) for row in workers)
         places = (_where_first(rows),) if placement is None else tuple(tuple(replica) for replica in placement)
         named = 1 + max((op.micro_batch for row in rows for op in row), default=0)
         values = {"workers": rows, "placement": places, "name": name, "micro_batch_scale": micro_batch_scale}
         values |= {"micro_batches": named if micro_batches is None else micro_batches, "updates": updates}
+        values["late_forwards"] = late_forwards
         for field, value in values.items():
             object.__setattr__(self, field, value)
 
@@ -129,6 +133,8 @@ class Schedule:
         }
         if self.micro_batch_scale != 1:
             file["micro_batch_scale"] = self.micro_batch_scale
+        if self.late_forwards:
+            file["late_forwards"] = True
         if self.updates is not None:
             file["synchronous"] = False
             file["micro_batches_per_update"] = self.updates.micro_batches
@@ -279,4 +285,5 @@ def _of_file(file: Mapping[str, Any]) -> Schedule:
         micro_batches=file["micro_batches"],
         micro_batch_scale=file.get("micro_batch_scale", 1.0),
         updates=updates,
+        late_forwards=file.get("late_forwards", False),
     )

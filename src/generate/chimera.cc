@@ -167,6 +167,7 @@ Schedule chimera(const PipelineShape& shape) {
   Schedule schedule{
       kChimera, chimera_stages(shape), shape.micro_batches * (halved ? 2 : 1), chimera_placement(shape), {}};
   if (halved) schedule.micro_batch_scale = 0.5;
+  schedule.late_forwards = true;
 
   const auto units = units_of(shape, schedule.micro_batches);
   std::vector<SlottedOp> slotted;
@@ -223,7 +224,6 @@ for D. v = 2 is BitPipe (Wu et al., 2024). If f = 1, worker w holds D-D/2v+(min(
       .axes = {bidirectional_pipelines(), bidirectional_chunks(), scale},
       .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
       .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
-      .late_forwards = true,
       .paper = PaperModel{chimera_critical_ops, chimera_free_regions}};
 }
 

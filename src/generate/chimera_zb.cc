@@ -122,14 +122,19 @@ Schedule best_greedy(const PipelineShape& shape) {
   return std::move(best.schedule);
 }
 
+Schedule of_slots(const PipelineShape& shape) {
+  return has_whole_units(shape) || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
+}
+
 }  // namespace
 
 Schedule chimera_zb(const PipelineShape& shape) {
   require_shape(kChimeraZb, chimera_zb_refusal(shape));
   const bool in_order_of_depth =
       shape.order == OpOrder::Deepest || (shape.order == OpOrder::Auto && shape.chunks > 1 && has_whole_units(shape));
-  if (in_order_of_depth) return by_depth(shape);
-  return has_whole_units(shape) || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
+  Schedule schedule = in_order_of_depth ? by_depth(shape) : of_slots(shape);
+  schedule.late_forwards = true;
+  return schedule;
 }
 
 Generator chimera_zb_entry() {
@@ -154,8 +159,7 @@ Generator chimera_zb_entry() {
           .figure = {4, 4},
           .axes = {bidirectional_pipelines(), bidirectional_chunks(), order},
           .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
-          .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
-          .late_forwards = true};
+          .replicas = [](const PipelineShape& shape) { return shape.pipelines; }};
 }
 
 }  // namespace chimera

@@ -102,9 +102,7 @@ struct Generator {
   /// S/D
   std::int64_t (*stages_a_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   std::int64_t (*replicas)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
-  bool synchronous = true;  // all stages update once, at the step's end
-  /// Whether the paper's figure draws forwards as late as possible.
-  bool late_forwards = false;
+  bool synchronous = true;                         // all stages update once, at the step's end
   std::optional<PaperModel> paper = std::nullopt;  // set if equation 1 has a closed form
 };
 

@@ -63,13 +63,9 @@ std::vector<std::string> schedules_with(Axis axis) {
   return names;
 }
 
-const Generator* lookup_generator(const std::string& name) {
-  const auto found = std::ranges::find(generators(), name, &Generator::name);
-  return found == generators().end() ? nullptr : &*found;
-}
-
 const Generator& find_generator(const std::string& name) {
-  if (const Generator* generator = lookup_generator(name)) return *generator;
+  const auto found = std::ranges::find(generators(), name, &Generator::name);
+  if (found != generators().end()) return *found;
   throw ConfigError(unknown_name("schedule", name, schedule_names()));
 }
 
@@ -82,11 +78,6 @@ PipelineShape default_shape(const Generator& generator, std::int64_t stages, std
   PipelineShape shape{.stages = stages, .micro_batches = micro_batches};
   for (const TakenAxis& taken : generator.axes) shape_axis(taken.axis).set(shape, taken.usual);
   return shape;
-}
-
-bool draws_forwards_late(const Schedule& schedule) {
-  const Generator* generator = lookup_generator(schedule.name);
-  return generator != nullptr && generator->late_forwards;
 }
 
 }  // namespace chimera

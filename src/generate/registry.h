@@ -8,7 +8,8 @@
 #include "generate/generator.h"
 #include "schedule/schedule.h"
 
-// Schedules by name. Other code reads their properties from the entry (generator.h), never from the name.
+// Schedules by name, for names that the user or a plan gives. Code that has a schedule reads its properties from the
+// Schedule, never from its name: a file may have any name.
 
 namespace chimera {
 
@@ -33,16 +34,10 @@ inline constexpr std::array kRepresentativeSchedules = {"gpipe", "1f1b", "chimer
 /// Returns the entry. Throws ConfigError, with the nearest known name, if `name` is unknown.
 [[nodiscard]] const Generator& find_generator(const std::string& name);
 
-/// Returns the entry, or nullptr, e.g. for a user's own schedule.
-[[nodiscard]] const Generator* lookup_generator(const std::string& name);
-
 /// Returns how the schedule takes the axis, or nullptr.
 [[nodiscard]] const TakenAxis* find_axis(const Generator& generator, Axis axis);
 
 /// Returns the shape with the schedule's defaults for all other parameters.
 [[nodiscard]] PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches);
-
-/// Returns Generator::late_forwards; false for unknown names.
-[[nodiscard]] bool draws_forwards_late(const Schedule& schedule);
 
 }  // namespace chimera

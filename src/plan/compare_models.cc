@@ -32,7 +32,7 @@ ModelComparison compare_models(Predictor& predictor, const Candidate& candidate)
   const auto difference = [&](ModelComparison* whole = nullptr) {
     const double simulated =
         on_own_cores ? predictor.step_seconds_on_own_cores(planned) : predictor.step_seconds(planned, candidate);
-    const double paper = equation_one(*planned.schedule, candidate.shape, planned.model.costs)->seconds;
+    const double paper = equation_one(*planned.paper, *planned.schedule, candidate.shape, planned.model.costs).seconds;
     if (whole != nullptr) *whole = {paper, simulated, {}};
     return simulated - paper;
   };

@@ -82,10 +82,6 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape) {
-  return generator.paper && generator.stages_a_worker(shape) == 1 ? &*generator.paper : nullptr;
-}
-
 /// Computes each worker's exposed all-reduces.
 class Sums {
  public:
@@ -138,17 +134,18 @@ class Sums {
 
 }  // namespace
 
+const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape) {
+  return generator.paper && generator.stages_a_worker(shape) == 1 ? &*generator.paper : nullptr;
+}
+
 std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape, double ratio) {
   const PaperModel* paper = paper_model(find_generator(schedule), shape);
   if (paper == nullptr) return std::nullopt;
   return paper->critical_ops(shape, ratio);
 }
 
-std::optional<EquationOne> equation_one(const Schedule& schedule, const PipelineShape& shape, const CostModel& costs) {
-  const Generator* generator = lookup_generator(schedule.name);
-  const PaperModel* model = generator == nullptr ? nullptr : paper_model(*generator, shape);
-  if (model == nullptr) return std::nullopt;
-  const PaperModel& paper = *model;
+EquationOne equation_one(const PaperModel& paper, const Schedule& schedule, const PipelineShape& shape,
+                         const CostModel& costs) {
   EquationOne equation;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     const double again = costs.recompute.empty() ? 0 : costs.recompute[s];

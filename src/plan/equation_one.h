@@ -13,6 +13,9 @@
 
 namespace chimera {
 
+/// Returns the model of a generator's entry, or nullptr without a closed form for this shape.
+[[nodiscard]] const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape);
+
 /// Returns PaperModel::critical_ops. Empty without a closed form: split backwards, interleaved or folded stages,
 /// several chunks per worker.
 [[nodiscard]] std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape,
@@ -32,9 +35,8 @@ struct EquationOne {
 
 /// Evaluates equation 1 with the `costs` of simulate(), without updates. The paper does not specify how all-reduces
 /// fill free regions. Here a worker's free regions are its bubbles after the stage's last backward
-/// (PaperModel::free_regions). Messages do not use them. Empty if critical_ops() is, or if the registry does not have
-/// the schedule.
-[[nodiscard]] std::optional<EquationOne> equation_one(const Schedule& schedule, const PipelineShape& shape,
-                                                      const CostModel& costs);
+/// (PaperModel::free_regions). Messages do not use them. `paper` must be the model of the schedule's generator.
+[[nodiscard]] EquationOne equation_one(const PaperModel& paper, const Schedule& schedule, const PipelineShape& shape,
+                                       const CostModel& costs);
 
 }  // namespace chimera

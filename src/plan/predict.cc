@@ -68,6 +68,7 @@ Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run
 PlannedSchedule Predictor::prepare(const Candidate& candidate) {
   PlannedSchedule planned;
   planned.schedule = schedule_of(candidate);
+  planned.paper = paper_model(find_generator(candidate.schedule), candidate.shape);
   planned.partition = named_partition(candidate.partition, {.schedule = *planned.schedule,
                                                             .model = problem_.model,
                                                             .workload = problem_.workload,
@@ -123,7 +124,9 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   for (const WorkerTimeline& worker : timeline.workers) prediction.busy_seconds += worker.busy / shares;
   prediction.idle_seconds = idle_by_cause(explanation.bubbles);
   for (double& idle : prediction.idle_seconds) idle /= shares;
-  prediction.paper = equation_one(*planned.schedule, candidate.shape, costs);
+  if (planned.paper != nullptr) {
+    prediction.paper = equation_one(*planned.paper, *planned.schedule, candidate.shape, costs);
+  }
   return prediction;
 }
 

@@ -34,6 +34,7 @@ struct PlannedSchedule {
   std::shared_ptr<const Schedule> schedule;
   std::vector<StageLayers> partition;
   StageModel model;
+  const PaperModel* paper = nullptr;  // null: no closed form, or not a generated schedule
 };
 
 /// Predicts candidates of a problem; caches schedules.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "generate/registry.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
@@ -40,7 +39,7 @@ CostModel slot_costs(const Schedule& schedule, double whole_backward) {
 Timeline in_slots(const Schedule& schedule, double whole_backward) {
   const CostModel slots = slot_costs(schedule, whole_backward);
   Timeline timeline = simulate(schedule, slots);
-  return draws_forwards_late(schedule) ? forwards_just_in_time(schedule, slots, std::move(timeline)) : timeline;
+  return schedule.late_forwards ? forwards_just_in_time(schedule, slots, std::move(timeline)) : timeline;
 }
 
 Panel figure_of(const Schedule& schedule, double whole_backward) {

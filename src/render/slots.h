@@ -16,7 +16,7 @@ namespace chimera {
 [[nodiscard]] std::string replica_name(const Schedule& schedule, std::size_t replica);
 
 /// Returns the timeline of the paper's figure: every op takes one slot, a whole backward `whole_backward` slots, and
-/// starts as soon as possible. If the paper spaces forwards (draws_forwards_late), they start as late as possible.
+/// starts as soon as possible. With Schedule::late_forwards, forwards start as late as possible.
 [[nodiscard]] Timeline in_slots(const Schedule& schedule, double whole_backward = 1);
 
 [[nodiscard]] Panel figure_of(const Schedule& schedule, double whole_backward = 1);

@@ -49,6 +49,7 @@ enum Field : std::uint8_t {
   kStages,
   kMicroBatches,
   kScale,
+  kLateForwards,
   kSynchronous,
   kPerUpdate,
   kVersions,
@@ -69,13 +70,14 @@ struct FieldText {
   const char* name;
   const char* expected;
 };
-inline constexpr std::array<FieldText, 20> kFields = {{
+inline constexpr std::array<FieldText, 21> kFields = {{
     {"format", "a string"},
     {"version", "an integer"},
     {"name", "a string"},
     {"stages", "an integer"},
     {"micro_batches", "an integer"},
     {"micro_batch_scale", "a number above 0 and up to 1"},
+    {"late_forwards", "true or false"},
     {"synchronous", "true or false"},
     {"micro_batches_per_update", "an integer"},
     {"weight_versions", "an integer"},
@@ -100,7 +102,8 @@ struct Fields {
 };
 constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
 inline constexpr Fields kFileFields = {
-    kFormat, kWorkers, bit(kScale) | bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
+    kFormat, kWorkers,
+    bit(kScale) | bit(kLateForwards) | bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
 inline constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
 inline constexpr Fields kReplicaFields = {kId, kHolders, 0};
 inline constexpr Fields kOpFields = {kKind, kPaired, bit(kWeightVersion) | bit(kPaired)};
@@ -129,6 +132,7 @@ std::string open_header(const Schedule& schedule, const char* gap) {
   if (schedule.micro_batch_scale != 1) {
     fmt::format_to(out, "\"micro_batch_scale\": {},{}", schedule.micro_batch_scale, gap);
   }
+  if (schedule.late_forwards) fmt::format_to(out, "\"late_forwards\": true,{}", gap);
   if (schedule.updates) {
     fmt::format_to(out, "\"synchronous\": false, \"micro_batches_per_update\": {}, \"weight_versions\": {},{}",
                    schedule.updates->micro_batches, schedule.updates->versions, gap);
@@ -188,8 +192,15 @@ class ScheduleReader {
 
   bool null() { return mismatch("null"); }
   bool boolean(bool value) {
-    if (!expects(kSynchronous) && !expects(kPaired)) return mismatch("a boolean");
-    (field_ == kPaired ? op_.paired : synchronous_) = value;
+    if (expects(kLateForwards)) {
+      schedule_.late_forwards = value;
+    } else if (expects(kSynchronous)) {
+      synchronous_ = value;
+    } else if (expects(kPaired)) {
+      op_.paired = value;
+    } else {
+      return mismatch("a boolean");
+    }
     return seen();
   }
   bool number_integer(Json::number_integer_t value) { return integer(value); }

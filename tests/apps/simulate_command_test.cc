@@ -84,8 +84,10 @@ TEST(SimulateCostsTest, PairsTakeTheGivenTime) {
     more.insert(more.begin(), {"simulate", "--file", "-", "--format", "json"});
     return read_json(run_program(more, cells).output)["makespan"].get<double>();
   };
-  EXPECT_EQ(of_file({"--pairs", "neighbours"}), 6);
-  EXPECT_DOUBLE_EQ(of_file({"--pairs", "neighbours", "--pair-time", "0.9"}), 1 + 2.7 + 2);
+  EXPECT_EQ(of_file({"--pairs", "neighbors"}), 6);
+  for (const char* word : {"neighbors", "neighbours"}) {
+    EXPECT_DOUBLE_EQ(of_file({"--pairs", word, "--pair-time", "0.9"}), 1 + 2.7 + 2) << word;
+  }
   EXPECT_EQ(of_file({"--pairs", "none", "--pair-time", "0.9"}), 6);
 }
 

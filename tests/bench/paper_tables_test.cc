@@ -5,7 +5,7 @@
 // Fitted: two scalars of links on two of figure 13's configurations; bytes per parameter, a base and one factor of
 // activations on Chimera's three maxima of BERT-48.
 
-#include "bench/paper_tables.h"
+#include "paper/paper_tables.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "render/slots.h"
 #include "render/text.h"
+#include "schedule/schedule_json.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -57,6 +58,19 @@ TEST(RegistryTest, EveryFigureIsTheGoldenFile) {
     const Schedule schedule =
         generator.generate(default_shape(generator, generator.figure.stages, generator.figure.micro_batches));
     EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden(generator.name + ".txt")) << generator.name;
+  }
+}
+
+TEST(RegistryTest, ARenamedFileHasTheSamePicture) {
+  for (const Generator& generator : generators()) {
+    Schedule schedule =
+        generator.generate(default_shape(generator, generator.figure.stages, generator.figure.micro_batches));
+    const std::string picture = to_text(schedule, in_slots(schedule));
+    for (const char* name : {"chimera", "chimera-zb", "1f1b", "a user's own"}) {
+      schedule.name = name;
+      const Schedule read = schedule_from_json(to_json(schedule), "text");
+      EXPECT_EQ(to_text(read, in_slots(read)), picture) << generator.name << " as " << name;
+    }
   }
 }
 

@@ -358,7 +358,7 @@ void require_pairs(const JobShape& job) {
     throw ConfigError("--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu");
   if (has_pairs(job.schedule)) return;
   throw ConfigError(
-      fmt::format("--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbours --format json` "
+      fmt::format("--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbors --format json` "
                   "writes it with pairs for --schedule-file",
                   job.schedule.name));
 }

@@ -1,4 +1,4 @@
-#include "bench/paper_scale.h"
+#include "paper/paper_scale.h"
 
 #include "core/error.h"
 

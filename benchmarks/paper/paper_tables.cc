@@ -1,4 +1,4 @@
-#include "bench/paper_tables.h"
+#include "paper/paper_tables.h"
 
 #include <algorithm>
 #include <array>
@@ -99,7 +99,7 @@ class Figure13 {
       costs.all_reduce->seconds[s] = 2 * (copies - 1) / copies * bytes * fit.seconds_per_gigabyte_summed / kGigabyte;
     }
     if (model_ != StepModel::EquationOne) return predictor_.step_seconds(planned, candidates_[row]);
-    return equation_one(*planned.schedule, candidates_[row].shape, costs)->seconds;
+    return equation_one(*planned.paper, *planned.schedule, candidates_[row].shape, costs).seconds;
   }
 
   Predictor predictor_;

@@ -1,4 +1,4 @@
-#include "paper_figures.h"
+#include "paper/paper_figures.h"
 
 #include <fmt/format.h>
 
@@ -8,18 +8,18 @@
 #include <map>
 #include <vector>
 
-#include "bench/paper_scale.h"
-#include "bench/paper_tables.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "generate/registry.h"
+#include "paper/paper_scale.h"
+#include "paper/paper_tables.h"
 #include "plan/machine.h"
 #include "render/chart.h"
 #include "render/svg.h"
 #include "simulate/simulate.h"
 #include "telemetry/report_page.h"
 
-namespace chimera::apps {
+namespace chimera {
 namespace {
 
 /// A value of the paper and ours.
@@ -184,15 +184,15 @@ std::string values_table(const std::vector<PaperValue>& values) {
 }  // namespace
 
 void write_paper_figures(const std::string& folder, const std::string& machine) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw ConfigError(fmt::format("--figures {}: cannot be created ({})", folder, error.message()));
   const MachineProfile profile = read_machine(machine);
   std::vector<Figure> figures;
   for (const Drawing& drawing : drawings()) figures.push_back(drawn(drawing));
   for (Figure& figure : memory_figures(profile)) figures.push_back(std::move(figure));
   figures.push_back(throughput_figure(profile));
   figures.push_back(scaling_figure(machine));
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw ConfigError(fmt::format("--paper {}: cannot be made ({})", folder, error.message()));
   std::string csv = "figure,what,paper,ours\n";
   std::vector<Section> sections;
   for (const Figure& figure : figures) {
@@ -209,4 +209,4 @@ void write_paper_figures(const std::string& folder, const std::string& machine) 
                         "Li and Hoefler, SC'21: the values of its figures beside those of this program", sections));
 }
 
-}  // namespace chimera::apps
+}  // namespace chimera
