@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "help.h"
 #include "hugging_face/model_folder.h"
-#include "options.h"
 
 namespace chimera::apps {
 
@@ -25,6 +24,14 @@ ShapedSchedule fastest_of(const Generator& generator, const std::vector<Pipeline
     best = std::move(other);
   }
   return best;
+}
+
+MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
+                     const std::function<double(const Schedule&)>& makespan) {
+  return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
+    const auto of_pairs = [&](const Schedule& step) { return makespan(pairs.paired(step)); };
+    return pairs.paired(fastest_of(generator, shape.by_costs(generator, asked), of_pairs).schedule);
+  };
 }
 
 void PlanFlags::add_to(CLI::App& app) {

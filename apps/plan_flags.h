@@ -7,6 +7,8 @@
 
 #include "generate/registry.h"
 #include "model_flags.h"
+#include "options.h"
+#include "pair_flags.h"
 #include "plan/candidate.h"
 #include "plan/train_flags.h"
 #include "schedule/schedule.h"
@@ -22,6 +24,11 @@ struct ShapedSchedule {
 /// if the generator rejects a shape.
 [[nodiscard]] ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
                                         const std::function<double(const Schedule&)>& makespan);
+
+/// Returns a function that generates the fastest schedule, with pairs as given, of the shapes among which costs decide
+/// (ShapeFlags::by_costs). `makespan` receives schedules with these pairs.
+[[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
+                                   const std::function<double(const Schedule&)>& makespan);
 
 struct PlanFlags {
   std::string model = "gpt2-mini";

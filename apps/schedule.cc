@@ -8,9 +8,11 @@
 #include "pair_flags.h"
 #include "passes/lower.h"
 #include "pictures.h"
+#include "plan_flags.h"
 #include "render/slots.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
+#include "simulate/simulate.h"
 #include "sweep_command.h"
 
 namespace chimera::apps {
@@ -65,11 +67,17 @@ std::string sweep_of(const ScheduleArguments& options) {
                format_of_sweep(*options.format_option, options.format));
 }
 
+/// Returns the makespan at the default costs of `chimera simulate`.
+double usual_makespan(const Schedule& schedule) {
+  CLI::App nothing_given;
+  CostFlags usual;
+  usual.add_to(nothing_given);
+  return simulate(schedule, usual.costs_of(schedule)).makespan;
+}
+
 std::string written(const ScheduleArguments& options) {
   if (options.shape.has_lists()) return sweep_of(options);
-  const MakeSchedule make = [&](const Generator& generator, const PipelineShape& asked) {
-    return options.pairs.paired(generator.generate(asked));
-  };
+  const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
   const Schedule schedule = options.shape.generate(options.name, options.pictures.with, make);
   if (options.format == Format::Json) return to_json(schedule);
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
@@ -100,7 +108,8 @@ void add_schedule(CLI::App& program, int&) {
       "micro-batch (2F5). Each op stands in the earliest slot in which it can run; where the paper spaces its "
       "forwards, as Chimera's does, a forward stands in the latest slot in which nothing waits for it. Beside a "
       "schedule with split backwards, a whole backward takes two slots. `chimera simulate` starts every op as soon as "
-      "it can run.\n"
+      "it can run. If a schedule has two orders and --order is not given, both commands choose the one that ends first "
+      "at their costs; here F, I and W take a unit of time and B two.\n"
       "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With a list the result is a "
       "row for each schedule, --with those beside it, and each shape that exists, with F, I and W of one unit and B of "
       "two: CSV, with --format json a JSON object a line, with --format text a table.");

@@ -78,30 +78,6 @@ double makespan_of(const Schedule& step, const SimulateArguments& options) {
   return timeline_of(schedule, costs_of(schedule, options), options).makespan;
 }
 
-/// Returns `chimera-zb: --order deepest ends first at these costs`.
-std::string choice_as_text(const Generator& generator, const PipelineShape& chosen) {
-  std::string text = generator.name + ":";
-  for (const TakenAxis& taken : generator.axes) {
-    const ShapeAxis& axis = shape_axis(taken.axis);
-    if (taken.by_costs) text += fmt::format(" {} {}", axis.flag(), axis.text(chosen));
-  }
-  return text + " ends first at these costs\n";
-}
-
-/// Generates the fastest of the schedules that costs decide among, and records it in `choices`.
-MakeSchedule fastest(const SimulateArguments& options, std::string& choices) {
-  return [&options, &choices](const Generator& generator, const PipelineShape& asked) {
-    const auto shapes = options.shape.by_costs(generator, asked);
-    ShapedSchedule best = fastest_of(
-        generator, shapes, [&](const Schedule& step) { return makespan_of(options.pairs.paired(step), options); });
-    if (shapes.size() > 1) {
-      const std::string choice = choice_as_text(generator, best.shape);
-      if (choices.find(choice) == std::string::npos) choices += choice;
-    }
-    return options.pairs.paired(std::move(best.schedule));
-  };
-}
-
 Schedule chosen_schedule(const SimulateArguments& options, const MakeSchedule& make) {
   if (options.name.empty() == options.file.empty())
     throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
@@ -248,8 +224,8 @@ std::string written(const SimulateArguments& options) {
   if (options.format == Format::Csv)
     throw ConfigError("--format csv is the rows of a sweep; give --schedules or a list");
   if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
-  std::string choices;
-  const MakeSchedule make = fastest(options, choices);
+  const MakeSchedule make =
+      fastest(options.shape, options.pairs, [&](const Schedule& step) { return makespan_of(step, options); });
   const Schedule schedule = chosen_schedule(options, make);
   std::vector<Panel> panels = {simulated(schedule, options)};
   for (const Schedule& other : options.pictures.beside(schedule, options.shape, make)) {
@@ -258,7 +234,7 @@ std::string written(const SimulateArguments& options) {
   const Panel& first = panels.front();
   require_limit(options, first);
   if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
-  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output)) + choices;
+  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
   return drawn(options.format, panels);
 }
 
@@ -286,9 +262,8 @@ void add_simulate(CLI::App& program, int&) {
       "\nEach worker runs its ops in the schedule's order, each as soon as its inputs have arrived. Times are those of "
       "one worker's whole share of the model, in any unit, with a core to itself. With --cores, all workers (of all "
       "--data-parallel groups) share one machine: while k of them compute, each advances at the rate min(1, cores / "
-      "k), and an all-reduce counts as one more on each of its workers. Where a schedule has two orders and --order "
-      "names "
-      "none, the one that ends first at these costs is timed.");
+      "k), and an all-reduce counts as one more on each of its workers. If a schedule has two orders and --order "
+      "is not given, the one that ends first at these costs is timed.");
   auto options = std::make_shared<SimulateArguments>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
   begin_group(*command, heading::kSchedule);

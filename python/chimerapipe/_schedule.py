@@ -71,6 +71,8 @@ class Schedule:
     """None if synchronous: one update at the end of the step."""
     late_forwards: bool
     """Whether the picture draws forwards as late as possible."""
+    order: str | None
+    """`slots` or `deepest`, the rule that ordered the ops, if the generator had a choice."""
 
     def __init__(
         self,
@@ -81,13 +83,14 @@ class Schedule:
         micro_batch_scale: float = 1.0,
         updates: Updates | None = None,
         late_forwards: bool = False,
+        order: str | None = None,
     ) -> None:
         rows = tuple(tuple(_op(op) for op in (row.split() if isinstance(row, str) else row)) for row in workers)
         places = (_where_first(rows),) if placement is None else tuple(tuple(replica) for replica in placement)
         named = 1 + max((op.micro_batch for row in rows for op in row), default=0)
         values = {"workers": rows, "placement": places, "name": name, "micro_batch_scale": micro_batch_scale}
         values |= {"micro_batches": named if micro_batches is None else micro_batches, "updates": updates}
-        values["late_forwards"] = late_forwards
+        values |= {"late_forwards": late_forwards, "order": order}
         for field, value in values.items():
             object.__setattr__(self, field, value)
 
@@ -133,6 +136,8 @@ class Schedule:
         }
         if self.micro_batch_scale != 1:
             file["micro_batch_scale"] = self.micro_batch_scale
+        if self.order is not None:
+            file["order"] = self.order
         if self.late_forwards:
             file["late_forwards"] = True
         if self.updates is not None:
@@ -286,4 +291,5 @@ def _of_file(file: Mapping[str, Any]) -> Schedule:
         micro_batch_scale=file.get("micro_batch_scale", 1.0),
         updates=updates,
         late_forwards=file.get("late_forwards", False),
+        order=file.get("order"),
     )

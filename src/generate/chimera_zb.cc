@@ -133,6 +133,7 @@ Schedule chimera_zb(const PipelineShape& shape) {
   const bool in_order_of_depth =
       shape.order == OpOrder::Deepest || (shape.order == OpOrder::Auto && shape.chunks > 1 && has_whole_units(shape));
   Schedule schedule = in_order_of_depth ? by_depth(shape) : of_slots(shape);
+  schedule.order = in_order_of_depth ? OpOrder::Deepest : OpOrder::Slots;
   schedule.late_forwards = true;
   return schedule;
 }

@@ -322,7 +322,8 @@ class TextPicture {
 }  // namespace
 
 std::string to_text(const Schedule& schedule, const Timeline& timeline, const TextStyle& style) {
-  return TextPicture(schedule, grid_of(schedule, timeline, style.unit), style).draw();
+  const std::string picture = TextPicture(schedule, grid_of(schedule, timeline, style.unit), style).draw();
+  return schedule.order ? picture + fmt::format("order: {}\n", to_text(*schedule.order)) : picture;
 }
 
 }  // namespace chimera

@@ -29,6 +29,7 @@ inline constexpr std::size_t kMostTextCells = 250'000;
 
 /// Draws one row per worker and one cell per unit of time: `2F5` (stage, kind, micro-batch), `"` for a continued op,
 /// `.` for a bubble. Lists each replica's micro-batches next to the rows, if there are several replicas.
+/// Schedule::order is the last line: `order: slots`.
 ///
 /// If some time is not a whole number of units, rows are to scale (legible for the shortest op), with `-` for a
 /// continued op. If that is too wide, or an op takes no time, a row is the worker's ops in order, without bubbles.

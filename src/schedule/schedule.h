@@ -90,7 +90,8 @@ struct Schedule {
   std::vector<std::vector<Op>> workers;  // [worker]: ops in order
   double micro_batch_scale = 1;          // size of its micro-batches in full ones: 0.5 after backward halving
   std::optional<AsynchronousUpdates> updates = std::nullopt;  // empty: synchronous, one update at the step's end
-  bool late_forwards = false;  // whether the paper's figure draws forwards as late as possible
+  std::optional<OpOrder> order = std::nullopt;  // the one it has, of a generator with several: Slots or Deepest
+  bool late_forwards = false;                   // whether the paper's figure draws forwards as late as possible
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 /// Returns whether plain cells express everything but the name.
 bool is_plain(const Schedule& schedule) {
-  if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.late_forwards) return false;
+  if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.order || schedule.late_forwards) return false;
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);
   if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // the reader rejects such ids

@@ -49,6 +49,7 @@ enum Field : std::uint8_t {
   kStages,
   kMicroBatches,
   kScale,
+  kOrder,
   kLateForwards,
   kSynchronous,
   kPerUpdate,
@@ -70,13 +71,14 @@ struct FieldText {
   const char* name;
   const char* expected;
 };
-inline constexpr std::array<FieldText, 21> kFields = {{
+inline constexpr std::array<FieldText, 22> kFields = {{
     {"format", "a string"},
     {"version", "an integer"},
     {"name", "a string"},
     {"stages", "an integer"},
     {"micro_batches", "an integer"},
     {"micro_batch_scale", "a number above 0 and up to 1"},
+    {"order", "\"slots\" or \"deepest\""},
     {"late_forwards", "true or false"},
     {"synchronous", "true or false"},
     {"micro_batches_per_update", "an integer"},
@@ -101,9 +103,9 @@ struct Fields {
   std::uint32_t optional;
 };
 constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
-inline constexpr Fields kFileFields = {
-    kFormat, kWorkers,
-    bit(kScale) | bit(kLateForwards) | bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
+inline constexpr Fields kFileFields = {kFormat, kWorkers,
+                                       bit(kScale) | bit(kOrder) | bit(kLateForwards) | bit(kSynchronous) |
+                                           bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
 inline constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
 inline constexpr Fields kReplicaFields = {kId, kHolders, 0};
 inline constexpr Fields kOpFields = {kKind, kPaired, bit(kWeightVersion) | bit(kPaired)};
@@ -132,6 +134,7 @@ std::string open_header(const Schedule& schedule, const char* gap) {
   if (schedule.micro_batch_scale != 1) {
     fmt::format_to(out, "\"micro_batch_scale\": {},{}", schedule.micro_batch_scale, gap);
   }
+  if (schedule.order) fmt::format_to(out, "\"order\": \"{}\",{}", to_text(*schedule.order), gap);
   if (schedule.late_forwards) fmt::format_to(out, "\"late_forwards\": true,{}", gap);
   if (schedule.updates) {
     fmt::format_to(out, "\"synchronous\": false, \"micro_batches_per_update\": {}, \"weight_versions\": {},{}",
@@ -403,6 +406,11 @@ bool ScheduleReader::string(Json::string_t& value) {
   } else if (expects(kName)) {
     if (value.size() > kLongestName) fail("name", fmt::format("longer than {} bytes", kLongestName));
     schedule_.name = value;
+  } else if (expects(kOrder)) {
+    schedule_.order = find_named<OpOrder>(value);
+    if (!schedule_.order || schedule_.order == OpOrder::Auto) {
+      fail("order", fmt::format("expected {}, found \"{}\"", expected(), printable(value)));
+    }
   } else if (expects(kKind)) {
     const auto kind = value.size() == 1 ? op_kind(value[0]) : std::nullopt;
     if (!kind) {

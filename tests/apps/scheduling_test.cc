@@ -43,6 +43,31 @@ TEST(ScheduleCommandTest, EveryPictureMatchesItsGoldenFile) {
   }
 }
 
+TEST(ScheduleCommandTest, ChoosesTheOrderThatSimulateChooses) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--order", "auto"}, {"--order", "slots"}, {"--order", "deepest"}}) {
+    std::vector<std::string> flags = {"chimera-zb", "--stages", "4", "--micro-batches", "4", "--chunks", "2"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const auto with = [&](const std::string& command, std::vector<std::string> after) {
+      after.insert(after.begin(), flags.begin(), flags.end());
+      after.insert(after.begin(), command);
+      return output_of(after);
+    };
+    const json schedule = json::parse(with("schedule", {"--format", "json"}));
+    const std::string line = "\norder: " + schedule["order"].get<std::string>() + "\n";
+    EXPECT_THAT(with("schedule", {}), HasSubstr(line));
+    EXPECT_THAT(with("simulate", {}), HasSubstr(line));
+    const json simulation = json::parse(with("simulate", {"--format", "json"}));
+    for (std::size_t w = 0; w < schedule["workers"].size(); ++w) {
+      for (std::size_t i = 0; i < schedule["workers"][w].size(); ++i) {
+        EXPECT_EQ(schedule["workers"][w][i]["micro_batch"], simulation["workers"][w]["ops"][i]["micro_batch"]);
+        EXPECT_EQ(schedule["workers"][w][i]["stage"], simulation["workers"][w]["ops"][i]["stage"]);
+      }
+    }
+  }
+  EXPECT_FALSE(json::parse(four_stages_as_json()).contains("order")) << "Chimera has one order";
+}
+
 TEST(DocumentationTest, ShowsTheGoldenPicture) {
   const std::string picture = read_file(kSource / "tests/golden/chimera.txt");
   ASSERT_NE(picture, "");

@@ -133,10 +133,10 @@ TEST(SweepTest, TakesTheFasterOfTwoOrders) {
   const Words equal = {"--input-gradient", "1", "--weight-gradient", "1"};
   const std::string slots = simulate(with(equal));
   EXPECT_THAT(slots, HasSubstr("makespan 12.5,"));
-  EXPECT_THAT(slots, HasSubstr("chimera-zb: --order slots ends first at these costs\n"));
+  EXPECT_THAT(slots, HasSubstr("\norder: slots\n"));
   const Words late = {"--input-gradient", "1", "--weight-gradient", "1", "--latency", "0.1"};
   EXPECT_THAT(simulate(with(late)), HasSubstr("makespan 13.6,"));
-  EXPECT_THAT(simulate(with(late)), HasSubstr("--order deepest ends first"));
+  EXPECT_THAT(simulate(with(late)), HasSubstr("\norder: deepest\n"));
   Words named = with(late);
   named.insert(named.end(), {"--order", "slots"});
   EXPECT_THAT(simulate(named), HasSubstr("makespan 13.8,"));

@@ -66,7 +66,7 @@ TEST(ScheduleCsvTest, ReadsBackWhatItWrites) {
 
 TEST(ScheduleCsvTest, ReadsBackFieldsOfTheFirstLine) {
   const Schedule plain = find_generator("1f1b").generate({2, 3});
-  std::vector<Schedule> schedules(8, plain);
+  std::vector<Schedule> schedules(9, plain);
   schedules[0].updates = AsynchronousUpdates{.micro_batches = 1, .versions = 2};
   schedules[0].workers[1].back().weight_version = 2;
   schedules[1].micro_batch_scale = 0.5;
@@ -77,6 +77,7 @@ TEST(ScheduleCsvTest, ReadsBackFieldsOfTheFirstLine) {
   schedules[6] =
       Schedule{.name = "two\nlines, \"quoted\"", .stages = 1, .micro_batches = 1, .placement = {}, .workers = {}};
   schedules[7].late_forwards = true;
+  schedules[8].order = OpOrder::Deepest;
   for (const Schedule& schedule : schedules) {
     EXPECT_THAT(to_csv(schedule), StartsWith("# {"));
     EXPECT_EQ(read(to_csv(schedule)).schedule, schedule);

@@ -167,6 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"\"name\"", "\"synchronous\": false, \"name\"", "'micro_batches_per_update' is missing"},
         BadText{"\"name\"", "\"weight_versions\": 2, \"name\"", "only an asynchronous schedule"},
         BadText{"\"name\"", "\"update_delay\": 1, \"name\"", "only an asynchronous schedule"},
+        BadText{"\"name\"", "\"order\": \"auto\", \"name\"", "order: expected \"slots\" or \"deepest\""},
         BadText{"\"name\"", "\"late_forwards\": 1, \"name\"", "late_forwards: expected true or false"},
         BadText{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
         BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0",
