@@ -329,8 +329,9 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
       "the first step is done 120, unless a rank was stopped by a signal)");
   command.add_flag("--verify-messages", o.verify_messages,
                    "send an XXH3 checksum with every tensor that travels between ranks, and compare it on arrival");
-  add_number(command, "--meeting-seconds", o.rendezvous_seconds,
+  add_number(command, "--rendezvous-seconds", o.rendezvous_seconds,
              "seconds that ranks have to find each other where torchrun, srun or mpirun starts them (default 120)");
+  add_number(command, "--meeting-seconds", o.rendezvous_seconds, "")->group("");  // old name of the previous flag
   command
       .add_option("--interface", flags.interface,
                   "network interface through which ranks on several hosts talk, such as eth0 (default: "
