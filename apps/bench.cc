@@ -232,43 +232,42 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_option("--schedules", options.schedules, "train with each of these schedules; none: unpipelined")
       ->delimiter(',')
       ->type_name("NAME,NAME");
-  command.add_option("--run", options.runs, "also run `chimera train` with these flags; may be repeated")
+  command.add_option("--run", options.runs, "also run `chimera train` with these flags; repeatable")
       ->type_name("FLAGS")
       ->take_all();
   command
       .add_option("--command", options.commands,
-                  "also run this shell line, which trains and for each step writes a JSON object with `step`, `loss`, "
-                  "`step_seconds` and `tokens_per_second` to the file $CHIMERA_METRICS; may be repeated")
+                  "also run this shell line, which trains and writes one JSON object per step (`step`, `loss`, "
+                  "`step_seconds`, `tokens_per_second`) to $CHIMERA_METRICS; repeatable")
       ->type_name("NAME=LINE")
       ->take_all();
   begin_group(command, heading::kMeasuring);
-  command.add_option("--rounds", options.contest.rounds, "number of times that each is run (default 5)")
+  command.add_option("--rounds", options.contest.rounds, "number of rounds (default 5)")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  command.add_option("--skip", options.contest.skipped, "first steps of a run that do not count (default 2)")
+  command.add_option("--skip", options.contest.skipped, "first steps of a run that are not counted (default 2)")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   command
       .add_option("--retries", options.contest.retries,
-                  "most runs that are repeated because other programs disturbed them (default 30)")
+                  "maximum number of repeated runs after disturbance by other programs (default 30)")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   command
       .add_option("--most-disturbed", options.most_disturbed,
-                  "per cent of the cores that other programs may take during a run that counts (default 4)")
+                  "maximum percentage of the cores that other programs may use during a run (default 4)")
       ->type_name("X")
       ->check(CLI::Range(0.0, 100.0));
   add_path(command, "--export", options.folder,
-           "run nothing, but write weights.safetensors, batches.safetensors and job.json into this folder, so that "
-           "other programs can train the same",
+           "write weights.safetensors, batches.safetensors and job.json to this folder, for other programs that train "
+           "the same; run nothing",
            PathKind::Folder);
   begin_group(command, "Validation of the planner");
-  command.add_flag(
-      "--validate", options.validates,
-      "train a fixed grid of runs, and compare their step times and memory with the planner's predictions");
+  command.add_flag("--validate", options.validates,
+                   "train a fixed set of runs and compare step time and memory with the planner's predictions");
   add_path(command, "--machine", options.validation.machine,
-           "predict from this machine profile (default: one measured in turns with the runs)");
-  command.add_option("--only", options.validation.only, "train only the runs of the grid whose words contain this")
+           "machine profile for the predictions (default: measured between the runs)");
+  command.add_option("--only", options.validation.only, "train only runs of this set that contain TEXT")
       ->type_name("TEXT");
   command.add_option("--grid-folder", options.validation.folder)->group("");  // for ranks
   begin_group(command, heading::kOutput);
@@ -288,18 +287,13 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera bench --data book.txt --stages 2 --steps 12 --export exported\n"
       "  chimera bench --validate\n"
       "  chimera bench --validate --machine here.json --only 'chimera D 2' --rounds 3\n"
-      "\nAll flags that are not listed above are passed to `chimera train`, for every run; --steps defaults to 8.\n"
-      "\nRuns take turns, in rounds; a run that other processes disturbed is repeated. The speed of a run is the "
-      "median over its steps. `ratio` is this speed divided by that of the first run in the same round; the table has "
-      "its median and quartiles over the rounds. `loss off` is the largest relative difference between the loss of a "
-      "step and that of the first run.\n"
-      "\n--validate measures how well the planner predicts this machine: 124 trainings (4 schedules, 2 and 4 workers, "
-      "three models, recomputation, processes and threads; large vocabularies whose sums are the most of a step, in "
-      "shared memory and over sockets; sequences of 1,024) take turns step by step in the same processes, and the "
-      "machine is profiled between the rounds, of which there are 8 unless --rounds says otherwise. Then each training "
-      "is started once more to count its tensor memory. All this takes about 20 minutes; --only chooses some of the "
-      "runs. The table is Markdown: `error` is predicted / measured - 1, in the median round; `spread` compares the "
-      "median of every other round with that of the rest (larger / smaller - 1).");
+      "\nAll other flags go to `chimera train`, for every run; --steps defaults to 8.\n"
+      "\nRuns alternate in rounds, and disturbed runs are repeated. Speed is the median over the steps. `ratio` is the "
+      "speed relative to the first run of the same round: median and quartiles over the rounds. `loss off` is the "
+      "largest relative difference from the loss of the first run.\n"
+      "\n--validate takes about 20 minutes. `error` is predicted / measured - 1 in the median round; `spread` compares "
+      "the medians of odd and even rounds.\n"
+      "\nMore: docs/validation.md, docs/guides.md");
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);

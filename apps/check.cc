@@ -27,18 +27,17 @@ void add_check(CLI::App& program, int& exit_code) {
       "  chimera check schedule.json\n"
       "  chimera schedule chimera --stages 4 --micro-batches 4 --format json | chimera check -\n"
       "  chimera check schedule.json --max-in-flight 4 --strict-order\n"
-      "\nFirst the schedule is checked: every op must be there once, on the right worker, and no ops may wait for each "
-      "other. Then the schedule is lowered to sends, receives and all-reduces, and these are run with no buffering at "
-      "all, once with sends and receives matched in each direction (as Gloo does) and once with one serial queue for "
-      "each pair of workers (as an NCCL communicator does). In an asynchronous schedule the stashed weight versions "
-      "must also exist, agree and not be too many. Where a limit is exceeded, the first op of each worker that exceeds "
-      "it is named, the earliest of them first.\n"
-      "\nExit codes: 0 the schedule is valid; 1 it is not; 2 the text is no schedule.");
+      "\nThe checker first verifies that every op is present once, on the right worker, without cyclic waits. Then it "
+      "lowers the schedule to sends, receives and all-reduces, and runs them without buffers: with one channel per "
+      "direction (Gloo) and with one serial queue per pair of workers (NCCL). For asynchronous schedules it also "
+      "checks stashed weight versions.\n"
+      "\nExit codes: 0 valid; 1 invalid; 2 the text is not a schedule.\n"
+      "\nMore: docs/schedule_format.md");
   auto options = std::make_shared<CheckArguments>();
   command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
   options->limits.add_to(*command);
   command->add_flag("--strict-order", options->strict_order,
-                    "treat gradients that a replica accumulates out of sample order as a violation instead of a note");
+                    "report gradients that are accumulated out of sample order as violations, not as notes");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {

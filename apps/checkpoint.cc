@@ -167,12 +167,12 @@ void convert(const CheckpointCommand& command) {
 
 void add_convert_flags(CLI::App& command, ConvertOptions& options) {
   begin_group(command, heading::kOutput);
-  add_path(command, "--output", options.output, "write to this new folder", PathKind::Folder)->required();
-  add_element_type(command, "--dtype", options.dtype, "type of all tensors (default: each keeps its own)");
+  add_path(command, "--output", options.output, "new folder for the model", PathKind::Folder)->required();
+  add_element_type(command, "--dtype", options.dtype, "type of all tensors (default: unchanged)");
   add_shard_size(command, "--shard-size", options.shard_bytes);
   add_path(command, "--tokenizer", options.tokenizer,
-           "tokenizer.json, vocab.json, vocab.txt, the folder of one, or the word bytes (default: that of "
-           "the run, where it still is)");
+           "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of "
+           "the run, if it still exists)");
 }
 
 /// Converts CheckpointError to ConfigError, for commands that need a checkpoint.
@@ -188,7 +188,7 @@ auto refusing_as_usage(const Act& act) {
 }  // namespace
 
 void add_checkpoint(CLI::App& program, int& exit_code) {
-  auto* command = program.add_subcommand("checkpoint", "Look at checkpoints: list, show, verify, diff, convert");
+  auto* command = program.add_subcommand("checkpoint", "Inspect checkpoints: list, show, verify, diff, convert");
   command->require_subcommand(1);
   command->footer(
       "Examples:\n"
@@ -196,14 +196,14 @@ void add_checkpoint(CLI::App& program, int& exit_code) {
       "  chimera checkpoint verify run/step-00000100\n"
       "  chimera checkpoint diff run other/step-00000100 --format json\n"
       "  chimera checkpoint convert run --output path/to/model\n"
-      "\nWhere one checkpoint is meant, a folder of them stands for its newest good one. docs/checkpoints.md says how "
-      "they are saved and gone on from, docs/checkpoint_format.md what they are.");
+      "\nA folder of checkpoints stands for its newest valid checkpoint.\n"
+      "\nMore: docs/checkpoints.md, docs/checkpoint_format.md");
   const auto add = [&](const char* name, const char* description, const char* what, const char* footer,
                        const std::function<int(const CheckpointCommand&)>& act) {
     auto options = std::make_shared<CheckpointCommand>();
     auto* sub = command->add_subcommand(name, description);
     sub->footer(footer);
-    sub->add_option(what, options->path, "a checkpoint, or a folder of them")->required();
+    sub->add_option(what, options->path, "a checkpoint, or a folder of checkpoints")->required();
     sub->callback([options, act, &exit_code] { exit_code = refusing_as_usage([&] { return act(*options); }); });
     return std::pair(sub, options);
   };
@@ -220,37 +220,42 @@ void add_checkpoint(CLI::App& program, int& exit_code) {
   with_format(add("list", "List the checkpoints of a folder", "FOLDER",
                   "Examples:\n"
                   "  chimera checkpoint list run\n"
-                  "  chimera checkpoint list run --format json",
+                  "  chimera checkpoint list run --format json\n"
+                  "\nMore: docs/checkpoints.md",
                   answering(list)));
-  with_format(add("show", "Show what a checkpoint says of itself", "CHECKPOINT",
+  with_format(add("show", "Show the manifest of a checkpoint", "CHECKPOINT",
                   "Examples:\n"
                   "  chimera checkpoint show run\n"
                   "  chimera checkpoint show run/step-00000100 --format json\n"
-                  "\nOf a folder of checkpoints it shows the newest one.",
+                  "\nIf the argument is a folder of checkpoints, the newest one is shown.\n"
+                  "\nMore: docs/checkpoints.md",
                   answering(show)));
-  with_format(add("verify", "Compare all bytes with their hashes", "CHECKPOINT",
+  with_format(add("verify", "Verify all bytes against their hashes", "CHECKPOINT",
                   "Examples:\n"
                   "  chimera checkpoint verify run\n"
                   "  chimera checkpoint verify run/step-00000100\n"
-                  "\nOf a folder of checkpoints it verifies all.\n"
-                  "\nExit codes: 0 all are good; 1 one is not.",
+                  "\nIf the argument is a folder of checkpoints, all are verified.\n"
+                  "\nExit codes: 0 all are valid; 1 one is not.\n"
+                  "\nMore: docs/checkpoints.md",
                   [](const CheckpointCommand& c) { return verify(c) ? 0 : 1; }));
-  const auto diff = add("diff", "Say which tensors differ, and by how much", "FIRST",
+  const auto diff = add("diff", "List tensors that differ, and by how much", "FIRST",
                         "Examples:\n"
                         "  chimera checkpoint diff run other\n"
                         "  chimera checkpoint diff run other/step-00000100 --format json\n"
-                        "\nOf a folder of checkpoints it compares the newest good one.\n"
-                        "\nExit codes: 0 they are equal; 1 they differ.",
+                        "\nIf an argument is a folder of checkpoints, its newest valid one is compared.\n"
+                        "\nExit codes: 0 they are equal; 1 they differ.\n"
+                        "\nMore: docs/checkpoints.md",
                         [](const CheckpointCommand& c) { return differ(c) ? 1 : 0; });
-  diff.first->add_option("SECOND", diff.second->other, "the one that it is compared with")->required();
+  diff.first->add_option("SECOND", diff.second->other, "the checkpoint to compare with, or a folder of checkpoints")
+      ->required();
   with_format(diff);
-  const auto converting =
-      add("convert", "Write the model as a Hugging Face folder", "CHECKPOINT",
-          "Examples:\n"
-          "  chimera checkpoint convert run --output path/to/model\n"
-          "  chimera checkpoint convert run/step-00000100 --output path/to/small --dtype bfloat16\n"
-          "\nOf a folder of checkpoints it converts the newest good one. docs/folders.md says what the folder has.",
-          answering(convert));
+  const auto converting = add("convert", "Convert the model to a Hugging Face folder", "CHECKPOINT",
+                              "Examples:\n"
+                              "  chimera checkpoint convert run --output path/to/model\n"
+                              "  chimera checkpoint convert run/step-00000100 --output path/to/small --dtype bfloat16\n"
+                              "\nIf the argument is a folder of checkpoints, the newest valid one is converted.\n"
+                              "\nMore: docs/folders.md",
+                              answering(convert));
   add_convert_flags(*converting.first, converting.second->convert);
 }
 

@@ -30,11 +30,11 @@ struct CommandName {
 
 // Subcommands that need LibTorch.
 inline constexpr CommandName kTrain{"train", "Train a model through a pipeline schedule"};
-inline constexpr CommandName kProfile{"profile", "Measure this machine for the planner"};
-inline constexpr CommandName kBench{"bench", "Compare training runs side by side"};
-inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
-inline constexpr CommandName kEvaluate{"evaluate", "Compute loss and perplexity of a model on a file"};
-inline constexpr CommandName kGenerate{"generate", "Let a model continue texts"};
+inline constexpr CommandName kProfile{"profile", "Measure a machine profile for the planner"};
+inline constexpr CommandName kBench{"bench", "Compare the speed of training runs"};
+inline constexpr CommandName kExport{"export", "Convert a Hugging Face folder: tensor type, file size, tokenizer"};
+inline constexpr CommandName kEvaluate{"evaluate", "Compute the loss and perplexity of a model on a file"};
+inline constexpr CommandName kGenerate{"generate", "Continue texts with a model"};
 /// Lists all flags, including those that need LibTorch.
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};

@@ -30,16 +30,17 @@ std::string compared(const CompareArguments& options) {
 }  // namespace
 
 void add_compare(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("compare", "Set runs side by side: results, configurations, curves");
+  auto* command = program.add_subcommand("compare", "Compare runs: results, configurations and curves");
   command->footer(
       "Examples:\n"
       "  chimera compare run other\n"
       "  chimera compare a.jsonl b.jsonl c.jsonl --format html --output page.html\n"
       "  chimera compare run other --format svg --output loss.svg\n"
       "  chimera compare run other --format json\n"
-      "\nA run is a folder with metrics.jsonl, or a metrics file. Configurations are those of the newest checkpoint "
-      "beside the metrics; a run without one is compared by its numbers alone. Medians leave out the first step. "
-      "`times the first` is throughput over that of the first run.");
+      "\nA run is a folder with metrics.jsonl, or a metrics file. The configuration of a run is in its newest "
+      "checkpoint beside the metrics. Medians omit the first step. `times the first` is the throughput relative to the "
+      "first run.\n"
+      "\nMore: docs/live.md");
   auto options = std::make_shared<CompareArguments>();
   command->add_option("RUN", options->runs, "folders of runs, or metrics files")->required();
   begin_group(*command, heading::kOutput);

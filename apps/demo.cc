@@ -138,7 +138,7 @@ std::string DemoStage::text() {
   if (std::filesystem::exists(path)) return path;
   std::string all;
   for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"}) {
-    all += run_own({command, "--help"}).output;
+    all += run_own({command, "--help-all"}).output;
   }
   write_whole(path, all);
   return path;
@@ -216,7 +216,8 @@ Words training(DemoStage& stage, const Words& more) {
 void show_train(DemoStage& stage) {
   stage.title("Training: the same gradients, through a pipeline");
   stage.say(
-      "A small GPT learns this program's own --help, byte by byte, on four processes with the Chimera schedule. Each "
+      "A small GPT learns this program's own --help-all, byte by byte, on four processes with the Chimera schedule. "
+      "Each "
       "process holds one stage of either direction.");
   const std::string pipelined = stage.file("chimera.jsonl");
   stage.run(training(stage, {"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--micro-batches", "4",
@@ -333,14 +334,15 @@ void add_flags(CLI::App& command, DemoArguments& options) {
 }  // namespace
 
 void add_demo(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("demo", "See what Chimera does, by its own commands, in a minute");
+  auto* command = program.add_subcommand("demo", "Demonstrate a feature of Chimera in a minute, with its own commands");
   command->footer(
       "Examples:\n"
       "  chimera demo schedule\n"
       "  chimera demo performance --folder kept\n"
-      "\nA demo explains what it shows and prints every command before it runs it, so that you can run it too. On a "
-      "terminal it waits for Enter before each. `train` and `performance` train small models on this machine, on text "
-      "that is this program's own --help. `chimera tour` has a menu of all demos.");
+      "\nA demo prints each command before it runs it. On a terminal it waits for Enter first. `train` and "
+      "`performance` train small models on this machine, on the text of --help-all. `chimera tour` has a menu of all "
+      "demos.\n"
+      "\nMore: docs/tutorial.md");
   auto options = std::make_shared<DemoArguments>();
   std::vector<std::string> names;
   for (const Demo& demo : kDemos) names.emplace_back(demo.name);
@@ -356,12 +358,13 @@ void add_demo(CLI::App& program, int&) {
 }
 
 void add_tour(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("tour", "All demos: from a menu, or one after the other");
+  auto* command = program.add_subcommand("tour", "Run all demos, from a menu or one after the other");
   command->footer(
       "Examples:\n"
       "  chimera tour\n"
       "  chimera tour --unattended > tour.txt\n"
-      "\nOn a terminal there is a menu; with --unattended, or where nobody can answer, all demos are shown.");
+      "\nWith --unattended, or without a terminal, all demos run one after the other.\n"
+      "\nMore: docs/tutorial.md");
   auto options = std::make_shared<DemoArguments>();
   add_flags(*command, *options);
   command->callback([options] {

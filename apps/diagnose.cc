@@ -26,21 +26,23 @@ void print_diagnosis(const DiagnoseCommand& command) {
 }  // namespace
 
 void add_diagnose(CLI::App& program, int&) {
-  auto* diagnose = program.add_subcommand("diagnose", "Say which rank ended a run, in what, and who waited for whom");
+  auto* diagnose =
+      program.add_subcommand("diagnose", "Find the rank that ended a run, its last op, and the ranks that waited");
   diagnose->footer(
       "Examples:\n"
       "  chimera diagnose run\n"
-      "  chimera diagnose run/flight-previous --events 100   # the start before the last\n"
+      "  chimera diagnose run/flight-previous --events 100   # the attempt before the last one\n"
       "  chimera diagnose run --format json --events 20000\n"
-      "\nEvery rank of `chimera train --checkpoint run` keeps its last 20,000 instructions, with times, in a file of "
-      "run/flight, which is there however the rank ended, and goes when the run ends well (docs/faults.md). The rank "
-      "that the launcher blamed is guilty; where it could blame none, as it was killed itself, the one that waited for "
-      "nobody. Of a run that still runs, it says where its ranks are.");
+      "\nEach rank of `chimera train --checkpoint run` records its last 20,000 instructions in run/flight. The files "
+      "survive any crash and are removed when the run succeeds. The guilty rank is the rank that the launcher blamed, "
+      "or else the rank that waited for no other rank. For a live run, the command shows the current position of each "
+      "rank.\n"
+      "\nMore: docs/faults.md");
   auto command = std::make_shared<DiagnoseCommand>();
   diagnose->add_option("RUN", command->run, "folder of --checkpoint or --flight-record")->required();
   begin_group(*diagnose, heading::kOutput);
   add_count(*diagnose, "--events", command->events,
-            "last instructions that are printed: of the guilty rank, in JSON of each (default 8)");
+            "number of last instructions to print: of the guilty rank, in JSON of each rank (default 8)");
   add_format(*diagnose, command->format, {Format::Text, Format::Json});
   diagnose->callback([command] { print_diagnosis(*command); });
 }

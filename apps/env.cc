@@ -54,15 +54,15 @@ std::string as_json(const std::optional<RankPlace>& place, const std::string& re
 }  // namespace
 
 void add_env(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("env", "Show where a launcher has put this process");
+  auto* command = program.add_subcommand("env", "Show rank and world size that a launcher gave this process");
   command->footer(
       "Examples:\n"
       "  chimera env\n"
       "  srun -n 2 chimera env\n"
       "  mpirun -n 2 chimera env --format json\n"
-      "\nThe first of these counts whose variables are set: CHIMERA_RANK and CHIMERA_WORLD_SIZE, torchrun, Open MPI, "
-      "SLURM, "
-      "MPICH. `chimera train` takes its rank from them; without any it starts its ranks itself (docs/clusters.md).");
+      "\n`chimera train` takes its rank from the first of these whose variables are set: CHIMERA_RANK and "
+      "CHIMERA_WORLD_SIZE, torchrun, Open MPI, SLURM, MPICH. Without any of them it starts the ranks itself.\n"
+      "\nMore: docs/clusters.md");
   auto format = std::make_shared<Format>();
   begin_group(*command, heading::kOutput);
   add_format(*command, *format, {Format::Text, Format::Json});

@@ -66,30 +66,29 @@ void run(const EvaluateFlags& flags) {
 void add_flags(CLI::App& command, EvaluateFlags& flags) {
   EvaluationOptions& o = flags.options;
   begin_group(command, heading::kModel);
-  add_path(
-      command, "--from", o.from,
-      "Hugging Face folder: config.json and safetensors; or a checkpoint, or a folder of these, of which it is the "
-      "newest good one",
-      PathKind::Folder)
+  add_path(command, "--from", o.from,
+           "Hugging Face folder (config.json and safetensors), a checkpoint, or a folder of checkpoints (the newest "
+           "valid one is used)",
+           PathKind::Folder)
       ->required();
   begin_group(command, heading::kData);
   add_data(command, "--data", o.data,
-           "text, whose bytes are the tokens; a file of tokens (Megatron's, llm.c's or raw); or a folder of such "
-           "files, of which it takes the shards for validation, where there are any")
+           "text; a file of tokens (Megatron, llm.c or raw); or a folder of such files (its validation shards, if it "
+           "has any)")
       ->required();
   add_path(command, "--tokenizer", o.tokenizer,
-           "tokenizer.json, vocab.json, vocab.txt or the folder of one, which makes tokens of text (default: that of "
-           "--from or of its run, else `bytes`: each byte is one)");
-  add_count(command, "--sequence", o.sequence, "L, the tokens that a window predicts")->required();
-  add_count(command, "--seed", o.seed, "chooses BERT's pairs and masks (default 1)");
+           "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of "
+           "--from or of its run, else `bytes`)");
+  add_count(command, "--sequence", o.sequence, "tokens predicted per window (L)")->required();
+  add_count(command, "--seed", o.seed, "seed of BERT's sentence pairs and masks (default 1)");
   begin_group(command, heading::kNumbers);
-  add_choice(command, "--dtype", o.dtype, "type that layers compute with (default float32)");
+  add_choice(command, "--dtype", o.dtype, "type of computation (default float32)");
   command.add_flag("--force-bfloat16", o.force_bfloat16,
-                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, which is very slow");
+                   "use bfloat16 on CPUs without AVX512-BF16 and AMX, which is very slow");
   begin_group(command, heading::kRunning);
   add_count(command, "--micro-batch-size", o.micro_batch_size,
-            "windows that are computed at a time, which changes no more than rounding (default 8)");
-  add_count(command, "--threads", o.threads, "intra-op threads (default: cores)");
+            "windows computed at a time; affects rounding only (default 8)");
+  add_count(command, "--threads", o.threads, "intra-op threads (default: number of cores)");
   begin_group(command, heading::kOutput);
   add_format(command, flags.format, {Format::Text, Format::Json});
 }
@@ -104,13 +103,11 @@ void add_evaluate(CLI::App& program, const Invocation&, int&) {
       "  chimera evaluate --from path/to/tuned --data val.bin --sequence 256 --format json\n"
       "  chimera evaluate --from path/to/bytes --data book.txt --tokenizer bytes --sequence 128 --dtype float64\n"
       "  chimera evaluate --from run --data held_out.txt --sequence 128   # the newest checkpoint\n"
-      "\nThe tokens of the file are cut, in their order, into windows of L + 1, which begin every L tokens: each "
-      "predicts L targets. An incomplete last window is left out. The loss is the mean over all targets, in nats; the "
-      "perplexity is its exponential. BERT is evaluated on what it is trained on: the mean over masked tokens, plus "
-      "that over pairs of texts, with masks and pairs that --seed fixes.\n"
-      "\nThe command runs in one process; it shows its progress where it takes long. docs/evaluation.md says exactly "
-      "what is computed.\n"
-      "\nExit codes: 1 the loss is not finite; 2 wrong usage, or a folder and data that do not fit each other.");
+      "\nThe tokens are cut into windows of L + 1 tokens that start every L tokens; an incomplete last window is "
+      "omitted. The loss is the mean over all targets in nats, and the perplexity is its exponential. BERT uses its "
+      "training loss, with masks and pairs fixed by --seed.\n"
+      "\nExit codes: 1 the loss is not finite; 2 wrong usage, or model and data do not match.\n"
+      "\nMore: docs/evaluation.md");
   auto flags = std::make_shared<EvaluateFlags>();
   add_flags(*command, *flags);
   command->callback([flags] {

@@ -34,23 +34,20 @@ void add_export(CLI::App& program, const Invocation&, int&) {
       "  chimera export path/to/tuned --output path/to/small --dtype bfloat16\n"
       "  chimera export path/to/llama --output path/to/sharded --shard-size 300MB\n"
       "  chimera export path/to/bytes --output path/to/named --tokenizer bytes\n"
-      "\nThe command reads a folder that `chimera train --export` or save_pretrained wrote, and writes one that "
-      "from_pretrained loads: config.json, generation_config.json, the files of the tokenizer, and safetensors, in "
-      "several "
-      "files with an index where one would be too large. Without --dtype every tensor keeps its bytes. No more than a "
-      "block of a tensor is in memory. The folder appears whole or not at all. docs/folders.md says what comes in, "
-      "what "
-      "goes out and what is refused.");
+      "\nThe command reads a folder of `chimera train --export` or save_pretrained, and writes a folder that "
+      "from_pretrained loads. It holds at most one block of a tensor in memory. The folder appears when it is "
+      "complete.\n"
+      "\nMore: docs/folders.md");
   auto options = std::make_shared<ExportOptions>();
-  command->add_option("RUN", options->source, "folder of a model, a checkpoint, or a folder of these")->required();
+  command->add_option("RUN", options->source, "folder of a model, a checkpoint, or a folder of checkpoints")
+      ->required();
   begin_group(*command, heading::kOutput);
-  add_path(*command, "--output", options->output, "write to this new folder", PathKind::Folder)->required();
-  add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: each keeps its own)");
+  add_path(*command, "--output", options->output, "new folder for the model", PathKind::Folder)->required();
+  add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: unchanged)");
   add_shard_size(*command, "--shard-size", options->shard_bytes);
   add_path(
       *command, "--tokenizer", options->tokenizer,
-      "tokenizer.json, vocab.json, vocab.txt, the folder of one, or the word bytes: its files in place of those of "
-      "RUN");
+      "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes`; replaces the tokenizer of RUN");
   command->callback([options] {
     std::optional<ElementType> type;
     if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);

@@ -24,16 +24,15 @@ CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_
   return app
       .add_option_function<std::string>(
           flag, [&bytes, flag](const std::string& text) { bytes = parse_bytes(flag, text); },
-          "most bytes of tensors in one file, such as 300MB (default 5GB)")
+          "maximum bytes of tensors per file, such as 300MB (default 5GB)")
       ->type_name("SIZE");
 }
 
 void ExportFlags::add_to(CLI::App& app, TrainOptions& options) {
   add_path(app, "--export", options.export_folder,
-           "write the trained model into this new folder when the run ends, for transformers to load",
-           PathKind::Folder);
+           "write the trained model to this new folder when the run ends, for transformers", PathKind::Folder);
   details = {add_element_type(app, "--export-dtype", options.export_dtype,
-                              "type of its tensors (default: that of the weights, float32 or float64)"),
+                              "type of the exported tensors (default: the type of the weights, float32 or float64)"),
              add_shard_size(app, "--export-shard-size", options.export_shard_bytes)};
 }
 

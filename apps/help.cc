@@ -3,20 +3,24 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <memory>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 namespace chimera::apps {
 namespace {
 
 constexpr std::size_t kFewestColumns = 80;
 constexpr std::size_t kMostColumns = 120;
-constexpr std::size_t kUsualColumns = 100;
 constexpr std::size_t kNameColumns = 28;  // width of flag names with their values
 constexpr std::string_view kComment = "   # ";
+constexpr std::string_view kMore = "More: ";
 
 /// Splits a text at blanks, for a shell line only outside quotes.
 std::vector<std::string> words_of(const std::string& text, bool is_shell) {
@@ -82,33 +86,69 @@ std::size_t help_columns(int descriptor) {
   }
   winsize size{};
   if (columns == 0 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
-  return columns == 0 ? kUsualColumns : std::clamp(columns, kFewestColumns, kMostColumns);
+  return columns == 0 ? HelpFormatter::kUsualColumns : std::clamp(columns, kFewestColumns, kMostColumns);
+}
+
+/// Returns the command's man page. Subcommands are on the page of their command.
+std::string man_page(const CLI::App& command) {
+  if (command.get_parent() == nullptr) return command.get_name();
+  if (command.get_parent()->get_parent() != nullptr) return man_page(*command.get_parent());
+  return man_page(*command.get_parent()) + "-" + command.get_name();
+}
+
+/// Returns the last line of the help: where to read more.
+std::string read_more(const CLI::App& command, std::string_view documents, std::size_t omitted) {
+  const std::string all =
+      omitted == 0 ? "" : fmt::format("`{} --help-all` ({} more flags), ", called_as(command), omitted);
+  return fmt::format("{}{}`man {}`, {}", kMore, all, man_page(command), documents);
 }
 
 }  // namespace
 
-HelpFormatter::HelpFormatter(std::size_t columns) : columns_(columns) {
+HelpFormatter::HelpFormatter(std::vector<const CLI::Option*> common) : common_(std::move(common)) {
   label("Positionals", "Arguments");
   label("OPTIONS", "FLAGS");
 }
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
-  return make_description(app) + make_usage(app, std::move(name)) + make_positionals(app) + groups(app) +
-         make_subcommands(app, mode) + "\n" + make_footer(app);
+  const std::size_t omitted = mode == CLI::AppFormatMode::All ? 0 : num_omitted(app, name);
+  if (omitted == 0) return full_help(app, name);
+  return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, false) + "\n" +
+         footer(app, omitted);
+}
+
+std::string HelpFormatter::full_help(const CLI::App* app, const std::string& name) const {
+  return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, true) +
+         make_subcommands(app, CLI::AppFormatMode::Normal) + "\n" + footer(app, 0);
+}
+
+std::size_t HelpFormatter::num_omitted(const CLI::App* app, const std::string& name) const {
+  if (common_.empty()) return 0;
+  HelpFormatter usual = *this;
+  usual.set_columns(kUsualColumns);  // so that every width shows the same flags
+  const std::string help = usual.full_help(app, name);
+  if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMostLines) return 0;
+  return app->get_options([&](const CLI::Option* option) { return is_shown(option, true) && !is_shown(option, false); })
+      .size();
 }
 
 std::string HelpFormatter::make_description(const CLI::App* app) const {
   return paragraph(app->get_description(), columns_);
 }
 
-std::string HelpFormatter::groups(const CLI::App* app) const {
+bool HelpFormatter::is_shown(const CLI::Option* option, bool all) const {
+  const bool is_flag = option->nonpositional() && !option->get_group().empty();
+  return is_flag && (all || option->get_group() == heading::kHelp || std::ranges::count(common_, option) > 0);
+}
+
+std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
   std::vector<std::string> names = app->get_groups();
   std::stable_partition(names.begin(), names.end(), [](const std::string& group) { return group != heading::kHelp; });
   std::string text;
   for (const std::string& group : names) {
     const auto options = app->get_options(
-        [&](const CLI::Option* option) { return option->get_group() == group && option->nonpositional(); });
-    if (!group.empty() && !options.empty()) text += make_group(group, false, options);
+        [&](const CLI::Option* option) { return option->get_group() == group && is_shown(option, all); });
+    if (!options.empty()) text += make_group(group, false, options);
   }
   return text;
 }
@@ -123,10 +163,11 @@ std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
   return beside(command->get_name(), command->get_description());
 }
 
-std::string HelpFormatter::make_footer(const CLI::App* app) const {
+std::string HelpFormatter::footer(const CLI::App* app, std::size_t omitted) const {
   std::istringstream lines(app->get_footer());
   std::string text;
   for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kMore)) line = read_more(*app, line.substr(kMore.size()), omitted);
     text += line.starts_with("  ") ? example(line.substr(2)) : paragraph(line, columns_);
   }
   return text;
@@ -155,19 +196,34 @@ std::string HelpFormatter::example(const std::string& line) const {
   return text;
 }
 
+std::string called_as(const CLI::App& command) {
+  if (command.get_parent() == nullptr) return command.get_name();
+  return called_as(*command.get_parent()) + " " + command.get_name();
+}
+
 void begin_group(CLI::App& command, const char* group) { command.option_defaults()->group(group); }
 
+void set_common_flags(CLI::App& command, const std::vector<std::string>& names) {
+  std::vector<const CLI::Option*> options;
+  for (const std::string& name : names) options.push_back(command.get_option(name));
+  command.formatter(std::make_shared<HelpFormatter>(std::move(options)));
+}
+
 void lay_out_help(CLI::App& program, int descriptor) {
-  const auto formatter = std::make_shared<HelpFormatter>(help_columns(descriptor));
+  const std::size_t columns = help_columns(descriptor);
   std::vector<CLI::App*> commands = {&program};
   while (!commands.empty()) {
     CLI::App* command = commands.back();
     commands.pop_back();
     for (CLI::App* inner : command->get_subcommands([](CLI::App*) { return true; })) commands.push_back(inner);
+    auto formatter = std::dynamic_pointer_cast<HelpFormatter>(command->get_formatter());
+    if (formatter == nullptr) formatter = std::make_shared<HelpFormatter>();
+    formatter->set_columns(columns);
     command->formatter(formatter);
+    const CLI::App& made = *command;
+    const std::array meta = {made.get_help_ptr(), made.get_help_all_ptr(), made.get_version_ptr()};
     for (CLI::Option* option : command->get_options()) {
-      const bool is_meta = option == command->get_help_ptr() || option == command->get_version_ptr();
-      if (is_meta) option->group(heading::kHelp);
+      if (std::ranges::count(meta, option) > 0) option->group(heading::kHelp);
     }
   }
 }

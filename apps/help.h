@@ -10,24 +10,36 @@ namespace chimera::apps {
 /// Formats the help of a command:
 /// - flags under the headings of begin_group(), --help last;
 /// - descriptions in a separate column;
-/// - each line of the footer as a paragraph. Lines that start with two spaces are shell examples.
+/// - each line of the footer as a paragraph. Lines that start with two spaces are shell examples. A line that starts
+///   with "More: " lists documents; the formatter adds --help-all and the man page.
+/// --help omits the flags that are not common if all flags would need more than kMostLines at kUsualColumns.
 class HelpFormatter : public CLI::Formatter {
  public:
-  explicit HelpFormatter(std::size_t columns);
+  static constexpr std::size_t kMostLines = 60;
+  static constexpr std::size_t kUsualColumns = 100;
+
+  explicit HelpFormatter(std::vector<const CLI::Option*> common = {});
+  void set_columns(std::size_t columns) { columns_ = columns; }
 
   [[nodiscard]] std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
   [[nodiscard]] std::string make_description(const CLI::App* app) const override;
   [[nodiscard]] std::string make_option(const CLI::Option* option, bool is_positional) const override;
   [[nodiscard]] std::string make_subcommand(const CLI::App* command) const override;
-  [[nodiscard]] std::string make_footer(const CLI::App* app) const override;
 
  private:
-  [[nodiscard]] std::string groups(const CLI::App* app) const;
+  [[nodiscard]] std::string full_help(const CLI::App* app, const std::string& name) const;
+  /// Returns the number of flags that --help omits.
+  [[nodiscard]] std::size_t num_omitted(const CLI::App* app, const std::string& name) const;
+  /// Returns whether the help lists this flag: all but hidden ones, or the common ones only.
+  [[nodiscard]] bool is_shown(const CLI::Option* option, bool all) const;
+  [[nodiscard]] std::string groups(const CLI::App* app, bool all) const;
+  [[nodiscard]] std::string footer(const CLI::App* app, std::size_t omitted) const;
   /// Returns `name` on the left and `text` to its right, or below a long name.
   [[nodiscard]] std::string beside(const std::string& name, const std::string& text) const;
   [[nodiscard]] std::string example(const std::string& line) const;
 
-  std::size_t columns_;
+  std::vector<const CLI::Option*> common_;
+  std::size_t columns_ = kUsualColumns;
 };
 
 namespace heading {
@@ -37,7 +49,7 @@ inline constexpr const char* kText = "Text";
 inline constexpr const char* kSampling = "Sampling";
 inline constexpr const char* kSchedule = "Schedule and shape";
 inline constexpr const char* kParallelism = "Parallelism";
-inline constexpr const char* kOptimization = "Optimisation";
+inline constexpr const char* kOptimization = "Optimization";
 inline constexpr const char* kNumbers = "Precision and determinism";
 inline constexpr const char* kMemory = "Memory";
 inline constexpr const char* kCosts = "Costs";
@@ -51,8 +63,15 @@ inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kHelp = "Help";
 }  // namespace heading
 
+/// Returns the command as typed: `chimera checkpoint list`.
+[[nodiscard]] std::string called_as(const CLI::App& command);
+
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
+
+/// Marks the flags that --help shows if the command has too many for one page. Throws CLI::OptionNotFound for an
+/// unknown name.
+void set_common_flags(CLI::App& command, const std::vector<std::string>& names);
 
 /// Sets the help format of the program and its subcommands. The width is COLUMNS or the terminal's, 80 to 120; else
 /// 100.

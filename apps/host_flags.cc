@@ -26,14 +26,14 @@ void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help) {
 
 void add_ways_to_hosts(CLI::App& command, HostFlags& flags) {
   command
-      .add_option("--ssh", flags.ssh,
-                  "command that runs another one on a host; the host and the command are added "
-                  "to it (default 'ssh -o BatchMode=yes')")
+      .add_option(
+          "--ssh", flags.ssh,
+          "command that runs another command on a host; host and command are appended (default 'ssh -o BatchMode=yes')")
       ->type_name("COMMAND");
-  add_path(command, "--program", flags.program, "chimera on the hosts (default: the path of this one)");
+  add_path(command, "--program", flags.program, "path of chimera on the hosts (default: the path of this program)");
   command
       .add_option("--master", flags.master,
-                  "name or address of the first host as the others know it (default: as in --hosts)")
+                  "name or address of the first host, as other hosts reach it (default: as in --hosts)")
       ->type_name("HOST");
 }
 

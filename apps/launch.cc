@@ -163,27 +163,27 @@ int start(const LaunchArguments& options) {
 void add_flags(CLI::App& command, LaunchArguments& options) {
   begin_group(command, heading::kRunning);
   add_hosts(command, options.on,
-            "hosts and how many ranks each has, as in a:4,b:2, in the order of ranks; ssh names them "
-            "(default: this machine, without ssh)");
-  add_count(command, "--nproc", options.ranks, "ranks of a host that has no number of its own (default 1)");
+            "hosts with their numbers of ranks, such as a:4,b:2, in rank order; reached by ssh (default: this machine, "
+            "without ssh)");
+  add_count(command, "--nproc", options.ranks, "ranks of each host without a number of its own (default 1)");
   add_ways_to_hosts(command, options.on);
-  add_count(command, "--port", options.port, "TCP port of the first host where the ranks meet (default: any)");
+  add_count(command, "--port", options.port, "TCP port of the rendezvous on the first host (default: any)");
   add_count(command, "--max-restarts", options.max_restarts,
-            "how often a job that has failed is started again, from its newest checkpoint: on the hosts that answer, "
-            "on spares, or on fewer ranks (default 0)");
+            "how often a failed job is restarted from its newest checkpoint: on the remaining hosts, on spares, or "
+            "with fewer ranks (default 0)");
   command
       .add_option("--spare", options.spares,
-                  "hosts that stand in for those that do not answer, and how many ranks each may have (default: as "
-                  "many as the host had)")
+                  "hosts that replace unreachable hosts, with their maximum numbers of ranks (default: as many as the "
+                  "lost host)")
       ->type_name("HOSTS");
   command
       .add_option("--variable", options.variables,
-                  "environment variable that ranks get besides CHIMERA_*, OMP_*, MKL_*, KMP_*, GLOO_*, NCCL_*, TORCH_* "
-                  "and CUDA_*; may be repeated")
+                  "environment variable for the ranks besides CHIMERA_*, OMP_*, MKL_*, KMP_*, GLOO_*, NCCL_*, TORCH_* "
+                  "and CUDA_*; repeatable")
       ->type_name("NAME[=VALUE]");
-  command.add_flag("--dry-run", options.dry_run, "start nothing, but print the command for each host")->type_name("");
+  command.add_flag("--dry-run", options.dry_run, "print the command for each host and start nothing")->type_name("");
   command.add_flag("--part", options.part)->group("");
-  command.add_option("COMMAND", options.command, "train, or profile --between, and its flags, behind --");
+  command.add_option("COMMAND", options.command, "train, or profile --between, with its flags, after --");
 }
 
 }  // namespace
@@ -197,17 +197,13 @@ void add_launch(CLI::App& program, int& exit_code) {
       "  chimera launch --hosts a,b --dry-run -- train --data book.txt --stages 2\n"
       "  chimera launch --hosts a,b --spare c --max-restarts 5 -- train --data book.txt --stages 2 --checkpoint run\n"
       "  chimera launch --hosts a,b -- profile --between here.json --output cluster.json   # their links\n"
-      "\nThe command is for clusters without a scheduler; with SLURM use srun (docs/clusters.md). Hosts need the same "
-      "program at the same path, or --program, the folder in which this is called, and the data. Ranks are numbered "
-      "host by host. They meet at the first host, and know a secret that is made for each job and travels over ssh's "
-      "standard input.\n"
-      "\nWhere a rank fails its own words come first, then which host it was on, and all ranks on all hosts end; so "
-      "they do when this command dies or a connection breaks. The first SIGTERM, SIGHUP or SIGUSR1 has a run with "
-      "--checkpoint save; Ctrl-C ends it.\n"
-      "\nWith --max-restarts a job that has failed goes on from its newest checkpoint, which all hosts have to see. "
-      "A host that does not answer within 10 s is lost: a spare takes its place, or the job goes on with fewer groups "
-      "or else fewer stages, and the same mini-batch. Once it answers, the next restart takes it back.\n"
-      "\nExit codes are those of `chimera train`.");
+      "\nFor clusters without a scheduler; with SLURM use srun. All hosts need the program at the same path (or "
+      "--program), the current folder, and the data. Ranks find each other at the first host, with a secret that "
+      "travels over ssh.\n"
+      "\nIf a rank or a connection fails, or this command dies, all ranks on all hosts end. The first SIGTERM, SIGHUP "
+      "or SIGUSR1 makes a run with --checkpoint save; Ctrl-C ends it. --max-restarts needs checkpoints that all hosts "
+      "can read. Exit codes are those of `chimera train`.\n"
+      "\nMore: docs/clusters.md");
   auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);
   command->callback([options, &exit_code] {

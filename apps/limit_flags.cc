@@ -11,19 +11,17 @@ namespace chimera::apps {
 void LimitFlags::add_to(CLI::App& app, const std::string& consequence) {
   begin_group(app, heading::kLimits);
   const std::string end = consequence.empty() ? "" : "; " + consequence;
-  in_flight_option_ =
-      add_number(app, "--max-in-flight", in_flight_,
-                 "most activations that a worker may hold, in stage units: one unit is a full micro-batch on a "
-                 "worker's whole share of the model, so that each of v virtual stages counts 1/v" +
-                     end);
-  memory_option_ =
-      add_number(app, "--memory", memory_.bytes, "most bytes that a worker may hold; needs the next two flags" + end);
+  in_flight_option_ = add_number(app, "--max-in-flight", in_flight_,
+                                 "maximum activations of a worker, in stage units: one full micro-batch on the whole "
+                                 "share of a worker is one unit" +
+                                     end);
+  memory_option_ = add_number(app, "--memory", memory_.bytes,
+                              "maximum bytes of a worker; needs --activation-bytes and --weight-bytes" + end);
   bytes_options_ = {
-      add_number(app, "--activation-bytes", memory_.activation_bytes, "bytes that one stage unit of activations takes"),
-      add_number(
-          app, "--weight-bytes", memory_.weight_bytes,
-          "bytes of the weights of one worker's share of the model, with gradients and optimizer state where they are "
-          "to count; a further replica or stashed weight version counts again, message buffers do not")};
+      add_number(app, "--activation-bytes", memory_.activation_bytes, "bytes of one stage unit of activations"),
+      add_number(app, "--weight-bytes", memory_.weight_bytes,
+                 "bytes of the weights of one worker's share, with gradients and optimizer state if they count; each "
+                 "replica and each stashed version counts again")};
 }
 
 Limits LimitFlags::limits() const {

@@ -84,9 +84,7 @@ std::string printed(const ModelReport& report, Format format) {
 }  // namespace
 
 void add_model(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("model",
-                                         "Count a model's parameters, FLOPs and memory, layer by layer and stage by "
-                                         "stage");
+  auto* command = program.add_subcommand("model", "Count parameters, FLOPs and memory of a model, per layer and stage");
   command->footer(
       "Examples:\n"
       "  chimera model bert-48 --stages 4 --micro-batch-size 8\n"
@@ -95,43 +93,40 @@ void add_model(CLI::App& program, int&) {
       "  chimera model gpt2 --layers 24 --tied false\n"
       "  chimera model path/to/llama   # a Hugging Face folder\n"
       "  chimera model gpt2 --stages 4 --schedule chimera --partition balanced --format costs --output costs.json\n"
-      "\nThe command counts and allocates nothing. FLOPs and activations are those of one micro-batch. F is the "
-      "forward, I + W the backward. Activations are what F keeps for the backward; those of a stage include its input "
-      "(the boundary). \"I to W\" is what a split backward keeps from I to W. The working set is what an op allocates "
-      "beyond all that while it runs. --format costs writes what `chimera simulate --costs` reads, with 10^9 FLOPs as "
-      "the unit of time.\n"
-      "\nModels: " +
-      listed_models() +
-      ", or a TOML file with the fields family, layers, hidden, heads, feed_forward, vocabulary, positions, tied, and "
-      "those of docs/models.md. A tied matrix counts once in the total; the stage with the embedding has it, and so "
-      "has the stage with the head.");
+      "\nFLOPs and activations are those of one micro-batch. F is the forward, I + W the backward. Activations of a "
+      "stage include its input. \"I to W\" is what a split backward keeps between I and W. The working set is "
+      "temporary "
+      "memory of an op. --format costs writes a file for `chimera simulate --costs`; its unit of time is 10^9 FLOPs.\n"
+      "\nPresets: " +
+      listed_models() + ".\n\nMore: docs/models.md, docs/partition.md");
   auto options = std::make_shared<ModelArguments>();
   command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required();
   begin_group(*command, heading::kModel);
   options->flags.add_to(*command);
-  add_number(*command, "--dropout", options->dropout, "probability with which dropout zeroes an element (default 0)");
-  add_count(*command, "--micro-batch-size", options->micro_batch_size, "sequences of a micro-batch (default 4)");
-  options->sequence_option = add_count(*command, "--sequence", options->sequence,
-                                       "tokens of a sequence (default 128, or the model's positions where fewer)");
+  add_number(*command, "--dropout", options->dropout, "dropout probability (default 0)");
+  add_count(*command, "--micro-batch-size", options->micro_batch_size, "sequences per micro-batch (default 4)");
+  options->sequence_option =
+      add_count(*command, "--sequence", options->sequence,
+                "tokens per sequence (default 128, or all positions of the model if it has fewer)");
   add_choice(*command, "--dtype", options->dtype,
-             "type of hidden states; bfloat16 is mixed precision with float32 master weights (default float32)");
+             "type of hidden states; bfloat16: mixed precision with float32 master weights (default float32)");
   add_choice(*command, "--optimizer", options->optimizer, "optimizer whose state is counted (default adamw)");
   begin_group(*command, heading::kSchedule);
-  add_count(*command, "--stages", options->stages, "D, the workers to cut the model for (default 1)");
+  add_count(*command, "--stages", options->stages, "number of workers to partition the model for (D; default 1)");
   add_partition(*command, options->partition);
-  options->schedule_option =
-      command
-          ->add_option(
-              "--schedule", options->schedule,
-              std::string("schedule whose workers hold the stages; one with virtual stages cuts the model into "
-                          "more than D (default ") +
-                  kPlainSchedule + ")")
-          ->type_name("NAME");
+  options->schedule_option = command
+                                 ->add_option("--schedule", options->schedule,
+                                              std::string("schedule that places stages on workers; schedules with "
+                                                          "virtual stages have more than D stages (default ") +
+                                                  kPlainSchedule + ")")
+                                 ->type_name("NAME");
   add_count(*command, "--micro-batches", options->micro_batches,
-            "N, the micro-batches of a step (default: as many as --stages)");
+            "micro-batches per step (N; default: as many as --stages)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs});
   add_path(*command, "--output", options->output, "write to this file instead of standard output");
+  set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",
+                              "--partition", "--schedule", "--format", "--output"});
   command->callback([options] { write_output(options->output, printed(report_of(*options), options->format)); });
 }
 

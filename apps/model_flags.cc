@@ -8,17 +8,17 @@
 namespace chimera::apps {
 
 void ModelFlags::add_to(CLI::App& app) {
-  layers_option = add_count(app, "--layers", layers, "transformer blocks, in place of the model's own number");
-  hidden_option = add_count(app, "--hidden", hidden,
-                            "hidden size, in place of the model's own; the feed-forward size becomes 4 times that, "
-                            "Llama's 3 times");
-  heads_option = add_count(app, "--heads", heads, "attention heads, in place of the model's own number");
+  layers_option = add_count(app, "--layers", layers, "number of transformer blocks; overrides the model");
+  hidden_option =
+      add_count(app, "--hidden", hidden,
+                "hidden size; overrides the model. The feed-forward size becomes 4 times this size (Llama: 3 times)");
+  heads_option = add_count(app, "--heads", heads, "number of attention heads; overrides the model");
   key_value_heads_option = add_count(app, "--key-value-heads", key_value_heads,
-                                     "heads of keys and values (grouped-query attention; Llama only)");
-  vocabulary_option = add_count(app, "--vocabulary", vocabulary, "vocabulary size, in place of the model's own");
+                                     "number of key and value heads (grouped-query attention; Llama only)");
+  vocabulary_option = add_count(app, "--vocabulary", vocabulary, "vocabulary size; overrides the model");
   add_word(
       app, "--tied", {"true", "false"}, [this](const std::string& word) { tied = word == "true"; },
-      "whether head and token embedding are one matrix, in place of what the model says");
+      "whether head and token embedding share one matrix; overrides the model");
 }
 
 ModelOverrides ModelFlags::overrides() const {

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/choices.h"
 #include "core/error.h"
@@ -21,18 +22,29 @@
 namespace chimera::apps {
 namespace {
 
-/// Returns the meaning of the axis, its schedules, and its default.
-std::string help_of(const ShapeAxis& axis) {
-  std::vector<std::string> takers;
-  std::vector<std::string> usual;
+/// Returns the default that most schedules have, and the others with their schedules: `2; 1 for dualpipe, hanayo`.
+std::string defaults_of(const ShapeAxis& axis) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> schedules_by_value;
   for (const Generator& generator : generators()) {
     const TakenAxis* taken = find_axis(generator, axis.axis);
     if (taken == nullptr) continue;
-    takers.push_back(generator.name);
-    usual.push_back(axis.text(taken->usual));
+    const std::string value = axis.text(taken->usual);
+    auto found = std::ranges::find(schedules_by_value, value, [](const auto& entry) { return entry.first; });
+    if (found == schedules_by_value.end()) found = schedules_by_value.insert(found, {value, {}});
+    found->second.push_back(generator.name);
   }
-  if (std::ranges::adjacent_find(usual, std::not_equal_to<>{}) == usual.end()) usual.resize(1);
-  return fmt::format("{} ({}; default {})", axis.meaning, fmt::join(takers, ", "), fmt::join(usual, ", "));
+  std::ranges::stable_sort(schedules_by_value, std::greater<>{}, [](const auto& entry) { return entry.second.size(); });
+  std::string text;
+  for (const auto& [value, schedules] : schedules_by_value) {
+    text += text.empty() ? value : fmt::format("; {} for {}", value, fmt::join(schedules, ", "));
+  }
+  return text;
+}
+
+/// Returns the meaning of the axis, its schedules, and its defaults.
+std::string help_of(const ShapeAxis& axis) {
+  return fmt::format("{}; for {} (default {})", axis.meaning, fmt::join(schedules_with(axis.axis), ", "),
+                     defaults_of(axis));
 }
 
 }  // namespace
@@ -128,9 +140,9 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
     };
     return app.add_option_function<std::string>(flag, take, description)->type_name("N|LIST");
   };
-  stages = add("--stages", shape.stages, stages_list, "D, the workers of one pipeline");
+  stages = add("--stages", shape.stages, stages_list, "number of workers of one pipeline (D)");
   micro_batches = add("--micro-batches", shape.micro_batches, micro_batches_list,
-                      "N, the micro-batches that one data-parallel group runs in a step, all directions together");
+                      "micro-batches per step and data-parallel group, over all directions (N)");
   axes.reserve(shape_axes().size());  // options keep pointers to the elements
   for (const ShapeAxis& axis : shape_axes()) {
     axes.push_back({axis});
@@ -263,12 +275,11 @@ Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::st
 void CostFlags::add_to(CLI::App& app, Counts counts) {
   begin_group(app, heading::kCosts);
   const std::array<std::pair<double CostFlags::*, const char*>, kTimeColumns.size()> described = {
-      {{&CostFlags::forward, "time that a worker's forward takes, all its stages together (default 1)"},
-       {&CostFlags::backward, "time that its backward takes (default 2)"},
-       {&CostFlags::input_gradient,
-        "time that its input gradient takes, where backwards are split; needs --weight-gradient"},
-       {&CostFlags::weight_gradient, "time that its weight gradient takes; needs --input-gradient"},
-       {&CostFlags::latency, "delay of a point-to-point message between workers (default 0)"}}};
+      {{&CostFlags::forward, "forward time of a worker, all its stages together (default 1)"},
+       {&CostFlags::backward, "backward time of a worker (default 2)"},
+       {&CostFlags::input_gradient, "input-gradient time of a worker, for split backwards; needs --weight-gradient"},
+       {&CostFlags::weight_gradient, "weight-gradient time of a worker; needs --input-gradient"},
+       {&CostFlags::latency, "delay of a message between two workers (default 0)"}}};
   times.reserve(described.size());  // options keep pointers to the elements
   for (std::size_t t = 0; t < described.size(); ++t) {
     const auto [time, description] = described[t];
@@ -285,17 +296,15 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
     };
     flag.option = app.add_option_function<std::string>(name, take, description)->type_name("X|LIST");
   }
-  add_path(
-      app, "--costs", file,
-      "JSON file with the costs of every stage and op, of links, all-reduces and memory (docs/schedule_format.md)");
+  add_path(app, "--costs", file,
+           "JSON file with costs of every stage and op, links, all-reduces and memory (docs/schedule_format.md)");
   add_path(app, "--links", links,
-           "JSON or CSV file with alpha and beta of the link from each worker to each other one, in place of --latency "
-           "and of those in --costs (docs/schedule_format.md)");
+           "JSON or CSV file with alpha and beta of the link between each pair of workers; replaces --latency and the "
+           "links in --costs");
   sync_option =
-      add_choice(app, "--sync", sync,
-                 "when a worker launches the gradient all-reduces that --costs describes (default eager-opt)");
-  add_count(app, "--data-parallel", data_parallel, "W, the data-parallel groups that all-reduce together (default 1)");
-  app.add_flag("--blocking-sends", blocking_sends, "a worker that sends waits until the message has arrived");
+      add_choice(app, "--sync", sync, "when a worker launches the gradient all-reduces of --costs (default eager-opt)");
+  add_count(app, "--data-parallel", data_parallel, "data-parallel groups that all-reduce together (W; default 1)");
+  app.add_flag("--blocking-sends", blocking_sends, "a sender waits until the message has arrived");
 }
 
 CostModel CostFlags::costs_of(const Schedule& schedule) const {
@@ -475,8 +484,8 @@ std::vector<double> parse_number_list(const std::string& flag, const std::string
 void add_partition(CLI::App& app, PartitionChoice& partition) {
   app.add_option_function<std::string>(
          "--partition", [&partition](const std::string& text) { partition = parse_partition(text); },
-         "how layers are dealt out to stages: even; balanced, so that the slowest worker, with all stages that it "
-         "holds, is as fast as can be by FLOPs; or the number of blocks on each stage, as in 8,9,9,6 (default even)")
+         "how layers are distributed over stages: even; balanced, which minimizes the FLOPs of the slowest worker; or "
+         "blocks per stage such as 8,9,9,6 (default even)")
       ->type_name("CUT");
 }
 

@@ -9,17 +9,16 @@
 namespace chimera::apps {
 
 void PairFlags::add_to(CLI::App& app) {
-  add_choice(
-      app, "--pairs", choice,
-      "which ops are pairs, that may run together: the schedule's own, every forward and the backward of another "
-      "micro-batch right behind it, or none (default own)")
+  add_choice(app, "--pairs", choice,
+             "which pairs of ops may overlap: those of the schedule; each forward with the next backward of another "
+             "micro-batch; or none (default own)")
       ->transform([](std::string word) { return word == "neighbours" ? "neighbors" : word; });  // earlier spelling
 }
 
 void PairFlags::add_time_to(CLI::App& app) {
-  time_option = add_number(app, "--pair-time", time,
-                           "what the two ops of a pair take together, as a part of what they take one after the other, "
-                           "but no less than the longer one (default: they run one after the other)");
+  time_option =
+      add_number(app, "--pair-time", time,
+                 "time of an overlapped pair relative to the sum of its two ops; at least the longer op (default 1)");
 }
 
 Schedule PairFlags::paired(Schedule schedule) const {

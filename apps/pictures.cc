@@ -37,13 +37,12 @@ std::size_t terminal_columns() {
 }  // namespace
 
 void PictureFlags::add_to(CLI::App& app) {
-  app.add_option(
-         "--with", with,
-         "show another schedule beside it: a NAME, of the same D and N, or a FILE.json or FILE.csv; may be repeated")
+  app.add_option("--with", with,
+                 "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; repeatable")
       ->type_name("NAME")
       ->take_all()
       ->allow_extra_args(false);
-  add_choice(app, "--color", color, "whether text has colours (default auto: on a terminal, unless NO_COLOR is set)");
+  add_choice(app, "--color", color, "whether text is colored (default auto: on a terminal, unless NO_COLOR is set)");
 }
 
 TextStyle PictureFlags::text_style(const std::string& output) const {

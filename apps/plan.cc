@@ -125,15 +125,15 @@ void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::in
 }
 
 void add_given(CLI::App& command, PlanArguments& options) {
-  add_allowed(command, "--stages", options.given.stages, "D, the workers of one pipeline (default: all that would do)");
-  add_allowed(command, "--data-parallel", options.given.data_parallel, "W, the groups of D workers");
-  add_allowed(command, "--micro-batch-size", options.given.micro_batch_sizes, "sequences of a micro-batch");
+  add_allowed(command, "--stages", options.given.stages,
+              "number of workers of one pipeline (D; default: all possible numbers)");
+  add_allowed(command, "--data-parallel", options.given.data_parallel, "number of data-parallel groups (W)");
+  add_allowed(command, "--micro-batch-size", options.given.micro_batch_sizes, "sequences per micro-batch");
   add_allowed(command, "--pipelines", options.given.pipelines,
-              "2f, of schedules that have several; others are then left out");
-  add_choice(
-      command, "--replica-layout", options.given.replica_layout,
-      "near or far: copies of a worker, or the workers of a pipeline, side by side on a node (default: the faster "
-      "one)");
+              "number of pipelines (2f); considers only schedules with several");
+  add_choice(command, "--replica-layout", options.given.replica_layout,
+             "which ranks share a node: replicas of a worker (near), or workers of a pipeline (far) (default: the "
+             "faster layout)");
   command
       .add_option_function<std::string>(
           "--tensor-parallel",
@@ -141,15 +141,14 @@ void add_given(CLI::App& command, PlanArguments& options) {
             values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--tensor-parallel", text);
             for (const std::int64_t value : values) require_between("--tensor-parallel", value, 1, 1'000'000);
           },
-          "T, workers that share the layers of a stage as Megatron-LM splits them: one, several, or auto for all that "
-          "divide the model's heads; for plans only, nothing here trains so (default 1)")
+          "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all divisors of the "
+          "heads; planning only, training does not support it (default 1)")
       ->type_name("T");
   command
       .add_option_function<std::string>(
           "--recompute", [&choice = options.recompute](const std::string& text) { choice = parse_recompute(text); },
-          "stages that run their forward again: none, full, stages such as 0,1, or auto, which takes those that have "
-          "to "
-          "for the memory (default auto)")
+          "stages with activation checkpointing: none, full, a list such as 0,1, or auto for the stages that need it "
+          "to fit in memory (default auto)")
       ->type_name("STAGES");
 }
 
@@ -264,47 +263,35 @@ void write_costs(const PlanArguments& options, const PlanReport& report) {
 }  // namespace
 
 void add_plan(CLI::App& program, int& exit_code) {
-  auto* command = program.add_subcommand("plan", "Choose how to train a model on some workers");
+  auto* command = program.add_subcommand("plan", "Choose schedule, shape and partition for a model on given workers");
   command->footer(
       "Examples:\n"
       "  chimera plan --workers 4 --mini-batch 32 --memory 2 --machine here.json\n"
       "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json\n"
-      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json "
-      "--rule paper\n"
-      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json "
-      "--schedules chimera --stages 4,8 --pipelines 2 --explain\n"
+      "  chimera plan --workers 4 --mini-batch 32 --machine here.json --schedules chimera --stages 2,4 --explain\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
-      "  chimera train --config plan.toml --data book.txt\n"
-      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json "
-      "--sbatch job.sh\n"
+      "  chimera plan --workers 4 --mini-batch 32 --machine here.json --sbatch job.sh\n"
       "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
-      "\nThe candidates are all ways to split --workers into W x D, with all micro-batch sizes, schedules and their "
-      "shapes, and partitions. Each recomputes the stages that have to be recomputed to fit in memory, and no more. "
-      "Candidates are ranked by the step time that the simulator predicts; the column `equation` is the step time by "
-      "the paper's equation 1. N is the number of micro-batches of each of the W data-parallel groups. Asynchronous "
-      "schedules do not train as the unpipelined model does, and are considered only where --schedules names them. "
-      "--stages, --data-parallel, --micro-batch-size, --pipelines, --recompute and --schedules give a part of the "
-      "configuration, as one value or several; the rest is searched.\n"
-      "\n--rule paper chooses as the paper does: Chimera, the largest micro-batch that fits, even stages, and the "
-      "least time by equation 1. `chimera profile` writes machine profiles, and machines/ has some "
-      "(docs/machine_profile.md). docs/planner.md explains the models and their limits, and compares with the paper's "
-      "tables.\n"
-      "\nExit code 2: nothing fits.");
+      "\nThe planner simulates all combinations of W x D, micro-batch size, schedule and partition that fit in memory, "
+      "and ranks them by step time. Flags fix a part of the configuration. Asynchronous schedules are considered only "
+      "if --schedules names them.\n"
+      "\nExit code 2: nothing fits.\n"
+      "\nMore: docs/planner.md");
   auto options = std::make_shared<PlanArguments>();
   options->problem.add_to(*command);
   begin_group(*command, heading::kPlanning);
-  command->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous ones)")
+  command->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous schedules)")
       ->delimiter(',')
       ->type_name("NAME,NAME");
   add_choice(*command, "--rule", options->rule,
-             "how to choose: by simulated step time, or as the paper does (default simulation)");
+             "how to choose: by simulated step time, or by the rule of the Chimera paper (default simulation)");
   options->partition_option =
       command
           ->add_option_function<std::string>(
               "--partition",
               [&partition = options->partition](const std::string& text) { partition = parse_partition(text); },
-              "how the model is cut into stages: even; balanced, which also tries stages of balanced times and takes "
-              "what is faster; or the number of blocks on each stage, as in 8,9,9,6 (default balanced)")
+              "how layers are distributed over stages: even; balanced, which tries even and balanced times; or blocks "
+              "per stage such as 8,9,9,6 (default balanced)")
           ->type_name("CUT");
   add_given(*command, *options);
   add_count(*command, "--top", options->top, "number of candidates to print; 0: all that fit (default 10)");
@@ -315,22 +302,26 @@ void add_plan(CLI::App& program, int& exit_code) {
             row = words.empty() || words[0].empty() ? 1 : parse_count("--explain", words[0]);
             require_between("--explain", row, 1, 1'000'000'000);
           },
-          "say where the time of a step goes, of this row of the table and the next (default row 1)")
+          "explain the step time of this row of the table and of the next row (default row 1)")
       ->type_name("ROW")
       ->expected(0, 1);
-  command->add_flag("--pareto", options->questions.pareto, "list time against memory: the fastest in less and less");
+  command->add_flag("--pareto", options->questions.pareto,
+                    "list step time against memory: the fastest candidate for each memory limit");
   add_count(*command, "--run", options->run,
-            "number of the best candidates to train for a few steps on this machine, for comparison (default 0)");
+            "number of best candidates to train for some steps on this machine (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
   add_path(*command, "--output", options->output, "write the plan to this file, for `chimera train --config`");
   add_path(*command, "--costs", options->costs,
-           "write the costs of the chosen plan's ops, messages and all-reduces, for `chimera simulate --costs`");
+           "write the costs of the chosen plan to this file, for `chimera simulate --costs`");
   add_path(*command, "--sbatch", options->sbatch,
-           "write the plan to this file as a job for SLURM's `sbatch`; -: to standard output, in place of the table");
+           "write the plan to this file as a SLURM job; - prints it instead of the table");
   options->ranks_option =
-      add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks on each of the job's nodes (default 1)");
+      add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks per node of the SLURM job (default 1)");
+  set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",
+                              "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--recompute",
+                              "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
   command->callback([options, &exit_code] {
     check_flags(*options);
     PlanReport report = make_report(*options);

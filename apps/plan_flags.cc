@@ -36,23 +36,22 @@ MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
 
 void PlanFlags::add_to(CLI::App& app) {
   begin_group(app, heading::kModel);
-  app.add_option("--model", model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
+  app.add_option("--model", model,
+                 "preset (see `chimera model --help`), TOML file or Hugging Face folder (default gpt2-mini)")
       ->type_name("NAME");
   overrides.add_to(app);
-  app.add_flag("--with-dropout", dropout, "train with dropout, for which attention keeps its probabilities");
+  app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention probabilities in memory");
   begin_group(app, heading::kPlanning);
-  add_path(app, "--machine", machine, "profile of the machine, in JSON");
-  add_count(app, "--workers", workers, "P, the workers in all: W x D");
-  add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers");
-  add_number(app, "--memory", memory, "GiB that a worker has (default: what the machine's profile says)");
-  add_count(app, "--sequence", sequence, "tokens of a sequence (default 128)");
+  add_path(app, "--machine", machine, "machine profile in JSON, as `chimera profile` writes it");
+  add_count(app, "--workers", workers, "total number of workers (P = W x D)");
+  add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers");
+  add_number(app, "--memory", memory, "memory of a worker in GiB (default: from the machine profile)");
+  add_count(app, "--sequence", sequence, "tokens per sequence (default 128)");
   begin_group(app, heading::kOptimization);
-  add_choice(
-      app, "--dtype", dtype,
-      "type that layers compute with; bfloat16 is mixed precision with float32 master weights (default float32)");
+  add_choice(app, "--dtype", dtype,
+             "type of computation; bfloat16: mixed precision with float32 master weights (default float32)");
   add_choice(app, "--optimizer", optimizer, "optimizer whose state takes memory (default adamw)");
-  app.add_flag("--shard-optimizer", shard_optimizer,
-               "keep optimizer state once over the workers that hold a stage, as ZeRO's first level does");
+  app.add_flag("--shard-optimizer", shard_optimizer, "shard optimizer state over the replicas of a stage (ZeRO-1)");
   add_choice(app, "--sync", sync, "when workers launch the gradient all-reduces (default eager-opt)");
 }
 

@@ -44,19 +44,19 @@ void answer_lines(const std::string& path) {
 
 void add_playground(CLI::App& program, int&) {
   auto* command =
-      program.add_subcommand("playground", "Write the playground: schedules, models and plans in a browser");
+      program.add_subcommand("playground", "Write an interactive page: schedules, models and plans in a browser");
   command->footer(
       "Examples:\n"
       "  chimera playground --output playground.html\n"
       "  echo '{\"do\": \"catalog\"}' | chimera playground --answer -\n"
-      "\nThe page is one file that loads nothing and opens from disk, without a network: the scheduling half of this "
-      "program runs in it, compiled to WebAssembly. --answer answers requests as the page makes them, with the same "
-      "bytes; docs/playground.md lists them.");
+      "\nThe page is one file that works from disk, without a network. It contains this program's scheduling half, "
+      "compiled to WebAssembly. --answer gives the same answers as the page.\n"
+      "\nMore: docs/playground.md");
   auto options = std::make_shared<PlaygroundArguments>();
   begin_group(*command, heading::kOutput);
   add_path(*command, "--output", options->output, "write the page to this file");
   add_path(*command, "--answer", options->answer,
-           "answer the requests in this file instead, one a line in JSON; - reads standard input");
+           "answer the JSON requests in this file, one per line, instead; - reads standard input");
   command->callback([options] {
     if (options->output.empty() == options->answer.empty())
       throw ConfigError("playground: give --output FILE for the page, or --answer FILE");

@@ -224,38 +224,29 @@ int run(const Flags& flags, const Invocation& invocation) {
 void add_flags(CLI::App& command, Flags& flags) {
   ProfileOptions& o = flags.options;
   begin_group(command, heading::kMeasuring);
-  command
-      .add_option("--model", o.models,
-                  "models whose layers are measured (default gpt2-mini,bert-tiny): " + listed_models())
+  command.add_option("--model", o.models, "models whose layers are measured (default gpt2-mini,bert-tiny)")
       ->delimiter(',')
       ->type_name("NAME,NAME");
-  command
-      .add_option("--micro-batch-sizes", o.micro_batch_sizes,
-                  "numbers of sequences to measure a micro-batch with (default 1,2,4,8)")
+  command.add_option("--micro-batch-sizes", o.micro_batch_sizes, "micro-batch sizes to measure (default 1,2,4,8)")
       ->delimiter(',')
       ->type_name("N,N");
-  add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
-  add_choice(command, "--dtype", o.dtype, "type that layers compute with (default float32)");
+  add_count(command, "--sequence", o.sequence, "tokens per sequence (default 128)");
+  add_choice(command, "--dtype", o.dtype, "type of computation (default float32)");
   add_count(command, "--threads", o.threads, "intra-op threads of a worker (default 1)");
   add_number(command, "--seconds", o.seconds,
-             "time for the measurements; exceeded where a few repetitions of each take longer (default 45)");
-  command.add_option("--merge", flags.merged, "measure nothing, but merge these profiles of nodes that are alike")
+             "time for the measurements; exceeded if a few repetitions of each take longer (default 45)");
+  command.add_option("--merge", flags.merged, "merge these profiles of similar nodes and measure nothing")
       ->type_name("FILE FILE");
-  add_path(
-      command, "--between", flags.between,
-      "measure only the links between the two hosts that this is started on, and put them into this profile of one "
-      "of them");
+  add_path(command, "--between", flags.between,
+           "measure only the links between the two hosts of this job, and add them to this profile of one host");
   command
       .add_option(
           "--interface", flags.interface,
-          "network interface that --hosts and --between measure, such as eth0 (default: the one that leads to the "
-          "first host)")
+          "network interface that --hosts and --between measure, such as eth0 (default: the route to the first host)")
       ->type_name("NAME");
-  add_hosts(
-      command, flags.on,
-      "hosts that measure themselves, at the same time, and then the links between the first two, as in a,b,c, or "
-      "as in a:2,b:2 where each will have 2 ranks (default: as many as it has cores for); ssh names them (default: "
-      "this machine)");
+  add_hosts(command, flags.on,
+            "hosts to profile, such as a,b,c; or a:2,b:2 with ranks per host (default: as many as fit its cores). Each "
+            "host measures itself, and the first two their links. Reached by ssh (default: this machine)");
   add_ways_to_hosts(command, flags.on);
   command.add_flag(kLinksFlag, flags.links)->group("");
   command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
@@ -276,19 +267,10 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "  chimera profile --merge node-a.json node-b.json --output both.json\n"
       "  chimera profile --hosts a,b --output cluster.json\n"
       "  chimera launch --hosts a,b -- profile --between here.json --output cluster.json\n"
-      "\nThe command takes about a minute, in which nothing else should run. It starts as many processes as can "
-      "compute at once (cores / --threads) and two more, and measures in all of them at the same time, in rounds, as "
-      "training does. For every model and micro-batch size it measures forward, input gradient, weight gradient and "
-      "recomputation of one embedding, one block and one head; between two processes, messages of 1 "
-      "KiB to 4 MiB and all-reduces up to 64 MiB; messages while all cores compute, what they take of the cores, and "
-      "by "
-      "what share all-reduces and ops slow each other down; an optimizer update; and the time that the host adds to "
-      "ops and "
-      "steps. The profile has medians, and lower quartiles for links. With --threads 1 the times of layers are CPU "
-      "times, which do not grow when other programs take their turns. docs/machine_profile.md explains every field.\n"
-      "\nA profile of one machine assumes that links between nodes are as fast as those within one. --hosts has each "
-      "of several measure itself, and two of them the links between them, over sockets; --between, started on two "
-      "nodes, measures these links alone. A plan for more workers than a node has cores for then knows both kinds.");
+      "\nThe measurement takes about a minute; run nothing else meanwhile. It times layers, messages, all-reduces and "
+      "optimizer updates in several processes at the same time, as in training. A profile of one machine assumes that "
+      "links between nodes are as fast as links within a node; --hosts and --between measure them.\n"
+      "\nMore: docs/machine_profile.md");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {

@@ -102,10 +102,11 @@ constexpr const char* kFooter =
     "  chimera schedule chimera --stages 4 --micro-batches 4\n"
     "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
     "  chimera train --model gpt2-mini --data book.txt --steps 100\n"
-    "\n`chimera SUBCOMMAND --help` explains a subcommand. Results go to standard output, messages to standard error.\n"
+    "\n`chimera SUBCOMMAND --help` describes a subcommand. Results go to standard output, messages to standard error.\n"
     "\nExit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
-    "configuration; 3 a rank ended because another one did; 75 a signal ended a training run, which has saved where it "
-    "was; 130 ended by Ctrl-C; 143 ended by SIGTERM.";
+    "configuration; 3 a rank ended because another one did; 75 a signal ended a training run, which has saved; 130 "
+    "Ctrl-C; 143 SIGTERM.\n"
+    "\nMore: docs/tutorial.md, docs/guides.md";
 
 std::vector<std::string> subcommand_names(const CLI::App& program) {
   std::vector<std::string> names;
@@ -118,11 +119,6 @@ std::vector<std::string> subcommand_names(const CLI::App& program) {
 const CLI::App& chosen_command(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
   return chosen.empty() ? program : chosen_command(*chosen.front());
-}
-
-std::string called_as(const CLI::App& command) {
-  if (command.get_parent() == nullptr) return "chimera";
-  return called_as(*command.get_parent()) + " " + command.get_name();
 }
 
 std::string help_of(const CLI::App& command) { return fmt::format("`{} --help`", called_as(command)); }
@@ -193,7 +189,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
     return static_cast<int>(ExitCode::Usage);
   }
   const std::string first = argv[1];
-  const bool of_program = first == "-h" || first == "--help" || first == "--version";
+  const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
   if (!of_program && std::find(names.begin(), names.end(), first) == names.end()) {
     throw ConfigError(first.rfind('-', 0) == 0 ? unexpected(program, first) : unknown_name("subcommand", first, names));
   }
@@ -215,7 +211,9 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
   program.footer(kFooter);
-  program.set_version_flag("--version", build_information());
+  program.set_help_flag("-h,--help", "print help and exit");
+  program.set_help_all_flag("--help-all", "print all flags and exit");
+  program.set_version_flag("--version", build_information(), "print version and build, and exit");
   program.require_subcommand(1);
   int exit_code = 0;
   Invocation invocation;

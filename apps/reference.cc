@@ -56,7 +56,7 @@ FlagEntry flag_of(const std::string& command, const CLI::Option* option) {
   return flag;
 }
 
-/// Returns the groups of --help in order: arguments first, help last.
+/// Returns the groups of --help-all in order: arguments first, help last.
 std::vector<FlagGroup> groups_of(const CLI::App& app) {
   std::vector<FlagGroup> groups;
   FlagGroup arguments{"Arguments", {}};
@@ -177,19 +177,18 @@ void add_reference(CLI::App& program, int&) {
       "  chimera reference zsh > ~/.zfunc/_chimera\n"
       "  chimera reference fish > ~/.config/fish/completions/chimera.fish\n"
       "  chimera reference all --folder reference\n"
-      "\nAll of them are written from the flags that the program itself reads; `cmake --install` and the Debian "
-      "package "
-      "put them where man and the shells look. markdown is what the book of the documentation shows.");
+      "\n`cmake --install` and the Debian package install man pages and completions. The online documentation uses "
+      "markdown.\n"
+      "\nMore: docs/packages.md");
   auto options = std::make_shared<ReferenceArguments>();
   add_word(
       *command, "KIND", {"man", "markdown", "bash", "zsh", "fish", "all"},
       [options](const std::string& kind) { options->kind = kind; }, "what to write; all: everything, to --folder")
       ->required();
   begin_group(*command, heading::kOutput);
-  command->add_option("--command", options->command, "the subcommand that a page is about (default: the program)")
+  command->add_option("--command", options->command, "subcommand of the page (default: the program)")
       ->type_name("NAME");
-  add_path(*command, "--folder", options->folder, "folder for all of it: man/, markdown/, completions/",
-           PathKind::Folder);
+  add_path(*command, "--folder", options->folder, "folder for man/, markdown/ and completions/", PathKind::Folder);
   command->callback([options, &program] {
     const CommandEntry entry = entry_of(program);
     if ((options->kind == "all") != !options->folder.empty()) {
@@ -249,7 +248,7 @@ std::string table_cell(const std::string& text) {
   return result;
 }
 
-/// Returns the text of --help; headings are one level below `level`.
+/// Returns the text of --help-all; headings are one level below `level`.
 std::string markdown_body(const CommandEntry& command) {
   std::string text = fmt::format("{}.\n\n```\n{}\n```\n\n", command.description, command.usage);
   for (const std::string& paragraph : command.paragraphs) text += paragraph + "\n\n";

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-// Subcommands and flags as in --help, for man pages, shell completions and the book.
+// Subcommands and flags as in --help-all, for man pages, shell completions and the book.
 
 namespace chimera::apps {
 

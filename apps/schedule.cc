@@ -94,7 +94,7 @@ std::string written(const ScheduleArguments& options) {
 }  // namespace
 
 void add_schedule(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("schedule", "Generate a schedule: as a picture, as JSON or CSV");
+  auto* command = program.add_subcommand("schedule", "Generate a schedule as a picture, JSON or CSV");
   command->footer(
       "Examples:\n"
       "  chimera schedule chimera --stages 4 --micro-batches 4\n"
@@ -102,19 +102,15 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
-      "  chimera schedule 1f1b --stages 4 --micro-batches 8 --pairs neighbors --format csv\n"
       "  chimera schedule chimera --with 1f1b --with zb-h1 --stages 4,8,16 --micro-batches D..4D\n"
-      "\nThe picture is that of the schedule's paper: all slots have equal length, and a cell names stage, op and "
-      "micro-batch (2F5). Each op stands in the earliest slot in which it can run; where the paper spaces its "
-      "forwards, as Chimera's does, a forward stands in the latest slot in which nothing waits for it. Beside a "
-      "schedule with split backwards, a whole backward takes two slots. `chimera simulate` starts every op as soon as "
-      "it can run. If a schedule has two orders and --order is not given, both commands choose the one that ends first "
-      "at their costs; here F, I and W take a unit of time and B two.\n"
-      "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With a list the result is a "
-      "row for each schedule, --with those beside it, and each shape that exists, with F, I and W of one unit and B of "
-      "two: CSV, with --format json a JSON object a line, with --format text a table.");
+      "\nIn the picture, a cell names stage, op and micro-batch (2F5). All slots have equal length; beside a schedule "
+      "with split backwards, a whole backward takes two slots. If a schedule has two orders and --order is not given, "
+      "the order that ends first is shown, as in `chimera simulate`.\n"
+      "\nA LIST is 4,8,16 or 1..4; --micro-batches also accepts multiples of the stages, such as D,2D,4D or D..4D. "
+      "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
+      "\nMore: docs/schedules.md, docs/schedule_format.md");
   auto options = std::make_shared<ScheduleArguments>();
-  command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
+  command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists all")->required();
   options->shape.add_to(*command, Counts::Lists);
   options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);
@@ -122,7 +118,7 @@ void add_schedule(CLI::App& program, int&) {
   options->format_option =
       add_format(*command, options->format,
                  {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
-  command->add_flag("--communication", options->communication, "write sends and receives too, with --format csv");
+  command->add_flag("--communication", options->communication, "include sends and receives, with --format csv");
   add_path(*command, "--output", options->output, "write to this file instead of standard output");
   command->callback([options] {
     if (options->communication && options->format != Format::Csv) {

@@ -56,8 +56,12 @@ std::string as_table() {
 }  // namespace
 
 void add_schedules(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("schedules", "List the schedules with their constraints and closed forms");
-  command->footer("Examples:\n  chimera schedules\n  chimera schedules --format json");
+  auto* command = program.add_subcommand("schedules", "List all schedules with their constraints and closed forms");
+  command->footer(
+      "Examples:\n"
+      "  chimera schedules\n"
+      "  chimera schedules --format json\n"
+      "\nMore: docs/schedules.md");
   auto format = std::make_shared<Format>();
   begin_group(*command, heading::kOutput);
   add_format(*command, *format, {Format::Text, Format::Json});

@@ -207,54 +207,52 @@ std::string found(const SearchArguments& options) {
 }  // namespace
 
 void add_search(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("search", "Find a fast schedule under a memory limit");
+  auto* command = program.add_subcommand("search", "Search for a fast schedule under a memory limit");
   command->footer(
       "Examples:\n"
-      "  chimera search --stages 8 --micro-batches 16 --forward 1 --input-gradient 1.3 --weight-gradient 0.7 --latency "
-      "0.1 --max-in-flight 9 --seconds 20\n"
+      "  chimera search --stages 8 --micro-batches 16 --forward 1 --input-gradient 1.3 --weight-gradient 0.7 "
+      "--max-in-flight 9\n"
       "  chimera search --stages 4 --micro-batches 8 --placement wave --waves 2 --iterations 100000 --seed 1\n"
       "  chimera search --stages 4 --micro-batches 4 --format json > found.json\n"
-      "  chimera search --stages 4 --micro-batches 6 --placement any --costs costs.json   # where stages live, too\n"
-      "\nThe search starts from every generated schedule that fits and from list scheduling, improves the best of them "
-      "by local search, and proves the optimum where the problem is small. The gap is makespan / lower bound - 1. "
-      "Activations in flight are counted in stage units: one unit is a worker's whole share of the model, forwarded "
-      "for one micro-batch whose weight gradient is not yet done. With --iterations and without --seconds, the result "
-      "is deterministic: the same seed gives the same schedule.");
+      "  chimera search --stages 4 --micro-batches 6 --placement any --costs costs.json\n"
+      "\nLocal search improves the best generated and list-scheduled schedules; small problems are solved to proven "
+      "optimality. The gap is makespan / lower bound - 1. With --iterations and without --seconds the result depends "
+      "only on --seed.\n"
+      "\nMore: docs/search.md");
   auto options = std::make_shared<SearchArguments>();
   options->shape.add_to(*command);
   add_word(
       *command, "--placement", placement_names(),
       [&placement = options->placement](const std::string& word) { placement = word; },
-      "how stages are placed on workers: bidirectional, 2f replicas of v virtual stages in both directions; rotated, "
-      "2f replicas in one direction, each begun D/2f workers after the one before; linear, one stage a worker; loop, v "
-      "virtual stages in loops as interleaved 1F1B has them; v, down the workers and back; "
-      "wave, that w times; any, every way to place 2f replicas of v virtual stages, for few workers (default: what the "
-      "shape flags say, else bidirectional)");
+      "placement of stages: bidirectional (2f replicas of v virtual stages in both directions), rotated (2f replicas "
+      "in one direction, shifted by D/2f workers), linear (one stage per worker), loop (v virtual stages as in "
+      "interleaved 1F1B), v (down the workers and back), wave (v, w times), or any (all placements; for few workers) "
+      "(default: by the shape flags, else bidirectional)");
   options->costs.add_to(*command);
   begin_group(*command, heading::kSearch);
   command->add_flag("--whole-backward", options->whole_backward,
-                    "do not split backwards into input and weight gradient (default where --backward is given)");
+                    "do not split backwards into input and weight gradients (default with --backward)");
   begin_group(*command, heading::kLimits);
-  options->max_in_flight_option =
-      add_number(*command, "--max-in-flight", options->max_in_flight,
-                 "most activations in flight on a worker, in stage units (default: no limit)");
+  options->max_in_flight_option = add_number(*command, "--max-in-flight", options->max_in_flight,
+                                             "maximum activations of a worker, in stage units (default: no limit)");
   options->memory_option =
       add_number(*command, "--memory", options->memory,
-                 "most bytes that a worker may hold; needs the next two flags, or `memory` in --costs");
+                 "maximum bytes of a worker; needs --activation-bytes and --weight-bytes, or `memory` in --costs");
   options->bytes_options = {
-      add_number(*command, "--activation-bytes", options->activation_bytes,
-                 "bytes that one stage unit of activations takes"),
+      add_number(*command, "--activation-bytes", options->activation_bytes, "bytes of one stage unit of activations"),
       add_number(
           *command, "--weight-bytes", options->weight_bytes,
-          "bytes of the weights of one worker's share of the model, with gradients and optimizer state; a further "
-          "replica counts again")};
+          "bytes of the weights of one worker's share, with gradients and optimizer state; each replica counts again")};
   begin_group(*command, heading::kSearch);
   options->seconds_option = add_number(*command, "--seconds", options->seconds, "seconds to search (default 10)");
   options->iterations_option = add_count(*command, "--iterations", options->iterations,
-                                         "schedules to try, in place of --seconds or as a second limit");
-  add_count(*command, "--seed", options->seed, "seed of the search's random numbers (default 0)");
+                                         "number of schedules to try, instead of --seconds or as a second limit");
+  add_count(*command, "--seed", options->seed, "random seed (default 0)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
+  set_common_flags(*command, {"--stages", "--micro-batches", "--placement", "--forward", "--backward",
+                              "--input-gradient", "--weight-gradient", "--latency", "--costs", "--max-in-flight",
+                              "--seconds", "--iterations", "--seed", "--format"});
   command->callback([options] { write_output("", found(*options)); });
 }
 

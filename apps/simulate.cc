@@ -241,7 +241,7 @@ std::string written(const SimulateArguments& options) {
 }  // namespace
 
 void add_simulate(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("simulate", "Time a schedule: makespan, bubbles, activations in flight");
+  auto* command = program.add_subcommand("simulate", "Simulate a schedule: makespan, bubbles, activations in flight");
   command->footer(
       "Examples:\n"
       "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
@@ -249,53 +249,47 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate --file schedule.json --with chimera --format html --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
-      "  chimera simulate chimera --stages 4 --micro-batches 8 --costs costs.json --contention 0.2 0.5 1\n"
-      "  chimera simulate dualpipe --stages 8 --micro-batches 16 --pair-time 0.8\n"
-      "  chimera simulate chimera --stages 4 --micro-batches 8 --links hosts.csv   # from,to,alpha for each pair\n"
       "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
-      "  chimera simulate chimera --stages 8 --micro-batches D..4D --chunks 1,2 --latency 0.1 --format json\n"
-      "  chimera simulate --schedules all --stages 8 --micro-batches 16 --memory 8e9 --activation-bytes 1e9 "
-      "--weight-bytes 2e9\n"
-      "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With --schedules or a list the "
-      "result is a row for each schedule and shape that exists: CSV, with --format json a JSON object a line, with "
-      "--format text a table.\n"
-      "\nEach worker runs its ops in the schedule's order, each as soon as its inputs have arrived. Times are those of "
-      "one worker's whole share of the model, in any unit, with a core to itself. With --cores, all workers (of all "
-      "--data-parallel groups) share one machine: while k of them compute, each advances at the rate min(1, cores / "
-      "k), and an all-reduce counts as one more on each of its workers. If a schedule has two orders and --order "
-      "is not given, the one that ends first at these costs is timed.");
+      "\nEach worker runs its ops in order, each as soon as its inputs have arrived. Times are those of one worker's "
+      "whole share of the model. With --cores, k busy workers each run at the rate min(1, cores / k). "
+      "If a schedule has two orders and --order is not given, the order that ends first is timed.\n"
+      "\nA LIST is 4,8,16 or 1..4; --micro-batches also accepts multiples of the stages, such as D,2D,4D or D..4D. "
+      "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
+      "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
-  command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
+  command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists all");
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", options->file,
-           "time the schedule in this JSON or CSV file instead; - reads standard input");
+           "simulate the schedule in this JSON or CSV file instead; - reads standard input");
   command
       ->add_option("--schedules", options->schedules,
-                   "sweep: a row for each of these schedules, NAME,NAME or all, and each shape of the lists below")
+                   "sweep: one row for each of these schedules (NAME,NAME or all) and each shape of the lists below")
       ->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
   options->pairs.add_to(*command);
   options->costs.add_to(*command, Counts::Lists);
   options->pairs.add_time_to(*command);
   add_count(*command, "--steps", options->steps,
-            "training steps to time in a row; an asynchronous schedule has no flush between them (default 1)");
+            "number of consecutive training steps; asynchronous schedules do not flush between them (default 1)");
   options->cores_option = add_count(*command, "--cores", options->cores,
-                                    "cores that all workers share (default: each worker has a core of its own)");
+                                    "cores that all workers share (default: each worker has its own core)");
   command
-      ->add_option("--contention", options->contention,
-                   "shares by which things take longer beside each other on a worker: an op beside a sum of gradients, "
-                   "a sum beside an op, a message or sum for each other one that leaves or comes there; 1 in the last: "
-                   "they divide the network interface (default: 0 0 0)")
+      ->add_option(
+          "--contention", options->contention,
+          "slowdown when work overlaps on a worker: of an op during an all-reduce; of an all-reduce during an op; of a "
+          "message or all-reduce per other concurrent transfer (1: they divide the bandwidth) (default: 0 0 0)")
       ->expected(3)
       ->type_name("OPS SUMS TRANSFERS");
   options->limits.add_to(*command,
-                         "a schedule that holds more is refused, and has no row in a sweep (default: no limit)");
+                         "schedules above the limit are rejected, and have no row in a sweep (default: no limit)");
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
   options->format_option =
       add_format(*command, options->format,
                  {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
   add_path(*command, "--output", options->output, "write to this file instead of standard output");
+  set_common_flags(*command, {"--file", "--schedules", "--stages", "--micro-batches", "--pipelines", "--chunks",
+                              "--forward", "--backward", "--latency", "--costs", "--with", "--format", "--output"});
   command->callback([options] {
     options->costs.shared_cores = options->cores_option->count() > 0;
     options->pictures.check_format(options->format);

@@ -397,49 +397,47 @@ void run_sweep(const SweepArguments& options, const std::vector<std::string>& mo
 }  // namespace
 
 void add_sweep(CLI::App& program, int&) {
-  auto* command =
-      program.add_subcommand("sweep", "Sweep over schedules, shapes and costs, simulated or trained: table and chart");
+  auto* command = program.add_subcommand("sweep", "Sweep over schedules, shapes and costs: table and chart");
   command->footer(
       "Examples:\n"
       "  chimera sweep --schedules 1f1b,chimera --stages 4,8 --micro-batches D,2D,4D --chart bubble.svg\n"
       "  chimera sweep --schedules all --stages 8 --micro-batches 8..32 --value makespan --chart makespan.svg\n"
-      "  chimera sweep --stages 8 --micro-batches 16 --latency 0,0.1,0.2,0.4 --over latency --value makespan --chart "
-      "latency.svg\n"
+      "  chimera sweep --stages 8 --micro-batches 16 --latency 0,0.1,0.2 --over latency --chart latency.svg\n"
       "  chimera sweep --stages 4 --micro-batches D,2D --train book.txt --steps 10 --output sweep.csv\n"
-      "  chimera sweep --schedules zb-v,v-half,v-min,chimera-zb --stages 8 --micro-batches 16 --chunks 1..4 --pareto "
-      "--chart memory.svg\n"
-      "\nThe table has the rows of `chimera simulate --schedules`. With --train every row is also trained, and all "
-      "flags "
-      "that are not listed above are passed to `chimera train`; the file of --output is written after each row, and a "
-      "sweep that is started again goes on where the file ends.\n"
-      "\nWith --pareto each schedule, D and N keeps the rows that none of its others beats in both makespan and "
-      "peak_stage_units, and the chart shows time over memory. A chart has a curve for each schedule, in ink that "
-      "prints.");
+      "  chimera sweep --schedules zb-v,chimera-zb --stages 8 --micro-batches 16 --chunks 1..4 --pareto --chart "
+      "memory.svg\n"
+      "\nWith --train, flags that are not listed here go to `chimera train`. --output is written after each row, and a "
+      "restarted sweep continues after the last row.\n"
+      "\nMore: docs/sweeps.md");
   command->allow_extras();
   auto options = std::make_shared<SweepArguments>();
   begin_group(*command, heading::kSchedule);
-  command->add_option("--schedules", options->schedules, "NAME,NAME or all (default all)")->type_name("NAMES");
+  command->add_option("--schedules", options->schedules, "schedules: NAME,NAME or all (default all)")
+      ->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
   options->costs.add_to(*command, Counts::Lists);
   options->pairs.add_time_to(*command);
-  options->limits.add_to(*command, "a schedule that holds more has no row (default: no limit)");
+  options->limits.add_to(*command, "schedules above the limit have no row (default: no limit)");
   begin_group(*command, heading::kRunning);
-  add_path(*command, "--train", options->train, "train every row on this data too");
+  add_path(*command, "--train", options->train, "also train every row on this data");
   begin_group(*command, heading::kOutput);
   add_path(*command, "--output", options->output, "write the table to this file instead of standard output");
   add_format(*command, options->format, {Format::Csv, Format::Json});
   command->add_flag("--pareto", options->pareto,
-                    "keep, of each schedule, D and N, what no other of its rows beats in both time and memory");
-  add_path(*command, "--chart", options->chart, "write a chart to this file, SVG");
+                    "keep only rows that no other row of the same schedule, D and N beats in both time and memory");
+  add_path(*command, "--chart", options->chart, "write a chart to this SVG file");
   command
-      ->add_option("--value", options->value,
-                   "column that the chart shows (default bubble_ratio; makespan with --pareto, tokens_per_second "
-                   "with --train)")
+      ->add_option(
+          "--value", options->value,
+          "column on the y axis (default bubble_ratio; makespan with --pareto, tokens_per_second with --train)")
       ->type_name("COLUMN");
   command
       ->add_option("--over", options->over,
-                   "column along its x axis (default micro_batches; peak_stage_units with --pareto)")
+                   "column on the x axis (default micro_batches; peak_stage_units with --pareto)")
       ->type_name("COLUMN");
+  set_common_flags(*command,
+                   {"--schedules", "--stages", "--micro-batches", "--chunks", "--forward", "--backward", "--latency",
+                    "--costs", "--train", "--output", "--format", "--pareto", "--chart", "--value", "--over"});
   command->callback([options, command] { run_sweep(*options, command->remaining()); });
 }
 

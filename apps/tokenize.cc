@@ -104,47 +104,44 @@ void run(TokenizeFlags& flags) {
 }  // namespace
 
 void add_tokenize(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("tokenize", "Turn files of text into files of token ids");
+  auto* command = program.add_subcommand("tokenize", "Convert text files to files of token ids");
   command->footer(
       "Examples:\n"
       "  chimera tokenize book.txt --tokenizer tokenizer.json --output book\n"
       "  chimera tokenize *.jsonl --field text --tokenizer llama/ --output-format llmc --output corpus --workers 8\n"
       "  zcat text.gz | chimera tokenize - --tokenizer gpt2/ --output-format raw --output train\n"
       "  echo 'Hello world' | chimera tokenize - --tokenizer tokenizer.json --output -\n"
-      "\nA text file is one document; a JSONL file (.jsonl, or any with --field) has one a line. Documents keep the "
-      "order of the input, whatever the workers, and each ends with the end-of-document token (for llmc it begins with "
-      "it).\n"
-      "Files get their names when they are whole. A broken run of files goes on where it was when it is called again: "
-      "PREFIX.resume says where.\n"
-      "Formats of token files and kinds of tokenizers: docs/tokenizers.md.");
+      "\nA text file is one document; a JSONL file has one document per line. Documents keep their order. An "
+      "interrupted conversion continues at PREFIX.resume when the command runs again.\n"
+      "\nMore: docs/tokenizers.md, docs/data.md");
   auto flags = std::make_shared<TokenizeFlags>();
   TokenizeOptions& options = flags->options;
   options.inputs.field = "text";
-  command->add_option("FILE", options.inputs.paths, "UTF-8 text or JSONL; - for standard input")->required();
+  command->add_option("FILE", options.inputs.paths, "UTF-8 text or JSONL; - reads standard input")->required();
   begin_group(*command, heading::kData);
   add_path(*command, "--tokenizer", options.tokenizer,
-           "a tokenizer.json, vocab.json or vocab.txt, a folder with one, or the word bytes")
+           "tokenizer.json, vocab.json or vocab.txt, a folder with one of them, or `bytes`")
       ->required();
-  flags->field =
-      command
-          ->add_option("--field", options.inputs.field,
-                       "field of a line's object that holds the text; every FILE is JSONL then (default text)")
-          ->type_name("NAME");
+  flags->field = command
+                     ->add_option("--field", options.inputs.field,
+                                  "JSON field with the text; treats every FILE as JSONL (default text)")
+                     ->type_name("NAME");
   command
-      ->add_option("--end-of-document", options.end_of_document,
-                   "a token for the end of each document, or none (default: the tokenizer's; with --output - none)")
+      ->add_option(
+          "--end-of-document", options.end_of_document,
+          "token at the end of each document, or none (default: the token of the tokenizer; none with --output -)")
       ->type_name("TOKEN");
   add_choice(*command, "--invalid", options.invalid,
-             "text that is no valid UTF-8: an error, or U+FFFD in its place (default refuse)");
+             "what to do with invalid UTF-8: an error, or replacement by U+FFFD (default refuse)");
   add_choice(*command, "--empty", options.empty,
-             "documents without a token: an error, left out, or kept (default refuse)");
+             "what to do with documents without tokens: an error, omission, or keeping them (default refuse)");
   begin_group(*command, heading::kRunning);
-  add_count(*command, "--workers", flags->workers, "threads that tokenize (default: one a core)");
+  add_count(*command, "--workers", flags->workers, "number of tokenizing threads (default: one per core)");
   add_count(*command, "--save-every", flags->save_every,
-            "MiB of input after which a broken run can go on (default 256)");
+            "MiB of input between resume points of an interrupted conversion (default 256)");
   begin_group(*command, heading::kOutput);
   add_path(*command, "--output", options.output,
-           "PREFIX of PREFIX.bin and, for megatron, PREFIX.idx; - prints ids, one document a line")
+           "prefix of PREFIX.bin and (for megatron) PREFIX.idx; - prints ids, one document per line")
       ->required();
   flags->output_format =
       add_choice(*command, "--output-format", options.format, "format of the files (default megatron)");

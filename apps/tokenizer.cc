@@ -58,35 +58,33 @@ std::string learn(const TrainTokenizerOptions& options) {
 }  // namespace
 
 void add_tokenizer(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("tokenizer", "Learn a vocabulary from text");
+  auto* command = program.add_subcommand("tokenizer", "Train a tokenizer on text");
   command->require_subcommand(1);
   command->footer(
       "Examples:\n"
       "  chimera tokenizer train --vocabulary 8192 book.txt --output tokenizer.json\n"
-      "  chimera tokenize book.txt --tokenizer tokenizer.json --output book");
-  auto* train = command->add_subcommand("train", "Learn a byte-level BPE and write it as a tokenizer.json");
+      "  chimera tokenize book.txt --tokenizer tokenizer.json --output book\n"
+      "\nMore: docs/tokenizers.md");
+  auto* train = command->add_subcommand("train", "Train a byte-level BPE tokenizer and write its tokenizer.json");
   train->footer(
       "Examples:\n"
       "  chimera tokenizer train --vocabulary 8192 book.txt more.txt --output tokenizer.json\n"
       "  zcat text.gz | chimera tokenizer train --vocabulary 32000 --min-frequency 2 - --output tokenizer.json\n"
-      "\nThe tokenizer cuts text into words as GPT-2 does. Its ids are the special tokens, the 256 bytes, and then one "
-      "a "
-      "merge. It is the one that BpeTrainer of the Python package tokenizers learns from the same files with "
-      "ByteLevel.alphabet() as initial alphabet (docs/tokenizers.md).");
+      "\nThe result equals that of BpeTrainer in the Python package tokenizers with ByteLevel.alphabet() as initial "
+      "alphabet.\n"
+      "\nMore: docs/tokenizers.md");
   auto options = std::make_shared<TrainTokenizerOptions>();
-  train->add_option("FILE", options->files, "UTF-8 text; - for standard input")->required();
+  train->add_option("FILE", options->files, "UTF-8 text; - reads standard input")->required();
   begin_group(*train, "Vocabulary");
   add_count(*train, "--vocabulary", options->training.vocabulary,
-            "tokens in all, at least 256 and the special ones (default 8192)");
-  train
-      ->add_option("--special", options->training.special_tokens,
-                   "a special token; again for more (default <|endoftext|>)")
+            "vocabulary size, including 256 bytes and the special tokens (default 8192)");
+  train->add_option("--special", options->training.special_tokens, "special token; repeatable (default <|endoftext|>)")
       ->type_name("TOKEN")
       ->allow_extra_args(false);
   add_count(*train, "--min-frequency", options->training.min_frequency,
-            "pairs that stand less often in the text are not merged (default 0)");
+            "minimum frequency of a merged pair (default 0)");
   begin_group(*train, heading::kOutput);
-  add_path(*train, "--output", options->output, "where the tokenizer.json goes (default: standard output)");
+  add_path(*train, "--output", options->output, "write tokenizer.json to this file (default: standard output)");
   train->callback([options] { write_output(options->output, learn(*options)); });
 }
 

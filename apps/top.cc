@@ -60,16 +60,14 @@ void add_top(CLI::App& program, int&) {
   auto* command = program.add_subcommand("top", "Watch a run: steps, loss, speed, waiting ranks, time left");
   command->footer(
       "Examples:\n"
-      "  chimera top run   # the folder of `chimera train --checkpoint run --metrics run/metrics.jsonl`\n"
+      "  chimera top run   # the folder of `chimera train --checkpoint run`\n"
       "  chimera top metrics.jsonl --interval 5\n"
       "  chimera top run --once\n"
       "  chimera top run --format json\n"
-      "\nEverything but the ranks is read from the metrics file, so that a run on another machine can be watched "
-      "through a file system that both see. Where the run is on this machine, the table of ranks says which step and "
-      "instruction each is at, and for which share of the moments looked at it waited for other ranks. A straggler is "
-      "a rank that hardly waits while most others do: they wait for it. Looking costs the run nothing.\n"
-      "\nOn a terminal the view is rewritten until Ctrl-C; elsewhere, with --once and with --format json it is printed "
-      "once (docs/live.md).");
+      "\nSteps come from the metrics file, which may be on a shared file system. If the run is on this machine, a "
+      "table shows the current instruction and the waiting time of each rank; a rank that hardly waits while most "
+      "ranks wait is a straggler. The view updates until Ctrl-C on a terminal, and is printed once otherwise.\n"
+      "\nMore: docs/live.md");
   auto options = std::make_shared<TopArguments>();
   command->add_option("RUN", options->run, "folder of a run, or its metrics file")->required();
   begin_group(*command, heading::kOutput);

@@ -17,55 +17,43 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
   CheckpointOptions& checkpoint = options.checkpoint;
   begin_group(app, heading::kCheckpoints);
   add_path(app, "--checkpoint", checkpoint.folder,
-           "save weights, optimizer state and place in the data to this folder now and then, and after the last step",
-           PathKind::Folder);
+           "save weights, optimizer state and data position here, regularly and at the end", PathKind::Folder);
   details = {
       app.add_option_function<std::string>(
              "--save-every",
              [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
              "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)")
           ->type_name("N|TIME"),
-      add_count(app, "--keep", checkpoint.keep.last, "newest checkpoints that stay (default 3)"),
+      add_count(app, "--keep", checkpoint.keep.last, "number of newest checkpoints to keep (default 3)"),
       add_count(app, "--keep-every", checkpoint.keep.every,
-                "checkpoints of steps that are multiples of this stay too; 0: none (default 0)"),
+                "also keep checkpoints of steps that are multiples of this number; 0: none (default 0)"),
       add_count(app, "--max-restarts", options.max_restarts,
-                "how often a job whose ranks die, fail or hang is started again from its newest good checkpoint "
-                "(default 0)")};
-  add_choice(
-      app, "--recover", options.recover,
-      "what becomes of a run that loses a rank: it starts again as --max-restarts says (restart); a new rank takes "
-      "over "
-      "weights and optimizer state from the ranks that hold the same stages, and no step is lost (twin); or it ends "
-      "(none) (default restart)");
+                "how often the job is restarted from its newest valid checkpoint after a failure or hang (default 0)")};
+  add_choice(app, "--recover", options.recover,
+             "what to do if a rank dies: restart, as often as --max-restarts allows; twin, replace the rank with the "
+             "state of its replicas, without losing a step; or none, end the run (default restart)");
   recoveries = add_count(app, "--max-recoveries", options.max_recoveries,
-                         "how often --recover twin replaces ranks in one start of the run (default 100)");
-  add_choice(
-      app, "--non-finite", options.non_finite,
-      "what becomes of a step whose loss or gradient is not finite: it ends the run (abort); its update is not made "
-      "(skip); or --max-restarts starts the run again from its newest checkpoint, and skips the step if it is not "
-      "finite again (rollback) (default abort)");
+                         "how often --recover twin replaces ranks in one attempt of the run (default 100)");
+  add_choice(app, "--non-finite", options.non_finite,
+             "what to do if the loss or a gradient is not finite: abort the run; skip the update; or rollback to the "
+             "newest checkpoint, as --max-restarts allows, and skip the step if it fails again (default abort)");
   app.add_option_function<std::string>(
          "--spike", [&options](const std::string& text) { options.spike = parse_deviations("--spike", text); },
-         "start the run again from its newest checkpoint, as --max-restarts allows, when a loss lies so many "
-         "deviations "
-         "above what those before let expect, and leave out the updates that led there (default: none does)")
+         "roll back to the newest checkpoint, as --max-restarts allows, if a loss is this many deviations above the "
+         "expected loss, and skip the updates before it (default: never)")
       ->type_name("N[sigma]");
   spike_skip = add_count(app, "--spike-skip", options.spike_skip,
-                         "mini-batches up to a spike whose updates are left out then (default 10)");
-  add_choice(
-      app, "--on-different-copies", options.different_copies,
-      "what becomes of copies of a stage that are not equal, as a bit flipped: they end the run (abort); or they "
-      "are compared after every step, and those that are unlike most take over weights and optimizer state from "
-      "the others (repair) (default abort)");
+                         "number of mini-batches up to a spike whose updates are skipped (default 10)");
+  add_choice(app, "--on-different-copies", options.different_copies,
+             "what to do if the replicas of a stage differ, for example after a bit flip: abort the run; or repair, "
+             "compare after every step and overwrite a differing minority (default abort)");
   app.add_option(kFailedStepFlag, options.failed_step)->group("");  // for restarts only
-  add_path(
-      app, "--resume", options.resume.from,
-      "go on from a checkpoint, as if the run had never stopped: a folder of them, whose newest good one is taken; "
-      "one of them; auto: that of --checkpoint, if it has any; or none",
-      PathKind::Folder);
+  add_path(app, "--resume", options.resume.from,
+           "continue a run: a checkpoint; a folder of checkpoints (the newest valid one); auto: from the folder of "
+           "--checkpoint, if it has any; or none",
+           PathKind::Folder);
   other_data = app.add_flag("--resume-other-data", options.resume.other_data,
-                            "go on even if the data, the mini-batch, the sequence or the seed is not that of the "
-                            "checkpoint's run");
+                            "continue even if data, mini-batch, sequence length or seed differ from the saved run");
 }
 
 void CheckpointFlags::check_flags(const TrainOptions& options) const {
@@ -106,25 +94,24 @@ void CheckpointFlags::check_flags(const TrainOptions& options) const {
 void OptimizerFlags::add_to(CLI::App& app, OptimizerOptions& optimizer, LearningRate& rate) {
   add_choice(app, "--optimizer", optimizer.kind, "optimizer of the master weights (default adamw)");
   of_adam = {
-      add_number(app, "--beta1", optimizer.beta1,
-                 "share of the running mean of gradients that a step keeps, of adamw and lamb (default 0.9)"),
-      add_number(app, "--beta2", optimizer.beta2, "the same of the squares of gradients (default 0.999)"),
-      add_number(app, "--epsilon", optimizer.epsilon, "what is added to the root of the latter (default 1e-8)"),
+      add_number(app, "--beta1", optimizer.beta1, "decay rate of the mean gradient, for adamw and lamb (default 0.9)"),
+      add_number(app, "--beta2", optimizer.beta2, "decay rate of the mean squared gradient (default 0.999)"),
+      add_number(app, "--epsilon", optimizer.epsilon,
+                 "term added to the root of the mean squared gradient (default 1e-8)"),
   };
   add_number(app, "--weight-decay", optimizer.weight_decay, "decoupled weight decay (default 0.01)");
-  add_choice(app, "--decay", optimizer.decayed,
-             "which weights decay: matrices, which biases and norms are not; matrices without embeddings; or all "
-             "(default matrices)");
-  add_number(app, "--learning-rate", rate.peak, "largest learning rate, after the warm-up (default 0.001)");
-  add_count(app, "--warmup", rate.warmup, "steps in which the learning rate rises linearly (default 0)");
+  add_choice(
+      app, "--decay", optimizer.decayed,
+      "weights that decay: matrices (no biases and norms), matrices without embeddings, or all (default matrices)");
+  add_number(app, "--learning-rate", rate.peak, "peak learning rate, after the warm-up (default 0.001)");
+  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up (default 0)");
   add_choice(app, "--learning-rate-shape", rate.shape,
-             "how the learning rate then falls: along a cosine or a line; in the last steps alone (wsd: warm-up, "
-             "stable, decay); or not at all (default cosine)");
-  minimum_option =
-      add_number(app, "--min-learning-rate", minimum, "where it falls to (default a tenth of the largest)");
-  cooldown_option = add_count(app, "--cooldown", cooldown, "last steps in which wsd falls (default a tenth of all)");
+             "decay of the learning rate: cosine, linear, wsd (only in the last steps), or constant (default cosine)");
+  minimum_option = add_number(app, "--min-learning-rate", minimum, "final learning rate (default a tenth of the peak)");
+  cooldown_option =
+      add_count(app, "--cooldown", cooldown, "number of last steps in which wsd decays (default a tenth of all steps)");
   cooldown_shape_option =
-      add_choice(app, "--cooldown-shape", rate.cooldown_shape, "how wsd falls in them (default linear)");
+      add_choice(app, "--cooldown-shape", rate.cooldown_shape, "shape of the wsd decay (default linear)");
 }
 
 void OptimizerFlags::complete(const OptimizerOptions& optimizer, LearningRate& rate) const {
@@ -141,14 +128,13 @@ void OptimizerFlags::complete(const OptimizerOptions& optimizer, LearningRate& r
 }
 
 void TrainPlanFlags::add_to(CLI::App& app) {
-  plan_option =
-      add_choice(app, "--plan", plan,
-                 "auto: let the planner choose schedule, W, D, N, micro-batch size, partition and recomputation, as "
-                 "`chimera plan` does from the next three flags and --memory (default none)");
-  others = {add_path(app, "--machine", machine,
-                     "profile of the machine, in JSON, for --plan auto, --dry-run and the MFU of a run"),
-            add_count(app, "--workers", workers, "P, the workers in all: W x D, for --plan auto"),
-            add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers, for --plan auto")};
+  plan_option = add_choice(app, "--plan", plan,
+                           "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the "
+                           "planner, from --machine, --workers, --mini-batch and --memory (default none)");
+  others = {
+      add_path(app, "--machine", machine, "machine profile in JSON, for --plan auto, --dry-run and the MFU of a run"),
+      add_count(app, "--workers", workers, "total number of workers (P = W x D), for --plan auto"),
+      add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers, for --plan auto")};
 }
 
 void TrainPlanFlags::check_flags() const {
@@ -190,38 +176,36 @@ void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kModel);
   flags.model_name =
-      command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
+      command.add_option("--model", o.model, "preset (see `chimera model --help`) or TOML file (default gpt2-mini)")
           ->type_name("NAME");
-  add_path(command, "--from", o.from, "Hugging Face folder whose model is trained on: config.json and safetensors",
+  add_path(command, "--from", o.from, "Hugging Face folder to start from: config.json and safetensors",
            PathKind::Folder);
   flags.model.add_to(command);
-  add_number(command, "--dropout", o.dropout, "probability with which dropout zeroes an element (default 0)");
+  add_number(command, "--dropout", o.dropout, "dropout probability (default 0)");
   begin_group(command, heading::kData);
-  add_data(
-      command, "--data", o.data,
-      "text, whose bytes are the tokens; files of tokens (Megatron's, llm.c's or raw); a folder of such files; or a "
-      "mixture, as in 0.7:a 0.3:b");
+  add_data(command, "--data", o.data,
+           "text; files of tokens (Megatron, llm.c or raw); a folder of such files; or a mixture such as 0.7:a 0.3:b");
   add_data(command, "--validation", o.validation,
-           "data to validate on, or the share at the end of --data that is kept for validation (default 0.05, or the "
-           "shards that a folder has for it)");
+           "validation data, or the fraction at the end of --data to hold out (default 0.05, or the validation shards "
+           "of a folder)");
   add_path(command, "--tokenizer", o.tokenizer,
-           "tokenizer.json, vocab.json, vocab.txt or the folder of one, which makes tokens of text (default: that of "
-           "--from, else `bytes`: each byte is one)");
+           "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of "
+           "--from, else `bytes`)");
   add_choice(command, "--documents", o.documents,
-             "whether the tokens of a sample see across the end of a document (pack), or not (default pack)");
-  add_count(command, "--end-of-document", o.end_of_document,
-            "token that separates documents: it ends them in raw files and begins them in llm.c's (default there: its "
-            "own)");
-  add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
-  add_count(command, "--micro-batch-size", o.micro_batch_size, "b, the sequences of a micro-batch (default 4)");
-  add_count(command, "--steps", o.steps, "optimizer steps to train (default 100)");
+             "whether attention crosses document boundaries (pack) or not (default pack)");
+  add_count(
+      command, "--end-of-document", o.end_of_document,
+      "token id between documents: the last token in raw files, the first in llm.c files (default for llm.c: its own)");
+  add_count(command, "--sequence", o.sequence, "tokens per sequence (default 128)");
+  add_count(command, "--micro-batch-size", o.micro_batch_size, "sequences per micro-batch (b; default 4)");
+  add_count(command, "--steps", o.steps, "number of optimizer steps (default 100)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_count(command, "--validate-batches", o.validate_batches,
-            "mini-batches that one validation looks at, at most (default 4)");
+            "maximum number of mini-batches per validation (default 4)");
   add_count(command, "--sample-every", o.sample_every,
-            "steps between samples: what a GPT-2 or Llama model says after --prompt, its 64 likeliest next tokens one "
-            "by one; 0: none (default 0)");
-  command.add_option("--prompt", o.prompt, "text that it goes on with")->type_name("TEXT");
+            "steps between text samples: 64 tokens that GPT-2 or Llama generates greedily after --prompt; 0: none "
+            "(default 0)");
+  command.add_option("--prompt", o.prompt, "text that samples continue")->type_name("TEXT");
 }
 
 void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
@@ -229,35 +213,35 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kSchedule);
   flags.schedule = command
                        .add_option("--schedule", o.schedule,
-                                   "a schedule that `chimera schedules` lists, or none for unpipelined training "
-                                   "(default chimera)")
+                                   "schedule, see `chimera schedules`; none: unpipelined (default chimera)")
                        ->type_name("NAME");
   add_path(command, "--schedule-file", o.schedule_file,
-           "a schedule in JSON or CSV, in place of a name and a shape; - reads standard input");
+           "schedule in JSON or CSV instead of a name and a shape; - reads standard input");
   flags.shape.add_to(command);
+  flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
+  flags.shape.micro_batches->description(
+      "micro-batches per step and data-parallel group, over all directions (N; default D)");
   add_partition(command, o.partition);
 }
 
 void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kParallelism);
-  add_count(command, "--data-parallel", o.data_parallel,
-            "W, the data-parallel groups, which run the schedule side by side on different samples (default 1)");
-  add_choice(command, "--replica-layout", o.replica_layout,
-             "whether neighbouring ranks are the copies of one worker (near), or the workers of one pipeline (far) "
-             "(default near)");
+  add_count(command, "--data-parallel", o.data_parallel, "number of data-parallel groups (W; default 1)");
+  add_choice(
+      command, "--replica-layout", o.replica_layout,
+      "which ranks are neighbors: the replicas of a worker (near), or the workers of a pipeline (far) (default near)");
   add_choice(command, "--sync", o.sync,
-             "when a worker launches the gradient all-reduce of a stage: after its last op (post), after the stage's "
-             "last backward (eager), or early only where the worker waits anyway (eager-opt) (default eager-opt)");
+             "when a worker launches the gradient all-reduce of a stage: after its last op (post), after the last "
+             "backward of the stage (eager), or eagerly only before idle time (eager-opt) (default eager-opt)");
   command.add_flag_function(
       "--overlap-pairs", [&o](std::int64_t) { o.pairs = Pairs::Together; },
-      "run the two ops of a pair side by side, the forward on a second thread of the rank: for schedules with pairs, "
-      "where ranks have idle cores");
+      "overlap the two ops of a pair, with a second thread per rank; for schedules with pairs and idle cores");
   add_choice(command, "--transport", o.transport,
-             "whether ranks are processes that are connected over loopback, or threads (default processes)");
-  add_choice(command, "--device", o.device,
-             "where tensors live; cuda: each process has the GPU of its number on the host and NCCL connects them, or "
-             "all threads share the first GPU (default cpu)");
+             "whether ranks are processes connected over loopback, or threads (default processes)");
+  add_choice(
+      command, "--device", o.device,
+      "device of the tensors; cuda: one GPU and NCCL per process, or the first GPU for all threads (default cpu)");
   add_count(
       command, "--threads", o.threads,
       "intra-op threads of a rank (default: cores / ranks of this host, at least 1; 1 with --reduction canonical)");
@@ -268,7 +252,7 @@ void add_optimization(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kOptimization);
   flags.optimizer.add_to(command, o.optimizer, o.learning_rate);
   add_number(command, "--clip", o.clip,
-             "largest global gradient norm; in asynchronous schedules each stage has its own; 0: none (default 1)");
+             "maximum gradient norm: global, or per stage in asynchronous schedules; 0: none (default 1)");
 }
 
 void add_numbers(CLI::App& command, TrainCommandLine& flags) {
@@ -276,25 +260,21 @@ void add_numbers(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kNumbers);
   add_choice(
       command, "--dtype", o.dtype,
-      "type that layers compute with; bfloat16 is mixed precision: master weights, gradients and their sums stay "
-      "float32 (default float32)");
+      "type of computation; bfloat16: mixed precision with float32 master weights and gradients (default float32)");
   command.add_flag("--force-bfloat16", o.force_bfloat16,
-                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, or the GPU none, which "
-                   "is very slow");
+                   "use bfloat16 on CPUs without AVX512-BF16 and AMX, or on GPUs without it, which is very slow");
   command.add_flag("--tf32", o.tf32,
-                   "on a GPU, multiply float32 as TensorFloat32, whose factors have 10 bits behind the point: faster, "
-                   "and not the CPU's numbers");
+                   "multiply float32 matrices as TensorFloat32 on a GPU: faster, with 10-bit mantissas");
   command.add_flag(
       "--cuda-graphs", o.cuda_graphs,
-      "on a GPU, record the third step's work up to its sums as a CUDA graph and repeat that from then on, "
-      "which is faster where layers are small and launching takes longer than they do; needs more memory");
-  add_count(command, "--seed", o.seed, "seed of initial weights, order of the data and dropout masks (default 1)");
+      "record the work of the third step as a CUDA graph and replay it: faster for small layers, needs more memory");
+  add_count(command, "--seed", o.seed, "seed of initial weights, data order and dropout masks (default 1)");
   add_choice(command, "--reduction", o.reduction,
-             "order in which gradients are added: that of the schedule (natural), or one that makes training "
-             "deterministic across schedules, D, 2f and W, in every bit (canonical) (default natural)");
+             "order of gradient sums: natural (as in the schedule), or canonical (bitwise equal for every schedule, D, "
+             "2f and W) (default natural)");
   add_count(command, "--reduction-blocks", o.reduction_blocks,
-            "Q, the blocks of micro-batches whose sums a binary tree adds, with --reduction canonical (default: the "
-            "largest power of two that divides N W, at most 64)");
+            "number of micro-batch blocks that a binary tree adds (Q), for --reduction canonical (default: the largest "
+            "power of two that divides N W, at most 64)");
 }
 
 void add_memory(CLI::App& command, TrainCommandLine& flags) {
@@ -303,14 +283,12 @@ void add_memory(CLI::App& command, TrainCommandLine& flags) {
   command
       .add_option_function<std::string>(
           "--recompute", [&o](const std::string& text) { o.recompute = parse_recompute(text); },
-          "activation checkpointing: stages that keep their input alone and run the forward again before the backward: "
-          "none; full, all stages; auto, those that have to, to fit in --memory; or a list such as 0,1 (default none)")
+          "stages with activation checkpointing: none, full, auto (only stages that do not fit in --memory otherwise), "
+          "or a list such as 0,1 (default none)")
       ->type_name("none|full|auto|N,N");
-  add_number(command, "--memory", o.memory, "GiB that a worker has, for --recompute auto and --plan auto");
+  add_number(command, "--memory", o.memory, "memory of a worker in GiB, for --recompute auto and --plan auto");
   command
-      .add_flag("--shard-optimizer", o.shard_optimizer,
-                "keep optimizer state once over the workers that hold a stage, as ZeRO's first level does: each worker "
-                "updates a part of the parameters and hands it to the others")
+      .add_flag("--shard-optimizer", o.shard_optimizer, "shard optimizer state over the replicas of a stage (ZeRO-1)")
       ->type_name("");
 }
 
@@ -318,49 +296,43 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kRunning);
   add_path(command, "--config,--recipe", flags.config,
-           "TOML file of flags, such as `stages = 4` (recipes/ has some); flags of the command line override it");
+           "TOML file of flags such as `stages = 4` (see recipes/); the command line overrides it");
   command.add_flag("--dry-run", flags.dry_run,
-                   "start nothing, but print stages, parameters, bytes, bubble and predicted step time of every rank");
-  add_number(
-      command, "--hang-seconds", o.hang_seconds,
-      "seconds without progress, beyond the longest pause so far, after which the job is ended and the rank that holds "
-      "it up is named; while a rank computes or waits for a disk, time counts a twentieth; 0: never (default 2.5; "
-      "until "
-      "the first step is done 120, unless a rank was stopped by a signal)");
-  command.add_flag("--verify-messages", o.verify_messages,
-                   "send an XXH3 checksum with every tensor that travels between ranks, and compare it on arrival");
-  add_number(command, "--meeting-seconds", o.rendezvous_seconds,
-             "seconds that ranks have to find each other where torchrun, srun or mpirun starts them (default 120)");
+                   "print stages, parameters, memory, bubbles and predicted step time of every rank; start nothing");
+  add_number(command, "--hang-seconds", o.hang_seconds,
+             "seconds without progress, beyond the longest pause so far, until the job ends and the hanging rank is "
+             "reported; time in computation or disk I/O counts 1/20; 0: never (default 2.5; 120 in the first step, "
+             "except for stopped ranks)");
+  command.add_flag("--verify-messages", o.verify_messages, "send an XXH3 checksum with every tensor and verify it");
+  add_number(command, "--rendezvous-seconds", o.rendezvous_seconds,
+             "maximum time in seconds until all ranks of torchrun, srun or mpirun have connected (default 120)");
+  add_number(command, "--meeting-seconds", o.rendezvous_seconds, "")->group("");  // old name of the previous flag
   command
-      .add_option("--interface", flags.interface,
-                  "network interface through which ranks on several hosts talk, such as eth0 (default: "
-                  "GLOO_SOCKET_IFNAME, else the one that leads to rank 0's host)")
+      .add_option(
+          "--interface", flags.interface,
+          "network interface between hosts, such as eth0 (default: GLOO_SOCKET_IFNAME, else the route to rank 0)")
       ->type_name("NAME");
 }
 
 void add_output(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kOutput);
-  add_path(command, "--metrics", o.metrics, "write one JSON object a step to this file");
-  add_path(command, "--tensorboard", o.tensorboard,
-           "write the same numbers to an event file in this folder, for TensorBoard", PathKind::Folder);
+  add_path(command, "--metrics", o.metrics, "write one JSON object per step to this file");
+  add_path(command, "--tensorboard", o.tensorboard, "write the metrics to an event file for TensorBoard in this folder",
+           PathKind::Folder);
   add_path(command, "--trace", o.trace,
-           "write what every rank ran in the last steps (at most 8), as a trace for ui.perfetto.dev");
+           "write the ops of the last steps (at most 8) on all ranks as a trace for ui.perfetto.dev");
   add_path(command, "--timeline", o.timeline,
-           "write an HTML page with the step of median length as it ran, above its simulation with the same op times");
-  add_path(command, "--report", o.report,
-           "write an HTML page about the run when it ends: loss, speed, memory, a step, predicted beside measured, "
-           "configuration");
+           "write an HTML page with the step of median duration, measured and simulated");
+  add_path(command, "--report", o.report, "write an HTML report at the end: loss, speed, memory, predictions");
   add_path(command, "--op-times", o.op_times,
-           "write the mean time of every stage's ops, in seconds, for `chimera simulate --costs`");
+           "write the mean time of every op in seconds, for `chimera simulate --costs`");
   command.add_flag("--report-stragglers", o.report_stragglers,
-                   "close with what each rank computed a step beside what its ops take on other ranks, and name those "
-                   "that are slow");
-  add_path(command, "--tensor-memory", o.tensor_memory,
-           "write as JSON the most bytes of tensors that were alive at once on each rank, counted at every allocation");
+                   "report the computation time of each rank at the end, relative to other ranks, and name slow ranks");
+  add_path(command, "--tensor-memory", o.tensor_memory, "write the peak tensor bytes of each rank to this JSON file");
   add_path(command, "--flight-record", o.flight_record,
-           "folder where each rank keeps its last 20,000 instructions, for `chimera diagnose` should the run fail; or "
-           "none (default: flight in the folder of --checkpoint)",
+           "folder for the last 20,000 instructions of each rank, for `chimera diagnose`, or none (default: flight in "
+           "the folder of --checkpoint)",
            PathKind::Folder);
   flags.exports.add_to(command, o);
   add_format(command, flags.format, {Format::Text, Format::Json});
@@ -380,6 +352,10 @@ void TrainCommandLine::add_to(CLI::App& command) {
   add_running(command, *this);
   checkpoints.add_to(command, options);
   add_output(command, *this);
+  set_common_flags(
+      command, {"--model", "--from", "--data", "--tokenizer", "--sequence", "--micro-batch-size", "--steps",
+                "--validate-every", "--schedule", "--stages", "--micro-batches", "--data-parallel", "--learning-rate",
+                "--config", "--dry-run", "--checkpoint", "--resume", "--metrics"});
   for (CLI::Option* option : command.get_options()) {  // so that later flags override those of a script
     if (option->get_expected_max() <= 1) option->take_last();
   }

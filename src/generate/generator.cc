@@ -36,16 +36,17 @@ constexpr ShapeAxis field(Axis axis, std::string_view name, std::string_view sym
 }
 
 constexpr std::array kAxes = {
-    field<&PipelineShape::pipelines>(Axis::Pipelines, "pipelines", "2f", "2f, the pipelines through the same workers",
+    field<&PipelineShape::pipelines>(Axis::Pipelines, "pipelines", "2f", "number of pipelines on the same workers (2f)",
                                      1),
-    field<&PipelineShape::chunks>(Axis::Chunks, "chunks", "v", "v, the virtual stages on each worker", 1),
-    field<&PipelineShape::waves>(Axis::Waves, "waves", "w", "w, the waves through the workers", 1),
-    field<&PipelineShape::scale>(Axis::Scale, "scale", "", "how N > D micro-batches are scheduled", 0, kScales),
-    field<&PipelineShape::order>(Axis::Order, "order", "",
-                                 "the rule of the order: slots, fastest at equal times; deepest, whatever has come "
-                                 "farthest, for latency and unequal times; auto: the better at the costs of simulate, "
-                                 "else deepest for whole units of more than one chunk",
-                                 0, kOrders),
+    field<&PipelineShape::chunks>(Axis::Chunks, "chunks", "v", "virtual stages per worker (v)", 1),
+    field<&PipelineShape::waves>(Axis::Waves, "waves", "w", "number of waves through the workers (w)", 1),
+    field<&PipelineShape::scale>(Axis::Scale, "scale", "", "how more than D micro-batches are scheduled", 0, kScales),
+    field<&PipelineShape::order>(
+        Axis::Order, "order", "",
+        "op order: slots, fastest for equal times; deepest, what is farthest along first, for latency and "
+        "unequal times; auto, the better one for the costs of simulate, else deepest for "
+        "whole units of more than one chunk",
+        0, kOrders),
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 7);  // upper limit of --meeting-seconds
+constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 7);  // upper limit of --rendezvous-seconds
 
 Json binary(const std::string& text) { return Json::binary({text.begin(), text.end()}); }
 

@@ -170,7 +170,7 @@ std::string to_page(const RunReport& report) {
   if (!report.timelines.empty())
     sections.push_back({"One step, worker by worker", timeline_pictures(report.timelines)});
   sections.push_back(
-      {"Optimisation",
+      {"Optimization",
        side_by_side({to_svg(curve_chart(run, "Gradient norm", "before clipping", &StepRecord::gradient_norm)),
                      to_svg(curve_chart(run, "Learning rate", "", &StepRecord::learning_rate))})});
   if (!run.configuration.empty()) sections.push_back({"Configuration", configuration_table(run.configuration)});

@@ -44,14 +44,14 @@ TEST(FrontTest, KnowsSubcommandsThatAreNotLoaded) {
 }
 
 std::string help_of(const std::string& subcommand) {
-  return ProgramRun({subcommand, "--help"}, {.environment = {"COLUMNS=80"}}).wait().output;
+  return ProgramRun({subcommand, "--help-all"}, {.environment = {"COLUMNS=80"}}).wait().output;
 }
 
 TEST(FrontTest, TrainingFlagsHaveHeadings) {
   const std::string train = help_of("train");
   std::size_t last = 0;
   for (const char* heading : {"\nModel:\n", "\nData:\n", "\nSchedule and shape:\n", "\nParallelism:\n",
-                              "\nOptimisation:\n", "\nMemory:\n", "\nOutput:\n", "\nHelp:\n"}) {
+                              "\nOptimization:\n", "\nMemory:\n", "\nOutput:\n", "\nHelp:\n"}) {
     const std::size_t place = train.find(heading);
     EXPECT_NE(place, std::string::npos) << heading;
     EXPECT_GT(place, last) << heading;

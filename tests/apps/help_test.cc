@@ -93,6 +93,84 @@ TEST(HelpTest, EverySubcommandHasExamples) {
   }
 }
 
+TEST(HelpTest, HasAtMost60LinesAt100Columns) {
+  for (const auto& arguments : all_helps()) {
+    const std::string help = help_at(arguments, "100");
+    EXPECT_LE(std::ranges::count(help, '\n'), 60) << in_words(arguments);
+    EXPECT_THAT(help.substr(help.rfind("\n\n")), ::testing::StartsWith("\n\nMore: ")) << in_words(arguments);
+  }
+}
+
+TEST(HelpTest, HasAtMostSixExamples) {
+  for (const auto& arguments : all_helps()) {
+    const std::string help = help_at(arguments, "120");
+    std::istringstream lines(help.substr(help.find("Examples:\n")));
+    std::int64_t examples = 0;
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line) && line.starts_with("  ")) {
+      if (!line.starts_with("    ") && !line.starts_with("  #")) ++examples;  // not a continuation or a comment
+    }
+    EXPECT_LE(examples, 6) << in_words(arguments);
+  }
+}
+
+/// The reference page of a subcommand, which is written without the help.
+std::string reference_page(const std::string& subcommand) {
+  return run_program({"reference", "markdown", "--command", subcommand}).output;
+}
+
+std::vector<std::string> reference_flags(const std::string& subcommand) {
+  const std::regex flag("--[a-z0-9-]+");
+  std::istringstream lines(reference_page(subcommand));
+  std::vector<std::string> flags;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `")) continue;
+    const std::string names = line.substr(3, line.find('`', 3) - 3);
+    for (std::sregex_iterator name(names.begin(), names.end(), flag), end; name != end; ++name) {
+      flags.push_back(name->str());
+    }
+  }
+  return flags;
+}
+
+TEST(HelpTest, HelpAllHasEveryFlag) {
+  for (const std::string& subcommand : subcommands()) {
+    std::string help;
+    for (Arguments command : commands_from({subcommand})) {
+      command.emplace_back("--help-all");
+      help += run_program(command).output;
+    }
+    const auto flags = reference_flags(subcommand);
+    EXPECT_THAT(flags, ::testing::IsSupersetOf({"--help", "--help-all"})) << subcommand;
+    for (const std::string& flag : flags) {
+      const std::regex entry("\n  [-,a-z0-9]*" + flag + "[, \n]");
+      EXPECT_TRUE(std::regex_search(help, entry)) << subcommand << " " << flag;
+    }
+  }
+}
+
+TEST(HelpTest, OmitsRareFlagsAndNamesHelpAll) {
+  const std::string help = help_at({"plan", "--help"}, "100");
+  EXPECT_THAT(help, HasSubstr("\n  --workers N "));
+  EXPECT_THAT(help, ::testing::Not(HasSubstr("\n  --tensor-parallel ")));
+  EXPECT_THAT(help, HasSubstr("\nMore: `chimera plan --help-all` ("));
+  EXPECT_THAT(help_at({"plan", "--help-all"}, "100"), HasSubstr("\n  --tensor-parallel T"));
+  EXPECT_EQ(help_at({"check", "--help"}, ""), help_at({"check", "--help-all"}, ""));  // fits on a page
+}
+
+TEST(HelpTest, ShortFlagShowsTheSame) {
+  EXPECT_EQ(run_program({"-h"}).output, run_program({"--help"}).output);
+  EXPECT_EQ(run_program({"simulate", "-h"}).output, run_program({"simulate", "--help"}).output);
+  EXPECT_EQ(run_program({"checkpoint", "list", "-h"}).output, run_program({"checkpoint", "list", "--help"}).output);
+}
+
+TEST(HelpTest, ListsEachDefaultOfAShapeFlagOnce) {
+  const std::string page = reference_page("schedule");
+  EXPECT_TRUE(std::regex_search(page, std::regex("default 2; 1 for [a-z]")));
+  EXPECT_FALSE(std::regex_search(page, std::regex("default [0-9]+, [0-9]")));
+}
+
 TEST(HelpTest, NoLineIsLongerThanTheTerminalIsWide) {
   const std::vector<std::pair<std::string, std::size_t>> widths = {{"80", 80},   {"97", 97}, {"120", 120}, {"40", 80},
                                                                    {"300", 120}, {"", 100},  {"wide", 100}};

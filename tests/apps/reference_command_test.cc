@@ -33,7 +33,7 @@ std::string shell_output(const Scratch& scratch, const std::string& shell, const
 TEST(ReferenceCommandTest, ManPagesListTheFlagsOfHelp) {
   const std::string program = reference("man");
   EXPECT_THAT(program, ::testing::StartsWith(".TH chimera 1 "));
-  EXPECT_THAT(program, HasSubstr("\\fBsimulate\\fR\nTime a schedule"));
+  EXPECT_THAT(program, HasSubstr("\\fBsimulate\\fR\nSimulate a schedule"));
   const std::string simulate = reference("man", {"--command", "simulate"});
   EXPECT_THAT(simulate, HasSubstr(".SS Costs\n.TP\n\\fB\\-\\-forward\\fR"));
   EXPECT_THAT(simulate, HasSubstr("chimera simulate 1f1b"));

@@ -96,7 +96,7 @@ class VariablesTest(TrainingTest):
 
     def test_a_rank_with_another_secret_is_not_let_in(self):
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
-        words = [*self.training(), "--meeting-seconds", "2"]
+        words = [*self.training(), "--rendezvous-seconds", "2"]
         ranks = [self.start(words, rank, 2, CHIMERA_SECRET=f"word {rank}", **server) for rank in range(2)]
         complaints, codes = self.ended(ranks)
         self.assertEqual(codes, [1, 2])
@@ -126,13 +126,13 @@ class VariablesTest(TrainingTest):
 
     def test_says_which_interfaces_there_are(self):
         server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()), "CHIMERA_SECRET": "a word"}
-        words = [*self.training(), "--interface", "wire7", "--meeting-seconds", "2"]
+        words = [*self.training(), "--interface", "wire7", "--rendezvous-seconds", "2"]
         complaints, codes = self.ended([self.start(words, rank, 2, **server) for rank in range(2)])
         self.assertIn(2, codes)
         self.assertIn("--interface wire7: this host has none of that name; it has", "".join(complaints))
 
     def test_says_who_has_not_come(self):
-        words = [*self.training(stages=4), "--meeting-seconds", "1"]
+        words = [*self.training(stages=4), "--rendezvous-seconds", "1"]
         ranks = [self.start(words, rank, 4, CHIMERA_STORE=str(self.folder / "store")) for rank in (0, 2)]
         complaints, codes = self.ended(ranks)
         self.assertEqual(codes, [1, 1])
@@ -142,7 +142,7 @@ class VariablesTest(TrainingTest):
         meminfo = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
         memory = 1024 * sum(int(meminfo[kind].split()[0]) for kind in ("MemTotal", "SwapTotal"))
         layer = 12 * 1024**2 * 4 * 8  # Bytes of its weights, gradients and moments in float64
-        size = ["--hidden", "1024", "--layers", str(16 * (1 + memory // (16 * layer))), "--meeting-seconds", "1"]
+        size = ["--hidden", "1024", "--layers", str(16 * (1 + memory // (16 * layer))), "--rendezvous-seconds", "1"]
         for ranks_here, said in [("1", "15 of 16 ranks have not come"), ("16", "GiB, this machine")]:
             store = {"CHIMERA_STORE": str(self.folder / ranks_here), "CHIMERA_LOCAL_WORLD_SIZE": ranks_here}
             complaints, _ = self.ended([self.start([*self.training(stages=16), *size], 0, 16, **store)])
@@ -150,7 +150,7 @@ class VariablesTest(TrainingTest):
 
     def test_says_that_nobody_listens(self):
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
-        complaints, codes = self.ended([self.start([*self.training(), "--meeting-seconds", "1"], 1, 2, **server)])
+        complaints, codes = self.ended([self.start([*self.training(), "--rendezvous-seconds", "1"], 1, 2, **server)])
         self.assertEqual(codes, [1])
         self.assertIn("no answer from localhost:", complaints[0])
 
@@ -159,7 +159,7 @@ class VariablesTest(TrainingTest):
             other.bind((LOOPBACK, 0))
             other.listen()
             server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(other.getsockname()[1])}
-            complaints, codes = self.ended([self.start([*self.training(), "--meeting-seconds", "1"], 1, 2, **server)])
+            complaints, codes = self.ended([self.start([*self.training(), "--rendezvous-seconds", "1"], 1, 2, **server)])
         self.assertEqual(codes, [1])
         self.assertIn("within 1 s; rank 0 answers there once it has started, unless another program", complaints[0])
 

@@ -53,7 +53,7 @@ def prepare(folder, program, sources):
         (folder / place).symlink_to(program)
     for name in ["machines", "recipes", "tools"]:
         (folder / name).symlink_to(sources / name)
-    text = subprocess.run([program, "plan", "--help"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([program, "plan", "--help-all"], capture_output=True, text=True, check=True).stdout
     (folder / "book.txt").write_text(text * 4)
 
 

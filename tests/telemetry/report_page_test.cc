@@ -31,7 +31,7 @@ RunReport report() {
 TEST(ReportPageTest, HoldsTheResultsOfTheRun) {
   const std::string page = to_page(report());
   for (const char* heading : {"At a glance", "Loss", "Throughput and memory", "Predicted and measured",
-                              "One step, worker by worker", "Optimisation", "Configuration"}) {
+                              "One step, worker by worker", "Optimization", "Configuration"}) {
     EXPECT_THAT(page, HasSubstr(std::string("<h2>") + heading + "</h2>"));
   }
   EXPECT_THAT(page, HasSubstr("-10.0 %"));

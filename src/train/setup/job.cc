@@ -245,7 +245,8 @@ void require_possible(const TrainOptions& options) {
     throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
   }
   if (!(options.rendezvous_seconds >= 1 && options.rendezvous_seconds <= kWeek)) {
-    throw ConfigError(fmt::format("--meeting-seconds must be 1 to {:g}, not {:g}", kWeek, options.rendezvous_seconds));
+    throw ConfigError(
+        fmt::format("--rendezvous-seconds must be 1 to {:g}, not {:g}", kWeek, options.rendezvous_seconds));
   }
   for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
