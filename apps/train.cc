@@ -20,6 +20,7 @@
 #include "core/json.h"
 #include "core/resident_memory.h"
 #include "export_flags.h"
+#include "launch/hosts/run_layout.h"
 #include "launch/local/launcher.h"
 #include "model_config/parameters.h"
 #include "render/panel.h"
@@ -132,23 +133,21 @@ std::string dry_run_text(const Job& job, const Forecast& forecast) {
 }
 
 std::string dry_run_json(const Job& job, const Forecast& forecast) {
-  Json json = {{"model", job.model.name},
-               {"parameters", parameter_count(job.model)},
-               {"schedule", job.schedule.name},
-               {"data_parallel", job.ranks.data_parallel},
-               {"workers", job.ranks.workers},
-               {"micro_batches", job.schedule.micro_batches},
-               {"micro_batch_size", job.micro_batch_size()},
-               {"mini_batch", job.mini_batch()},
-               {"sequence", job.options.sequence},
-               {"machine", forecast.machine},
-               {"step_seconds", forecast.step_seconds},
-               {"bubble_ratio", forecast.bubble_ratio},
-               {"peak_memory_bytes", peak_bytes(forecast)},
-               {"memory_bytes", forecast.memory_bytes},
-               {"fits", peak_bytes(forecast) <= forecast.memory_bytes},
-               {"stages", Json::array()},
-               {"ranks", Json::array()}};
+  Json json = {{"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.schedule.name}};
+  json.update(layout_json({.workers = job.ranks.workers,
+                           .data_parallel = job.ranks.data_parallel,
+                           .micro_batches = job.schedule.micro_batches,
+                           .mini_batch = job.mini_batch()}));
+  json.update(Json{{"micro_batch_size", job.micro_batch_size()},
+                   {"sequence", job.options.sequence},
+                   {"machine", forecast.machine},
+                   {"step_seconds", forecast.step_seconds},
+                   {"bubble_ratio", forecast.bubble_ratio},
+                   {"peak_memory_bytes", peak_bytes(forecast)},
+                   {"memory_bytes", forecast.memory_bytes},
+                   {"fits", peak_bytes(forecast) <= forecast.memory_bytes},
+                   {"stages", Json::array()},
+                   {"ranks", Json::array()}});
   for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
   for (const RankForecast& rank : forecast.ranks) json["ranks"].push_back(rank_json(forecast, rank));
   return json_text(json, 2) + "\n";
