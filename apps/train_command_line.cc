@@ -7,7 +7,6 @@
 #include "help.h"
 #include "options.h"
 #include "plan/plan.h"
-#include "plan/train_flags.h"
 #include "plan_flags.h"
 #include "train/setup/job_checkpoints.h"
 
@@ -159,7 +158,7 @@ void TrainPlanFlags::check_flags() const {
   }
 }
 
-std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& options, bool schedule_given) const {
+std::vector<TrainFlag> TrainPlanFlags::planned_flags(const TrainOptions& options, bool schedule_given) const {
   PlanFlags flags;
   flags.model = options.from.empty() ? options.model : options.from;
   flags.workers = workers;
@@ -179,9 +178,7 @@ std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& optio
   std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", in_words(best.candidate),
                            to_text(recompute_choice(best.candidate.recompute, num_stages(best.candidate))),
                            best.prediction.step_seconds, best.prediction.peak_memory_bytes / (1 << 30));
-  auto words = to_words(train_flags(problem, best.candidate));
-  words.emplace_back("--plan=none");
-  return words;
+  return train_flags(problem, best.candidate);
 }
 
 namespace {

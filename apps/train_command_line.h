@@ -9,6 +9,7 @@
 #include "export_flags.h"
 #include "model_flags.h"
 #include "options.h"
+#include "plan/train_flags.h"
 #include "train/setup/options.h"
 
 namespace chimera::apps {
@@ -69,7 +70,7 @@ struct TrainPlanFlags {
   void check_flags() const;
   /// Returns the fastest plan for `options` as flags; if `schedule_given`, for their schedule only. Flags that a plan
   /// decides must not be given. Throws ConfigError as make_plan() does.
-  [[nodiscard]] std::vector<std::string> planned_words(const TrainOptions& options, bool schedule_given) const;
+  [[nodiscard]] std::vector<TrainFlag> planned_flags(const TrainOptions& options, bool schedule_given) const;
 };
 
 }  // namespace apps
