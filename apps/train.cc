@@ -213,7 +213,8 @@ struct TrainRequest {
   std::string interface;
 };
 
-/// Sets the flags that --plan auto chooses. None of them may be given; a given --schedule restricts the plan.
+/// Sets the flags that --plan auto chooses. None of them may be given, except --schedule and --replica-layout, which
+/// restrict the plan.
 void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
                                      "--partition", "--recompute",     "--schedule-file"};
@@ -223,7 +224,10 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   }
   TrainOptions options = flags.options;
   options.overrides = flags.model.overrides();
-  for (const TrainFlag& flag : flags.plan.planned_flags(options, flags.schedule->count() > 0)) {
+  PlanOptions restrictions{.schedules = {}, .top = 1};
+  if (flags.schedule->count() > 0) restrictions.schedules = {options.schedule};
+  if (command.get_option("--replica-layout")->count() > 0) restrictions.given.replica_layout = options.replica_layout;
+  for (const TrainFlag& flag : flags.plan.planned_flags(options, restrictions)) {
     set_flag(command, flag.name, value_text(flag));
   }
   set_flag(command, "plan", "none");  // ranks do not plan again

@@ -104,6 +104,14 @@ TEST(TrainingPlanTest, TheCommandLineOverridesTheFileWhichOverridesThePlanAndDef
   EXPECT_EQ(planned["sequence"], 32) << "command line";
 }
 
+TEST(TrainingPlanTest, AGivenReplicaLayoutRestrictsThePlan) {
+  const ProgramResult result =
+      run_program({"train", "--model", "gpt2-tiny", "--plan", "auto", "--workers", "4", "--mini-batch", "8",
+                   "--machine", kP100, "--memory", "1", "--replica-layout", "far", "--dry-run"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.messages, HasSubstr("replicas far"));
+}
+
 TEST(TrainingPlanTest, RecomputingSomeStagesChangesNoNumber) {
   const Scratch scratch;
   const Arguments shape = {"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--transport", "threads"};
