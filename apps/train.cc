@@ -12,7 +12,6 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
-#include "config_words.h"
 #include "core/cgroup.h"
 #include "core/console.h"
 #include "core/error.h"
@@ -20,6 +19,8 @@
 #include "core/json.h"
 #include "core/resident_memory.h"
 #include "export_flags.h"
+#include "flag_values.h"
+#include "launch/hosts/run_layout.h"
 #include "launch/local/launcher.h"
 #include "model_config/parameters.h"
 #include "render/panel.h"
@@ -28,11 +29,11 @@
 #include "train/loop/run.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
-#include "train/setup/job_checkpoints.h"
 #include "train/recover/reconnecting_transport.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job.h"
+#include "train/setup/job_checkpoints.h"
 #include "train/setup/job_fingerprint.h"
 #include "train_command_line.h"
 #include "train_options.h"
@@ -132,23 +133,21 @@ std::string dry_run_text(const Job& job, const Forecast& forecast) {
 }
 
 std::string dry_run_json(const Job& job, const Forecast& forecast) {
-  Json json = {{"model", job.model.name},
-               {"parameters", parameter_count(job.model)},
-               {"schedule", job.schedule.name},
-               {"data_parallel", job.ranks.data_parallel},
-               {"workers", job.ranks.workers},
-               {"micro_batches", job.schedule.micro_batches},
-               {"micro_batch_size", job.micro_batch_size()},
-               {"mini_batch", job.mini_batch()},
-               {"sequence", job.options.sequence},
-               {"machine", forecast.machine},
-               {"step_seconds", forecast.step_seconds},
-               {"bubble_ratio", forecast.bubble_ratio},
-               {"peak_memory_bytes", peak_bytes(forecast)},
-               {"memory_bytes", forecast.memory_bytes},
-               {"fits", peak_bytes(forecast) <= forecast.memory_bytes},
-               {"stages", Json::array()},
-               {"ranks", Json::array()}};
+  Json json = {{"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.schedule.name}};
+  json.update(layout_json({.workers = job.ranks.workers,
+                           .data_parallel = job.ranks.data_parallel,
+                           .micro_batches = job.schedule.micro_batches,
+                           .mini_batch = job.mini_batch()}));
+  json.update(Json{{"micro_batch_size", job.micro_batch_size()},
+                   {"sequence", job.options.sequence},
+                   {"machine", forecast.machine},
+                   {"step_seconds", forecast.step_seconds},
+                   {"bubble_ratio", forecast.bubble_ratio},
+                   {"peak_memory_bytes", peak_bytes(forecast)},
+                   {"memory_bytes", forecast.memory_bytes},
+                   {"fits", peak_bytes(forecast) <= forecast.memory_bytes},
+                   {"stages", Json::array()},
+                   {"ranks", Json::array()}});
   for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
   for (const RankForecast& rank : forecast.ranks) json["ranks"].push_back(rank_json(forecast, rank));
   return json_text(json, 2) + "\n";
@@ -205,65 +204,49 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   return options;
 }
 
-struct Parsed {
-  CLI::App command;
-  TrainCommandLine flags;
-
-  explicit Parsed(const Words& words) {
-    flags.add_to(command);
-    try {
-      command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the words in reverse order
-    } catch (const CLI::ParseError& error) {
-      throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
-    }
-  }
-};
-
-/// The request and its words, after --config and --plan.
+/// The request, from all sources of its flags.
 struct TrainRequest {
   TrainOptions options;
-  Words words;
   std::optional<Format> dry_run;  // its output format
   std::string machine;            // profile for the prediction or for MFU; empty: not given
   bool plans = false;             // whether the profile is for planning
   std::string interface;
 };
 
-Words planned_words(const Parsed& parsed) {
+/// Sets the flags that --plan auto chooses. None of them may be given, except --schedule and --replica-layout, which
+/// restrict the plan.
+void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
                                      "--partition", "--recompute",     "--schedule-file"};
   for (const ShapeAxis& axis : shape_axes()) chosen.push_back(axis.flag());
   for (const std::string& flag : chosen) {
-    if (parsed.command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
+    if (command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
   }
-  TrainOptions options = parsed.flags.options;
-  options.overrides = parsed.flags.model.overrides();
-  return parsed.flags.plan.planned_words(options, parsed.flags.schedule->count() > 0);
+  TrainOptions options = flags.options;
+  options.overrides = flags.model.overrides();
+  PlanOptions restrictions{.schedules = {}, .top = 1};
+  if (flags.schedule->count() > 0) restrictions.schedules = {options.schedule};
+  if (command.get_option("--replica-layout")->count() > 0) restrictions.given.replica_layout = options.replica_layout;
+  for (const TrainFlag& flag : flags.plan.planned_flags(options, restrictions)) {
+    set_flag(command, flag.name, value_text(flag));
+  }
+  set_flag(command, "plan", "none");  // ranks do not plan again
 }
 
-TrainRequest asked(Words words, const Invocation& invocation) {
-  auto parsed = std::make_unique<Parsed>(words);
-  if (!parsed->flags.config.empty()) {
-    const Words first = config_words(parsed->flags.config, parsed->command);
-    words.insert(words.begin(), first.begin(), first.end());
-    parsed = std::make_unique<Parsed>(words);
+/// Completes the parsed flags of `command` with values from other sources. Precedence, highest first: the command line;
+/// the file of --config (alias --recipe); the plan of --plan auto; the defaults of TrainOptions.
+TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
+  if (!flags.config.empty()) {
+    merge_config(command, flags.config);
+    command.get_option("--config")->clear();  // ranks get the values of the file
   }
-  parsed->flags.plan.check_flags();
-  if (!parsed->flags.dry_run && parsed->command.get_option("--format")->count() > 0) {
+  flags.plan.check_flags();
+  if (!flags.dry_run && command.get_option("--format")->count() > 0) {
     throw ConfigError("--format is for --dry-run; --metrics writes JSON as training goes on");
   }
-  if (parsed->flags.plan.is_auto()) {
-    const Words last = planned_words(*parsed);
-    words.insert(words.end(), last.begin(), last.end());
-    parsed = std::make_unique<Parsed>(words);
-  }
-  const TrainCommandLine& flags = parsed->flags;
-  return {resolve(flags, invocation),
-          words,
-          flags.dry_run ? std::optional(flags.format) : std::nullopt,
-          flags.plan.machine,
-          flags.plan.plan_option->count() > 0,
-          flags.interface};
+  if (flags.plan.is_auto()) merge_plan(command, flags);
+  return {resolve(flags, invocation), flags.dry_run ? std::optional(flags.format) : std::nullopt, flags.plan.machine,
+          flags.plan.plan_option->count() > 0, flags.interface};
 }
 
 void print_dry_run(const TrainRequest& all) {
@@ -281,6 +264,13 @@ double peak_flops(const Job& job, const TrainRequest& all) {
                                   all.machine, to_text(job.options.dtype)));
   }
   return peak;
+}
+
+/// Returns the command line of a rank.
+Words rank_words(const CLI::App& command) {
+  Words words = given_words(command);
+  words.insert(words.begin(), kTrain.name);
+  return words;
 }
 
 void end_on_signal(int signal) { ::_exit(128 + signal); }
@@ -361,7 +351,17 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
 
 }  // namespace
 
-TrainOptions train_options(const std::vector<std::string>& words) { return asked(words, Invocation{}).options; }
+TrainOptions train_options(const std::vector<std::string>& words) {
+  CLI::App command;
+  TrainCommandLine flags;
+  flags.add_to(command);
+  try {
+    command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the words in reverse order
+    return merged(command, flags, Invocation{}).options;
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
+  }
+}
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand(kTrain.name, kTrain.description);
@@ -377,12 +377,12 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "\nMore: docs/tutorial.md");
   auto flags = std::make_shared<TrainCommandLine>();
   flags->add_to(*command);
-  command->callback([flags, &invocation, &exit_code] {
+  command->callback([command, flags, &invocation, &exit_code] {
     keep_freed_memory();
-    TrainRequest all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
+    TrainRequest all = merged(*command, *flags, invocation);
     if (!all.options.from.empty() && !invocation.rank) {  // ranks use the same model folder
       all.options.from = resolved_model_folder(all.options.from, available_cores());
-      all.words.insert(all.words.end(), {"--from", all.options.from});
+      set_flag(*command, "from", all.options.from);
     }
     if (all.dry_run) return print_dry_run(all);
     if (const auto& place = invocation.place) {
@@ -391,16 +391,15 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     }
     Job job = prepare_job(all.options);
     job.peak_flops = peak_flops(job, all);
-    all.words.insert(all.words.begin(), "train");
     if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
-      all.words.insert(all.words.end(), {"--resume", job.options.resume.from});
+      set_flag(*command, "resume", job.options.resume.from);
     }
     if (invocation.rank) {
       exit_code = run_rank(job, *invocation.rank);
     } else if (invocation.place) {
       exit_code = run_placed(job, *invocation.place, all.interface);
     } else {
-      exit_code = run(job, all.words, invocation.entry);
+      exit_code = run(job, rank_words(*command), invocation.entry);
     }
   });
 }

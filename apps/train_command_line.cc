@@ -6,8 +6,6 @@
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
-#include "plan/plan.h"
-#include "plan/train_flags.h"
 #include "plan_flags.h"
 #include "train/setup/job_checkpoints.h"
 
@@ -145,7 +143,8 @@ void TrainPlanFlags::check_flags() const {
   }
 }
 
-std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& options, bool schedule_given) const {
+std::vector<TrainFlag> TrainPlanFlags::planned_flags(const TrainOptions& options,
+                                                     const PlanOptions& restrictions) const {
   PlanFlags flags;
   flags.model = options.from.empty() ? options.model : options.from;
   flags.workers = workers;
@@ -159,15 +158,11 @@ std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& optio
   flags.shard_optimizer = options.shard_optimizer;
   const PlanProblem problem = flags.problem(options.overrides, options.memory);
   Predictor predictor(problem);
-  PlanOptions plan_options{.schedules = {}, .top = 1};
-  if (schedule_given) plan_options.schedules = {options.schedule};
-  const RankedCandidate best = make_plan(predictor, plan_options).ranked.front();
+  const RankedCandidate best = make_plan(predictor, restrictions).ranked.front();
   std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", in_words(best.candidate),
                            to_text(recompute_choice(best.candidate.recompute, num_stages(best.candidate))),
                            best.prediction.step_seconds, best.prediction.peak_memory_bytes / (1 << 30));
-  auto words = to_words(train_flags(problem, best.candidate));
-  words.emplace_back("--plan=none");
-  return words;
+  return train_flags(problem, best.candidate);
 }
 
 namespace {

@@ -9,6 +9,8 @@
 #include "export_flags.h"
 #include "model_flags.h"
 #include "options.h"
+#include "plan/plan.h"
+#include "plan/train_flags.h"
 #include "train/setup/options.h"
 
 namespace chimera::apps {
@@ -67,9 +69,9 @@ struct TrainPlanFlags {
   [[nodiscard]] bool is_auto() const { return plan == PlanChoice::Auto; }
   /// Throws ConfigError if flags are given that require --plan.
   void check_flags() const;
-  /// Returns the fastest plan for `options` as flags; if `schedule_given`, for their schedule only. Flags that a plan
-  /// decides must not be given. Throws ConfigError as make_plan() does.
-  [[nodiscard]] std::vector<std::string> planned_words(const TrainOptions& options, bool schedule_given) const;
+  /// Returns the fastest plan for `options` within `restrictions` as flags. Throws ConfigError as make_plan() does.
+  [[nodiscard]] std::vector<TrainFlag> planned_flags(const TrainOptions& options,
+                                                     const PlanOptions& restrictions) const;
 };
 
 }  // namespace apps

@@ -45,6 +45,12 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
   return flags;
 }
 
+std::string value_text(const TrainFlag& flag) {
+  if (const bool* given = std::get_if<bool>(&flag.value)) return *given ? "true" : "false";
+  if (const auto* number = std::get_if<std::int64_t>(&flag.value)) return std::to_string(*number);
+  return std::get<std::string>(flag.value);
+}
+
 std::vector<std::string> to_words(const std::vector<TrainFlag>& flags) {
   std::vector<std::string> words;
   for (const TrainFlag& flag : flags) {
@@ -53,8 +59,7 @@ std::vector<std::string> to_words(const std::vector<TrainFlag>& flags) {
       continue;
     }
     words.push_back("--" + flag.name);
-    const auto* number = std::get_if<std::int64_t>(&flag.value);
-    words.push_back(number != nullptr ? std::to_string(*number) : std::get<std::string>(flag.value));
+    words.push_back(value_text(flag));
   }
   return words;
 }
@@ -65,14 +70,8 @@ std::string to_toml(const std::vector<TrainFlag>& flags, const std::string& comm
   for (std::string line; std::getline(lines, line);) text += "# " + line + "\n";
   for (const TrainFlag& flag : flags) {
     text += flag.name + " = ";
-    if (const bool* given = std::get_if<bool>(&flag.value)) {
-      text += *given ? "true" : "false";
-    } else if (const auto* number = std::get_if<std::int64_t>(&flag.value)) {
-      text += std::to_string(*number);
-    } else {
-      text += quoted(std::get<std::string>(flag.value));
-    }
-    text += "\n";
+    const bool is_text = std::holds_alternative<std::string>(flag.value);
+    text += (is_text ? quoted(value_text(flag)) : value_text(flag)) + "\n";
   }
   return text;
 }

@@ -17,6 +17,9 @@ struct TrainFlag {
 /// Returns the flags that run the candidate, without model, data and workload. `recompute` is never `auto`.
 [[nodiscard]] std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& candidate);
 
+/// Returns the value as on a command line; "true" or "false" for a flag without value.
+[[nodiscard]] std::string value_text(const TrainFlag& flag);
+
 /// Returns words of a command line: `--stages 4 --shard-optimizer`.
 [[nodiscard]] std::vector<std::string> to_words(const std::vector<TrainFlag>& flags);
 

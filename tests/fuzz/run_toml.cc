@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../apps/config_words.h"
+#include "../apps/flag_values.h"
 #include "fuzz/fuzzer.h"
 
 namespace chimera::testing {
@@ -27,20 +27,23 @@ struct Command {
 
 void exercise_run(std::string_view bytes) {
   Command command;
-  auto words = read_or_refuse([&] { return apps::config_words_of(std::string(bytes), kSource, command.app); });
-  if (!words) return;
-  require(words->size() <= 5, "a flag is given once");
-  require(std::ranges::all_of(*words, [](const std::string& word) { return word.starts_with("--"); }),
-          "every word is a flag with its value");
-  const bool has_text = std::ranges::any_of(
-      *words, [](const std::string& word) { return word.starts_with("--schedule") || word.starts_with("--config"); });
-  std::ranges::reverse(*words);
-  try {
-    command.app.parse(*words);
-  } catch (const CLI::ParseError&) {
-    return;  // the flag does not accept the value
-  }
-  require(command.text.empty() || has_text, "a value comes from its key");
+  const bool is_accepted = read_or_refuse([&] {
+                             try {
+                               apps::merge_config_text(command.app, std::string(bytes), kSource);
+                               return true;
+                             } catch (const CLI::ParseError&) {
+                               return false;  // the flag does not accept the value
+                             }
+                           }).value_or(false);
+  if (!is_accepted) return;
+  const std::vector<std::string> words = apps::given_words(command.app);
+  const bool has_schedule = std::ranges::any_of(words, [](const auto& word) { return word.starts_with("--schedule"); });
+  require(command.text.empty() || has_schedule, "a value comes from its key");
+  Command rank;
+  rank.app.parse(std::vector(words.rbegin(), words.rend()));
+  require(apps::given_words(rank.app) == words, "the words of the flags parse to the same flags");
+  require(rank.text == command.text && rank.list == command.list && rank.number == command.number,
+          "the words of the flags parse to the same values");
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // Layouts on which a run may continue after it has lost ranks.
 
-#include "launch/hosts/host_restarts.h"
+#include "launch/hosts/run_layout.h"
 
 #include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
 
 namespace chimera {
 namespace {
@@ -49,14 +51,63 @@ TEST(SmallerLayoutTest, LayoutsKeepTheMiniBatchAndFitTheRemainingRanks) {
 
 TEST(SmallerLayoutTest, ReadsWhatADryRunPrints) {
   const RunLayout layout{.workers = 2, .data_parallel = 3, .micro_batches = 4, .mini_batch = 24};
-  EXPECT_EQ(parse_layout(R"({"workers": 2, "data_parallel": 3, "micro_batches": 4, "mini_batch": 24, "fits": true})"),
-            layout);
+  nlohmann::ordered_json output = {{"schedule", "chimera"}, {"fits", true}};
+  output.update(layout_json(layout));
+  EXPECT_EQ(parse_layout(output.dump()), layout);
   EXPECT_THAT(layout_flags(layout), ElementsAre("--stages", "2", "--data-parallel", "3", "--micro-batches", "4"));
   for (const char* text :
        {"", "{}", "[1]", R"({"workers": 0, "data_parallel": 1, "micro_batches": 1, "mini_batch": 1})",
         R"({"workers": "2", "data_parallel": 1, "micro_batches": 1, "mini_batch": 1})"}) {
     EXPECT_EQ(parse_layout(text), std::nullopt) << text;
   }
+}
+
+/// A dry run of two groups of two workers that rejects odd numbers of workers and fewer than `least` micro-batches.
+DryRun even_layouts(std::int64_t least) {
+  return [least](const std::vector<std::string>& flags) -> std::optional<LayoutReply> {
+    RunLayout layout{.workers = 2, .data_parallel = 2, .micro_batches = 4, .mini_batch = 32};
+    if (!flags.empty()) {
+      layout = {std::stoll(flags.at(1)), std::stoll(flags.at(3)), std::stoll(flags.at(5)), layout.mini_batch};
+    }
+    if (layout.workers % 2 != 0) return LayoutReply{.layout = {}, .message = "--stages must be even"};
+    if (layout.micro_batches < least) return LayoutReply{.layout = {}, .message = "too few micro-batches"};
+    return LayoutReply{.layout = layout, .message = ""};
+  };
+}
+
+TEST(SmallerLayoutTest, FindsTheFirstThatADryRunAccepts) {
+  const auto found = find_smaller_layout(even_layouts(1), 3);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->layout, (RunLayout{.workers = 2, .data_parallel = 1, .micro_batches = 8, .mini_batch = 32}));
+}
+
+TEST(SmallerLayoutTest, ReturnsTheReasonIfNoneIsAccepted) {
+  const auto none = find_smaller_layout(even_layouts(1), 1);
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->layout, std::nullopt);
+  EXPECT_EQ(none->message, "--stages must be even");
+  const auto rejected = find_smaller_layout(even_layouts(9), 3);
+  ASSERT_TRUE(rejected);
+  EXPECT_EQ(rejected->layout, std::nullopt);
+  EXPECT_EQ(rejected->message, "too few micro-batches") << "the job itself is rejected";
+}
+
+TEST(SmallerLayoutTest, RejectsADryRunThatKeepsItsLayout) {
+  const LayoutReply fixed{.layout = RunLayout{.workers = 2, .data_parallel = 2, .micro_batches = 4, .mini_batch = 32},
+                          .message = ""};
+  const auto found = find_smaller_layout([&](const auto&) { return fixed; }, 3);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->layout, std::nullopt);
+}
+
+TEST(SmallerLayoutTest, EndsAfterASignal) {
+  int runs = 0;
+  const auto interrupted = [&](const std::vector<std::string>& flags) {
+    ++runs;
+    return flags.empty() ? even_layouts(1)(flags) : std::nullopt;
+  };
+  EXPECT_FALSE(find_smaller_layout(interrupted, 3));
+  EXPECT_EQ(runs, 2);
 }
 
 }  // namespace

@@ -73,6 +73,45 @@ TEST(TrainingPlanTest, PlanAutoTrainsInOneGo) {
   EXPECT_THAT(result.messages, HasSubstr("plan: 1f1b"));
 }
 
+TEST(TrainingPlanTest, TheCommandLineOverridesTheFileWhichOverridesThePlanAndDefaults) {
+  const Scratch scratch;
+  const std::string config =
+      scratch.write("run.toml",
+                    "model = \"gpt2-tiny\"\nschedule = \"1f1b\"\nsequence = 64\nplan = \"auto\"\n"
+                    "workers = 2\nmini-batch = 4\nmemory = 1\nmicro-batch-size = 1\n");
+  const ProgramResult refused = run_program({"train", "--config", config, "--machine", kP100, "--dry-run"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.messages, HasSubstr("--plan auto chooses --micro-batch-size")) << "the file gives it";
+  const Arguments flags = {"train",     "--config", config, "--machine",  kP100,
+                           "--dry-run", "--format", "json", "--sequence", "32"};
+  const auto dry_run = [&](const Arguments& more) {
+    const ProgramResult result = run_program(flags + more);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return nlohmann::json::parse(result.output, nullptr, false);
+  };
+  const auto unplanned = dry_run({"--plan", "none"});
+  EXPECT_EQ(unplanned["ranks"].size(), 4U) << "default";
+  EXPECT_EQ(unplanned["micro_batch_size"], 1) << "file";
+  EXPECT_EQ(unplanned["schedule"], "1f1b") << "file";
+  EXPECT_EQ(unplanned["sequence"], 32) << "command line";
+  (void)scratch.write("run.toml",
+                      "model = \"gpt2-tiny\"\nschedule = \"1f1b\"\nsequence = 64\nplan = \"auto\"\nworkers = 2\n"
+                      "mini-batch = 4\nmemory = 1\n");
+  const auto planned = dry_run({});
+  EXPECT_EQ(planned["ranks"].size(), 2U) << "plan";
+  EXPECT_EQ(planned["mini_batch"], 4) << "plan";
+  EXPECT_EQ(planned["schedule"], "1f1b") << "file";
+  EXPECT_EQ(planned["sequence"], 32) << "command line";
+}
+
+TEST(TrainingPlanTest, AGivenReplicaLayoutRestrictsThePlan) {
+  const ProgramResult result =
+      run_program({"train", "--model", "gpt2-tiny", "--plan", "auto", "--workers", "4", "--mini-batch", "8",
+                   "--machine", kP100, "--memory", "1", "--replica-layout", "far", "--dry-run"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.messages, HasSubstr("replicas far"));
+}
+
 TEST(TrainingPlanTest, RecomputingSomeStagesChangesNoNumber) {
   const Scratch scratch;
   const Arguments shape = {"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--transport", "threads"};

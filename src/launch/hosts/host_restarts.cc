@@ -7,52 +7,18 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "core/console.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "launch/hosts/run_layout.h"
 #include "launch/local/ask.h"
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
 
 namespace chimera {
-
-std::optional<RunLayout> parse_layout(const std::string& dry_run) {
-  try {
-    const auto json = read_json(dry_run);
-    const RunLayout layout{.workers = json.at("workers"),
-                           .data_parallel = json.at("data_parallel"),
-                           .micro_batches = json.at("micro_batches"),
-                           .mini_batch = json.at("mini_batch")};
-    const bool is_one = std::min({layout.workers, layout.data_parallel, layout.micro_batches, layout.mini_batch}) >= 1;
-    return is_one ? std::optional(layout) : std::nullopt;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
-}
-
-std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks) {
-  const std::int64_t in_step = now.micro_batches * now.data_parallel;
-  std::vector<RunLayout> layouts;
-  const auto add = [&](std::int64_t workers, std::int64_t most_groups) {
-    for (std::int64_t groups = std::min({most_groups, ranks / workers, in_step}); groups >= 1; --groups) {
-      if (in_step % groups == 0) layouts.push_back({workers, groups, in_step / groups, now.mini_batch});
-    }
-  };
-  add(now.workers, now.data_parallel - 1);
-  for (std::int64_t workers = now.workers - 1; workers >= 1; --workers) add(workers, ranks);
-  return layouts;
-}
-
-std::vector<std::string> layout_flags(const RunLayout& layout) {
-  return {"--stages",        std::to_string(layout.workers),
-          "--data-parallel", std::to_string(layout.data_parallel),
-          "--micro-batches", std::to_string(layout.micro_batches)};
-}
 
 namespace {
 
@@ -233,29 +199,26 @@ class HostRestarts {
 
   std::optional<HostStart> smaller_start(int ranks) {
     const std::string left = fmt::format("{} of {} ranks are left", ranks, places_.all_ranks());
-    const auto first = dry_run({});
-    const auto now = first ? parse_layout(first->output) : std::nullopt;
-    std::string why = first ? last_line(first->errors) : "a dry run has not ended";
-    for (const RunLayout& layout : now ? smaller_layouts(*now, ranks) : std::vector<RunLayout>()) {
-      const Words flags = layout_flags(layout);
-      const auto reply = dry_run(flags);
-      if (signals_.waiting()) return std::nullopt;
-      if (reply && parse_layout(reply->output) == layout) {
-        say(fmt::format("{}: goes on with {}", left, fmt::join(flags, " ")));
-        return HostStart{.hosts = places_.with_ranks(static_cast<int>(layout.ranks())), .layout = flags};
-      }
-      if (reply && !reply->errors.empty()) why = last_line(reply->errors);
+    const auto found = find_smaller_layout([this](const Words& flags) { return dry_run(flags); }, ranks);
+    if (!found) return std::nullopt;
+    if (!found->layout) {
+      say(fmt::format("not restarted: {}, and no layout of so few has the same mini-batch{}", left,
+                      found->message.empty() ? "" : fmt::format(" ({})", found->message)));
+      return std::nullopt;
     }
-    if (signals_.waiting()) return std::nullopt;
-    say(fmt::format("not restarted: {}, and no layout of so few has the same mini-batch{}", left,
-                    why.empty() ? "" : fmt::format(" ({})", why)));
-    return std::nullopt;
+    const Words flags = layout_flags(*found->layout);
+    say(fmt::format("{}: goes on with {}", left, fmt::join(flags, " ")));
+    return HostStart{.hosts = places_.with_ranks(static_cast<int>(found->layout->ranks())), .layout = flags};
   }
 
-  /// Returns the reply of a dry run on the first host, if it ends in time.
-  std::optional<CommandReply> dry_run(const Words& flags) {
+  /// Runs the job dry on the first host, which has its model and its program with LibTorch; nullopt after a signal.
+  std::optional<LayoutReply> dry_run(const Words& flags) {
     const Words arguments = together(together(job_.arguments, flags), {"--dry-run", "--format", "json"});
-    return ask({job_.program_on(places_.with_ranks(1).front().host, arguments)}, kDryRunWithin, signals_).front();
+    const auto command = job_.program_on(places_.with_ranks(1).front().host, arguments);
+    const auto reply = ask({command}, kDryRunWithin, signals_).front();
+    if (signals_.waiting()) return std::nullopt;
+    if (!reply) return LayoutReply{.layout = {}, .message = "a dry run has not ended"};
+    return LayoutReply{.layout = parse_layout(reply->output), .message = last_line(reply->errors)};
   }
 
   const HostJob& job_;

@@ -12,26 +12,6 @@
 
 namespace chimera {
 
-/// Layout of a run: D workers in each of W groups, and N micro-batches per step and group.
-struct RunLayout {
-  std::int64_t workers = 1;        ///< D (--stages)
-  std::int64_t data_parallel = 1;  ///< W
-  std::int64_t micro_batches = 1;  ///< N
-  std::int64_t mini_batch = 1;     ///< Sequences per step, over all groups
-
-  [[nodiscard]] std::int64_t ranks() const { return workers * data_parallel; }
-  friend bool operator==(const RunLayout&, const RunLayout&) = default;
-};
-
-/// Parses the output of `chimera train ... --dry-run --format json`; nullopt if malformed.
-[[nodiscard]] std::optional<RunLayout> parse_layout(const std::string& dry_run);
-
-/// Returns layouts of at most `ranks` ranks with the same micro-batches per step, best first: first fewer groups of the
-/// same size, then fewer workers per group with as many groups as possible. Schedule or model may reject them.
-[[nodiscard]] std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks);
-
-[[nodiscard]] std::vector<std::string> layout_flags(const RunLayout& layout);
-
 /// Assignment of hosts and spares to the places of a job, in rank order.
 class HostAssignment {
  public:
