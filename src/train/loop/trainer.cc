@@ -243,7 +243,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
       .peak_memory = peak_memory_of(device_),
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
       .before_wait = [&] { progress_.catch_up(); },
-      .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
+      .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
       .skip_non_finite = leaves_out || job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
       .leaves_out_update = leaves_out,
       .tracer = tracer_ ? &*tracer_ : nullptr,
