@@ -298,7 +298,9 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
     shape.canonical = &*run.canonical;
     shape.parameters = gather_parameter_names(run, rank, stages, transport);
   }
-  executor_ = std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
+  const FitOptions& options = run.options;
+  driver_ = std::make_unique<StepDriver>(run, UpdateRule{options.learning_rate, options.steps, options.clip},
+                                         place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
 }
 
 FitStep RankFit::train_step(std::int64_t step) {
@@ -307,30 +309,26 @@ FitStep RankFit::train_step(std::int64_t step) {
     for (const auto& [id, stage] : stages_) in_order.push_back(stage.get());
     optimizer_ = make_optimizer(run_.options.optimizer, in_order);
   }
-  const double rate = run_.options.learning_rate.at(step, run_.options.steps);
-  FitStep done = train_step(step, [&](double norm) { optimizer_->step(rate, clip_factor(norm, run_.options.clip)); });
-  done.learning_rate = rate;
+  FitStep done = train_step(step, [&](double norm) { driver_->update(*optimizer_, step, norm); });
+  done.learning_rate = driver_->learning_rate(step);
   return done;
 }
 
 FitStep RankFit::train_step(std::int64_t step, const Update& update) {
-  const StepResult result = run(run_.program, step, update);
-  return {step + 1, sum_in_data_order(run_, result.losses), result.gradient_norm, 0};
+  const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
+  return {step + 1, totals.loss, totals.gradient_norm, 0};
 }
 
-double RankFit::validation_loss(std::int64_t step) {
-  return sum_in_data_order(run_, run(run_.validation, step, {}).losses);
-}
+double RankFit::validation_loss(std::int64_t step) { return driver_->validate(run_.validation, hooks(step, {})); }
 
-StepResult RankFit::run(const Program& program, std::int64_t step, const Update& update) {
+StepHooks RankFit::hooks(std::int64_t step, const Update& update) {
   load_targets(step);
-  const StepHooks hooks{
+  return {
       .step = step + 1,
-      .load = [&](StageId stage, MicroBatchId id) { return load(step, stage, id); },
+      .load = [this, step](StageId stage, MicroBatchId id) { return load(step, stage, id); },
       .optimizer_step = update,
       .peak_memory = peak_resident_bytes,
   };
-  return executor_->run(program.workers[place_.worker.index()], hooks);
 }
 
 /// Loads targets if the last stage is on this rank, and sums counts over all ranks.

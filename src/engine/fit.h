@@ -15,12 +15,12 @@
 #include "engine/optimizer.h"
 #include "engine/optimizer_options.h"
 #include "engine/run_shape.h"
+#include "engine/step_driver.h"
 #include "generate/registry.h"
 #include "model/layers.h"
 #include "model/module_stage.h"
 #include "plan/recompute_choice.h"
 #include "runtime/canonical_sums.h"
-#include "runtime/executor.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 #include "transport/groups.h"
@@ -126,11 +126,11 @@ class RankFit {
 
   [[nodiscard]] const std::map<StageId, std::unique_ptr<ModuleStage>>& stages() const { return stages_; }
   /// Returns the current instruction; empty between steps.
-  [[nodiscard]] std::string current() const { return executor_->current(); }
+  [[nodiscard]] std::string current() const { return driver_->executor().current(); }
 
  private:
   void load_targets(std::int64_t step);
-  StepResult run(const Program& program, std::int64_t step, const Update& update);
+  StepHooks hooks(std::int64_t step, const Update& update);
   MicroBatch load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
 
   const FitRun& run_;
@@ -138,7 +138,7 @@ class RankFit {
   Transport& transport_;
   std::map<StageId, std::unique_ptr<ModuleStage>> stages_;
   std::unique_ptr<Optimizer> optimizer_;  // created by the first step that needs it
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<StepDriver> driver_;
   std::map<MicroBatchId, at::Tensor> targets_;  // targets of the current step, if the last stage is on this rank
   double loss_scale_ = 1;                       // 1 / count of the step
 };

@@ -21,6 +21,7 @@
 #include "runtime/gradient_norms.h"
 #include "runtime/non_finite.h"
 #include "runtime/recorded_steps.h"
+#include "runtime/step_sums.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
@@ -67,8 +68,8 @@ struct StepHooks {
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
   /// Called on a device, if set, when all work before the optimizer step is enqueued and before the host waits.
   std::function<void()> before_wait = {};
-  /// Numbers to sum over all workers, in place; the same count on each.
-  std::span<double> sums = {};
+  /// Summed over all workers, in place. Borrowed; null on all workers or on none.
+  SaveVotes* votes = nullptr;
   /// If set, a step with a non-finite loss or gradient norm changes no weights. Called on all workers with the source;
   /// `is_own` is true on the worker that made it. May throw.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
@@ -157,7 +158,7 @@ class Executor {
   void wait_all_reduce(ParameterGroupId id);
   void update_weights(const Op& op, const StepHooks& hooks);
   void use_weights(const Op& op);
-  std::vector<double> sum_numbers(std::int64_t step, const StepHooks& hooks, std::size_t num_losses);
+  StepSums sum_numbers(std::int64_t step, const StepHooks& hooks);
   void reduce_scalars(std::int64_t step, const StepHooks& hooks);
   void handle_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
                          const StepHooks& hooks);

@@ -1,3 +1,4 @@
+#include "runtime/step_sums.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -5,10 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -20,55 +23,78 @@
 
 namespace chimera {
 
-// Each worker fills in its own numbers: squared norms (GradientNorms), losses [groups][micro-batches], memory
-// [groups][workers], the hooks' sums. On a device they stay there until the sum, the host's only wait of a step.
-std::vector<double> Executor::sum_numbers(std::int64_t step, const StepHooks& hooks, std::size_t num_losses) {
-  const std::size_t squares = norms_.count();
+std::vector<double> StepSums::pack() const {
+  std::vector<double> numbers = squares;
+  numbers.insert(numbers.end(), losses.begin(), losses.end());
+  numbers.insert(numbers.end(), peak_memory.begin(), peak_memory.end());
+  if (votes) std::ranges::copy(votes->pack(), std::back_inserter(numbers));
+  return numbers;
+}
+
+void StepSums::unpack(std::span<const double> numbers) {
+  for (std::vector<double>* field : {&squares, &losses, &peak_memory}) {
+    std::ranges::copy(numbers.first(field->size()), field->begin());
+    numbers = numbers.subspan(field->size());
+  }
+  if (votes) votes = SaveVotes::unpack(numbers.first<SaveVotes::kNumbers>());
+}
+
+at::Tensor StepSums::squares_in(const at::Tensor& packed) const { return packed.narrow(0, 0, std::ssize(squares)); }
+
+at::Tensor StepSums::loss_in(const at::Tensor& packed, std::size_t loss) const {
+  return packed.narrow(0, static_cast<std::int64_t>(squares.size() + loss), 1);
+}
+
+bool StepSums::are_finite() const {
+  const auto is_finite = [](double value) { return std::isfinite(value); };
+  return std::ranges::all_of(squares, is_finite) && std::ranges::all_of(losses, is_finite) &&
+         std::ranges::all_of(peak_memory, is_finite);
+}
+
+// On a device, the numbers stay there until the sum, the host's only wait of a step.
+StepSums Executor::sum_numbers(std::int64_t step, const StepHooks& hooks) {
+  const auto groups = static_cast<std::size_t>(shape_.ranks.data_parallel);
   const auto workers = static_cast<std::size_t>(shape_.ranks.workers);
-  const std::size_t own_losses = squares + shape_.group.index() * static_cast<std::size_t>(shape_.micro_batches);
-  std::vector<double> values(squares + num_losses + static_cast<std::size_t>(shape_.ranks.data_parallel) * workers, 0);
-  values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
-  values.insert(values.end(), hooks.sums.begin(), hooks.sums.end());
-  std::map<std::int64_t, at::Tensor> losses;  // by index
-  for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {
-    if (auto loss = losses_.extract(MicroBatchId(step * shape_.micro_batches + m))) {
-      losses[static_cast<std::int64_t>(own_losses) + m] = std::move(loss.mapped());
+  const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
+  StepSums sums{.squares = std::vector<double>(norms_.count(), 0),
+                .losses = std::vector<double>(groups * micro_batches, 0),
+                .peak_memory = std::vector<double>(groups * workers, 0)};
+  if (hooks.votes != nullptr) sums.votes = *hooks.votes;
+  sums.peak_memory[shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
+  std::map<std::size_t, at::Tensor> losses;  // by index
+  for (std::size_t m = 0; m < micro_batches; ++m) {
+    if (auto loss = losses_.extract(MicroBatchId(step * shape_.micro_batches + static_cast<std::int64_t>(m)))) {
+      losses[shape_.group.index() * micro_batches + m] = std::move(loss.mapped());
     }
   }
   if (trains_) fault_point("vote");
   const at::Device device = groups_.begin()->second->gradients().device();
   if (!device.is_cpu()) {
-    const at::Tensor all = on_device(values, device);
-    norms_.take(step, trains_, all.narrow(0, 0, static_cast<std::int64_t>(squares)));
-    for (const auto& [number, loss] : losses) all.narrow(0, number, 1).copy_(loss);
-    return transport_.sum_to_host(all, hooks.before_wait);
+    const at::Tensor all = on_device(sums.pack(), device);
+    norms_.take(step, trains_, sums.squares_in(all));
+    for (const auto& [number, loss] : losses) sums.loss_in(all, number).copy_(loss);
+    sums.unpack(transport_.sum_to_host(all, hooks.before_wait));
+    return sums;
   }
-  std::ranges::copy(norms_.take(step, trains_), values.begin());  // updates may come from an earlier piece
-  for (const auto& [number, loss] : losses) values[static_cast<std::size_t>(number)] = loss.item<double>();
-  transport_.all_sum(values);
-  return values;
+  sums.squares = norms_.take(step, trains_);  // updates may come from an earlier piece
+  for (const auto& [number, loss] : losses) sums.losses[number] = loss.item<double>();
+  std::vector<double> numbers = sums.pack();
+  transport_.all_sum(numbers);
+  sums.unpack(numbers);
+  return sums;
 }
 
 void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
-  const std::size_t squares = norms_.count();
-  const auto num_losses = static_cast<std::size_t>(shape_.ranks.data_parallel * shape_.micro_batches);
   const std::int64_t first = step * shape_.micro_batches;
-  std::vector<double> values = sum_numbers(step, hooks, num_losses);
-  std::copy(values.end() - static_cast<std::ptrdiff_t>(hooks.sums.size()), values.end(), hooks.sums.begin());
-  values.resize(values.size() - hooks.sums.size());
+  StepSums sums = sum_numbers(step, hooks);
+  if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
   const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));
-  const auto is_finite = [](double value) { return std::isfinite(value); };
-  if (!std::all_of(values.begin(), values.end(), is_finite)) {
-    handle_non_finite(std::span(values).first(squares), suspects, hooks.step + step, hooks);
-  }
-
-  const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
-  const auto memory = losses + static_cast<std::ptrdiff_t>(num_losses);
+  if (!sums.are_finite()) handle_non_finite(sums.squares, suspects, hooks.step + step, hooks);
   double square = 0;
-  for (auto value = values.begin(); value != losses; ++value) square += *value;
+  for (const double value : sums.squares) square += value;
   result_.gradient_norm = std::sqrt(square);
-  result_.losses.assign(losses, memory);
-  result_.peak_memory_bytes = *std::max_element(memory, values.end());
+  result_.losses = std::move(sums.losses);
+  result_.peak_memory_bytes = std::ranges::max(sums.peak_memory);
 }
 
 namespace {

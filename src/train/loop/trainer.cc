@@ -92,8 +92,10 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
   shape.parameters = job.parameters;
   shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
-  executor_ =
-      std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, message, shape, tied_.get());
+  const TrainOptions& options = job.options;
+  driver_ =
+      std::make_unique<StepDriver>(job, UpdateRule{options.learning_rate, options.steps, options.clip}, place_.worker,
+                                   borrow<Stage>(stages_), transport_, message, shape, tied_.get());
   make_checkpointer();
 }
 
@@ -167,7 +169,7 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   while (goes_on && done_ < steps) {
     const StepMetrics metrics = do_step(done_);
     if (done_ == first_step_ + 1 && done_ < steps) {  // First use of memory and caches
-      executor_->forget_op_times();
+      driver_->executor().forget_op_times();
       optimizer_seconds_ = 0;
     } else {
       step_seconds_.push_back(metrics.step_seconds);
@@ -214,7 +216,7 @@ void Trainer::trace(bool on, std::function<MemorySample()> look_at_memory) {
 }
 
 std::string Trainer::current() const {
-  const std::string instruction = executor_->current();
+  const std::string instruction = driver_->executor().current();
   return instruction.empty() ? fmt::format("step {}", step_ + 1) : instruction;
 }
 
@@ -243,28 +245,28 @@ StepMetrics Trainer::do_step(std::int64_t step) {
       .peak_memory = peak_memory_of(device_),
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
       .before_wait = [&] { progress_.catch_up(); },
-      .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
+      .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
       .skip_non_finite = leaves_out || job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
       .leaves_out_update = leaves_out,
       .tracer = tracer_ ? &*tracer_ : nullptr,
       .record = job_.options.cuda_graphs ? record_on(accelerator()) : RecordWork(),
   };
   if (tracer_) tracer_->begin_step(step);
-  const StepResult result = executor_->run(instructions(step), hooks);
+  const StepTotals totals = driver_->train(instructions(step), hooks);
   StepMetrics metrics;
   metrics.step = step + 1;
-  metrics.loss = sum_in_data_order(job_, result.losses) / static_cast<double>(job_.updates());
-  metrics.gradient_norm = result.gradient_norm;
-  metrics.learning_rate = learning_rate(step);
+  metrics.loss = totals.loss;
+  metrics.gradient_norm = totals.gradient_norm;
+  metrics.learning_rate = driver_->learning_rate(step);
   metrics.tokens = job_.mini_batch() * job_.options.sequence;
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
-  metrics.peak_memory_bytes = result.peak_memory_bytes;
-  if (!leaves_out) skipped_in_row_ = result.is_skipped ? skipped_in_row_ + 1 : 0;
-  skipped_ += result.is_skipped ? 1 : 0;
-  metrics.is_skipped = result.is_skipped;
+  metrics.peak_memory_bytes = totals.peak_memory_bytes;
+  if (!leaves_out) skipped_in_row_ = totals.is_skipped ? skipped_in_row_ + 1 : 0;
+  skipped_ += totals.is_skipped ? 1 : 0;
+  metrics.is_skipped = totals.is_skipped;
   metrics.skipped = skipped_;
-  metrics.updates = last_metrics_.updates + (result.is_skipped ? 0 : job_.updates());
+  metrics.updates = last_metrics_.updates + (totals.is_skipped ? 0 : job_.updates());
   if (job_.options.spike > 0) watch_loss(metrics);
   last_metrics_ = metrics;
   done_ = metrics.step;
@@ -318,7 +320,7 @@ double Trainer::validation_loss() {
         .peak_memory = peak_memory_of(device_),
         .before_wait = [&] { progress_.catch_up(); },
     };
-    loss += sum_in_data_order(job_, executor_->run(job_.validation.workers[place_.worker.index()], hooks).losses);
+    loss += driver_->validate(job_.validation, hooks);
   }
   return loss / static_cast<double>(batches);
 }
@@ -358,28 +360,23 @@ void Trainer::note_instruction(const Instruction& instruction) {
   progress_.note({RankProgress::Phase::Steps, step_ + 1, instruction});
 }
 
-double Trainer::learning_rate(std::int64_t step) const {
-  return job_.options.learning_rate.at(step, job_.options.steps);
-}
-
 void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
   const auto start = Clock::now();
   hashes_.clear();
-  optimizer_->step(learning_rate(step), clip_factor(gradient_norm, job_.options.clip));
+  driver_->update(*optimizer_, step, gradient_norm);
   for (const auto& [id, stage] : stages_) stage->update_copies();
   optimizer_seconds_ += seconds_since(start);
 }
 
 void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_norm) {
   const auto start = Clock::now();
-  stage_optimizers_.at(stage)->step(learning_rate(last.value() / job_.schedule.micro_batches),
-                                    clip_factor(gradient_norm, job_.options.clip));
+  driver_->update(*stage_optimizers_.at(stage), last.value() / job_.schedule.micro_batches, gradient_norm);
   optimizer_seconds_ += seconds_since(start);
 }
 
 RunSummary Trainer::summarize() {
   // Replicas measured the same ops; sums and counts over all workers give the mean.
-  std::vector<double> numbers = executor_->op_times().to_numbers();
+  std::vector<double> numbers = driver_->executor().op_times().to_numbers();
   const std::size_t num_times = numbers.size();
   numbers.resize(num_times + static_cast<std::size_t>(job_.num_ranks()), 0);
   numbers[num_times + rank_.index()] =
@@ -397,7 +394,7 @@ RunSummary Trainer::summarize() {
 }
 
 std::vector<OpTimes> Trainer::gather_op_times() {
-  const std::vector<double> own = executor_->op_times().to_numbers();
+  const std::vector<double> own = driver_->executor().op_times().to_numbers();
   const auto size = static_cast<std::ptrdiff_t>(own.size());
   std::vector<double> all(own.size() * static_cast<std::size_t>(job_.num_ranks()), 0);
   std::ranges::copy(own, all.begin() + size * rank_.value());
@@ -517,7 +514,7 @@ std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ra
 
 void Trainer::drop_step() {
   fault_point("leave");
-  executor_->drop();
+  driver_->executor().drop();
   if (job_.options.watches_weights()) require_unchanged();  // A replacement may receive this state
   hashes_.clear();
   if (checkpointer_) checkpointer_->drop();

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/optimizer.h"
+#include "engine/step_driver.h"
 #include "model/initial_values.h"
-#include "runtime/executor.h"
 #include "schedule/rank_layout.h"
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
@@ -120,7 +120,6 @@ class Trainer {
   void note_instruction(const Instruction& instruction);
   std::function<void(const std::string&, bool)> skip_hook(std::int64_t step);
   const std::vector<Instruction>& instructions(std::int64_t step);
-  [[nodiscard]] double learning_rate(std::int64_t step) const;
   void optimizer_step(std::int64_t step, double gradient_norm);
   void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
   RunSummary summarize();
@@ -139,7 +138,7 @@ class Trainer {
   std::map<ParameterGroupId, ParameterGroup*> trained_;
   std::unique_ptr<Optimizer> optimizer_;                            // Null if asynchronous
   std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // Asynchronous only
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<StepDriver> driver_;
   std::vector<StageCopies> copies_;
   StateHashes hashes_;  // Last comparison; empty after an update
   std::optional<Checkpointer> checkpointer_;

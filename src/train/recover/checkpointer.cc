@@ -162,7 +162,7 @@ Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
   if (rank == RankId(0)) lock_ = hold_folder(disk, job.options.checkpoint.folder);
 }
 
-std::span<double> Checkpointer::sums() {
+SaveVotes& Checkpointer::votes() {
   const bool is_first = rank_ == RankId(0);
   const Outcome outcome = outcome_;
   const bool has_ended = outcome != Outcome::None && (phase_ == Phase::Writing || is_first);
@@ -171,21 +171,21 @@ std::span<double> Checkpointer::sums() {
   const bool is_time = is_first && every > 0 && std::chrono::duration<double>(now - last_save_).count() >= every;
   const bool is_retry = is_first && phase_ == Phase::Idle && retries_.is_due(now);
   const std::uint64_t requests = save_requests();
-  sums_.fill(0);
-  if (is_time || is_retry || std::exchange(seen_requests_, requests) != requests) sums_[kWanted] = 1;
-  sums_[kStop] = stop_requested() ? 1 : 0;
+  votes_ = {};
+  if (is_time || is_retry || std::exchange(seen_requests_, requests) != requests) votes_.wanted = 1;
+  votes_.stop = stop_requested() ? 1 : 0;
   if (phase_ != Phase::Idle && has_ended) {
-    sums_[phase_ == Phase::Writing ? kWritten : kCommitted] = 1;
-    sums_[kFailed] = outcome == Outcome::Failed ? 1 : 0;
+    (phase_ == Phase::Writing ? votes_.written : votes_.committed) = 1;
+    votes_.failed = outcome == Outcome::Failed ? 1 : 0;
   }
-  return sums_;
+  return votes_;
 }
 
 bool Checkpointer::is_due(std::int64_t step) {
   advance();
   const SaveInterval& every = job_.options.checkpoint.every;
-  if (sums_[kWanted] > 0 || (every.steps > 0 && step % every.steps == 0)) wanted_ = true;
-  if (sums_[kStop] > 0) stopping_ = true;
+  if (votes_.wanted > 0 || (every.steps > 0 && step % every.steps == 0)) wanted_ = true;
+  if (votes_.stop > 0) stopping_ = true;
   const bool is_last = step == job_.options.steps || stops_after(step);  // Saved by finish()
   return wanted_ && phase_ == Phase::Idle && !is_last && may_save_after(step);
 }
@@ -222,7 +222,9 @@ void Checkpointer::agree() {
       note_progress({RankProgress::Phase::Ending});  // A slow disk is no hang
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    transport_.all_sum(sums());
+    auto numbers = votes().pack();
+    transport_.all_sum(numbers);
+    votes_ = SaveVotes::unpack(numbers);
     advance();
   }
 }
@@ -236,7 +238,7 @@ void Checkpointer::drop() {
   wanted_ = wanted_ || is_dropped_;
   phase_ = Phase::Idle;
   outcome_ = Outcome::None;
-  sums_.fill(0);
+  votes_ = {};
 }
 
 std::array<double, Checkpointer::kNumPlans> Checkpointer::plans() const {
@@ -252,15 +254,15 @@ void Checkpointer::go_on(std::span<const double> plans) {
   }
 }
 
-/// Applies the sums, the same on every rank.
+/// Applies the summed votes, the same on every rank.
 void Checkpointer::advance() {
-  if (phase_ == Phase::Writing && sums_[kWritten] == static_cast<double>(job_.num_ranks())) {
+  if (phase_ == Phase::Writing && votes_.written == static_cast<double>(job_.num_ranks())) {
     phase_ = Phase::Committing;
-    failed_ = sums_[kFailed] > 0;
+    failed_ = votes_.failed > 0;
     if (rank_ == RankId(0)) start([this] { commit_parts(); });
-  } else if (phase_ == Phase::Committing && sums_[kCommitted] > 0) {
+  } else if (phase_ == Phase::Committing && votes_.committed > 0) {
     phase_ = Phase::Idle;
-    if (failed_ || sums_[kFailed] > 0) {
+    if (failed_ || votes_.failed > 0) {
       retries_.note_failure(std::chrono::steady_clock::now());
     } else {
       saved_ = saving_;

@@ -20,6 +20,7 @@
 #include "core/file_descriptor.h"
 #include "engine/optimizer.h"
 #include "model/parameter_group.h"
+#include "runtime/step_sums.h"
 #include "telemetry/metrics.h"
 #include "train/setup/job.h"
 #include "transport/transport.h"
@@ -92,9 +93,9 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Returns numbers that the next step's all-reduce must sum in place.
-  [[nodiscard]] std::span<double> sums();
-  /// Call after each step, with sums() reduced. Returns whether to call save() now; the same on every rank.
+  /// Returns this rank's votes, which the next step must sum in place.
+  [[nodiscard]] SaveVotes& votes();
+  /// Call after each step, with votes() summed. Returns whether to call save() now; the same on every rank.
   [[nodiscard]] bool is_due(std::int64_t step);
   /// Call after is_due(). Returns whether the run ends with this step after a stop request (stop_signals.h) on any
   /// rank; the same on every rank. An asynchronous schedule continues to its next flush.
@@ -117,7 +118,6 @@ class Checkpointer {
  private:
   enum class Phase : std::uint8_t { Idle, Writing, Committing };
   enum class Outcome : std::uint8_t { None, Done, Failed };
-  enum Sum : std::uint8_t { kWanted, kWritten, kFailed, kCommitted, kStop, kNumSums };
 
   void start(std::function<void()> task);
   void work(const std::stop_token& stopped);
@@ -144,7 +144,7 @@ class Checkpointer {
   StepMetrics saved_metrics_;
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
   SaveRetries retries_;  // Rank 0 only
-  std::array<double, kNumSums> sums_{};
+  SaveVotes votes_;
   std::mutex mutex_;
   std::condition_variable_any begun_;
   std::function<void()> task_;                    // Next task; empty: none

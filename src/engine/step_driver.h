@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "engine/optimizer.h"
+#include "engine/optimizer_options.h"
+#include "engine/run_shape.h"
+#include "runtime/executor.h"
+
+namespace chimera {
+
+/// Results of a training step, equal on all ranks.
+struct StepTotals {
+  double loss = 0;  ///< Mean of the step
+  double gradient_norm = 0;
+  double peak_memory_bytes = 0;
+  bool is_skipped = false;
+};
+
+/// Learning rates and clipping of a run.
+struct UpdateRule {
+  LearningRate learning_rate;
+  std::int64_t steps = 1;
+  double clip = 0;  ///< Largest global gradient norm; 0: no clipping
+};
+
+/// Drives the steps of one rank: runs programs, sums their losses in data order, and updates weights. Borrows what the
+/// executor borrows, and the run's shape.
+class StepDriver {
+ public:
+  /// The parameters after `rule` are the parameters of Executor.
+  StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, std::map<StageId, Stage*> stages,
+             Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
+
+  /// Runs a training step. Throws the errors of Executor::run().
+  StepTotals train(const std::vector<Instruction>& instructions, const StepHooks& hooks);
+  /// Returns the loss of a program of forwards.
+  double validate(const Program& program, const StepHooks& hooks);
+
+  /// `step` counts from 0.
+  [[nodiscard]] double learning_rate(std::int64_t step) const;
+  /// Updates weights with the step's learning rate, and with gradients clipped by `gradient_norm`.
+  void update(Optimizer& optimizer, std::int64_t step, double gradient_norm) const;
+
+  [[nodiscard]] Executor& executor() { return executor_; }
+  [[nodiscard]] const Executor& executor() const { return executor_; }
+
+ private:
+  const RunShape& run_;
+  UpdateRule rule_;
+  WorkerId worker_;
+  Executor executor_;
+};
+
+}  // namespace chimera
