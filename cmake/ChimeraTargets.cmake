@@ -1,5 +1,5 @@
-# chimera_library(NAME [SOURCES ...] [GENERATED ...] [PUBLIC ...] [PRIVATE ...] [LIGHT] [TORCH]): the library of the room
-#   NAME, from SOURCES or from all sources below its folder.
+# chimera_library(NAME [SOURCES ...] [GENERATED ...] [PUBLIC ...] [PRIVATE ...] [LIGHT] [TORCH]): the library of the
+#   room NAME, from SOURCES or from all sources below its folder.
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
 # LIGHT compiles with less optimization, for code whose own run time does not matter.
 # TORCH links LibTorch and reuses the precompiled header torch_pch.h. Other targets that use fmt reuse room_pch.h.

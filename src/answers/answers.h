@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json checked(const JsonValue& request);
 [[nodiscard]] Json searched(const JsonValue& request, const Progress& progress);
 /// Returns a partitioned model and the memory of each worker.
-[[nodiscard]] Json modelled(const JsonValue& request);
+[[nodiscard]] Json modeled(const JsonValue& request);
 [[nodiscard]] Json planned(const JsonValue& request);
 
 }  // namespace chimera::playground

@@ -226,7 +226,7 @@ Json workers_json(const Schedule& schedule, const StageModel& model, const std::
 
 }  // namespace
 
-Json modelled(const JsonValue& request) {
+Json modeled(const JsonValue& request) {
   const ModelConfig model = requested_model(request);
   const Workload workload = requested_workload(request);
   const Schedule schedule = valid_schedule(request.field("schedule"));
@@ -582,7 +582,7 @@ Json answer_to(const JsonValue& request, const Progress& progress) {
   if (what == "read") return read_as_it_is(request);
   if (what == "check") return checked(request);
   if (what == "search") return searched(request, progress);
-  if (what == "model") return modelled(request);
+  if (what == "model") return modeled(request);
   if (what == "plan") return planned(request);
   const std::vector<std::string> known = {"catalog", "simulate", "export", "read", "check", "search", "model", "plan"};
   request.field("do").fail(unknown_name("request", what, known));

@@ -16,8 +16,8 @@ namespace chimera {
 
 enum class JsonLetters { Utf8, Ascii };  ///< Ascii escapes all other characters
 
-/// Returns one line, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD, because text of users
-/// (file names, arguments) may hold any bytes.
+/// Returns one line, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD, because file names
+/// and arguments may hold any bytes.
 [[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1,
                                     JsonLetters letters = JsonLetters::Utf8);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1,

@@ -35,7 +35,7 @@ Wide vector_sum(std::int64_t n, Term&& term) {
 
 /// Normalizes a row of n elements; returns the reciprocal root mean square.
 template <class Element, class Wide>
-Wide normalise(const Element* x, const Element* weight, Element* y, std::int64_t n, Wide epsilon) {
+Wide normalize_row(const Element* x, const Element* weight, Element* y, std::int64_t n, Wide epsilon) {
   const Wide square =
       vector_sum<Wide>(n, [x](std::int64_t i) { return static_cast<Wide>(x[i]) * static_cast<Wide>(x[i]); });
   const Wide scale = 1 / std::sqrt(square / static_cast<Wide>(n) + epsilon);
@@ -80,7 +80,7 @@ Normed forward_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsi
     Wide* scales = result.scales.data_ptr<Wide>();
     in_parallel(rows, n, [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t row = first; row < end; ++row) {
-        scales[row] = normalise(from + row * n, weights, to + row * n, n, static_cast<Wide>(epsilon));
+        scales[row] = normalize_row(from + row * n, weights, to + row * n, n, static_cast<Wide>(epsilon));
       }
     });
   });

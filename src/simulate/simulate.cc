@@ -145,11 +145,11 @@ class StepRun {
 
 void run_synchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
   Links links(costs);
-  StepSynchronization synchronisation(schedule, costs, timeline);
+  StepSynchronization synchronization(schedule, costs, timeline);
   std::vector<double> free(schedule.workers.size(), 0);
   const auto run_step = [&](const OpTable& step, const std::vector<StepRange>& ranges) {
     StepRun(step, ranges, costs, links, free, timeline).run();
-    synchronisation.end_step(step, ranges, free);
+    synchronization.end_step(step, ranges, free);
     timeline.step_ends.push_back(free.empty() ? 0 : *std::max_element(free.begin(), free.end()));
   };
   if (steps == 1) return run_step(OpTable(schedule), whole_range(schedule));

@@ -250,10 +250,10 @@ bool PipelineTokenizer::cuts_at(std::string_view text, std::size_t place) const 
 }
 
 std::string PipelineTokenizer::last_word(std::string_view text) const {
-  std::string normalised;
+  std::string normalized;
   std::string last;
   WordBuffers buffers;
-  parts_.pre_tokenizer.split(parts_.normalizer.apply(text, normalised, true), false, buffers,
+  parts_.pre_tokenizer.split(parts_.normalizer.apply(text, normalized, true), false, buffers,
                              [&last](std::string_view word) { last = word; });
   return last;
 }

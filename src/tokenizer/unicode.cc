@@ -63,10 +63,10 @@ void append_normalized(std::string& out, std::string_view text, const icu::Norma
   icu::StringByteSink<std::string> sink(&out);
   UErrorCode status = U_ZERO_ERROR;
   normalizer.normalizeUTF8(0, {text.data(), static_cast<std::int32_t>(text.size())}, sink, nullptr, status);
-  if (U_FAILURE(status)) throw Error(std::string("ICU cannot normalise a text: ") + u_errorName(status));
+  if (U_FAILURE(status)) throw Error(std::string("ICU cannot normalize a text: ") + u_errorName(status));
 }
 
-std::string normalised(std::string_view text, const icu::Normalizer2* normalizer, UErrorCode status) {
+std::string normalization_of(std::string_view text, const icu::Normalizer2* normalizer, UErrorCode status) {
   if (U_FAILURE(status)) throw Error(std::string("ICU has no normal forms: ") + u_errorName(status));
   std::string out;
   out.reserve(text.size() + text.size() / 8);
@@ -202,12 +202,12 @@ void append_lower(std::string& text, char32_t c) {
 
 std::string composed(std::string_view text) {
   UErrorCode status = U_ZERO_ERROR;
-  return normalised(text, icu::Normalizer2::getNFCInstance(status), status);
+  return normalization_of(text, icu::Normalizer2::getNFCInstance(status), status);
 }
 
 std::string decomposed(std::string_view text) {
   UErrorCode status = U_ZERO_ERROR;
-  return normalised(text, icu::Normalizer2::getNFDInstance(status), status);
+  return normalization_of(text, icu::Normalizer2::getNFDInstance(status), status);
 }
 
 }  // namespace chimera

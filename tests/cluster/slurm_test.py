@@ -192,7 +192,7 @@ class FaultsTest(SlurmTest):
         self.assertEqual([line for line in said.splitlines() if line.startswith("chimera:")],
                          ["chimera: rank 1 on host n0 silent for 2.5 s: stopped"])
 
-    def test_a_cancelled_job(self):
+    def test_a_canceled_job(self):
         self.cancel()
         self.assertIn("CANCELLED", self.assert_ends())
 

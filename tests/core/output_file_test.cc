@@ -35,12 +35,12 @@ TEST(OutputFileTest, ReplacesTheOldContent) {
 TEST(OutputFileTest, LeavesOtherFilesAlone) {
   const Scratch scratch;
   const std::string path = scratch.path("plan.json");
-  const std::string neighbour = scratch.write("plan.json.unfinished", "a user's own");
+  const std::string neighbor = scratch.write("plan.json.unfinished", "a user's own");
   require_writable_whole(path);
-  EXPECT_EQ(read_file(neighbour), "a user's own");
+  EXPECT_EQ(read_file(neighbor), "a user's own");
   write_whole(path, "new");
   EXPECT_EQ(read_file(path), "new");
-  EXPECT_EQ(read_file(neighbour), "a user's own");
+  EXPECT_EQ(read_file(neighbor), "a user's own");
   EXPECT_EQ(files_in(scratch), 2U);
 }
 

@@ -60,11 +60,11 @@ Batch images(const SampleRange& range) {
   return {at::stack(inputs), labels};
 }
 
-std::int64_t labelled(const at::Tensor& target) { return target.ne(kIgnored).sum().item<std::int64_t>(); }
+std::int64_t num_labels(const at::Tensor& target) { return target.ne(kIgnored).sum().item<std::int64_t>(); }
 
 LossSum cross_entropy(const at::Tensor& output, const at::Tensor& target) {
   const auto options = nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum).ignore_index(kIgnored);
-  return {nn::functional::cross_entropy(output, target, options), labelled(target)};
+  return {nn::functional::cross_entropy(output, target, options), num_labels(target)};
 }
 
 /// Eight layers; their outputs all differ in shape.
@@ -80,7 +80,7 @@ Model small_network() {
                   convolution(6, 2), in_double([] { return nn::Sequential(nn::Flatten(), nn::Linear(50, 20)); }),
                   linear(20, 18),    linear(18, 16),
                   linear(16, 14),    in_double([] { return nn::Linear(14, kClasses); })};
-  model.loss = {.sum = cross_entropy, .count = labelled};
+  model.loss = {.sum = cross_entropy, .count = num_labels};
   return model;
 }
 
