@@ -1,5 +1,5 @@
 # cmake -DSOURCE=... -DOUTPUT=... -DVERSION=... -DCOMPILER=... -DSYSTEM=... -DBUILD_TYPE=... -DTORCH=... -P this
-# Writes a source file with what `chimera --version` says; leaves it alone where nothing has changed.
+# Writes a source file with the text of `chimera --version`, if the text has changed.
 set(commit "unknown: not built from a repository")
 find_program(GIT git)
 if(GIT)

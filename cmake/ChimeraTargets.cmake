@@ -1,14 +1,14 @@
-# chimera_library(NAME [SOURCES ...] [GENERATED ...] [PUBLIC ...] [PRIVATE ...] [LIGHT] [TORCH]): the library of the
+# chimera_library(NAME [SOURCES ...] [GENERATED ...] [PUBLIC ...] [PRIVATE ...] [LIGHT] [TORCH]) adds the library of the
 #   room NAME, from SOURCES or from all sources below its folder.
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
-# LIGHT compiles with less optimization, for code whose own run time does not matter.
+# LIGHT compiles with less optimization, for code that is not critical for speed.
 # TORCH links LibTorch and reuses the precompiled header torch_pch.h. Other targets that use fmt reuse room_pch.h.
 # Sources of a room are compiled together, seven at a time, so a name in an unnamed namespace is shared by the room.
 # -DCHIMERA_UNITY=OFF compiles each source by itself, without precompiled headers in rooms without LibTorch; that finds
 # missing includes.
 
-# `CCACHE` is "CCACHE-NOTFOUND" where there is no such program: ask whether it is there, never pass it on as it is.
-set(CHIMERA_COMPILER_CACHE ccache CACHE STRING "Program that caches what the compiler makes, used where installed")
+# `CCACHE` is "CCACHE-NOTFOUND" if the program is missing, so test it before use.
+set(CHIMERA_COMPILER_CACHE ccache CACHE STRING "Compiler cache, used if installed")
 find_program(CCACHE ${CHIMERA_COMPILER_CACHE})
 if(CCACHE)
   file(RELATIVE_PATH up ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
@@ -19,7 +19,7 @@ add_library(chimera_options INTERFACE)
 target_include_directories(chimera_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(chimera_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> # GCC 12 warns of its own string concatenation (GCC bug 105651)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> # GCC 12 has false positives in std::string (GCC bug 105651)
   $<$<BOOL:${CHIMERA_WERROR}>:-Werror>)
 if(CCACHE)
   target_compile_options(chimera_options INTERFACE -fpch-preprocess
@@ -34,17 +34,17 @@ if(CHIMERA_SANITIZE)
   endif()
 endif()
 
-# The one precompiled header of all LibTorch targets; after find_package(LibTorch).
+# Adds the precompiled header of all LibTorch targets; call it after find_package(LibTorch).
 function(chimera_precompile_torch)
   add_library(chimera_torch_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
   target_link_libraries(chimera_torch_pch PUBLIC chimera_options CLI11::CLI11 LibTorch::LibTorch)
   target_precompile_headers(chimera_torch_pch PRIVATE <../cmake/torch_pch.h>)
 endfunction()
 
-# The header that was compiled for the target `carrier`.
+# Lets `target` reuse the header that was precompiled for the target `carrier`.
 function(chimera_reuse_header target carrier)
   get_target_property(type ${target} TYPE)
-  if(type STREQUAL EXECUTABLE) # as the header was compiled; an executable's own -fPIE would not fit it
+  if(type STREQUAL EXECUTABLE) # the flags of the header; -fPIE would make it unusable
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
@@ -58,8 +58,8 @@ function(chimera_use_torch target)
   endif()
 endfunction()
 
-# The one precompiled header of all rooms without LibTorch; after find_package() of fmt, nlohmann_json and CLI11.
-# Clang's alone: GCC 12 saves less by one, and then warns of its own string concatenation in another way.
+# Adds the precompiled header of all rooms without LibTorch; call it after find_package of fmt, nlohmann_json, CLI11.
+# Only Clang uses it: GCC 12 gains less, and gives another false warning about std::string with it.
 function(chimera_precompile_rooms)
   if(CHIMERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     add_library(chimera_room_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/room_pch.cc)
@@ -68,8 +68,8 @@ function(chimera_precompile_rooms)
   endif()
 endfunction()
 
-# Compiles the sources of a target together, a few at a time, unless -DCHIMERA_UNITY=OFF. CMake's own UNITY_BUILD would
-# name them by absolute paths, which no other clone finds in the compiler cache.
+# Compiles the sources of a target together, seven at a time, unless -DCHIMERA_UNITY=OFF. CMake's UNITY_BUILD would use
+# absolute paths, so other clones could not use the compiler cache's entries.
 function(chimera_compile_together target)
   if(NOT CHIMERA_UNITY)
     return()
@@ -93,11 +93,11 @@ function(chimera_compile_together target)
     endif()
   endforeach()
   set_property(TARGET ${target} PROPERTY SOURCES ${units})
-  # Meant for headers: in a file that is compiled with its neighbours, an unnamed namespace is nobody else's either.
+  # The warning is meant for headers. An unnamed namespace in sources that are compiled together is no error.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# A fifth less time to compile than with -O3. The WebAssembly keeps what makes it small.
+# Compiles with -O1, which takes a fifth less time than -O3. The WebAssembly keeps its flags, which make it small.
 function(chimera_optimize_lightly target)
   if(NOT EMSCRIPTEN)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -1,6 +1,6 @@
-# chimera_discover_suites(EXECUTABLE TIMEOUT SECONDS [PREFIX TEXT] [FILTER PATTERN] [ENVIRONMENT NAME=VALUE...]): one
-# CTest test for each suite of a GoogleTest executable, instantiations included, where starting the executable for each
-# of its tests would take longer than the tests. They are read off the executable when it has been linked.
+# chimera_discover_suites(EXECUTABLE TIMEOUT SECONDS [PREFIX TEXT] [FILTER PATTERN] [ENVIRONMENT NAME=VALUE...]) adds
+# one CTest test for each suite of a GoogleTest executable, including instantiations. It is for executables that start
+# more slowly than their tests run. The executable lists its suites after it is linked.
 set(CHIMERA_LIST_SUITES ${CMAKE_CURRENT_LIST_DIR}/ListSuites.cmake)
 
 function(chimera_discover_suites executable)

@@ -1,4 +1,4 @@
-# cmake -DFOLDER=src/render/page -DOUTPUT=page.cc -P EmbedPage.cmake: the page's sources as C++ string literals.
+# cmake -DFOLDER=src/render/page -DOUTPUT=page.cc -P EmbedPage.cmake writes the page's sources as C++ string literals.
 function(literal name)
   set(text "")
   foreach(file ${ARGN})
@@ -7,7 +7,7 @@ function(literal name)
   endforeach()
   string(FIND "${text}" ")page\"" end)
   if(NOT end EQUAL -1)
-    message(FATAL_ERROR "${ARGN}: must not hold )page\", which ends the literal")
+    message(FATAL_ERROR "${ARGN}: must not contain )page\", which ends the literal")
   endif()
   file(APPEND ${OUTPUT} "const std::string_view ${name} = R\"page(${text})page\";\n")
 endfunction()

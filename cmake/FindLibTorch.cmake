@@ -1,7 +1,7 @@
-# Finds LibTorch and defines LibTorch::LibTorch; after find_package(fmt).
-# Looks in TORCH_DIR (a libtorch folder, or a site-packages/torch), else in the project's own .venv, or, where pip
-# builds, in the Python that it builds for. Installed with the package, which uses it too.
-# The package file that torch ships is not used: on a CUDA wheel it insists on a CUDA toolkit.
+# Finds LibTorch and defines LibTorch::LibTorch; needs find_package(fmt) first.
+# Searches TORCH_DIR (a libtorch folder or site-packages/torch). Without TORCH_DIR, a build by pip searches its Python,
+# and other builds the project's .venv. The installed CMake package also uses this file.
+# It replaces torch's own CMake package, which requires a CUDA toolkit if torch is a CUDA wheel.
 
 set(_torch_roots ${TORCH_DIR})
 set(_torch_help "run ./dev build, which installs it, or set TORCH_DIR to an installed torch")
@@ -25,13 +25,13 @@ find_package_handle_standard_args(LibTorch
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED GLOBAL)
-  # Its include folder brings a newer fmt than the system's library, whose headers therefore go before it. (All of fmt
-  # in every file, by FMT_HEADER_ONLY, takes five seconds a file to compile.)
+  # Its include folder contains a newer fmt than the system's library, so the system's headers come first. (With
+  # FMT_HEADER_ONLY, each file takes five seconds longer to compile.)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include_first)
   file(CREATE_LINK ${FMT_HEADERS}/fmt ${CMAKE_BINARY_DIR}/include_first/fmt SYMBOLIC)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include_first
     ${LIBTORCH_ROOT}/include ${LIBTORCH_ROOT}/include/torch/csrc/api/include)
-  # DT_RPATH rather than RUNPATH, so that the libraries behind libtorch_cpu are found through it too.
+  # DT_RPATH instead of RUNPATH, so that it also finds the libraries that libtorch_cpu needs.
   target_link_libraries(LibTorch::LibTorch INTERFACE
     -Wl,--no-as-needed ${LIBTORCH_CPU} ${LIBTORCH_C10} -Wl,--as-needed fmt::fmt)
   target_link_options(LibTorch::LibTorch INTERFACE

@@ -1,5 +1,5 @@
-# Adds LibTorch::Cuda, the GPU part of the full PyPI set of torch: that of .venv-cuda, or of TORCH_DIR. No CUDA toolkit
-# is needed: only host code is compiled, with the headers of the wheels in nvidia/.
+# Adds LibTorch::Cuda, the GPU libraries of PyPI's torch in .venv-cuda or TORCH_DIR. No CUDA toolkit is needed: only
+# host code is compiled, with the headers of the wheels in nvidia/.
 
 file(GLOB _packages ${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages)
 if(TORCH_DIR)
@@ -22,7 +22,7 @@ if(LibTorchCuda_FOUND AND NOT TARGET LibTorch::Cuda)
   target_include_directories(LibTorch::Cuda SYSTEM INTERFACE ${CUDA_HEADERS} ${NCCL_HEADERS})
   target_link_libraries(LibTorch::Cuda INTERFACE
     -Wl,--no-as-needed ${LIBTORCH_CUDA} ${LIBTORCH_C10_CUDA} -Wl,--as-needed ${CUDA_RUNTIME} LibTorch::LibTorch)
-  # libtorch_cuda finds its own libraries beside itself, so its folder comes before the one of LibTorch::LibTorch.
+  # libtorch_cuda loads libraries from its own folder, so this folder comes before the folder of LibTorch::LibTorch.
   target_link_options(LibTorch::Cuda BEFORE INTERFACE -Wl,-rpath,${_packages}/torch/lib -Wl,-rpath,${_cuda_libraries})
 endif()
 mark_as_advanced(LIBTORCH_CUDA LIBTORCH_C10_CUDA CUDA_HEADERS NCCL_HEADERS CUDA_RUNTIME)

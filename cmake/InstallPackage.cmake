@@ -1,4 +1,4 @@
-# `cmake --install` puts headers, libraries, the program and a CMake package under the prefix. Outside:
+# `cmake --install` installs headers, libraries, the program and a CMake package. Other projects use it with:
 #   find_package(Chimera)                         Chimera::chimera, everything; needs LibTorch
 #   find_package(Chimera COMPONENTS scheduling)   Chimera::scheduling, the rooms without LibTorch
 include(CMakePackageConfigHelpers)
@@ -33,11 +33,11 @@ foreach(half scheduling training)
 endforeach()
 
 install(TARGETS chimera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
-# The page of `chimera playground`, where ./dev playground has built it.
+# The page of `chimera playground`, if ./dev playground has built it.
 install(FILES ${PROJECT_SOURCE_DIR}/build/web/playground.html DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/chimera
   COMPONENT runtime OPTIONAL)
 if(CHIMERA_WITH_TORCH)
-  # Where the program looks for it.
+  # The program loads it from this folder.
   install(TARGETS chimera_training_half LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/chimera COMPONENT runtime)
 endif()
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/chimera FILES_MATCHING PATTERN "*.h")

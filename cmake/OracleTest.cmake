@@ -1,6 +1,6 @@
-# chimera_oracle_test(NAME SCRIPT [ARGUMENTS...]): a Python test that compares the program with transformers,
-# tokenizers, safetensors, tensorboard or torch, as tools/oracles installs them into .venv-oracles. Where a package is
-# missing, `oracles.require` (tests/support/oracles.py) says so and CTest reports the test as skipped.
+# chimera_oracle_test(NAME SCRIPT [ARGUMENTS...]) adds a Python test that compares the program with transformers,
+# tokenizers, safetensors, tensorboard or torch, which tools/oracles installs into .venv-oracles. If a package is
+# missing, `oracles.require` (tests/support/oracles.py) prints its name and CTest reports the test as skipped.
 
 if(CHIMERA_ORACLE_PYTHON AND NOT EXISTS ${CHIMERA_ORACLE_PYTHON})
   unset(CHIMERA_ORACLE_PYTHON CACHE) # .venv-oracles has been removed

@@ -1,4 +1,4 @@
-# cpack: a Debian package and a tarball of the program alone, with LibTorch's libraries inside where it has a training
+# Packages made by cpack: a Debian package and a tarball of the program, with LibTorch's libraries if it has a training
 # half (tools/package; docs/packages.md).
 set(package_share ${CMAKE_INSTALL_DATAROOTDIR}/chimera)
 set(package_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/chimera)
@@ -15,7 +15,7 @@ install(FILES ${reference}/completions/_chimera DESTINATION ${CMAKE_INSTALL_DATA
 install(FILES ${reference}/completions/chimera.fish
   DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d COMPONENT runtime OPTIONAL)
 
-# What only packages hold. `cmake --install` of a build finds LibTorch where the build found it.
+# Files that only packages contain. After `cmake --install`, the program uses the LibTorch of the build.
 install(FILES packaging/copyright DESTINATION ${package_doc} COMPONENT package EXCLUDE_FROM_ALL)
 install(FILES ${CMAKE_BINARY_DIR}/package/changelog.gz ${CMAKE_BINARY_DIR}/package/chimera.spdx.json
   DESTINATION ${package_doc} COMPONENT package EXCLUDE_FROM_ALL OPTIONAL)
@@ -27,7 +27,7 @@ if(CHIMERA_WITH_TORCH)
   file(GLOB openmp ${LIBTORCH_ROOT}/lib/libgomp*.so*)
   install(FILES ${LIBTORCH_CPU} ${LIBTORCH_C10} ${openmp} ${cuda_runtime}
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/chimera COMPONENT package EXCLUDE_FROM_ALL)
-  # The library of the training half looks for them beside itself, and they beside themselves.
+  # The library of the training half and LibTorch's libraries load each other from their own folder.
   install(CODE "
     file(GLOB libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/chimera/*.so*\")
     foreach(library IN LISTS libraries)
@@ -38,12 +38,12 @@ endif()
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME chimera)
 set(CPACK_PACKAGE_CONTACT "The Chimera authors <chimera@localhost.localdomain>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of large neural networks through bidirectional pipelines")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "training of large neural networks with bidirectional pipelines")
 string(CONCAT CPACK_PACKAGE_DESCRIPTION
-  "Chimera trains transformers that are cut into stages over several processes:\n"
-  "it generates pipeline schedules, proves that they cannot get stuck, times and\n"
-  "draws them, plans for a machine, and trains with the gradients of plain\n"
-  "mini-batch SGD. The page of its playground is inside.")
+  "Chimera trains transformers that are divided into stages on several processes.\n"
+  "It generates pipeline schedules, proves that they cannot deadlock, simulates\n"
+  "and draws them, plans for a machine, and trains with the gradients of plain\n"
+  "mini-batch SGD. The package includes the playground page.")
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
@@ -61,7 +61,7 @@ if(CHIMERA_WITH_TORCH)
     list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${folder})
   endforeach()
 endif()
-set(CPACK_DEBIAN_COMPRESSION_TYPE xz) # Debian 12's lintian takes zstd for a mistake
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz) # Debian 12's lintian rejects zstd
 set(CPACK_THREADS 0)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 include(CPack)

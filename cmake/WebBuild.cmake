@@ -1,7 +1,7 @@
-# The scheduling half as WebAssembly: the rooms below, the playground's answers, and from them one HTML page (the web
-# preset; docs/playground.md). Debian's Emscripten is enough, with the headers of fmt, nlohmann-json and toml++.
+# The scheduling half as WebAssembly, and the playground as one HTML page (preset `web`; docs/playground.md). It needs
+# Debian's Emscripten and the headers of fmt, nlohmann-json and toml++.
 
-# Emscripten sees nothing of /usr/include, whose C library is another one: the three libraries alone, by links.
+# Emscripten must not use /usr/include, which has another C library, so the three libraries are linked into a folder.
 find_path(HOST_HEADERS NAMES fmt/format.h nlohmann/json.hpp toml++/toml.h PATHS /usr/include /usr/local/include
   NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH REQUIRED)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
@@ -14,9 +14,9 @@ foreach(library fmt::fmt nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus
 endforeach()
 target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
 
-set(CMAKE_POSITION_INDEPENDENT_CODE OFF) # no shared libraries there
+set(CMAKE_POSITION_INDEPENDENT_CODE OFF) # WebAssembly has no shared libraries here
 
-# What Emscripten's C++ library lacks of C++20.
+# Parts of C++20 that Emscripten's C++ library lacks.
 target_include_directories(chimera_options SYSTEM BEFORE INTERFACE ${PROJECT_SOURCE_DIR}/cmake/web/include)
 target_compile_options(chimera_options INTERFACE -fwasm-exceptions)
 target_link_options(chimera_options INTERFACE -fwasm-exceptions)

@@ -1,5 +1,5 @@
 #pragma once
-// The one precompiled header of what does not use LibTorch: rooms, and programs that parse flags.
+// The precompiled header of rooms without LibTorch and of programs that parse flags.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>

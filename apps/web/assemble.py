@@ -1,7 +1,7 @@
-"""Puts the playground into one HTML file: style, drawing code, rooms, machine profiles and the compiled engine.
+"""Writes the playground as one HTML file: style, drawing code, rooms, machine profiles and the compiled engine.
 
-The engine travels compressed (gzip) in base64, and a worker made from a blob runs it, so the page loads nothing. The
-same sources make the same bytes.
+The engine is embedded as gzip in base64, and a web worker made from a blob runs it, so the page loads no other file.
+Equal sources give equal bytes.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import pathlib
 DRAWING = ["data.js", "draw.js", "view.js", "picture.js", "totals.js", "plot.js"]
 ROOMS = ["engine.js", "state.js", "controls.js", "chart.js", "scenario.js", "follow.js", "sweep.js", "schedules.js",
          "editor.js", "marks.js", "finder.js", "own.js", "model.js", "plan.js", "app.js"]
-MOST_BYTES = 3_000_000  # a page that can be sent by mail
+MOST_BYTES = 3_000_000  # small enough for e-mail
 
 
 def text_of(folder, names):
@@ -21,7 +21,7 @@ def text_of(folder, names):
 
 
 def embedded(value):
-    """Safe inside a script element, which `</script>` or `<!--` would end or change."""
+    """Returns JSON that is safe in a script element: without `</script>` and `<!--`."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
@@ -43,7 +43,7 @@ def assemble(options):
     for field, text in fields.items():
         assert page.count(field) == 1, field
     parts = [page]
-    for field, text in fields.items():  # what is put in is not looked at again
+    for field, text in fields.items():  # inserted text is not searched for fields
         at = next(i for i, part in enumerate(parts) if i % 2 == 0 and field in part)
         before, after = parts[at].split(field)
         parts[at:at + 1] = [before, text, after]

@@ -1,5 +1,5 @@
 "use strict";
-// What the compiled half calls: `Module.report` of whoever made it, if there is one.
+// JavaScript functions for the compiled engine. Progress goes to `Module.report`, if the page has set it.
 mergeInto(LibraryManager.library, {
   chimera_report: function(progress) {
     if (Module["report"]) Module["report"](UTF8ToString(progress));

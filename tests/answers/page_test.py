@@ -1,9 +1,9 @@
-"""The playground in a browser: opened from disk, driven as a reader does, looked at for errors and requests.
+"""Opens the playground from disk in a browser, uses it as a reader does, and checks for errors and network requests.
 
-Usage: page_test.py PLAYGROUND.HTML [--pictures FOLDER] [--times]. Exits with 77 (skipped) where the web build or
-Chromium is missing. --pictures keeps a picture of every room, light and dark, at 1440 and 390 pixels' width, and of
-what the test does. --times prints how long the page takes to show its first picture, to answer an edit, and to draw a
-frame of a large schedule.
+Usage: page_test.py PLAYGROUND.HTML [--pictures FOLDER] [--times]. Exits with 77 (skipped) if the web build or Chromium
+is missing. --pictures saves a picture of every room, light and dark, at widths of 1440 and 390 pixels, and pictures of
+the test's steps. --times prints the times of the first picture, of the answer to an edit, and of a frame of a large
+schedule.
 """
 
 import argparse
@@ -55,11 +55,11 @@ class Drive:
             for width in [1440, 390]:
                 for dark in [False, True]:
                     if not self.pictures and (dark or width == 1440):
-                        continue  # the phone's width finds what overflows
+                        continue  # without pictures, the width of a phone is enough to find overflows
                     self.page.show_as(width, 900 if width > 600 else 844, dark)
                     self.open(room)
                     self.page.wait_for(ready(room))
-                    self.expect(f"{room}, {width} wide, has no bar to scroll the page sideways",
+                    self.expect(f"{room}, {width} wide, does not scroll sideways",
                                 self.page.run("document.documentElement.scrollWidth <= innerWidth"))
                     self.expect(f"every control of {room} has a name", self.page.run(UNNAMED), [])
                     self.keep(f"{room}-{width}-{'dark' if dark else 'light'}")
@@ -89,14 +89,14 @@ class Drive:
         self.keep("schedules-sweep")
         self.open(fragment)
         self.page.wait_for("document.querySelectorAll('#room-schedules .totals tbody tr').length === 3")
-        self.expect("an address that was shared opens the same", self.page.run(
+        self.expect("a shared address opens the same view", self.page.run(
             "document.querySelector('#room-schedules .totals tbody td').textContent.includes('D = 8')"))
 
     def calm(self):
         self.page.show_as(1440, 900, calm=True)
         self.open("schedules")
         self.page.wait_for(ready("schedules"))
-        self.expect("nothing moves by itself where less motion is asked for", self.page.run(
+        self.expect("there is no animation if reduced motion is requested", self.page.run(
             "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Play').hidden"))
         self.page.show_as(1440, 900)
 
@@ -108,25 +108,25 @@ class Drive:
         self.move_an_op()
         self.type_into("#own-text", DEADLOCK)
         self.page.wait_for(f"{verdict}.includes('1B0')")
-        self.expect("the counter-example in words", "before 1F0" in self.page.run(verdict))
+        self.expect("the counterexample in words", "before 1F0" in self.page.run(verdict))
         self.keep("own-deadlock")
         self.type_into("#own-text", "0F0,0Q0")
-        self.page.wait_for(f"{verdict}.startsWith('Not a schedule yet')")
+        self.page.wait_for(f"{verdict}.startsWith('Not a schedule')")
         self.type_into("#own-text", "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\\n1F0,1F1,1F2,1F3,1B3,1B2,1B1,1B0\\n")
         self.page.wait_for(f"{verdict}.startsWith('Valid')")
-        self.click("own", "Search a faster order")
+        self.click("own", "Search for a faster order")
         self.page.wait_for("[...document.querySelectorAll('#room-own button')].some("
-                           "(each) => each.textContent === 'Take it' && each.offsetParent)")
+                           "(each) => each.textContent === 'Apply' && each.offsetParent)")
         self.keep("own-found")
         self.click("own", "Stop")
-        self.click("own", "Take it")
+        self.click("own", "Apply")
         self.page.wait_for(f"{verdict}.includes('Makespan 15')")
-        self.click("own", "As JSON")
+        self.click("own", "Convert to JSON")
         self.page.wait_for("document.getElementById('own-text').value.startsWith('{')")
-        self.expect("JSON says the same", self.page.run(f"{verdict}.startsWith('Valid')"))
+        self.expect("the schedule as JSON is valid", self.page.run(f"{verdict}.startsWith('Valid')"))
 
     def move_an_op(self):
-        """By keys, and back; then by drag."""
+        """Moves an op by keys, undoes it, and moves it by drag."""
         rows = "document.getElementById('own-text').value.split('\\n')"
         plot = "document.querySelector('#room-own .plot')"
         press = (plot + ".dispatchEvent(new KeyboardEvent('keydown', "
@@ -138,7 +138,7 @@ class Drive:
         self.page.run(press.format("ArrowRight", "true", "false"))
         self.expect("Shift and an arrow move an op", self.page.run(f"{rows}[0]").startswith("0F0,0F2,0F1"))
         self.page.run(press.format("z", "false", "true"))
-        self.expect("Ctrl+Z brings it back", self.page.run(f"{rows}[0]"), before)
+        self.expect("Ctrl+Z undoes the move", self.page.run(f"{rows}[0]"), before)
         self.page.run(f"""(async () => {{
             await new Promise((done) => setTimeout(done, 200));
             const root = {plot};
@@ -168,9 +168,9 @@ class Drive:
         self.keep("schedules-from-plan")
 
     def quiet(self):
-        self.expect("complaints of the browser", self.page.complaints, [])
+        self.expect("errors and warnings of the browser", self.page.complaints, [])
         outside = [url for url in self.page.requests if not re.match(r"(file:///|blob:null/|data:|about:blank)", url)]
-        self.expect("requests to elsewhere", outside, [])
+        self.expect("network requests", outside, [])
 
     def times(self):
         self.open("schedules")
@@ -192,15 +192,15 @@ class Drive:
         self.page.wait_for("document.querySelector('#room-schedules .totals tbody td').textContent.includes('N = 256')")
         measured["a frame of D = 64, N = 256"] = self.page.run(FRAMES)
         for what, milliseconds in measured.items():
-            print(f"{what}: {milliseconds:.1f} ms (wanted: {FAST_ENOUGH_MS[what]:.1f})")
+            print(f"{what}: {milliseconds:.1f} ms (limit: {FAST_ENOUGH_MS[what]:.1f})")
 
 
-# Buttons and fields that a screen reader has no name for.
+# Buttons and fields without a name for screen readers.
 UNNAMED = """[...document.querySelectorAll('section:not([hidden]) :is(button, input, select, textarea)')].filter(
     (each) => !each.textContent.trim() && !each.getAttribute('aria-label') && !each.labels?.length).map(
     (each) => each.outerHTML)"""
 
-# Zooms in and out by the wheel for 60 frames; the mean time of a frame.
+# Zooms in and out by the wheel for 60 frames and returns the mean time of a frame.
 FRAMES = """(async () => {
   const root = document.querySelector('#room-schedules .plot');
   const box = root.getBoundingClientRect();

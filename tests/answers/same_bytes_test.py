@@ -1,7 +1,7 @@
-"""The compiled half answers as the program does: the same requests, under Node and natively, give the same bytes.
+"""Compares the compiled half under Node with the program: the same requests must give the same bytes.
 
-Usage: same_bytes_test.py CHIMERA ENGINE.JS [--times]. Exits with 77 (skipped) where Node or the web build is missing.
-With --times the time that simulations take in both is printed instead.
+Usage: same_bytes_test.py CHIMERA ENGINE.JS [--times]. Exits with 77 (skipped) if Node or the web build is missing.
+--times prints the times of simulations in both instead.
 """
 
 import json

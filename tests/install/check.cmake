@@ -1,5 +1,5 @@
 # cmake -DBUILD=... -DSOURCE=... -DWITH_TORCH=... -P check.cmake
-# Installs the build into a prefix of its own, builds the projects beside this file against it, and runs them.
+# Installs the build into a new prefix, builds the projects in this folder with it, and runs them.
 set(work ${BUILD}/install_test)
 file(REMOVE_RECURSE ${work})
 
@@ -33,13 +33,13 @@ if(WITH_TORCH)
   endif()
 endif()
 
-# How the package was built is nothing to its users: no warnings, sanitizers, compiler cache or folders of the build.
+# The package must not contain warning flags, sanitizers, the compiler cache or folders of the build.
 file(GLOB package ${work}/prefix/lib*/cmake/Chimera/*.cmake ${work}/prefix/lib*/*/cmake/Chimera/*.cmake)
 foreach(file ${package})
   file(STRINGS ${file} lines REGEX
     "INTERFACE_COMPILE_OPTIONS|CCACHE|ccache|-fsanitize|-fpch|chimera_options|${BUILD}/src")
   if(lines)
-    message(FATAL_ERROR "${file} carries options of the build:\n${lines}")
+    message(FATAL_ERROR "${file} contains options of the build:\n${lines}")
   endif()
 endforeach()
 if(NOT package)

@@ -1,6 +1,6 @@
 # cmake -DBUILD=... -DSOURCE=... -P check_without_compiler_cache.cmake
-# Configures the scheduling half as on a machine without a compiler cache, and reads all that CMake generates: the
-# result of a search that found nothing must not stand in a command.
+# Configures the scheduling half as on a machine without a compiler cache, and checks that no generated command contains
+# the result of the failed search.
 set(work ${BUILD}/without_compiler_cache_test)
 file(REMOVE_RECURSE ${work})
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${work} -G Ninja -DCHIMERA_WITH_TORCH=OFF
@@ -10,7 +10,7 @@ if(NOT result EQUAL 0)
   message(FATAL_ERROR "failed (${result})\n${output}")
 endif()
 file(GLOB_RECURSE generated ${work}/*.ninja ${work}/*.cmake ${work}/compile_commands.json)
-list(FILTER generated EXCLUDE REGEX "/CMakeFiles/.*[.]cmake$") # what CMake found, for itself
+list(FILTER generated EXCLUDE REGEX "/CMakeFiles/.*[.]cmake$") # results of CMake's own searches
 foreach(file ${generated})
   file(STRINGS ${file} lines REGEX "CCACHE-NOTFOUND|no-such-program")
   if(lines)

@@ -1,6 +1,6 @@
 "use strict";
-// Runs inside the page, behind its own scripts: does what a reader does and looks at what the page shows. page_test.py
-// puts it there; the page shows chimera above 1f1b, both D = N = 4 with F = 1 and B = 2.
+// Runs in the page after its own scripts: acts like a user and checks what the page shows. page_test.py inserts it. The
+// page shows chimera above 1f1b, both with D = N = 4, F = 1 and B = 2.
 
 const failures = [];
 let checks = 0;
@@ -11,7 +11,7 @@ function expect(what, actual, expected) {
   if (is !== should) failures.push(`${what}: ${is}, expected ${should}`);
 }
 
-/** A pointer's event at a point of the plot. */
+/** Sends a pointer event at a point of the plot. */
 function pointer(type, x, y) {
   const bounds = plot.getBoundingClientRect();
   plot.dispatchEvent(new PointerEvent(type, {clientX: bounds.left + x, clientY: bounds.top + y, pointerId: 1}));
@@ -27,7 +27,7 @@ function wheel(deltaY, x, y, keys = {}) {
       "wheel", {clientX: bounds.left + x, clientY: bounds.top + y, deltaY, cancelable: true, ...keys}));
 }
 
-/** The middle of an op's box, by its label. */
+/** Returns the middle of the box of the op with this label. */
 function middleOf(panel, label) {
   const op = [...panel.ops.kind.keys()].find((each) => panel.label(each) === label);
   const box = boxOf(view, panel, op);
@@ -37,7 +37,7 @@ function middleOf(panel, label) {
 const tipLines = () => tip.hidden ? null : [...tip.children].map((line) => line.textContent);
 const aWhile = () => new Promise((done) => setTimeout(done, 100));  // frames in between
 
-/** The colour at a point of the picture, as #rrggbb. */
+/** Returns the color at a point of the picture, as #rrggbb. */
 function colorAt(x, y) {
   const ratio = window.devicePixelRatio || 1;
   const [r, g, b] = picture.base.getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data;
@@ -51,7 +51,7 @@ function testTable() {
   const headings = [...document.querySelectorAll("#totals th")].map((cell) => cell.textContent);
   const makespan = headings.indexOf("makespan");
   expect("makespan of chimera", rows[0][makespan], "16");
-  expect("makespan of 1f1b, and how much more that is", rows[1][makespan], "21 +31.3 %");
+  expect("makespan of 1f1b, and the difference", rows[1][makespan], "21 +31.3 %");
   expect("bubble ratio of chimera", rows[0][headings.indexOf("bubble ratio")], "0.25");
 }
 
@@ -60,15 +60,15 @@ function testLegend() {
   for (const part of ["F forward", "B backward", "replica 0 (down)", "replica 1 (up)", "idle: "]) {
     expect(`the legend has "${part}"`, entries.includes(part), true);
   }
-  expect("the legend has ops that the page does not", entries.includes("input gradient"), false);
+  expect("the legend has kinds of ops that are not on the page", entries.includes("input gradient"), false);
 }
 
 function testPicture() {
-  const op = panels[1].ops.first[1];  // 1F0 of 1f1b, of one replica and no hatch
+  const op = panels[1].ops.first[1];  // 1F0 of 1f1b, which has one replica and no hatch
   const box = boxOf(view, panels[1], op);
-  expect("colour of an op's corner", colorAt(box.left + 4, box.top + 4), panels[1].fills[0][0]);
+  expect("color of an op's corner", colorAt(box.left + 4, box.top + 4), panels[1].fills[0][0]);
   const paper = colorAt(view.x(panels[0].makespan) + 4, boxOf(view, panels[0], 0).middle);
-  expect("colour beyond the end", paper === panels[1].fills[0][0], false);
+  expect("color after the end", paper === panels[1].fills[0][0], false);
 }
 
 function testHover() {
@@ -79,9 +79,9 @@ function testHover() {
   const [x, y] = [view.x(0.5), middleOf(panels[0], "1F0")[1]];  // worker 1 waits for 0F0
   pointer("pointermove", x, y);
   expect("a bubble's explanation", tipLines()?.slice(0, 2), ["bubble", "worker 1, 0 to 1"]);
-  expect("what a bubble is there for", tipLines()?.[2].startsWith("waited 1 for 0F0 on worker 0: "), true);
+  expect("the cause of a bubble", tipLines()?.[2].startsWith("waited 1 for 0F0 on worker 0: "), true);
   pointer("pointerleave", x, y);
-  expect("the explanation of nothing", tipLines(), null);
+  expect("no explanation outside the plot", tipLines(), null);
 }
 
 function testPin() {
@@ -90,17 +90,17 @@ function testPin() {
   pointer("pointerup", x, y);
   expect("a click follows a micro-batch", view.pinned, 1);
   press("Escape");
-  expect("Escape lets it go", view.pinned, null);
+  expect("Escape stops following it", view.pinned, null);
 }
 
 function testZoom() {
   press("f");
-  expect("at first everything is in view", [view.startTime, view.fitted], [0, true]);
-  const x = Math.round(middleOf(panels[0], "2F1")[0]);  // wheels turn at whole pixels
+  expect("after f everything is in view", [view.startTime, view.fitted], [0, true]);
+  const x = Math.round(middleOf(panels[0], "2F1")[0]);  // wheel events have whole pixels
   const [time, scale] = [view.timeAt(x), view.scale];
   wheel(-300, x, 100);
   expect("the wheel zooms", view.scale > 1.5 * scale, true);
-  expect("what is under the pointer stays there", Math.abs(view.timeAt(x) - time) < 1e-6, true);
+  expect("the time under the pointer does not move", Math.abs(view.timeAt(x) - time) < 1e-6, true);
   const [start, rows] = [view.startTime, view.rowHeight];
   pointer("pointerdown", 400, 100);
   pointer("pointermove", 350, 100);
@@ -110,7 +110,7 @@ function testZoom() {
   wheel(-300, 400, 100, {ctrlKey: true});
   expect("the wheel with Ctrl makes rows higher", view.rowHeight > rows, true);
   document.getElementById("fit").click();
-  expect("the button brings everything back", [view.startTime, view.scale, view.rowHeight], [0, scale, rows]);
+  expect("the button resets the view", [view.startTime, view.scale, view.rowHeight], [0, scale, rows]);
 }
 
 function testKeys() {
@@ -118,10 +118,10 @@ function testKeys() {
   const shown = () => [picture.show.critical, picture.show.arrows, view.memory];
   const boxes = () => [box("critical"), box("arrows"), box("memory")];
   const before = shown();
-  expect("the boxes say what is shown", boxes(), before);
+  expect("the boxes show the state of the picture", boxes(), before);
   for (const key of ["c", "a", "m"]) press(key);
-  expect("keys turn things on and off", shown(), before.map((each) => !each));
-  expect("and their boxes", boxes(), shown());
+  expect("keys switch parts of the picture", shown(), before.map((each) => !each));
+  expect("keys switch the boxes", boxes(), shown());
   for (const key of ["c", "a", "m"]) press(key);
   const height = view.rowHeight;
   press("]");
@@ -129,7 +129,7 @@ function testKeys() {
   press("f");
 }
 
-/** On a busy machine the first frame comes late. */
+/** Waits for the first frame, which is late on a busy machine. */
 async function firstPicture() {
   const nothing = "#000000";
   const corner = () => colorAt(boxOf(view, panels[1], 0).left + 4, boxOf(view, panels[1], 0).top + 4);
@@ -137,7 +137,7 @@ async function firstPicture() {
 }
 
 async function test() {
-  plot.setPointerCapture = () => {};  // which refuses pointers that no hand moves
+  plot.setPointerCapture = () => {};  // refuses synthetic pointers
   await aWhile();
   await firstPicture();
   for (const part of [testTable, testLegend, testPicture, testHover, testPin, testZoom, testKeys]) {

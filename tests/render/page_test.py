@@ -1,6 +1,6 @@
-"""The page that `simulate --format html` writes, in a browser: its scripts run, and do what a reader asks for.
+"""Tests the page of `simulate --format html` in a browser: its scripts run and react to the user.
 
-Usage: page_test.py CHIMERA. Exits with 77 (skipped) where no Chromium is installed; CHIMERA_BROWSER may name one.
+Usage: page_test.py CHIMERA. Exits with 77 (skipped) if no Chromium is installed; CHIMERA_BROWSER can name a browser.
 """
 
 import html
@@ -23,7 +23,7 @@ def write_page(path):
     page = path.read_text(encoding="utf-8")
     assert page.count("</body>") == 1
     script = SCRIPT.read_text(encoding="utf-8")
-    # An error in the page's own scripts comes before ours, which would not run; then nothing is reported either.
+    # After an error in the page's own scripts, the test's script does not run and there is no result.
     path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
 
 
@@ -35,7 +35,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         page = pathlib.Path(folder, "page.html")
         write_page(page)
-        # Without its sandbox, which containers do not allow: the page is our own.
+        # Containers do not allow the sandbox; the page is trusted.
         command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                    "--window-size=1200,800", f"--user-data-dir={folder}/profile", "--virtual-time-budget=10000",
                    "--dump-dom", page.as_uri()]

@@ -1,13 +1,13 @@
 "use strict";
-// Puts the rooms together.
+// Starts the page. Each tab has a room: the section with its content.
 
-let catalog = null;  // all that the engine offers by name
-let page = null;     // colours and hatches, for the drawing code
+let catalog = null;  // names of schedules, models, axes and options, from the engine
+let page = null;     // colors and hatches, for the drawing code
 const machines = JSON.parse(document.getElementById("machines").textContent);
 const quickEngine = new Engine();
 let longEngine = null;
 
-/** For what takes long and may be stopped; made when it is first needed. */
+/** Returns the engine for long requests, which can be stopped; starts it at the first call. */
 function slowEngine() {
   longEngine ??= new Engine();
   return longEngine;
@@ -15,14 +15,14 @@ function slowEngine() {
 
 const kRooms = [
   {name: "schedules", title: "Schedules", build: schedulesRoom},
-  {name: "own", title: "Your own", build: ownRoom},
+  {name: "own", title: "Editor", build: ownRoom},
   {name: "model", title: "Model", more: " and partition", build: modelRoom},
   {name: "plan", title: "Plan", build: planRoom},
 ];
-const places = {};  // of rooms, by name
-const rooms = {};   // what is built: {open}
+const places = {};  // section elements by room name
+const rooms = {};   // {open} by room name
 
-/** Rooms are built when they are first needed. */
+/** Builds a room at its first use. */
 for (const {name, build} of kRooms) {
   let built = null;
   Object.defineProperty(rooms, name, {get: () => built ??= build(places[name]) ?? {}});

@@ -1,7 +1,7 @@
 "use strict";
-// Charts with their data: lines over a parameter, and stacked bars.
+// Line charts over a parameter, with their data, and stacked bars.
 
-const kLineStyles = [  // Okabe and Ito; dashes and marks besides, so that hue is never all
+const kLineStyles = [  // colors of Okabe and Ito; dashes and marks also distinguish the lines
   {light: "#0072b2", dark: "#56b4e9", dash: "", mark: "circle"},
   {light: "#b8500a", dark: "#e69f00", dash: "7 4", mark: "square"},
   {light: "#007a5a", dark: "#1fb38a", dash: "2 3", mark: "triangle"},
@@ -15,7 +15,7 @@ function svgPart(name, attributes, text = null) {
   return made;
 }
 
-/** Round numbers from at most `least` to at least `most`. */
+/** Returns about `wanted` round numbers from at most `least` to at least `most`. */
 function roundSteps(least, most, wanted) {
   const span = most - least || Math.abs(most) || 1;
   const power = 10 ** Math.floor(Math.log10(span / wanted));
@@ -39,7 +39,7 @@ function markAt(kind, x, y, title) {
   return mark;
 }
 
-/** One line of {name, points: [x, y]...} for each series. */
+/** Returns a chart with one line per series {name, points: [[x, y], ...]}. */
 function lineChart({title, xLabel, yLabel, series, fromZero = true}) {
   const [width, height, left, right, top, bottom] = [680, 300, 64, 16, 14, 44];
   const points = series.flatMap((each) => each.points);
@@ -86,7 +86,7 @@ function lineLegend(series) {
   }));
 }
 
-/** A chart with what its lines mean, and its data to read and to copy. */
+/** Returns a chart with its legend and its data, as a table and as CSV. */
 function chartWithData(chart) {
   const xs = [...new Set(chart.series.flatMap((each) => each.points.map(([x]) => x)))].sort((a, b) => a - b);
   const valueAt = (each, x) => each.points.find((point) => point[0] === x)?.[1] ?? "–";
@@ -99,8 +99,8 @@ function chartWithData(chart) {
               row(copyButton("Copy data", csv), button("Save CSV", () => download("sweep.csv", csv(), "text/csv"))));
 }
 
-/** Bars of parts {name, amount, color}, each with its sum beside it, or what `amount` says; `limit` is a line that
- * they should stay below. */
+/** Returns stacked bars of parts {name, amount, color}. The text beside a bar is its sum, or its `amount` if given.
+ * `limit` draws a line at that value. */
 function stackedBars({title, bars, text, limit = 0}) {
   const most = Math.max(limit, ...bars.map((bar) => bar.parts.reduce((sum, part) => sum + part.amount, 0)), 1e-300);
   const parts = new Map(bars.flatMap((bar) => bar.parts.filter((part) => part.amount > 0))

@@ -1,7 +1,7 @@
 "use strict";
-// Parts of forms, each with its label.
+// Form controls with their labels, and other elements.
 
-/** An element with attributes (onX: a listener; others as they are, left out where false or null) and children. */
+/** Makes an element with attributes and children. onX adds a listener; false and null omit an attribute. */
 function make(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -22,8 +22,8 @@ function button(text, onclick, attributes = {}) {
   return make("button", {type: "button", onclick, ...attributes}, text);
 }
 
-/** A label above an input. */
-function labelled(text, input, title = null) {
+/** Puts a label above an input. */
+function labeled(text, input, title = null) {
   input.id ||= newId();
   return make("div", {class: "field", title}, make("label", {for: input.id}, text), input);
 }
@@ -31,7 +31,7 @@ function labelled(text, input, title = null) {
 function select(text, names, value, take, title = null) {
   const input = make("select", {onchange: () => take(input.value)},
                      names.map((name) => make("option", {value: name, selected: name === value}, name)));
-  return labelled(text, input, title);
+  return labeled(text, input, title);
 }
 
 function checkbox(text, checked, take, title = null) {
@@ -40,7 +40,7 @@ function checkbox(text, checked, take, title = null) {
   return make("label", {class: "check", title}, input, ` ${text}`);
 }
 
-/** A number of at least `least`; what is none is marked, and not taken. */
+/** Makes an input for a number of at least `least`. Marks invalid input and ignores it. */
 function numberInput(value, {least = 0, most = 1e9, whole = false}, take) {
   const input = make("input", {type: "number", min: least, max: most, step: whole ? 1 : "any", value,
                                inputmode: whole ? "numeric" : "decimal"});
@@ -54,10 +54,10 @@ function numberInput(value, {least = 0, most = 1e9, whole = false}, take) {
 }
 
 function numberField(text, value, limits, take, title = null) {
-  return labelled(text, numberInput(value, limits, take), title);
+  return labeled(text, numberInput(value, limits, take), title);
 }
 
-/** A range with a number beside it, for the same value; the number may go beyond the range. */
+/** Makes a slider with a number input for the same value; the number may exceed the slider's range. */
 function slider(text, value, {from = 0, to, step = 0.1, whole = false, least = from}, take, title = null) {
   const range = make("input", {type: "range", min: from, max: to, step, value, "aria-label": text});
   const exact = numberInput(value, {least, whole}, (given) => {
@@ -76,7 +76,7 @@ function slider(text, value, {from = 0, to, step = 0.1, whole = false, least = f
 function textField(text, value, placeholder, take, title = null) {
   const input = make("input", {type: "text", value, placeholder, spellcheck: "false", autocomplete: "off"});
   input.addEventListener("input", () => take(input.value.trim()));
-  return labelled(text, input, title);
+  return labeled(text, input, title);
 }
 
 function group(title, ...children) {
@@ -87,7 +87,7 @@ function row(...children) {
   return make("div", {class: "row"}, ...children);
 }
 
-/** Controls beside what they control; on a narrow screen above it, to fold away. */
+/** Places the controls beside the content; on a narrow screen, in a collapsible box above it. */
 function layOut(room, controls, content) {
   const narrow = matchMedia("(max-width: 900px)");
   const side = make("details", {class: "side"}, make("summary", {}, "Settings"), ...controls);
@@ -111,7 +111,7 @@ function download(name, content, type = "text/plain") {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Puts a text on the clipboard; where the browser does not let pages do so, by a selection. */
+/** Copies a text to the clipboard; uses a selection if the browser denies access to the clipboard. */
 async function copyText(text, said) {
   try {
     await navigator.clipboard.writeText(text);
@@ -133,7 +133,7 @@ function copyButton(text, content) {
   return made;
 }
 
-/** A table with a caption for screen readers; numbers stand right. */
+/** Makes a table with a caption; numbers are aligned right. */
 function table(caption, headings, rows) {
   const cell = (value) => make("td", {class: typeof value === "number" ? "number" : null},
                                value instanceof Node ? value : typeof value === "number" ? number(value) : value);
@@ -143,7 +143,7 @@ function table(caption, headings, rows) {
                    make("tbody", {}, rows.map((cells) => make("tr", {}, cells.map(cell))))));
 }
 
-/** Says something beside what was asked; an error so that it is read out at once. */
+/** Shows a message; screen readers announce an error at once. */
 function say(place, text, isError = false) {
   place.textContent = text;
   place.setAttribute("role", isError ? "alert" : "status");

@@ -1,11 +1,11 @@
 "use strict";
-// A schedule's text, as rows of cells: JSON or CSV, edited without losing what else it says.
+// Edits of a schedule's text (JSON or CSV) that keep its other content.
 
 function isJson(text) {
   return /^\s*[{[]/.test(text);
 }
 
-/** Rows of cells of a CSV, and the line before them. */
+/** Returns the rows of cells of a CSV, and its header line or null. */
 function csvRows(text) {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   const header = lines.length > 0 && lines[0].startsWith("#") ? lines.shift() : null;
@@ -16,14 +16,14 @@ function csvText({header, rows}) {
   return [...(header === null ? [] : [header]), ...rows.map((cells) => cells.join(","))].join("\n") + "\n";
 }
 
-/** The schedule in JSON with a line for each worker, as the program writes it. */
+/** Returns the schedule as JSON with one line per worker, as `chimera schedule` writes it. */
 function jsonText(schedule) {
   const {workers, ...rest} = schedule;
   const rows = workers.map((ops) => `  [${ops.map((op) => JSON.stringify(op)).join(", ")}]`).join(",\n");
   return `${JSON.stringify(rest, null, 1).replace(/\n\}$/, "")},\n "workers": [\n${rows}]}\n`;
 }
 
-/** The text with the rows that `change` makes of its own: cells of a CSV, ops of JSON. */
+/** Returns the text with its rows (cells of CSV, ops of JSON) replaced by `change(rows)`. */
 function withRows(text, change) {
   if (isJson(text)) {
     const schedule = JSON.parse(text);
@@ -34,12 +34,12 @@ function withRows(text, change) {
   return csvText({header: csv.header, rows: change(csv.rows)});
 }
 
-/** Places of ops in a row: cells of a CSV may be empty, for idle slots. */
+/** Returns the indices of the ops in a row; empty cells of a CSV are idle slots. */
 function opCells(row) {
   return [...row.keys()].filter((i) => row[i] !== "" && row[i] !== null);
 }
 
-/** The text with the op at `from` of a worker's ops at `to`. */
+/** Returns the text with a worker's op moved from position `from` to position `to`. */
 function withMovedOp(text, worker, from, to) {
   return withRows(text, (rows) => rows.map((row, w) => {
     if (w !== worker) return row;
@@ -58,7 +58,7 @@ function withoutOp(text, worker, position) {
   }));
 }
 
-/** Texts as they were, to go back to and forth. */
+/** Previous texts, for undo and redo. */
 class History {
   constructor() {
     this.before = [];

@@ -1,5 +1,5 @@
 "use strict";
-// The compiled scheduling half, in workers: each answers one request after the other.
+// The compiled scheduling half in web workers. A worker answers its requests in order.
 
 const packed = JSON.parse(document.getElementById("engine").textContent);
 const engineBytes = unpack(packed.wasm);
@@ -11,7 +11,7 @@ async function unpack(base64) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
-/** Runs in the worker. Messages in: the engine's bytes, then {id, request}; out: {id, answer} or {id, progress}. */
+/** Runs in the worker. Receives the engine's bytes, then {id, request}; sends {id, answer} or {id, progress}. */
 function serve() {
   let asked = null;
   const report = (text) => postMessage({id: asked, progress: text});
@@ -59,7 +59,7 @@ class Engine {
     else asked.reject(new Error(value.error));
   }
 
-  /** Its answer; rejects with an Error of one line where the request is refused. */
+  /** Returns the answer; rejects with a one-line Error if the engine refuses the request. */
   async ask(request, onProgress) {
     await this.ready;
     const id = ++this.last;
@@ -77,13 +77,13 @@ class Engine {
     for (const {reject} of asked) reject(new Error(message));
   }
 
-  /** Gives up what it is at; a new worker takes its place. */
+  /** Cancels all requests and starts a new worker. */
   stop() {
     this.fail("stopped");
   }
 }
 
-/** Asks one question at a time: of those asked meanwhile the last one. */
+/** Runs one request at a time. Of the requests that arrive meanwhile, only the last one runs. */
 class Latest {
   constructor(ask) {
     this.ask = ask;

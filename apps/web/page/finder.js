@@ -1,20 +1,20 @@
 "use strict";
-// The search for a faster order, in a worker of its own: in slices, each of which goes on from the best so far, so that
-// what is found can be shown, and kept when the search is stopped.
+// Searches for a faster order in a separate worker. The search runs in slices that start from the best order so far, so
+// that the best order can be shown meanwhile and kept when the search stops.
 
 const kSlices = 12;
 const kLongestSlice = 8;  // seconds
 
 class Finder {
-  /** `request()`: schedule, costs and limits; `show()`: draws panels(); `take(text)`: makes a find the reader's own. */
+  /** `request()` returns schedule, costs and limits; `show()` draws panels(); `take(text)` replaces the user's text. */
   constructor({request, show, take}) {
     Object.assign(this, {request, show, take});
     this.found = null;  // {text, panel}
     this.searching = false;
     this.progress = make("p", {class: "said", role: "status", hidden: true});
-    this.go = button("Search a faster order", () => this.search(), {class: "main"});
+    this.go = button("Search for a faster order", () => this.search(), {class: "main"});
     this.halt = button("Stop", () => this.stop(), {disabled: true});
-    this.choice = row(button("Take it", () => this.takeIt(), {class: "main"}), button("Drop it", () => this.drop()));
+    this.choice = row(button("Apply", () => this.takeIt(), {class: "main"}), button("Discard", () => this.drop()));
     this.choice.hidden = true;
     this.controls = [row(this.go, this.halt), this.progress, this.choice];
   }
@@ -79,11 +79,11 @@ class Finder {
 
   progressText(began, {makespan, lower_bound: bound, origin}) {
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    const gap = bound > 0 ? `${(100 * (makespan / bound - 1)).toFixed(1)} %` : "an unknown part";
-    return `${seconds} s: makespan ${number(makespan)} by ${origin}; at most ${gap} above what is possible`;
+    const gap = bound > 0 ? `${(100 * (makespan / bound - 1)).toFixed(1)} %` : "an unknown amount";
+    return `${seconds} s: makespan ${number(makespan)} by ${origin}; at most ${gap} above the lower bound`;
   }
 
-  /** Shows the find, written as the reader's text is, unless that has changed meanwhile. */
+  /** Shows the found order in the format of the user's text, unless that text has changed meanwhile. */
   async showFind(answer, origin) {
     const {schedule, max_in_flight: _, ...costs} = this.request();
     if (origin !== schedule.text) return;

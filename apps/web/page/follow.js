@@ -1,11 +1,11 @@
 "use strict";
-// Follows one micro-batch through the plot: a line of time that runs, and the ops that it passes. Where the reader asks
-// for less motion, time moves by hand alone.
+// Follows one micro-batch through the plot: a moving line marks the time, and the current ops are outlined. There is no
+// animation if the system asks for reduced motion.
 
 class Follower {
   constructor(plot) {
     this.plot = plot;
-    this.time = null;  // none: nobody is followed
+    this.time = null;  // null: no micro-batch is followed
     this.running = null;
     this.microBatch = numberInput(0, {whole: true}, (value) => this.choose(value));
     this.slider = make("input", {type: "range", min: 0, max: 1000, step: 1, value: 0, "aria-label": "time"});
@@ -13,8 +13,8 @@ class Follower {
     this.play = button("Play", () => this.running === null ? this.run() : this.pause());
     this.said = make("span", {role: "status", class: "said"});
     this.place = group("Follow a micro-batch",
-                       make("div", {class: "row narrow"}, labelled("Micro-batch", this.microBatch), this.play,
-                           button("Next op", () => this.step()), button("Let go", () => this.letGo())),
+                       make("div", {class: "row narrow"}, labeled("Micro-batch", this.microBatch), this.play,
+                           button("Next op", () => this.step()), button("Stop following", () => this.letGo())),
                        this.slider, this.said);
     plot.afterDraw = () => this.draw();
     const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -39,7 +39,7 @@ class Follower {
     this.plot.redraw();
   }
 
-  /** Its ops in all panels that run at the time. */
+  /** Returns the ops of the micro-batch that run at the current time, in all panels. */
   active() {
     const {panels, pinned} = this.plot.view;
     return panels.flatMap((panel) => {
@@ -51,7 +51,7 @@ class Follower {
 
   tell() {
     const active = new Set(this.active().map(([panel, op]) => panel.place(op)));
-    this.said.textContent = `time ${number(this.time)}: ${[...active].join(", ") || "on its way, or waiting"}`;
+    this.said.textContent = `time ${number(this.time)}: ${[...active].join(", ") || "in transit or waiting"}`;
   }
 
   step() {

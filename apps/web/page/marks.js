@@ -1,7 +1,7 @@
 "use strict";
-// What the editor draws above its schedule: what never runs, who waits for whom, what is chosen and what is dragged.
+// Marks of the editor above its schedule: ops that never run, waits of a deadlock, and the selected and dragged op.
 
-/** Veils the ops that never run, and outlines those of the first fault; of a cycle, by pairs, who waits for whom. */
+/** Fades the ops that never run and outlines the ops of the first error. Arrows show the waits of a cycle, by pairs. */
 function drawStuck({picture: {base: context, theme}, view}, panel, places) {
   context.fillStyle = theme.paper;
   context.globalAlpha = 0.55;
@@ -39,7 +39,7 @@ function drawPicked({picture: {base: context, theme}, view}, panel, op) {
   context.setLineDash([]);
 }
 
-/** A shadow of the op where the pointer is. */
+/** Draws a shadow of the dragged op at the pointer. */
 function drawDragged({picture: {base: context, theme}, view}, panel, op, x) {
   const box = boxOf(view, panel, op);
   context.fillStyle = theme.mark;

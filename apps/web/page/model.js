@@ -1,5 +1,5 @@
 "use strict";
-// The room Model and partition: what layers, stages and workers compute and hold.
+// The room Model and partition: FLOPs and memory of layers, stages and workers.
 
 function flopsText(flops) {
   const units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"];
@@ -10,7 +10,7 @@ function flopsText(flops) {
 
 const kUsualWorkload = {sequence: 128, dtype: "float32", optimizer: "adamw", dropout: false};
 
-/** A preset, or sizes of one's own in its place; for the rooms Model and Plan. */
+/** Makes the fields for a preset model and changes of its sizes, for the rooms Model and Plan. */
 function modelControls(chosen, changed) {
   const place = make("div");
   const fill = () => {
@@ -42,7 +42,7 @@ function modelControls(chosen, changed) {
   return place;
 }
 
-/** What a step computes with. */
+/** Makes the fields for sequence length, type, optimizer and dropout. */
 function workloadControls(chosen, changed) {
   const take = (name) => (value) => {
     chosen[name] = value;
@@ -105,22 +105,22 @@ function modelRoom(room) {
         make("p", {class: fits === workers.length ? "fits" : "fits not"},
              fits === workers.length
                  ? `Fits: every worker stays below ${chosen.memory} GiB.`
-                 : `${workers.length - fits} of ${workers.length} workers hold more than ${chosen.memory} GiB.`,
+                 : `${workers.length - fits} of ${workers.length} workers need more than ${chosen.memory} GiB.`,
              answer.recompute === "none" ? "" : ` Recomputed stages: ${answer.recompute}.`),
         stackedBars({
-          title: "Most that each worker holds at once", text: bytes, limit,
+          title: "Peak memory of each worker", text: bytes, limit,
           bars: workers.map((worker, w) => ({
-            label: `worker ${w}`, note: worker.peak_bytes > limit ? "too much" : "",
+            label: `worker ${w}`, note: worker.peak_bytes > limit ? "over the limit" : "",
             parts: [{name: "weights, gradients, optimizer", amount: worker.state_bytes, color: catalog.op_colors[0]},
                     {name: "activations, messages, working set", amount: worker.peak_bytes - worker.state_bytes,
                      color: catalog.op_colors[1]}]}))}),
         stackedBars({
-          title: "What each worker computes in a step", text: flopsText,
+          title: "FLOPs of each worker in a step", text: flopsText,
           bars: workers.map((worker, w) => ({label: `worker ${w}`, parts: [
             {name: "FLOPs", amount: worker.flops, color: catalog.op_colors[3]}]}))}),
         cutsTable(cuts), stagesTable(answer), layersTable(answer),
         row(button("Open in Schedules", () => open(answer), {class: "main"}),
-            copyButton("Copy cut", () => answer.partition),
+            copyButton("Copy partition", () => answer.partition),
             button("Save costs", () => download("costs.json", answer.costs.file, "application/json"))));
   }
 
@@ -132,8 +132,8 @@ function modelRoom(room) {
       return [name, partition, flopsText(slowest), `+${(100 * (slowest / mean - 1)).toFixed(1)} %`,
               bytes(Math.max(...workers.map((worker) => worker.peak_bytes)))];
     });
-    return table("Ways to cut the model",
-                 ["cut", "blocks of each stage", "busiest worker", "above the mean", "fullest worker"], rows);
+    return table("Partitions",
+                 ["partition", "blocks of each stage", "busiest worker", "above the mean", "peak memory"], rows);
   }
 
   function stagesTable({model}) {
@@ -160,7 +160,7 @@ function modelRoom(room) {
 
   function open(answer) {
     rooms.schedules.open({choices: [{...chosen.schedule}], stages: chosen.stages, microBatches: chosen.microBatches,
-                          costs: {file: answer.costs.file, source: `${chosen.model}, 10^9 FLOPs a unit of time`}});
+                          costs: {file: answer.costs.file, source: `${chosen.model}; one unit of time is 10^9 FLOPs`}});
   }
 
   const cut = textField("Blocks of each stage", chosen.cut, "3, 3, 3, 3", (value) => {
@@ -184,7 +184,7 @@ function modelRoom(room) {
       ...parameterFields(chosen.schedule, changed),
       row(numberField("D", chosen.stages, {least: 1, most: 256, whole: true}, take("stages")),
           numberField("N", chosen.microBatches, {least: 1, most: 4096, whole: true}, take("microBatches")),
-          numberField("Sequences of a micro-batch", chosen.microBatchSize, {least: 1, whole: true},
+          numberField("Sequences per micro-batch", chosen.microBatchSize, {least: 1, whole: true},
                       take("microBatchSize")))));
   fillShape();
   const withObey = (name) => (value) => {
@@ -193,11 +193,12 @@ function modelRoom(room) {
     changed();
   };
   layOut(room, [modelControls(chosen, changed), workloadControls(chosen, changed), shape,
-                group("Cut and memory",
-                      select("Cut", ["even", "balanced", "by hand"], chosen.partition, withObey("partition")), cut,
+                group("Partition and memory",
+                      select("Partition", ["even", "balanced", "by hand"], chosen.partition, withObey("partition")),
+                      cut,
                       select("Recompute", ["none", "full", "auto", "listed"], chosen.recompute, withObey("recompute"),
-                             "auto: the stages that have to, so that every worker fits"), listed,
-                      numberField("Memory of a worker, GiB", chosen.memory, {least: 0}, take("memory")))],
+                             "auto: only as many stages as needed so that every worker fits"), listed,
+                      numberField("Memory per worker, GiB", chosen.memory, {least: 0}, take("memory")))],
          [status, content]);
   latest.request();
   return {};

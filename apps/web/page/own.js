@@ -1,5 +1,6 @@
 "use strict";
-// The room Your own: a schedule edited as text, by keys and by drag; checked while it changes; a start for searches.
+// The room Editor: a schedule edited as text, by keys and by dragging. Each change is checked, and a search can start
+// from it.
 
 const kFirstText = `0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3
 1F0,1F1,1B0,1F2,1B1,1F3,1B2,1B3
@@ -14,7 +15,7 @@ function ownRoom(room) {
   const past = new History();
   const verdict = make("div", {class: "verdict", role: "status"});
   const legend = make("div", {class: "legend", "aria-label": "legend"});
-  const plotRoot = plotParts("your schedule; arrows choose an op, Shift with them moves it, Delete takes it out");
+  const plotRoot = plotParts("your schedule; arrow keys select an op, Shift+arrow moves it, Delete removes it");
   const spoken = make("p", {class: "said", role: "status"});
   const details = make("div");
   const bar = make("div", {class: "bar"});
@@ -23,7 +24,7 @@ function ownRoom(room) {
   let plot = null;
   let current = null;  // the panel of the text
   let picked = null;   // {worker, position}
-  let places = [];     // of the counter-example
+  let places = [];     // ops of the counterexample
   let drag = null;
 
   const latest = new Latest(examine);
@@ -68,7 +69,7 @@ function ownRoom(room) {
       if (timed !== null || checked.panel) showPanel(timed ?? checked, checked);
     } catch (error) {
       verdict.className = "verdict bad";
-      verdict.replaceChildren(make("b", {}, "Not a schedule yet"), make("p", {}, error.message));
+      verdict.replaceChildren(make("b", {}, "Not a schedule"), make("p", {}, error.message));
     }
     verdict.dataset.milliseconds = (performance.now() - began).toFixed(1);
   }
@@ -79,7 +80,7 @@ function ownRoom(room) {
       verdict.className = "verdict good";
       verdict.replaceChildren(
           make("b", {}, "Valid"),
-          make("p", {}, `Complete, placed right, and its program cannot get stuck. Makespan ${number(makespan)}, ` +
+          make("p", {}, `Complete and correctly placed; its program cannot deadlock. Makespan ${number(makespan)}, ` +
               `lower bound ${number(bound)}, bubble ratio ${number(bubble)}.`),
           ...report.notes.map((note) => make("p", {}, `Note: ${note.message}`)));
       return;
@@ -87,7 +88,7 @@ function ownRoom(room) {
     const count = report.violations.length;
     verdict.className = "verdict bad";
     verdict.replaceChildren(
-        make("b", {}, count === 1 ? "Not valid" : `Not valid: ${count} faults`),
+        make("b", {}, count === 1 ? "Not valid" : `Not valid: ${count} errors`),
         ...report.violations.slice(0, 4).flatMap((violation, i) => [
           make("p", {}, violation.message.split("; ").map((part) => make("span", {class: "link"}, part))),
           make("pre", {}, excerpts[i])]),
@@ -96,8 +97,8 @@ function ownRoom(room) {
 
   function showPanel(answer, checked) {
     current = new Panel(answer.panel);
-    const name = checked.report.name === "csv" ? "your own" : checked.report.name;
-    current.title = checked.report.valid ? current.title.replace(/^csv/, name) : `${name}: as far as it runs`;
+    const name = checked.report.name === "csv" ? "your schedule" : checked.report.name;
+    current.title = checked.report.valid ? current.title.replace(/^csv/, name) : `${name}: ops that run`;
     current.visited = checked.visited ?? null;
     showPanels();
     if (checked.report.valid) details.replaceChildren(timeShares([current], [answer.totals]),
@@ -168,7 +169,7 @@ function ownRoom(room) {
     plot.redraw();
   }
 
-  /** Goes to the next op of the worker, or to the nearest in time on the next worker. */
+  /** Selects a neighboring op of the worker, or the op nearest in time on a neighboring worker. */
   function walk(workers, ops) {
     if (picked === null) return pick({worker: 0, position: 0});
     const worker = Math.min(Math.max(picked.worker + workers, 0), current.workers - 1);
@@ -199,7 +200,7 @@ function ownRoom(room) {
     setText(withoutOp(chosen.text, place.worker, place.position));
   }
 
-  /** An op of the text follows the pointer in its row; where it is let go it stands. */
+  /** Moves an op along its row while the pointer drags it; drops it at the pointer's position. */
   function dragOp(what, event, phase) {
     if (phase === "down") {
       if (what === null || what.op === kNone || what.panel !== current) return false;
@@ -218,7 +219,7 @@ function ownRoom(room) {
     return true;
   }
 
-  /** Behind the ops whose middle the time is past, the dragged one left out. */
+  /** Returns the position after all other ops of the row whose middle is before `time`. */
   function targetOf({worker, position}, time) {
     const {first, start, end} = current.ops;
     let to = 0;
@@ -244,7 +245,6 @@ function ownRoom(room) {
     take: setText,
   });
 
-  // Where to start.
   const start = make("div", {class: "card"});
   function fillStart() {
     const names = catalog.schedules.map((each) => each.name);
@@ -263,7 +263,7 @@ function ownRoom(room) {
                         (value) => chosen.start.stages = value),
             numberField("N", chosen.start.micro_batches, {least: 1, most: 512, whole: true},
                         (value) => chosen.start.micro_batches = value)),
-        button("Start from it", async () => {
+        button("Start from this schedule", async () => {
           try {
             const schedule = scheduleField(chosen.start, chosen.start.stages, chosen.start.micro_batches);
             const {text: made} = await quickEngine.ask({do: "export", format: "csv", schedule});
@@ -305,23 +305,23 @@ function ownRoom(room) {
     latest.request();
   });
   layOut(room, [group("Start from", start),
-                group("Search", numberField("Most activations in flight", chosen.inFlight, {}, (value) => {
+                group("Search", numberField("Limit of activations in flight", chosen.inFlight, {}, (value) => {
                   chosen.inFlight = value;
                   saveState();
                   latest.request();
-                }, "stage units on a worker; 0: no limit"), ...finder.controls),
+                }, "stage units per worker; 0: no limit"), ...finder.controls),
                 costs.place],
          [verdict, legend, bar, plotRoot, spoken,
-          make("div", {class: "field"}, make("label", {for: "own-text"}, "The schedule: a row a worker"), text,
+          make("div", {class: "field"}, make("label", {for: "own-text"}, "Schedule, one row per worker"), text,
                make("p", {id: "own-help", class: "hint"},
-                    "Cells are stage, letter, micro-batch (2F5), and where there are several the replica (3F2r1); " +
-                        "B is a whole backward, I and W its halves. In the picture: drag an op along its row, or " +
-                        "choose it with the arrow keys and move it with Shift and an arrow; Delete takes it out, " +
-                        "Ctrl+Z brings it back.")),
-          row(button("Undo", undo), button("Redo", redo), button("As JSON", () => convert("json")),
-              button("As CSV", () => convert("csv")), button("Load a file", () => load.click()), load,
+                    "A cell has stage, letter and micro-batch (2F5), and the replica if there are several (3F2r1). " +
+                        "B is a whole backward; I and W are its halves. In the picture, drag an op along its row, or " +
+                        "select it with the arrow keys and move it with Shift+arrow. Delete removes it, Ctrl+Z " +
+                        "undoes the last change.")),
+          row(button("Undo", undo), button("Redo", redo), button("Convert to JSON", () => convert("json")),
+              button("Convert to CSV", () => convert("csv")), button("Load a file", () => load.click()), load,
               button("Compare in Schedules", () => rooms.schedules.open({
-                choices: [{name: "your own", text: chosen.text}], stages: current?.workers ?? 4, microBatches: 8,
+                choices: [{name: "your schedule", text: chosen.text}], stages: current?.workers ?? 4, microBatches: 8,
                 costs: {...chosen.costs}}))),
           details]);
   latest.request();

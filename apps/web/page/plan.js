@@ -1,5 +1,5 @@
 "use strict";
-// The room Plan: which way to train a model on some workers is fastest.
+// The room Plan: finds the fastest way to train a model on a number of workers.
 
 function secondsText(seconds) {
   return seconds < 1 ? `${Number((seconds * 1000).toPrecision(4))} ms` : `${Number(seconds.toPrecision(4))} s`;
@@ -35,7 +35,7 @@ function planRoom(room) {
         ...(chosen.schedules.length > 0 ? {schedules: chosen.schedules} : {})});
       show(answer);
       const {considered, too_large: tooLarge} = answer.report;
-      say(status, `${considered} candidates, of which ${tooLarge} do not fit; ` +
+      say(status, `${considered} candidates; ${tooLarge} do not fit; ` +
           `${((performance.now() - began) / 1000).toFixed(1)} s`);
     } catch (error) {
       say(status, error.message === "stopped" ? "Stopped." : error.message, error.message !== "stopped");
@@ -56,16 +56,17 @@ function planRoom(room) {
       candidate.equation_1 ? secondsText(candidate.equation_1.seconds) : "–"]);
     content.replaceChildren(
         make("h2", {}, open[0].words), gains(answer, best),
-        stackedBars({title: "Step time of the candidates: ops and idle time of a worker, by cause", text: secondsText,
+        stackedBars({title: "Step time of the candidates: ops, and idle time by cause", text: secondsText,
                      bars: report.candidates.map((candidate, i) => ({
                        label: `${i + 1}. ${candidate.schedule}`,
                        parts: [{name: "ops", amount: candidate.busy_seconds, color: catalog.op_colors[0]},
                                ...Object.entries(candidate.idle_seconds).map(([name, amount]) => (
                                    {name: `idle: ${name}`, amount, color: kCauseColors[name]}))]}))}),
         table("Candidates, fastest first",
-              ["", "", "schedule", "step", "bound", "seq/s", "bubble", "memory", "recompute", "cut", "equation 1"],
+              ["", "", "schedule", "step", "bound", "seq/s", "bubble", "memory", "recompute", "partition",
+               "equation 1"],
               rows),
-        make("div", {class: "field"}, make("b", {}, "To train it"),
+        make("div", {class: "field"}, make("b", {}, "Training command"),
              make("pre", {}, trainLine(open[0])), row(copyButton("Copy command", () => trainLine(open[0])))));
   }
 
@@ -79,13 +80,14 @@ function planRoom(room) {
   function gains({report, more_memory_words: words}, best) {
     const times = (seconds) => `${secondsText(seconds)}, ${(best.step_seconds / seconds).toFixed(2)} times as fast`;
     const step = secondsText(best.step_seconds);
-    const lines = [`Predicted ${step} a step, ${bytes(best.peak_memory_bytes)} on the fullest worker.`,
-                   `A network that takes no time: ${times(best.free_network_seconds)}.`];
+    const lines = [`Predicted: ${step} per step, peak memory ${bytes(best.peak_memory_bytes)} per worker.`,
+                   `With an infinitely fast network: ${times(best.free_network_seconds)}.`];
     if (best.recompute !== "none") {
-      lines.push(`Memory for no recomputation: ${times(best.without_recomputation_seconds)}.`);
+      lines.push(`With enough memory to avoid recomputation: ${times(best.without_recomputation_seconds)}.`);
     }
     const more = report.with_twice_the_memory;
-    lines.push(more ? `Twice the memory: ${times(more.step_seconds)}: ${words}.` : "Twice the memory: no gain.");
+    const gain = more ? `${times(more.step_seconds)}: ${words}` : "no gain";
+    lines.push(`With twice the memory: ${gain}.`);
     return make("ul", {class: "gains"}, lines.map((line) => make("li", {}, line)));
   }
 
@@ -98,7 +100,7 @@ function planRoom(room) {
   }
 
   const file = make("input", {type: "file", accept: ".json", class: "hidden",
-                              "aria-label": "Load a machine's profile"});
+                              "aria-label": "Load a machine profile"});
   file.addEventListener("change", async () => {
     if (file.files.length === 0) return;
     chosen.ownMachine = await file.files[0].text();
@@ -110,12 +112,12 @@ function planRoom(room) {
   function fillMachine() {
     const names = chosen.ownMachine ? [...builtIn, "loaded"] : builtIn;
     machine.replaceChildren(select("Machine", names, chosen.machine, take("machine"),
-                                   "profiles in machines/, or one that `chimera profile` wrote"));
+                                   "a profile from machines/, or one written by `chimera profile`"));
   }
   fillMachine();
 
   const pick = make("details", {}, make("summary", {}, "Schedules to consider"),
-                    make("p", {class: "hint"}, "None chosen: all synchronous ones."),
+                    make("p", {class: "hint"}, "If none is selected: all synchronous schedules."),
                     catalog.schedules.map(({name}) => checkbox(name, chosen.schedules.includes(name), (on) => {
                       chosen.schedules = chosen.schedules.filter((each) => each !== name);
                       if (on) chosen.schedules.push(name);
@@ -124,10 +126,10 @@ function planRoom(room) {
   layOut(room, [modelControls(chosen, changed),
                 group("Workers", row(numberField("Workers P", chosen.workers, {least: 1, whole: true}, take("workers")),
                                      numberField("Mini-batch", chosen.miniBatch, {least: 1, whole: true},
-                                                 take("miniBatch"), "sequences of a step")),
-                      numberField("Memory of a worker, GiB (0: the machine's)", chosen.memory, {}, take("memory")),
+                                                 take("miniBatch"), "sequences per step")),
+                      numberField("Memory per worker, GiB (0: from the profile)", chosen.memory, {}, take("memory")),
                       machine, button("Load a profile", () => file.click()), file,
-                      checkbox("optimizer state kept once (ZeRO-1)", chosen.shardOptimizer, take("shardOptimizer"))),
+                      checkbox("shard the optimizer state (ZeRO-1)", chosen.shardOptimizer, take("shardOptimizer"))),
                 workloadControls(chosen, changed), pick],
          [row(go, stop), status, content]);
   plan();

@@ -1,13 +1,13 @@
 "use strict";
-// Which schedules at which costs: what the rooms Schedules and Your own have in common.
+// Schedules and their costs: code that the rooms Schedules and Editor share.
 
 const kUsualCosts = {
   forward: 1, input_gradient: 1, weight_gradient: 1, latency: 0, stage_factors: "", all_reduce: 0, weights: 0,
   activations: 0, sync: "eager-opt", data_parallel: 1, blocking_sends: false,
-  file: "", source: "",  // costs from elsewhere, which replace the sliders, and where they are from
+  file: "", source: "",  // costs from a file, which replace the sliders, and their source
 };
 
-/** The fields of a request that say what things cost. */
+/** Returns the cost fields of a request. */
 function costFields(costs) {
   const shared = {sync: costs.sync, data_parallel: costs.data_parallel, blocking_sends: costs.blocking_sends};
   if (costs.file !== "") return {...shared, costs: {file: costs.file}};
@@ -19,7 +19,7 @@ function costFields(costs) {
   return {...shared, costs: own};
 }
 
-/** The form of costs. Calls `changed` with each change; rebuilt where costs from elsewhere come or go. */
+/** Makes the form of costs; calls `changed` after each change. build() rebuilds it for costs from a file or sliders. */
 function costControls(costs, changed) {
   const place = make("div");
   const take = (name) => (value) => {
@@ -28,39 +28,39 @@ function costControls(costs, changed) {
   };
   const build = () => {
     const launches = row(
-        select("Launched", catalog.syncs, costs.sync, take("sync"),
-               "eager: after a stage's last backward; post: after a worker's last op; eager-opt: early where the " +
+        select("Start", catalog.syncs, costs.sync, take("sync"),
+               "eager: after a stage's last backward; post: after a worker's last op; eager-opt: early if the " +
                    "worker waits anyway"),
         numberField("Groups W", costs.data_parallel, {least: 1, whole: true}, take("data_parallel"),
-                    "data-parallel groups that sum together"));
+                    "number of data-parallel groups"));
     if (costs.file !== "") {
       place.replaceChildren(group(
-          "Costs", make("p", {}, `From ${costs.source}: every stage, message and sum as it was measured or counted.`),
+          "Costs", make("p", {}, `From ${costs.source}. Every stage, message and all-reduce has its own cost.`),
           button("Use sliders instead", () => {
             costs.file = costs.source = "";
             build();
             changed();
-          })), group("Sums of gradients", launches));
+          })), group("Gradient all-reduce", launches));
       return;
     }
     const time = (text, name, to, title) => slider(text, costs[name], {to, step: to / 40}, take(name), title);
     place.replaceChildren(
-        group("Times of a worker's share",
+        group("Op times on one worker",
               time("F, forward", "forward", 4, "all stages of one worker, one micro-batch"),
               time("I, input gradient", "input_gradient", 4, "a whole backward takes I + W"),
               time("W, weight gradient", "weight_gradient", 4, "a whole backward takes I + W"),
-              time("Latency of a message", "latency", 2, "between workers, without occupying either"),
-              textField("Factors of stages", costs.stage_factors, "1, 1, 1.5, 1", take("stage_factors"),
-                        "one number a stage, by which its ops take longer; empty: all alike"),
-              checkbox("a sender waits until its message has arrived", costs.blocking_sends, take("blocking_sends"))),
-        group("Sums of gradients",
+              time("Message latency", "latency", 2, "between workers; neither is busy meanwhile"),
+              textField("Stage factors", costs.stage_factors, "1, 1, 1.5, 1", take("stage_factors"),
+                        "one number per stage that multiplies the times of its ops; empty: all equal"),
+              checkbox("sends block until the message arrives", costs.blocking_sends, take("blocking_sends"))),
+        group("Gradient all-reduce",
               time("All-reduce of a stage", "all_reduce", 4, "0: not shown"),
               launches),
         group("Memory in GiB",
               slider("Weights and state", costs.weights, {to: 64, step: 0.5}, take("weights"),
-                     "of a worker's share of the model; 0 and 0: activations in stage units"),
+                     "of one worker's share of the model; if both are 0, memory is shown in stage units"),
               slider("Activations", costs.activations, {to: 16, step: 0.1}, take("activations"),
-                     "of one micro-batch on a worker's share")));
+                     "of one micro-batch on one worker's share of the model")));
   };
   build();
   return {place, build};
@@ -74,12 +74,12 @@ function axisOf(name) {
   return catalog.axes.find((each) => each.name === name);
 }
 
-/** {name, parameters} of a schedule as it usually is. */
+/** Returns {name, parameters} of a schedule with default parameters. */
 function usualChoice(name) {
   return {name, parameters: {...entryOf(name).parameters}};
 }
 
-/** As a request has it; what a schedule does not take is left out. */
+/** Returns the schedule field of a request, without parameters that the schedule does not have. */
 function scheduleField(choice, stages, microBatches) {
   if (choice.text) return {text: choice.text};
   const entry = entryOf(choice.name);
@@ -89,7 +89,7 @@ function scheduleField(choice, stages, microBatches) {
           parameters};
 }
 
-/** The fields of the schedule's own parameters, whatever they are. */
+/** Makes the input fields of the schedule's parameters. */
 function parameterFields(choice, changed) {
   const entry = entryOf(choice.name);
   return Object.entries(entry.parameters).map(([name, usual]) => {
@@ -105,14 +105,14 @@ function parameterFields(choice, changed) {
   });
 }
 
-/** `2f 4`, `scale doubling`: the parameters that are not as they usually are. */
+/** Returns the parameters that differ from their defaults, for example `2f 4` or `scale doubling`. */
 function unusualParameters(choice) {
   const usual = entryOf(choice.name).parameters;
   return Object.entries(choice.parameters ?? {}).filter(([name, value]) => name in usual && value !== usual[name])
       .map(([name, value]) => `${axisOf(name).symbol || name} ${value}`);
 }
 
-/** The panel as the drawing code has it; its title says what is special about the schedule. */
+/** Returns the answer's panel; its title includes the parameters that differ from their defaults. */
 function panelOf(answer, choice) {
   const panel = new Panel(answer.panel);
   const values = choice.text ? [] : unusualParameters(choice);
@@ -123,7 +123,7 @@ function panelOf(answer, choice) {
 const kCauseColors = {"warm-up": "#7a7a7a", "dependency": "#a9a9a9", "latency": "#0072b2", "sync": "#d8c01a",
                       "imbalance": "#cc79a7"};
 
-/** Where the time of all workers goes: ops, and idle time by cause, as shares. */
+/** Makes bars of the shares of all workers' time: ops, and idle time by cause. */
 function timeShares(panels, totals) {
   const bars = totals.map((each, i) => {
     const busy = each.workers.reduce((sum, worker) => sum + worker.busy, 0);
@@ -134,16 +134,16 @@ function timeShares(panels, totals) {
     }
     return {label: panels[i].title, parts, amount: `${(100 * busy / all).toFixed(1)} % in ops`};
   });
-  return stackedBars({title: "Where the workers' time goes", bars, text: (value) => `${value.toFixed(1)} %`});
+  return stackedBars({title: "Share of worker time", bars, text: (value) => `${value.toFixed(1)} %`});
 }
 
-/** The critical path in a sentence. */
+/** Describes the critical path in one sentence. */
 function criticalPathText(panel) {
   const path = [...panel.criticalPath];
   if (path.length === 0) return "";
   const counts = kLetters.map((letter, kind) => [path.filter((op) => panel.ops.kind[op] === kind).length, letter]);
   const inOps = path.reduce((sum, op) => sum + panel.ops.end[op] - panel.ops.start[op], 0);
   const kinds = counts.filter(([count]) => count > 0).map(([count, letter]) => `${count} ${letter}`).join(" and ");
-  return `${panel.title}: the critical path runs ${number(inOps)} in ${kinds}, from ${panel.place(path[0])} to ` +
-      `${panel.place(path[path.length - 1])}; ${number(panel.makespan - inOps)} between and after its ops.`;
+  return `${panel.title}: the critical path spends ${number(inOps)} in ${kinds}, from ${panel.place(path[0])} to ` +
+      `${panel.place(path[path.length - 1])}, and ${number(panel.makespan - inOps)} between and after its ops.`;
 }

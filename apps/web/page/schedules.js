@@ -1,8 +1,8 @@
 "use strict";
-// The room Schedules: up to four side by side on one time axis.
+// The room Schedules: up to four schedules on one time axis.
 
 const kMostSchedules = 4;
-let firstPicture = null;  // milliseconds from the page's start until one was shown
+let firstPicture = null;  // milliseconds from the page's start to its first picture
 
 function schedulesRoom(room) {
   const chosen = chosenIn("schedules", {
@@ -107,9 +107,9 @@ function schedulesRoom(room) {
       fillChoices();
       changed();
     }, {disabled: chosen.choices.length === 1, "aria-label": `Remove ${title}`});
-    const edit = button("Edit", () => editElsewhere(choice), {title: "start Your own from this schedule"});
+    const edit = button("Edit", () => editElsewhere(choice), {title: "open this schedule in the editor"});
     const names = catalog.schedules.map((each) => each.name);
-    const parts = choice.text ? [make("p", {}, "a schedule of your own")] : [
+    const parts = choice.text ? [make("p", {}, "from the editor")] : [
       select(title, names, choice.name, rename), ...parameterFields(choice, changed)];
     return make("div", {class: "card"}, ...parts, row(edit, remove));
   }
@@ -141,10 +141,10 @@ function schedulesRoom(room) {
   const fillShape = () => shape.replaceChildren(group(
       "Shape",
       slider("D, workers", chosen.stages, {from: 1, to: 64, step: 1, whole: true}, takeNumber("stages")),
-      slider("N, micro-batches of a step", chosen.microBatches, {from: 1, to: 256, step: 1, whole: true},
+      slider("N, micro-batches per step", chosen.microBatches, {from: 1, to: 256, step: 1, whole: true},
              takeNumber("microBatches")),
-      numberField("Steps in a row", chosen.steps, {least: 1, most: 100, whole: true}, takeNumber("steps")),
-      checkbox("the paper's figure: slots of equal length", chosen.figure, takeNumber("figure"))));
+      numberField("Consecutive steps", chosen.steps, {least: 1, most: 100, whole: true}, takeNumber("steps")),
+      checkbox("slots of equal length, as in the paper's figures", chosen.figure, takeNumber("figure"))));
   fillShape();
   fillChoices();
   layOut(room, [group("Schedules", list, add), shape, costs.place, about],
@@ -168,7 +168,7 @@ function schedulesRoom(room) {
   };
 }
 
-/** Rows that can be read, and a plot that does not fill more than the window. */
+/** Returns a plot height with readable rows that does not exceed the window. */
 function heightOf(panels) {
   const rows = panels.reduce((sum, panel) => sum + panel.workers, 0);
   const wanted = kAxisHeight + panels.length * (kTitleHeight + kPanelGap) + rows * 38;
@@ -178,11 +178,11 @@ function heightOf(panels) {
 const kFiles = [
   ["Schedule, JSON", "json", "json"], ["Schedule, CSV", "csv", "csv"],
   ["PyTorch CSV with messages", "csv-communication", "csv"], ["Picture, SVG", "svg", "svg"],
-  ["Figure in slots, SVG", "figure", "svg"], ["Timeline, JSON", "timeline", "json"],
+  ["Figure with equal slots, SVG", "figure", "svg"], ["Timeline, JSON", "timeline", "json"],
   ["Perfetto trace", "perfetto", "json"],
 ];
 
-/** A menu that saves the first schedule as a file. `fields()` are those of the request. */
+/** Makes a menu that saves the first schedule as a file. `fields()` returns the fields of the request. */
 function exportMenu(choice, fields, plot) {
   const png = "Picture, PNG";
   const menu = make("select", {"aria-label": "Save as a file"}, make("option", {value: ""}, "Save as…"),

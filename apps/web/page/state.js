@@ -1,5 +1,5 @@
 "use strict";
-// What the page's address keeps after its #: the room in view and what is chosen there.
+// State in the page's address after the #: the visible room and its settings.
 
 const state = readState();
 
@@ -9,7 +9,7 @@ function readState() {
   try {
     if (text) read.rooms[read.room] = JSON.parse(decodeText(text));
   } catch {
-    // an address that was cut or edited: as if there were none
+    // The address was cut or edited; use the defaults
   }
   return read;
 }
@@ -25,7 +25,7 @@ function decodeText(text) {
   return new TextDecoder().decode(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0)));
 }
 
-/** What is chosen in a room, by default `usual`. Fields of another type than usual are those of no page of ours. */
+/** Returns the settings of a room, `usual` by default. Fields of a wrong type get their defaults. */
 function chosenIn(room, usual) {
   const kept = state.rooms[room] ?? {};
   for (const [name, value] of Object.entries(usual)) {

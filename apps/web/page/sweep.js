@@ -1,5 +1,5 @@
 "use strict";
-// Charts of what becomes of the schedules while one number changes.
+// Charts of a measure of the schedules over one parameter.
 
 const kSwept = {
   "N, micro-batches": {field: "microBatches", whole: true},
@@ -17,7 +17,7 @@ const kMeasures = {
   "makespan / lower bound": (totals) => totals.makespan / totals.lower_bound,
 };
 
-/** The sweep of a room. `scenario()` says {choices, stages, microBatches, costs}. */
+/** Makes the controls of a sweep. `scenario()` returns {choices, stages, microBatches, costs}. */
 function sweepControls(chosen, engine, scenario, changed) {
   const take = (name) => (value) => {
     chosen[name] = value;
@@ -69,7 +69,7 @@ function sweepControls(chosen, engine, scenario, changed) {
     }
     const drawn = series.filter((each) => each.points.length > 0);
     const left = [...refused].slice(0, 3).map(([message]) => message).join("; ");
-    say(said, refused.size > 0 ? `Left out: ${left}` : "", drawn.length === 0);
+    say(said, refused.size > 0 ? `Omitted: ${left}` : "", drawn.length === 0);
     const title = `${chosen.measure} over ${chosen.over}`;
     result.replaceChildren(drawn.length === 0 ? "" : chartWithData(
         {title, xLabel: chosen.over, yLabel: chosen.measure, series: drawn}));

@@ -152,7 +152,7 @@ class Panel {
     if (lines.length === 0) {
       const waited = ops.start[op] - free > this.makespan * 1e-6;
       if (waited) lines.push(`waited ${duration(free, ops.start[op])}`);
-      else lines.push(before >= ops.first[worker] ? `right after ${this.label(before)}` : "first of its worker");
+      else lines.push(before >= ops.first[worker] ? `right after ${this.label(before)}` : "first op of its worker");
     }
     const message = this.messageTo[op];
     if (message !== kNone) {

@@ -19,8 +19,8 @@ function hatch(context, tile, line, ground) {
 const kLittleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 
 /** Converts a color (#rrggbb) to a pixel of ImageData's buffer. */
-function pixelOf(colour) {
-  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+function pixelOf(color) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
   return kLittleEndian ? (0xff000000 | blue << 16 | green << 8 | red) >>> 0
                        : (red << 24 | green << 16 | blue << 8 | 0xff) >>> 0;
 }
@@ -162,8 +162,8 @@ class Painter {
     this.addShares(panel.bubbles, worker, (bubble) => causes[panel.bubbles.cause[bubble]], () => 1);
     const image = new ImageData(width, tall);
     const pixels = new Uint32Array(image.data.buffer);
-    const stack = (shares, colours, fromBelow) => {
-      const numbers = colours.map(pixelOf);
+    const stack = (shares, colors, fromBelow) => {
+      const numbers = colors.map(pixelOf);
       for (let column = 0; column < width; ++column) {
         let share = 0;
         let done = 0;

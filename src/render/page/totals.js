@@ -11,18 +11,18 @@ function element(name, text, parent, className) {
 
 /** The table's columns: heading, explanation, text of a panel, and a number where less is better. */
 const kColumns = [
-  ["makespan", "until the last op ends", (p) => number(p.opsEnd), (p) => p.opsEnd],
-  ["with all-reduce", "until all sums of gradients over the copies of each stage, and all updates, have ended",
+  ["makespan", "time when the last op ends", (p) => number(p.opsEnd), (p) => p.opsEnd],
+  ["with all-reduce", "time when all gradient all-reduces and all updates have ended",
    (p) => p.totals.withAllReduce === null ? "–" : number(p.totals.withAllReduce), (p) => p.totals.withAllReduce],
   ["lower bound", "no order of these ops on these workers is faster", (p) => number(p.lowerBound)],
   ["bubble ratio", "idle time of all workers / (workers × makespan)", (p) => number(p.bubbleRatio)],
-  ["weight copies", "most weights on one worker, in shares of one copy of the model",
+  ["weight copies", "largest weights on one worker; unit: one worker's share of one model copy",
    (p) => number(p.totals.weightCopies)],
-  ["peak activations", "most activations held by one worker, in those of one micro-batch on a worker's whole share",
+  ["peak activations", "largest activations on one worker; unit: one micro-batch on a worker's share of the model",
    (p) => `${number(p.totals.peakUnits)} units`],
-  ["messages", "between workers, in one step", (p) => p.totals.messages.toLocaleString("en")],
-  ["message volume", "all messages of one step", (p) => p.totals.messageVolume],
-  ["all-reduce volume", "what all workers send to sum the gradients of one step", (p) => p.totals.allReduceVolume],
+  ["messages", "messages between workers in one step", (p) => p.totals.messages.toLocaleString("en")],
+  ["message volume", "volume of all messages in one step", (p) => p.totals.messageVolume],
+  ["all-reduce volume", "volume of all gradient all-reduces of one step", (p) => p.totals.allReduceVolume],
 ];
 
 /** Fills a table with a row for each panel, compared with the first. */
@@ -59,7 +59,7 @@ function legendEntry(legend, name, paint) {
   element("span", name, entry);
 }
 
-/** Fills an element with what the colours and hatches of the plot's panels mean. */
+/** Fills an element with the legend of the colors and hatches of the plot's panels. */
 function fillLegend(legend, {picture: {theme}, view}) {
   legend.replaceChildren();
   const {panels} = view;
