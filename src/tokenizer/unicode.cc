@@ -63,7 +63,7 @@ void append_normalized(std::string& out, std::string_view text, const icu::Norma
   icu::StringByteSink<std::string> sink(&out);
   UErrorCode status = U_ZERO_ERROR;
   normalizer.normalizeUTF8(0, {text.data(), static_cast<std::int32_t>(text.size())}, sink, nullptr, status);
-  if (U_FAILURE(status)) throw Error(std::string("ICU cannot normalise a text: ") + u_errorName(status));
+  if (U_FAILURE(status)) throw Error(std::string("ICU cannot normalize a text: ") + u_errorName(status));
 }
 
 std::string normalised(std::string_view text, const icu::Normalizer2* normalizer, UErrorCode status) {
