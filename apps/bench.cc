@@ -214,7 +214,7 @@ int validate_grid(const Options& options, const CLI::App& command, const Words& 
   if (command.count("--rounds") > 0) validation.rounds = options.contest.rounds;
   if (validation.rounds < 2) {
     throw ConfigError(
-        "--rounds must be 2 or more with --validate, which sets every other round beside the rest, not 1");
+        "--rounds must be 2 or more with --validate, which compares every other round with the rest, not 1");
   }
   validation.format = options.format;
   validation.output = options.output;

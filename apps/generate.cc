@@ -97,7 +97,7 @@ TokenIds listed_tokens(const std::string& words) {
     TokenId id = -1;
     const auto [next, error] = std::from_chars(at, end, id);
     if (error != std::errc{} || id < 0 || (next != end && *next != ',')) {
-      throw ConfigError(fmt::format("--prompt-ids: '{}' is no list of tokens such as 1,2,3", words));
+      throw ConfigError(fmt::format("--prompt-ids: '{}' is not a list of tokens such as 1,2,3", words));
     }
     ids.push_back(id);
     if (next == end) return ids;
@@ -108,8 +108,8 @@ TokenIds listed_tokens(const std::string& words) {
 TokenIds encoded(const std::string& text, const GenerateJob& job) {
   if (job.tokenizer == nullptr) {
     throw ConfigError(
-        fmt::format("--prompt: {} has no tokenizer, and a vocabulary of {} is not that of bytes; give --tokenizer, or "
-                    "numbers of tokens with --prompt-ids",
+        fmt::format("--prompt: {} has no tokenizer, and a vocabulary of {} is not a byte vocabulary; give --tokenizer, "
+                    "or token ids with --prompt-ids",
                     job.options.from, job.folder->model().vocabulary));
   }
   if (const auto place = find_invalid_utf8(text)) {

@@ -103,7 +103,7 @@ void check_flags(const LaunchArguments& options) {
   require_between("--max-restarts", options.max_restarts, 0, 1'000'000'000);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
   if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command))) {
-    throw ConfigError("--max-restarts goes on from checkpoints; give `train` --checkpoint FOLDER behind the --");
+    throw ConfigError("--max-restarts continues from checkpoints; give `train` --checkpoint FOLDER after the --");
   }
 }
 
@@ -136,7 +136,7 @@ HostResume resume_of(const LaunchArguments& options) {
   const std::string folder = *value_of("--checkpoint", options.command);
   const auto newest = newest_checkpoint(folder, 0).checkpoint;
   HostResume resume{0, {}, fmt::format("no checkpoint is seen in {}", folder)};
-  if (newest) resume = {newest->manifest.step, {}, fmt::format("goes on from {}", newest->path)};
+  if (newest) resume = {newest->manifest.step, {}, fmt::format("continues from {}", newest->path)};
   if (newest || !value_of("--resume", options.command)) resume.arguments = {"--resume", "auto"};
   return resume;
 }

@@ -367,13 +367,13 @@ CostModel CostFlags::given_times(const Schedule& schedule) const {
 CostModel CostFlags::read_file(const Schedule& schedule) const {
   for (const TimeFlag& flag : times) {
     if (flag.option->count() > 0)
-      throw ConfigError(flag.option->get_name() + ": --costs says it already; give one of the two");
+      throw ConfigError(flag.option->get_name() + ": --costs gives it already; give one of the two");
   }
   return costs_from_json(read_whole(file), file, schedule.stages);
 }
 
 void CostFlags::add_links(CostModel& costs) const {
-  if (given(&CostFlags::latency)) throw ConfigError("--latency: --links says it already; give one of the two");
+  if (given(&CostFlags::latency)) throw ConfigError("--latency: --links gives it already; give one of the two");
   if (!costs.links) costs.links.emplace();
   costs.links->matrix = links_from_text(read_whole(links), links);
   if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())

@@ -32,7 +32,7 @@ Schedule PairFlags::paired(Schedule schedule) const {
 
 CostModel PairFlags::with_time(CostModel costs) const {
   if (time_option == nullptr || time_option->count() == 0) return costs;
-  if (costs.pair) throw ConfigError("--pair-time: --costs says it already; give one of the two");
+  if (costs.pair) throw ConfigError("--pair-time: --costs gives it already; give one of the two");
   costs.pair = time;
   return costs;
 }

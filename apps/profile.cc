@@ -99,13 +99,14 @@ NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& ho
 MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
   constexpr int kNotGiven = 0;  // see with_links_between()
   const std::vector<HostRanks> hosts = parse_hosts(flags.hosts, kNotGiven);
-  if (hosts.size() < 2) throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure what lies between");
+  if (hosts.size() < 2)
+    throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure the links between them");
   const int ranks = hosts.front().count;
   for (const HostRanks& host : hosts) {
     if (host.count != ranks)
       throw ConfigError(
-          "--hosts: give all hosts as many ranks, as in a:2,b:2, or none a number; a plan wants nodes "
-          "that are alike");
+          "--hosts: give every host the same number of ranks, as in a:2,b:2, or give no numbers; a plan needs equal "
+          "nodes");
   }
   const MachineProfile machine = merge_machines(measure_each(flags, hosts, options));
   return with_links_between(machine, measure_links(flags, hosts, options.seconds, interface), ranks);

@@ -92,7 +92,8 @@ std::string shipped_file(const std::string& name) {
                                folder.parent_path().parent_path() / name}) {
     if (fs::is_regular_file(file)) return file.string();
   }
-  throw ConfigError(fmt::format("{} is not there; install the program anew, or run it where it was built", name));
+  throw ConfigError(
+      fmt::format("{} does not exist; install the program again, or run it in the folder of its build", name));
 }
 
 namespace {

@@ -199,7 +199,7 @@ bool is_sweep(const SimulateArguments& options) {
 /// Returns a row per schedule and shape, by default as CSV.
 std::string sweep_of(const SimulateArguments& options) {
   const auto refuse = [](bool given, const char* what) {
-    if (given) throw ConfigError(fmt::format("simulate: {} goes with one schedule of one shape; leave it out", what));
+    if (given) throw ConfigError(fmt::format("simulate: {} needs one schedule of one shape; leave it out", what));
   };
   refuse(!options.file.empty(), "--file");
   refuse(!options.pictures.with.empty(), "--with");
@@ -207,7 +207,7 @@ std::string sweep_of(const SimulateArguments& options) {
   refuse(options.cores_option->count() > 0, "--cores");
   refuse(!options.contention.empty(), "--contention");
   if (options.name.empty() == options.schedules.empty()) {
-    throw ConfigError("simulate: a sweep wants one of NAME and --schedules all or NAME,NAME");
+    throw ConfigError("simulate: a sweep needs either NAME or --schedules all or NAME,NAME");
   }
   const Format format = format_of_sweep(*options.format_option, options.format);
   return swept({.schedules = listed_schedules(options.name.empty() ? options.schedules : options.name),

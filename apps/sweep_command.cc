@@ -231,8 +231,7 @@ std::map<std::string, std::vector<std::string>> measured_before(const std::strin
   std::string line;
   std::getline(lines, line);
   if (line != head_of(like)) {
-    throw ConfigError(
-        fmt::format("--output {}: is no table of this sweep, which would go on with it; give another file", path));
+    throw ConfigError(fmt::format("--output {}: exists and is not a table of this sweep; give another file", path));
   }
   const auto keys =
       static_cast<std::ptrdiff_t>(std::ranges::find(like, std::string("makespan"), &SweepCell::column) - like.begin());
@@ -373,7 +372,7 @@ void run_sweep(const SweepArguments& options, const std::vector<std::string>& mo
   if (options.train.empty() && !more.empty())
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
   if (const auto lists = options.costs.lists(); !lists.empty() && !options.train.empty()) {
-    throw ConfigError(fmt::format("--train measures what ops take: {} can be no list then; leave it out",
+    throw ConfigError(fmt::format("--train measures the times of ops, so {} cannot be a list; leave it out",
                                   lists.front()->option->get_name()));
   }
   auto rows = sweep_rows({.schedules = listed_schedules(options.schedules.empty() ? "all" : options.schedules),

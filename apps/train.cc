@@ -242,7 +242,7 @@ TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invo
   }
   flags.plan.check_flags();
   if (!flags.dry_run && command.get_option("--format")->count() > 0) {
-    throw ConfigError("--format is for --dry-run; --metrics writes JSON as training goes on");
+    throw ConfigError("--format is for --dry-run; --metrics writes JSON during training");
   }
   if (flags.plan.is_auto()) merge_plan(command, flags);
   return {resolve(flags, invocation), flags.dry_run ? std::optional(flags.format) : std::nullopt, flags.plan.machine,
@@ -307,10 +307,10 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
   RankEnvironment rank = join_place(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
   if (rank.rendezvous.listens && rank.rendezvous.secret.empty()) {
-    messages().write(fmt::format(
-        "chimera: the ranks meet at {}:{} without a secret: whoever reaches that may join; give all of them one "
-        "CHIMERA_SECRET, or a CHIMERA_SECRET_FILE\n",
-        rank.rendezvous.host, rank.rendezvous.port));
+    messages().write(
+        fmt::format("chimera: the rendezvous server at {}:{} has no secret: any process that reaches it can join; give "
+                    "all ranks one CHIMERA_SECRET, or a CHIMERA_SECRET_FILE\n",
+                    rank.rendezvous.host, rank.rendezvous.port));
   }
   return run_rank(job, std::move(rank));
 }
@@ -326,7 +326,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   if (output().error() != 0) finish_output(kPromptEnd);
   if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
     if (job.options.max_restarts > 0) {
-      throw ConfigError("--max-restarts is for runs of several processes; this one has one");
+      throw ConfigError("--max-restarts needs a run of several processes; this run has one");
     }
     end_cleanly_on_signals(job);
     return run_threads(job);

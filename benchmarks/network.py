@@ -147,7 +147,7 @@ def fault(options, cable, chance, kind):
                 job.ranks[dead].kill()
                 left = [rank for rank in range(RANKS) if rank != dead]
                 codes = job.codes(left, LONGEST_END)
-                gone = f"chimera: rank {dead} on host h{dead // 2} is gone: killed, or ended without a word"
+                gone = f"chimera: rank {dead} on host h{dead // 2} is gone: killed, or ended without an error report"
                 right = job.complaints(left) == [gone]
             elif kind in ("dead host", "stopped host"):
                 if kind == "dead host":

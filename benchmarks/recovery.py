@@ -70,7 +70,7 @@ def kill_campaign(options, chance):
 def await_recovery(run, number):
     """Returns the step after recovery number `number` (from 1), None if the run has ended."""
     while run.process.poll() is None:
-        steps = re.findall(r"; recovery \d+ of \d+: goes on with step (\d+) after", run.messages())
+        steps = re.findall(r"; recovery \d+ of \d+: continues with step (\d+) after", run.messages())
         if len(steps) >= number:
             return int(steps[number - 1])
         time.sleep(0.001)
@@ -103,7 +103,7 @@ def twin_campaign(options, chance):
         describe(f"twins: {len(seconds)} kills, {lost} steps lost, from the kill to the first new step", seconds)
         victims = collections.Counter(re.findall(r"chimera: rank (\d+) was killed", messages))
         print("twins: kills of each rank: " + ", ".join(str(victims[str(rank)]) for rank in range(RANKS)), flush=True)
-        within = [float(number) for number in re.findall(r"goes on with step \d+ after ([\d.]+) s", messages)]
+        within = [float(number) for number in re.findall(r"continues with step \d+ after ([\d.]+) s", messages)]
         describe("twins: from the death to the next step's beginning", within)
         require_undisturbed(run, "twins", folder)
 
@@ -183,7 +183,8 @@ def flip_campaign(options, chance):
             run.start()
             code = run.end()
             run.close()
-            is_found = re.search("changed on the way|changed since the last|differed from most", run.messages()) is not None
+            is_found = re.search("changed on the way|changed since the last|differed from the majority",
+                                 run.messages()) is not None
             is_equal = code == 0 and run.steps == clean and not run.contradictions
             require(is_found and is_equal, f"flip {number}, {fault}: exit code {code}: {run.messages()[-500:]}")
             found, equal = found + is_found, equal + is_equal

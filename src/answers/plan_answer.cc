@@ -51,7 +51,7 @@ std::string both_models(const ReportedCandidate& reported) {
       models.paper_seconds, 100 * off, paper.forward, paper.point_to_point, paper.critical.forwards, paper.backward,
       paper.point_to_point, paper.critical.backwards, paper.unoverlapped);
   if (std::abs(off) <= kWorthSaying || models.causes.empty()) return text;
-  text += "    beyond it the simulator has";
+  text += "    the simulator adds";
   for (std::size_t i = 0; i < models.causes.size(); ++i)
     text += fmt::format("{} {:+.4g} s {}", i == 0 ? "" : ",", models.causes[i].seconds, models.causes[i].name);
   return text + "\n";
@@ -201,7 +201,7 @@ std::string plan_text(const PlanReport& report) {
                       in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));
   text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
   if (const std::string parts = explained_rows(report.candidates); !parts.empty())
-    text += "\nwhere a worker's step goes, in seconds\n" + parts + "\n";
+    text += "\ntime of a worker's step, in seconds\n" + parts + "\n";
   if (!report.frontier.empty())
     text += "\ntime against memory: the fastest, then the fastest in at least 5 % less, and so on\n" +
             plan_rows(report.frontier) + "\n";

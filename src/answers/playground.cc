@@ -192,7 +192,7 @@ std::set<StageId> recomputed(const RecomputeChoice& choice, const Schedule& sche
   for (const StageId stage : choice.stages) {
     if (stage.value() >= schedule.stages)
       throw ConfigError(
-          fmt::format("recompute: there is no stage {}; stages are 0 to {}", stage.value(), schedule.stages - 1));
+          fmt::format("recompute: stage {} does not exist; stages are 0 to {}", stage.value(), schedule.stages - 1));
   }
   return choice.stages;
 }

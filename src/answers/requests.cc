@@ -17,7 +17,7 @@ namespace {
 
 std::int64_t value_on(const ShapeAxis& axis, const JsonValue& value) {
   if (axis.is_number()) {
-    if (!value.json().is_number_integer()) value.fail("is no whole number");
+    if (!value.json().is_number_integer()) value.fail("is not a whole number");
     return value.json().get<std::int64_t>();
   }
   const std::string word = value.text();

@@ -249,7 +249,7 @@ std::vector<GridRun> chosen_runs(const std::string& only) {
   std::vector<GridRun> runs = validation_grid();
   std::erase_if(runs, [&](const GridRun& run) { return in_words(run).find(only) == std::string::npos; });
   if (runs.empty()) {
-    throw ConfigError(fmt::format("--only '{}': no run of the grid is called so; they read like '{}'", only,
+    throw ConfigError(fmt::format("--only '{}': no run of the grid has this name; names look like '{}'", only,
                                   in_words(validation_grid().back())));
   }
   return runs;

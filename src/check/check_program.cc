@@ -382,7 +382,7 @@ class ProgramRun {
 
   void check_version(std::size_t worker, const Op& op) {
     if (versions_.holds(op)) return;
-    report(ViolationKind::MissingVersion, worker, "weight version {} of its stage is not held; the newest is {}",
+    report(ViolationKind::MissingVersion, worker, "weight version {} of its stage is not stored; the newest is {}",
            op.weight_version, versions_.newest(op));
   }
 
@@ -405,7 +405,7 @@ class ProgramRun {
     if (!is_placed(worker, op)) return;
     check_version(worker, op);
     const std::int64_t stage = op.stage.value();
-    if (!is_on(worker, OpKind::Forward, stage, op.micro_batch)) bad(worker, "its forward has not run here");
+    if (!is_on(worker, OpKind::Forward, stage, op.micro_batch)) bad(worker, "its forward has not run on this worker");
     if (is_on(worker, op.kind, stage, op.micro_batch)) bad(worker, "its backward has run before");
   }
 
@@ -413,14 +413,15 @@ class ProgramRun {
     const std::int64_t stage = op.stage.value();
     const MicroBatchId id = op.micro_batch;
     if (op.kind == OpKind::Forward) {
-      if (stage > 0 && !is_on(worker, OpKind::Forward, stage - 1, id)) bad(worker, "its input is not here");
+      if (stage > 0 && !is_on(worker, OpKind::Forward, stage - 1, id)) bad(worker, "its input is not on this worker");
     } else if (op.kind == OpKind::BackwardWeight) {
-      if (!is_on(worker, OpKind::BackwardInput, stage, id)) bad(worker, "its input gradient has not run here");
+      if (!is_on(worker, OpKind::BackwardInput, stage, id))
+        bad(worker, "its input gradient has not run on this worker");
     } else {
-      if (!is_on(worker, OpKind::Forward, stage, id)) bad(worker, "its forward has not run here");
+      if (!is_on(worker, OpKind::Forward, stage, id)) bad(worker, "its forward has not run on this worker");
       if (stage + 1 < program_.stages && !is_on(worker, OpKind::Backward, stage + 1, id) &&
           !is_on(worker, OpKind::BackwardInput, stage + 1, id)) {
-        bad(worker, "the gradient of its output is not here");
+        bad(worker, "the gradient of its output is not on this worker");
       }
     }
   }
@@ -432,7 +433,7 @@ class ProgramRun {
 
   void start_send(std::size_t worker, const Instruction& instruction) {
     Tensor& sent = tensors_.at(instruction.op);
-    if (sent.made_on != static_cast<std::int32_t>(worker)) return bad(worker, "the tensor is not made here");
+    if (sent.made_on != static_cast<std::int32_t>(worker)) return bad(worker, "the tensor is not made on this worker");
     if (sent.sent_to != kNobody) return report(ViolationKind::BadDataFlow, worker, "was sent to {}", sent.sent_to);
     sent.sent_to = static_cast<std::int32_t>(instruction.peer.value());
     meet(worker, instruction, true, sent);
@@ -461,7 +462,7 @@ class ProgramRun {
     channels_.break_channel(issue, peer);
     const Place place{other->worker, other->position};
     findings_.add(ViolationKind::Mismatch, {{worker, next_[worker]}, place}, [&] {
-      return fmt::format("worker {}, instruction {} ({}): meets '{}' of worker {}", worker, next_[worker],
+      return fmt::format("worker {}, instruction {} ({}): does not match '{}' of worker {}", worker, next_[worker],
                          to_text(instruction), to_text(program_.workers[place.worker][place.position]), place.worker);
     });
   }
@@ -474,7 +475,7 @@ class ProgramRun {
   bool wait_send(std::size_t worker, const Instruction& instruction) {
     Tensor& sent = tensors_.at(instruction.op);
     if (sent.made_on != static_cast<std::int32_t>(worker) || sent.sent_to != instruction.peer.value()) {
-      bad(worker, "waits for a send that was not started here");
+      bad(worker, "waits for a send that was not started on this worker");
       return true;
     }
     if (sent.send_waited) bad(worker, "was waited for before");
@@ -486,7 +487,7 @@ class ProgramRun {
   bool wait_receive(std::size_t worker, const Instruction& instruction) {
     Tensor& received = tensors_.at(instruction.op);
     if (received.receiver != static_cast<std::int32_t>(worker) || received.received_from != instruction.peer.value()) {
-      bad(worker, "waits for a receive that was not posted here");
+      bad(worker, "waits for a receive that was not posted on this worker");
       return true;
     }
     if (received.receive_waited) bad(worker, "was waited for before");
@@ -506,7 +507,7 @@ class ProgramRun {
 
   bool wait_all_reduce(std::size_t worker, ParameterGroupId group) {
     if (!collectives_.holds(worker, group) || !collectives_.has_started(worker, group)) {
-      bad(worker, "waits for an all-reduce that was not started here");
+      bad(worker, "waits for an all-reduce that was not started on this worker");
       return true;
     }
     if (collectives_.has_waited(worker, group)) bad(worker, "was waited for before");
@@ -544,7 +545,7 @@ class ProgramRun {
     if (op.weight_version != versions_.newest(op) + 1) {
       report(ViolationKind::UpdateOrder, worker, "the stage has had {} updates", versions_.newest(op));
     }
-    if (versions_.gradients(op) == 0) bad(worker, "there are no gradients since the update before");
+    if (versions_.gradients(op) == 0) bad(worker, "the stage has no new gradients since its last update");
     versions_.update(op);
     const ParameterGroupId group = parameters_of(op.stage);
     if (!collectives_.has_started(worker, group)) return;

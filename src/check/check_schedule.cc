@@ -37,7 +37,7 @@ std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
 }
 
 std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
-  std::string message = pairs == Pairs::Together ? "where pairs run together, " : "";
+  std::string message = pairs == Pairs::Together ? "if pairs run together, " : "";
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const auto& [op, input] = cycle[i];
     message += fmt::format("{}worker {} cannot run {} (its op {}) before {} (op {} of worker {})", i == 0 ? "" : "; ",
@@ -91,7 +91,7 @@ void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t sta
   for (std::size_t s = 0; s < row.size(); ++s) {
     if (row[s].value() >= 0 && row[s].value() < workers) continue;
     findings.add(ViolationKind::BadPlacement, {}, [&] {
-      return fmt::format("replica {} places stage {} on worker {}; there are workers 0 to {}", r, s, row[s].value(),
+      return fmt::format("replica {} places stage {} on worker {}; workers are 0 to {}", r, s, row[s].value(),
                          workers - 1);
     });
   }
@@ -343,7 +343,8 @@ class ScheduleCheck {
     if ((seen & bit(OpKind::Forward)) == 0) missing([&] { return fmt::format("{}F{} is missing", s, m); });
     if (whole && (input || weight)) {
       findings_.add(ViolationKind::DoubledOp, {}, [&] {
-        return fmt::format("{0}B{1} stands beside {0}{2}{1}: a backward is whole or split", s, m, input ? 'I' : 'W');
+        return fmt::format("{0}B{1} and {0}{2}{1} are both present: a backward is whole or split", s, m,
+                           input ? 'I' : 'W');
       });
     } else if (!whole && !input && !weight) {
       missing([&] { return fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m); });

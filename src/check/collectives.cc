@@ -81,7 +81,7 @@ void Collectives::check_order(Findings& findings) const {
       return found != groups.end();
     };
     const auto worker = std::find_if(order_.begin(), order_.end(), are_adjacent) - order_.begin();
-    message += fmt::format("{}worker {} starts the all-reduce of stage {} before that of stage {}",
+    message += fmt::format("{}worker {} starts the all-reduce of stage {} before the all-reduce of stage {}",
                            message.empty() ? "" : "; ", worker, first.value(), second.value());
   }
   findings.add(ViolationKind::AllReduceOrder, {}, [&] { return message; });

@@ -49,10 +49,10 @@ nlohmann::ordered_json unsealed(const std::string& path, const std::string& text
   };
   try {
     nlohmann::ordered_json object = nlohmann::ordered_json::parse(std::string(body) + "\n}", require_shallow);
-    if (!object.is_object()) refuse(path, "is no JSON object");
+    if (!object.is_object()) refuse(path, "is not a JSON object");
     return object;
   } catch (const nlohmann::json::exception& error) {
-    refuse(path, fmt::format("is no JSON object ({})", printable(error.what(), kParserMessage)));
+    refuse(path, fmt::format("is not a JSON object ({})", printable(error.what(), kParserMessage)));
   }
 }
 
@@ -81,16 +81,16 @@ std::uint64_t number(const std::string& path, const Json& object, const char* na
 
 std::string plain_name(const std::string& path, const Json& file) {
   const Json& value = member(path, file, "name");
-  if (!value.is_string()) refuse_field(path, "name", "is no text");
+  if (!value.is_string()) refuse_field(path, "name", "is not a string");
   std::string name = value.get<std::string>();
   const bool is_plain = !name.empty() && name.size() <= kLongestName && name[0] != '.' && name != kManifestName &&
                         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
-  if (!is_plain) refuse_field(path, "name", fmt::format("'{}' is no plain name of a file", printable(name)));
+  if (!is_plain) refuse_field(path, "name", fmt::format("'{}' is not a plain file name", printable(name)));
   return name;
 }
 
 FileRecord parse_file(const std::string& path, const Json& file) {
-  if (!file.is_object()) refuse_field(path, "files", "has something that is no object");
+  if (!file.is_object()) refuse_field(path, "files", "has an entry that is not an object");
   FileRecord record{plain_name(path, file), number(path, file, "bytes"), {}};
   const Json& blocks = member(path, file, "blocks");
   if (!blocks.is_array() || blocks.size() != blocks_of(record.bytes)) {
@@ -123,8 +123,7 @@ std::vector<FileRecord> parse_files(const std::string& path, const nlohmann::ord
   std::set<std::string> names;
   for (const Json& file : files) {
     records.push_back(parse_file(path, file));
-    if (!names.insert(records.back().name).second)
-      refuse_field(path, printable(records.back().name), "stands there twice");
+    if (!names.insert(records.back().name).second) refuse_field(path, printable(records.back().name), "is given twice");
   }
   return records;
 }
@@ -139,7 +138,7 @@ std::string to_text(const Manifest& manifest) {
 
 Manifest parse_manifest(const std::string& path, const std::string& text) {
   const Json object = unsealed(path, text);
-  if (member(path, object, "format") != Json(kFormat)) refuse_field(path, "format", "is not that of a checkpoint");
+  if (member(path, object, "format") != Json(kFormat)) refuse_field(path, "format", "does not name a checkpoint");
   if (member(path, object, "version") != Json(kCheckpointVersion)) {
     refuse_field(
         path, "version",
@@ -161,7 +160,7 @@ std::string read_small_file(const std::string& path) {
     const RegularFile file(path);
     if (file.bytes() > kMostManifestBytes) {
       throw CheckpointError(
-          fmt::format("{}: has {} bytes, and no manifest has more than {}", path, file.bytes(), kMostManifestBytes));
+          fmt::format("{}: has {} bytes; a manifest has at most {}", path, file.bytes(), kMostManifestBytes));
     }
     std::string text(file.bytes(), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));

@@ -27,7 +27,7 @@ Made& made() {
 
 struct stat status_of(const FileDescriptor& file) {
   struct stat status {};
-  check_system(::fstat(file.get(), &status), "look at shared memory");
+  check_system(::fstat(file.get(), &status), "get the size of shared memory");
   return status;
 }
 

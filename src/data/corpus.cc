@@ -77,7 +77,7 @@ void describe(const std::string& path, const std::string& format, std::int64_t t
 FoundTokens open_training(const std::string& path, const TokenOptions& options, Opened& opened) {
   FoundTokens found = open_tokens(path, options);
   if (!found.training) {
-    throw ConfigError(fmt::format("the folder {} has shards for validation alone; expected some to train on", path));
+    throw ConfigError(fmt::format("the folder {} has only shards for validation; expected training shards too", path));
   }
   add_stream(found.training, opened);
   describe(path, found.format, found.training->size(), opened);

@@ -28,7 +28,7 @@ namespace {
 
 [[noreturn]] void refuse_data(const std::string& path, const std::string& reason) {
   throw ConfigError(
-      fmt::format("cannot read the corpus {}: {}; expected a UTF-8 text file, or one of tokens", path, reason));
+      fmt::format("cannot read the corpus {}: {}; expected a UTF-8 text file or a token file", path, reason));
 }
 
 FileDescriptor open_regular(const std::string& path) {
@@ -69,8 +69,8 @@ void DataFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
     if (got < 0) throw Error(fmt::format("cannot read {} at byte {}: {}", path_, offset, system_message(errno)));
     if (got == 0) {
       throw Error(
-          fmt::format("{} has shrunk: it had {} bytes when the run began and ends at byte {} now; data must "
-                      "stay as they are while a run reads them",
+          fmt::format("{} has shrunk: it had {} bytes when the run started and ends at byte {} now; do not change data "
+                      "while a run reads them",
                       path_, size_, state().size));
     }
     bytes = bytes.subspan(static_cast<std::size_t>(got));

@@ -27,7 +27,7 @@ MixtureEntry weighted(std::string_view word) {
   const auto weight = parse_number<double>(number);
   if (!weight || !std::isfinite(*weight) || *weight <= 0) {
     throw ConfigError(
-        fmt::format("{} is no weight of a mixture; expected a number above 0, as in 0.7:a 0.3:b", number));
+        fmt::format("{} is not a weight of a mixture; expected a number above 0, as in 0.7:a 0.3:b", number));
   }
   return {*weight, std::string(word.substr(colon + 1))};
 }
@@ -49,7 +49,7 @@ std::vector<MixtureEntry> parse_mixture(const std::string& text) {
     start = end + 1;
   }
   for (const MixtureEntry& entry : entries) {
-    if (entry.path.empty()) throw ConfigError(fmt::format("a mixture: a file is missing behind {:g}:", entry.weight));
+    if (entry.path.empty()) throw ConfigError(fmt::format("a mixture: a file is missing after {:g}:", entry.weight));
   }
   return entries;
 }

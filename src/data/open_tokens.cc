@@ -37,7 +37,7 @@ TokenFile open_megatron(const std::string& prefix, const TokenOptions& options) 
   const std::string index_path = prefix + std::string(kMegatronIndexSuffix);
   const std::string tokens_path = prefix + std::string(kMegatronTokensSuffix);
   if (!is_there(tokens_path)) {
-    throw ConfigError(fmt::format("{}: {}, which holds its tokens, is not there", index_path, tokens_path));
+    throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index_path, tokens_path));
   }
   DataFile tokens(tokens_path);
   MegatronIndex index(DataFile(index_path), tokens.size());
@@ -54,8 +54,8 @@ constexpr std::array<std::pair<std::int32_t, const char*>, 4> kOtherLlmcFiles = 
 TokenLayout raw_layout(const DataFile& file, const TokenOptions& options) {
   if (file.size() % width_of(kRawType) != 0) {
     throw ConfigError(
-        fmt::format("{}: has {} bytes, which are no 16-bit tokens; expected an even number (or a header "
-                    "of llm.c's, or Megatron's index beside it)",
+        fmt::format("{}: has {} bytes, so it cannot hold 16-bit tokens; expected an even number (or a header of llm.c, "
+                    "or Megatron's index in the same folder)",
                     file.path(), file.size()));
   }
   TokenLayout layout{.count = file.size() / width_of(kRawType), .type = kRawType, .format = "raw 16-bit tokens"};
@@ -68,7 +68,7 @@ TokenFile open_text(DataFile file, const TokenOptions& options) {
   if (bytes >= std::int64_t{kMegatronMagic.size()} &&
       file.number_at<std::remove_const_t<decltype(kMegatronMagic)>>(0) == kMegatronMagic) {
     throw ConfigError(
-        fmt::format("{}: is an index of Megatron's, whose name must end in {}", file.path(), kMegatronIndexSuffix));
+        fmt::format("{}: is a Megatron index; its name must end in {}", file.path(), kMegatronIndexSuffix));
   }
   if (!options.encode) return {std::move(file), {.count = bytes}, options.vocabulary};
   if (bytes > kMostTextBytes) {
@@ -126,7 +126,7 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   for (const fs::path& index : files_ending_in(std::string(kMegatronIndexSuffix), folder)) {
     const fs::path tokens = fs::path(index).replace_extension(kMegatronTokensSuffix);
     if (!is_there(tokens))
-      throw ConfigError(fmt::format("{}: its tokens, {}, are not there", index.string(), tokens.string()));
+      throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index.string(), tokens.string()));
   }
   if (shards.empty() && texts.empty()) {
     throw ConfigError(
@@ -177,7 +177,7 @@ std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions&
   }
   const std::int64_t bytes = file.size() - std::int64_t{sizeof(LlmcHeader)};
   if (header.tokens < 1 || header.tokens * width_of(*type) != bytes) {
-    throw ConfigError(fmt::format("{}: counts {} tokens of {} bytes in its header and has {} bytes behind it",
+    throw ConfigError(fmt::format("{}: counts {} tokens of {} bytes in its header, but {} bytes follow the header",
                                   file.path(), header.tokens, width_of(*type), bytes));
   }
   const std::int64_t first_of_document = is_llama ? kLlmcLlama3EndOfText : kLlmcGpt2EndOfText;

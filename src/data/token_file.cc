@@ -68,7 +68,7 @@ void MegatronIndex::check_header() {
     refuse_index(file_, "has {} bytes; the header of an index takes {}", file_.size(), kHeaderBytes);
   }
   const auto header = file_.number_at<MegatronIndexHeader>(0);
-  if (header.magic != kMegatronMagic) refuse_index(file_, "does not begin as Megatron's indices do, with MMIDIDX");
+  if (header.magic != kMegatronMagic) refuse_index(file_, "does not begin with MMIDIDX, as a Megatron index does");
   if (const std::uint64_t version = header.version; version != kMegatronVersion) {
     refuse_index(file_, "is of version {}; expected {}", version, kMegatronVersion);
   }
@@ -86,10 +86,10 @@ void MegatronIndex::check_header() {
   const std::uint64_t expected =
       fits ? kHeaderBytes + sequences * (kLengthBytes + kPointerBytes) + documents * kDocumentBytes : 0;
   if (fits && sequences > 0 && most == expected + sequences) {
-    refuse_index(file_, "has a mode for each sequence, as data of several kinds have; expected text alone");
+    refuse_index(file_, "has a mode for each sequence, as multimodal data have; expected only text");
   }
   if (!fits || most != expected) {
-    refuse_index(file_, "has {} bytes, which {} sequences and {} document entries do not take{}", most, sequences,
+    refuse_index(file_, "has {} bytes, which does not match {} sequences and {} document entries{}", most, sequences,
                  documents, fits ? fmt::format("; expected {}", expected) : "");
   }
   if (sequences == 0 || documents < 2) refuse_index(file_, "has no documents; expected one at least");
@@ -110,7 +110,7 @@ void MegatronIndex::check_sequences() const {
     if (pointer != end) {
       const char* fault = pointer < 0 || pointer >= token_bytes_ ? "outside the tokens"
                           : pointer < end                        ? "inside another sequence"
-                                                                 : "behind a hole";
+                                                                 : "after a hole";
       refuse_index(file_, "sequence {} begins at byte {} of the tokens, {}; expected byte {}", i, pointer, fault, end);
     }
     if (length > (token_bytes_ - end) / width) {

@@ -166,7 +166,7 @@ std::string_view text_of(simdjson::dom::element line, const std::string& field, 
   std::optional<simdjson::dom::element> found;
   std::vector<std::string> names;
   for (const auto& [name, value] : object) {
-    if (name == field && found) fail(fmt::format("the field '{}' stands here twice; leave one of them out", field));
+    if (name == field && found) fail(fmt::format("the field '{}' is given twice; leave one of them out", field));
     if (name == field) found = value;
     if (names.size() < 8) names.push_back(printable(name));
   }
@@ -174,7 +174,7 @@ std::string_view text_of(simdjson::dom::element line, const std::string& field, 
     fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
   }
   std::string_view text;
-  if (found->get(text) != simdjson::SUCCESS) fail(fmt::format("the field '{}' is no text", field));
+  if (found->get(text) != simdjson::SUCCESS) fail(fmt::format("the field '{}' is not a string", field));
   return text;
 }
 
@@ -350,7 +350,7 @@ std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokeni
   }
   const auto id = tokenizer.find_token(options.end_of_document);
   if (!id) {
-    throw ConfigError(fmt::format("--end-of-document: '{}' is no token of {}; give one, or none",
+    throw ConfigError(fmt::format("--end-of-document: '{}' is not a token of {}; give one of its tokens, or none",
                                   options.end_of_document, options.tokenizer));
   }
   return id;

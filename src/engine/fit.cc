@@ -76,7 +76,7 @@ RunRequest request_of(const FitOptions& options) {
 void require_trainable(const FitRun& run) {
   if (run.schedule.updates) {
     throw ConfigError(
-        fmt::format("schedule {}: asynchronous schedules do not train a model of one's own; choose one with a flush",
+        fmt::format("schedule {}: asynchronous schedules cannot train a user's model; choose a schedule with a flush",
                     run.schedule.name));
   }
   require_whole_micro_batches(run, "FitOptions::micro_batch_size");
@@ -175,8 +175,8 @@ constexpr std::size_t kMostDimensions = 16;
 /// Encodes type, number of dimensions and sizes for all_sum().
 std::vector<double> to_numbers(const TensorShape& shape, const std::string& name) {
   if (shape.sizes.size() > kMostDimensions) {
-    throw ConfigError(fmt::format("{} gives a tensor of {} dimensions; at most {} travel", name, shape.sizes.size(),
-                                  kMostDimensions));
+    throw ConfigError(fmt::format("{} gives a tensor of {} dimensions; messages have at most {}", name,
+                                  shape.sizes.size(), kMostDimensions));
   }
   std::vector<double> numbers(kMostDimensions + 2, 0);
   numbers[0] = static_cast<double>(shape.dtype);
@@ -345,7 +345,7 @@ void RankFit::load_targets(std::int64_t step) {
     }
   }
   transport_.all_sum(count);
-  if (!(count[0] > 0)) throw Error(fmt::format("step {}: Loss::count counts nothing in any target", step + 1));
+  if (!(count[0] > 0)) throw Error(fmt::format("step {}: Loss::count is 0 for all targets", step + 1));
   loss_scale_ = 1 / count[0];
 }
 

@@ -55,7 +55,7 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
     return fmt::format("min-learning-rate must be 0 to the learning rate, {:g}, not {:g}", rate.peak, *rate.minimum);
   }
   if (rate.minimum && rate.shape == LearningRateShape::Constant) {
-    return "min-learning-rate means nothing to a constant learning rate; leave it out";
+    return "min-learning-rate has no effect on a constant learning rate; leave it out";
   }
   if (rate.cooldown && rate.shape != LearningRateShape::Wsd) {
     return "cooldown is for learning-rate-shape wsd";

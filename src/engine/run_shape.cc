@@ -66,9 +66,9 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
   const double scale = shape.schedule.micro_batch_scale;
   const double size = static_cast<double>(shape.full_micro_batch) * scale;
   if (size == std::floor(size)) return;
-  throw ConfigError(
-      fmt::format("{} {}: the schedule's micro-batches are {:g} of that, {:g} sequences; give a multiple of {:g}", what,
-                  shape.full_micro_batch, scale, size, 1 / scale));
+  throw ConfigError(fmt::format(
+      "{} {}: the schedule needs micro-batches {:g} times as large, of {:g} sequences; give a multiple of {:g}", what,
+      shape.full_micro_batch, scale, size, 1 / scale));
 }
 
 std::vector<std::int64_t> data_positions(const Schedule& schedule) {

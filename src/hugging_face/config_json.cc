@@ -141,7 +141,7 @@ void ConfigFields::require_absent(const char* name) const {
   const auto* const value = find(name);
   if (value == nullptr || (value->is_boolean() && !value->get<bool>())) return;
   if (value->is_structured() && value->empty()) return;
-  refuse(name, "leave such a model to transformers");
+  refuse(name, "use transformers for such a model");
 }
 
 namespace {
@@ -237,13 +237,13 @@ void read_rope(const ConfigFields& config, ModelConfig& model) {
   const char* const name = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (!config.has(name)) return;
   if (config.has("rope_scaling") && config[name] != config["rope_scaling"]) {
-    config.fail("rope_parameters and rope_scaling say different things; leave one of them out");
+    config.fail("rope_parameters and rope_scaling differ; leave one of them out");
   }
   const ConfigFields rope = config.object(name);
   rope.require("partial_rotary_factor", 1.0);
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";
   for (const Json& value : config[name]) {
-    if (value.is_object()) rope.fail("has numbers of its own for some layers; Chimera has one rule for all");
+    if (value.is_object()) rope.fail("has separate numbers for some layers; Chimera has one rule for all layers");
   }
   rope.require(type, {"default", "linear", "llama3"});
   model.rope_theta = rope.number("rope_theta", model.rope_theta);
@@ -329,7 +329,7 @@ constexpr std::array<ElementWord, 4> kElementWords = {{{ElementType::F32, "float
 
 const char* word_of(ElementType type) {
   const auto known = std::ranges::find(kElementWords, type, &ElementWord::type);
-  if (known == kElementWords.end()) throw Error("config.json has no word for tensors of " + to_text(type));
+  if (known == kElementWords.end()) throw Error("config.json has no name for tensors of " + to_text(type));
   return known->word;
 }
 

@@ -30,7 +30,8 @@ std::string config_path(const std::string& folder) { return (std::filesystem::pa
 std::string read_config(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
-    throw ConfigError(fmt::format("{}: is no folder; give one with {} and {}", folder, kConfigName, kWeightsName));
+    throw ConfigError(
+        fmt::format("{}: is not a folder; give a folder with {} and {}", folder, kConfigName, kWeightsName));
   }
   const std::string path = config_path(folder);
   if (!std::filesystem::is_regular_file(path, error)) {
@@ -78,7 +79,7 @@ void ModelFolder::require_whole() const {
       if (std::ranges::binary_search(names, tensor) || is_ignored_tensor(model_, tensor)) continue;
       const auto repeated = repeated_parameter(model_, tensor);
       if (!repeated) {
-        throw ConfigError(fmt::format("{}: tensor {} belongs to no {} model of the sizes in {}", path_,
+        throw ConfigError(fmt::format("{}: tensor {} is not part of a {} model of the sizes in {}", path_,
                                       shown_name(tensor), to_text(model_.family), kConfigName));
       }
       require_equal(tensor, *repeated);
@@ -160,8 +161,7 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
     const bool follows_hidden = field == "feed_forward" && model.empty();  // --hidden sets it too
     if (theirs.value(field, nlohmann::ordered_json()) == value || follows_hidden) continue;
     throw ConfigError(
-        fmt::format("{}: its model has {} {}, and the flags say {}; leave out the flags that describe the "
-                    "model",
+        fmt::format("{}: its model has {} {}, but the flags give {}; leave out the flags that describe the model",
                     folder.path(), field, json_text(value), json_text(theirs.value(field, nlohmann::ordered_json()))));
   }
 }
@@ -177,7 +177,7 @@ std::int64_t token_of(const nlohmann::json& json, const std::string& source) {
 
 std::vector<std::int64_t> named_tokens(const std::string& text, const std::string& source) {
   const nlohmann::json json = try_json(text);
-  if (!json.is_object()) throw ConfigError(source + ": is no JSON object");
+  if (!json.is_object()) throw ConfigError(source + ": is not a JSON object");
   const auto field = json.find(kEndOfText);
   if (field == json.end() || field->is_null()) return {};
   if (!field->is_array()) return {token_of(*field, source)};

@@ -49,12 +49,12 @@ void require_free_place(const std::string& folder) {
   std::error_code error;
   const std::string name = fs::path(without_slash(folder)).filename().string();
   if (name.empty() || name == "." || name == "..") {
-    throw ConfigError(fmt::format("{}: is no name for a new folder", folder));
+    throw ConfigError(fmt::format("{}: is not a valid name for a new folder", folder));
   }
   const fs::file_status status = fs::symlink_status(without_slash(folder), error);
   if (!fs::exists(status)) return;
   if (!fs::is_directory(status) || !fs::is_empty(folder, error)) {
-    throw ConfigError(fmt::format("{}: is there already; give a new folder", folder));
+    throw ConfigError(fmt::format("{}: exists already; give a new folder", folder));
   }
   if (is_on_other_file_system(folder, parent_of(folder))) {
     throw ConfigError(fmt::format("{}: a file system is mounted there; give a new folder in it", folder));
@@ -104,7 +104,7 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes) {
   if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
   if (::access(parent.c_str(), W_OK | X_OK) != 0) fail_to_write(folder, errno);
   if (space.available >= bytes) return;
-  throw ConfigError(fmt::format("{}: {:.1f} GB are needed there, and {:.1f} are free", folder,
+  throw ConfigError(fmt::format("{}: the files need {:.1f} GB, and {:.1f} GB are free", folder,
                                 static_cast<double>(bytes) / 1e9, static_cast<double>(space.available) / 1e9));
 }
 

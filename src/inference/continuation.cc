@@ -99,8 +99,8 @@ std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& optio
 void require_continuable(const ModelConfig& model) {
   if (is_causal(model.family)) return;
   throw ConfigError(
-      fmt::format("model {} is a BERT: each of its tokens sees those behind it, so it cannot continue a text; give a "
-                  "GPT-2 or Llama model",
+      fmt::format("model {} is a BERT: each of its tokens depends on later tokens, so it cannot continue a text; give "
+                  "a GPT-2 or Llama model",
                   model.name));
 }
 

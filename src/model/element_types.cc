@@ -29,7 +29,7 @@ at::ScalarType floating_type(ElementType type) {
     case ElementType::F32: return at::kFloat;
     case ElementType::BF16: return at::kBFloat16;
     case ElementType::F16: return at::kHalf;
-    default: throw Error(to_text(type) + " is no type of floating-point numbers");
+    default: throw Error(to_text(type) + " is not a floating-point type");
   }
 }
 

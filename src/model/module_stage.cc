@@ -47,7 +47,7 @@ bool draws_random_numbers(const nn::Module& module) {
 }
 
 const char* use_in_words(const ModuleUse& use) {
-  return use.recomputed ? "where its forward is run again" : "where several workers train copies of it";
+  return use.recomputed ? "if its forward runs again (recomputation)" : "if several workers train copies of it";
 }
 
 }  // namespace
@@ -59,15 +59,14 @@ void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse&
     const std::string name = entry.key().empty() ? module.name() : fmt::format("{} ({})", module.name(), entry.key());
     for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
       throw ConfigError(
-          fmt::format("layer {}: {} has the buffer '{}', which goes wrong {}; use a module without buffers "
+          fmt::format("layer {}: {} has the buffer '{}', which gives wrong results {}; use a module without buffers "
                       "(GroupNorm, LayerNorm), keep constants as plain members, or choose another schedule",
                       index, name, buffer.key(), use_in_words(use)));
     }
     if (draws_random_numbers(module)) {
-      throw ConfigError(
-          fmt::format("layer {}: {} draws from torch's random generator, which goes wrong {}; "
-                      "use chimera::KeyedDropout",
-                      index, name, use_in_words(use)));
+      throw ConfigError(fmt::format(
+          "layer {}: {} draws from torch's random generator, which gives wrong results {}; use chimera::KeyedDropout",
+          index, name, use_in_words(use)));
     }
   }
 }
@@ -131,10 +130,9 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
     }
   }
   if (parameters.empty()) {
-    throw ConfigError(
-        fmt::format("{} has no parameters to train; put its layers into one with a neighbour, or give other "
-                    "numbers of layers",
-                    in_words(spec)));
+    throw ConfigError(fmt::format(
+        "{} has no parameters to train; join its layers with a neighboring stage, or give other numbers of layers",
+        in_words(spec)));
   }
   require_one_type(parameters);
   return parameters;
@@ -172,7 +170,7 @@ at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch
   const at::Tensor output = split_backward([&](const at::Tensor& tensor) { return run(tensor, batch); }, source);
   if (source._version() != version) {
     throw ConfigError(fmt::format(
-        "{} writes to its input, which other stages still read; make its first op one that is not in place", name()));
+        "{} writes to its input, which other stages still read; its first op must not be in place", name()));
   }
   require_expected(output);
   return output;
@@ -211,7 +209,7 @@ at::Tensor ModuleStage::scaled_loss(const at::Tensor& output, const MicroBatch& 
                                   in_words({loss.sum.sizes().vec(), loss.sum.scalar_type()})));
   }
   if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
-    throw ConfigError(fmt::format("the loss counted {} elements where Loss::count said {}; both must count alike",
+    throw ConfigError(fmt::format("the loss counted {} elements, but Loss::count returned {}; both must be equal",
                                   loss.count, count));
   }
   return loss.sum * batch.token_loss_scale;
@@ -220,7 +218,7 @@ at::Tensor ModuleStage::scaled_loss(const at::Tensor& output, const MicroBatch& 
 void ModuleStage::require_expected(const at::Tensor& output) const {
   const TensorShape shape{output.sizes().vec(), output.scalar_type()};
   if (expected_.sizes.empty() || shape == expected_) return;
-  throw ConfigError(fmt::format("{} gives {} where it first gave {}; all micro-batches must have one shape", name(),
+  throw ConfigError(fmt::format("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(),
                                 in_words(shape), in_words(expected_)));
 }
 
@@ -229,9 +227,8 @@ TensorShape ModuleStage::output_shape(const at::Tensor& input, const MicroBatch&
   const BufferGuard buffers(layers_);
   const at::Tensor output = forward(input, batch);
   if (spec_.loss == nullptr && (!at::isFloatingType(output.scalar_type()) || output.dim() == 0)) {
-    throw ConfigError(
-        fmt::format("{} gives {}; only floating-point tensors of one or more dimensions travel between stages", name(),
-                    in_words({output.sizes().vec(), output.scalar_type()})));
+    throw ConfigError(fmt::format("{} gives {}; stages can send only floating-point tensors of one or more dimensions",
+                                  name(), in_words({output.sizes().vec(), output.scalar_type()})));
   }
   return {output.sizes().vec(), output.scalar_type()};
 }

@@ -147,10 +147,11 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
   options.recompute = {RecomputeRule::Auto};
   const auto others = Enumeration(problem, options).run();
   const std::string instead =
-      others.empty() ? "" : fmt::format("; give fewer of these flags, or values as those of {}", in_words(others[0]));
+      others.empty() ? ""
+                     : fmt::format("; give fewer of these flags, or possible values such as {}", in_words(others[0]));
   throw ConfigError(fmt::format(
-      "{}: no configuration of {} workers and mini-batch {} is such (W x D = {}, N x micro-batch x W = {}){}", asked,
-      problem.workers, problem.mini_batch, problem.workers, problem.mini_batch, instead));
+      "{}: no configuration of {} workers and mini-batch {} has these values (W x D = {}, N x micro-batch x W = {}){}",
+      asked, problem.workers, problem.mini_batch, problem.workers, problem.mini_batch, instead));
 }
 
 [[noreturn]] void refuse(const PlanProblem& problem, const PlanOptions& options) {

@@ -44,7 +44,7 @@ ModelComparison compare_models(Predictor& predictor, const Candidate& candidate)
     result.causes.push_back({name, left - without});
     left = without;
   };
-  attribute("what workers share", [&] { on_own_cores = true; });
+  attribute("shared cores", [&] { on_own_cores = true; });
   attribute("updates and overheads", [&] { remove_updates(planned.model); });
   attribute("messages", [&] { remove_messages(planned.model); });
   attribute("sums of gradients", [&] { remove_sums(planned.model); });

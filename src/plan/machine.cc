@@ -114,7 +114,7 @@ LayerTimes read_layer(const JsonValue& value) {
   if (layer.times.empty()) times.fail("expected at least one micro-batch size");
   for (std::size_t i = 1; i < layer.times.size(); ++i) {
     if (layer.times[i - 1].micro_batch_size >= layer.times[i].micro_batch_size) {
-      times.fail(fmt::format("micro-batch size {} stands behind {}; expected ascending ones",
+      times.fail(fmt::format("micro-batch size {} follows {}; expected ascending sizes",
                              layer.times[i].micro_batch_size, layer.times[i - 1].micro_batch_size));
     }
   }
@@ -255,7 +255,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (root.has("core_sharing")) machine.core_sharing = root.number("core_sharing", kMostRatio);
   if (root.has("memory_bandwidth")) machine.memory_bandwidth = root.number("memory_bandwidth", kMostBytes);
   if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
-    root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, bytes a second, to take time");
+    root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, in bytes per second");
   }
   if (root.has("message_copy")) machine.message_copy = read_link(root.field("message_copy"));
   if (root.has("node_message_copy")) machine.node_message_copy = read_link(root.field("node_message_copy"));
@@ -372,7 +372,7 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
   const MachineProfile& first = machines.front();
   for (const MachineProfile& machine : machines) {
     if (machine.*entry == first.*entry) continue;
-    throw ConfigError(fmt::format("profiles '{}' and '{}' differ in {}: {} and {}; a plan wants nodes that are alike",
+    throw ConfigError(fmt::format("profiles '{}' and '{}' differ in {}: {} and {}; a plan needs equal nodes",
                                   first.name, machine.name, name, first.*entry, machine.*entry));
   }
 }
@@ -481,7 +481,7 @@ std::map<DataType, double> merged_matrix_flops(const std::vector<MachineProfile>
 }  // namespace
 
 MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
-  if (machines.size() < 2) throw ConfigError("one profile alone needs no merging; give two or more");
+  if (machines.size() < 2) throw ConfigError("a single profile needs no merging; give two or more");
   require_equal(machines, &MachineProfile::cores, "cores");
   require_equal(machines, &MachineProfile::threads, "threads");
   require_equal(machines, &MachineProfile::workers_per_node, "workers_per_node");

@@ -167,10 +167,10 @@ class Planner {
     smallest = &candidate;
   }
   const PlanProblem& problem = predictor.problem();
-  throw ConfigError(fmt::format(
-      "{} does not fit on {} workers of {:.4g} GiB; the least that would do is {:.4g} GiB ({}, recomputing {})",
-      problem.model.name, problem.workers, problem.memory_bytes / kGiB, std::ceil(least / kGiB * 100) / 100,
-      smallest == nullptr ? "" : in_words(*smallest), free ? "all" : to_text(options.recompute)));
+  throw ConfigError(
+      fmt::format("{} does not fit on {} workers of {:.4g} GiB; it needs at least {:.4g} GiB ({}, recomputing {})",
+                  problem.model.name, problem.workers, problem.memory_bytes / kGiB, std::ceil(least / kGiB * 100) / 100,
+                  smallest == nullptr ? "" : in_words(*smallest), free ? "all" : to_text(options.recompute)));
 }
 
 Plan ranked(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {

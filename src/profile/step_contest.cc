@@ -197,7 +197,7 @@ StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, con
       if (rank != 0) continue;
       entrant = std::make_unique<Threads>(run, *threads_);
     } else if (needed > world_size) {
-      throw ConfigError(fmt::format("a run of {} processes among {}", needed, world_size));
+      throw ConfigError(fmt::format("a run needs {} processes, but only {} were started", needed, world_size));
     } else if (rank < needed) {
       entrant = std::make_unique<Processes>(run, rank, fmt::format("{}-store-{}", folder, k), runs[k].share_memory);
     }

@@ -62,7 +62,7 @@ std::string filled(std::string_view text, const std::vector<std::pair<std::strin
 }  // namespace
 
 std::string to_html(const std::vector<Panel>& panels) {
-  if (panels.empty()) throw ConfigError("HTML page: there is no schedule to show");
+  if (panels.empty()) throw ConfigError("HTML page: no schedule is given");
   const auto ops = std::accumulate(panels.begin(), panels.end(), std::int64_t{0},
                                    [](std::int64_t sum, const Panel& panel) { return sum + num_ops(panel.schedule); });
   if (ops > kMostPageOps) {

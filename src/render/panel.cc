@@ -123,7 +123,7 @@ std::string comparison(const std::vector<Panel>& panels) {
   for (const Panel& panel : panels) width = std::max(width, panel.title.size());
   std::string text = fmt::format("{:<{}} {:>10} {:>9} {:>15} {:>12} {:>13} {:>10} {:>8} {:>14} {:>20}\n", "schedule",
                                  width, "makespan", "", "with all-reduce", "bubble ratio", "weight copies",
-                                 "peak units", "messages", "their volume", "all-reduce volume");
+                                 "peak units", "messages", "message volume", "all-reduce volume");
   for (const Panel& panel : panels) {
     const Totals& totals = panel.totals;
     const double makespan = panel.timeline.ops_end;

@@ -97,8 +97,8 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
     if (!best || rank_of(each.address) > rank_of(*best)) best = each.address;
   }
   if (!names.contains(interface)) {
-    throw ConfigError(
-        fmt::format("--interface {}: this host has none of that name; it has {}", interface, fmt::join(names, ", ")));
+    throw ConfigError(fmt::format("--interface {}: this host has no interface of this name; it has {}", interface,
+                                  fmt::join(names, ", ")));
   }
   if (!best) throw ConfigError(fmt::format("--interface {}: it has no address, or is down", interface));
   return *best;
@@ -129,8 +129,9 @@ SocketAddress outward_address(const RendezvousPoint& rendezvous) {
   for (const InterfaceAddress& each : interface_addresses(names)) {
     if (!is_loopback(each.address) && !is_link_local(each.address)) return each.address;
   }
-  throw TransportError(fmt::format(
-      "'{}' is this host, and no address of it leads out; name its address, or give --interface", rendezvous.host));
+  throw TransportError(
+      fmt::format("'{}' is this host, and other hosts cannot reach its addresses; give an address, or --interface",
+                  rendezvous.host));
 }
 
 bool is_meant_as_it_is(const RendezvousPoint& rendezvous) {
@@ -182,7 +183,8 @@ std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
   int error = 0;
   std::vector<SocketAddress> addresses = look_up(rendezvous, 0, error);
   if (addresses.empty()) {
-    throw TransportError(fmt::format("the ranks cannot meet at {}: {}", place_of(rendezvous), ::gai_strerror(error)));
+    throw TransportError(
+        fmt::format("cannot use {} for the rendezvous: {}", place_of(rendezvous), ::gai_strerror(error)));
   }
   if (is_meant_as_it_is(rendezvous) || std::ranges::none_of(addresses, is_loopback)) return addresses;
   std::erase_if(addresses, is_loopback);
@@ -202,7 +204,7 @@ FileDescriptor listen_at(const RendezvousPoint& rendezvous) {
     return ::bind(socket, address.get(), address.size) == 0 && ::listen(socket, SOMAXCONN) == 0;
   });
   if (!listener) {
-    throw TransportError(fmt::format("cannot listen, for the ranks to meet, at {}: {}", place_of(rendezvous), reason));
+    throw TransportError(fmt::format("cannot listen for the rendezvous at {}: {}", place_of(rendezvous), reason));
   }
   return std::move(*listener);
 }
@@ -224,7 +226,7 @@ std::string own_address(const RendezvousPoint& rendezvous) {
   for (const SocketAddress& address : addresses) {
     if (const auto own = address_towards(address)) return to_text(*own);
   }
-  throw TransportError(fmt::format("cannot find a way to {}: {}", place_of(rendezvous), system_message(errno)));
+  throw TransportError(fmt::format("cannot find a route to {}: {}", place_of(rendezvous), system_message(errno)));
 }
 
 std::string own_interface(const RendezvousPoint& rendezvous) {

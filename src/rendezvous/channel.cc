@@ -189,11 +189,11 @@ void greet_as_client(Channel& channel, std::string_view secret, Deadline deadlin
   std::array<std::uint8_t, 1> verdict{};
   channel.receive_bytes(verdict, deadline);
   if (verdict[0] != kWelcome) {
-    throw ConfigError("rank 0 has another secret than this rank; give all ranks of the job one CHIMERA_SECRET");
+    throw ConfigError("rank 0 and this rank have different secrets; give all ranks of the job the same CHIMERA_SECRET");
   }
   Proof proof{};
   channel.receive_bytes(proof, deadline);
-  if (!same_proof(proof, proof_of(secret, "server", theirs, own))) throw ChannelError("it does not know the secret");
+  if (!same_proof(proof, proof_of(secret, "server", theirs, own))) throw ChannelError("it does not have the secret");
 }
 
 }  // namespace chimera

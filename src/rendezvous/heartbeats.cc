@@ -74,7 +74,7 @@ std::vector<int> on_one_host(const std::map<int, HeardRank>& all, std::vector<in
 
 std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone) {
   const std::vector<int> ranks = on_one_host(all, gone);
-  return fmt::format("{} on host {} {} gone: killed, or ended without a word", ranks_text(ranks),
+  return fmt::format("{} on host {} {} gone: killed, or ended without an error report", ranks_text(ranks),
                      all.at(ranks.front()).host, ranks.size() == 1 ? "is" : "are");
 }
 

@@ -120,8 +120,7 @@ Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds tim
     std::this_thread::sleep_for(kPause);
   }
   throw TransportError(
-      fmt::format("no answer from {}, where the ranks meet, within {:g} s; rank 0 answers there once it has started, "
-                  "unless another "
+      fmt::format("no answer from the rendezvous server at {} within {:g} s; rank 0 has not started it, or another "
                   "program has the port ({})",
                   place_of(rendezvous), std::chrono::duration<double>(timeout).count(), reason));
 }
@@ -139,7 +138,7 @@ Answer RendezvousClient::ask(const Request& request) {
     if (const auto message = channel_.receive(deadline)) return read_answer(*message);
   } catch (const ChannelError&) {
   }
-  throw PeerLostError("the server at which the ranks meet is gone, and rank 0 with it");
+  throw PeerLostError("the rendezvous server has ended, and rank 0 with it");
 }
 
 namespace {

@@ -35,7 +35,7 @@ void HeaderReader::fail(const std::string& what) const {
 void HeaderReader::unexpected(const char* found) const {
   const char* expected = "";
   switch (where_) {
-    case Where::Start: fail(fmt::format("its header is {}; a header of safetensors is an object", found));
+    case Where::Start: fail(fmt::format("its header is {}; expected an object", found));
     case Where::Tensors: expected = "an object"; break;
     case Where::Metadata: expected = "a text"; break;
     case Where::Tensor: expected = field_ == Field::Type ? "a text" : "an array"; break;
@@ -69,14 +69,14 @@ bool HeaderReader::string(std::string& value) {
   if (where_ == Where::Metadata) {
     if (table_.metadata_.size() == kMostMetadata) fail(fmt::format("metadata: more than {} texts", kMostMetadata));
     if (!table_.metadata_.emplace(name_, std::move(value)).second) {
-      fail(fmt::format("metadata: {} stands there twice", shown_name(name_)));
+      fail(fmt::format("metadata: {} is given twice", shown_name(name_)));
     }
     return true;
   }
   if (where_ != Where::Tensor || field_ != Field::Type) unexpected("a text");
   const auto type = find_named<ElementType>(value);
   if (!type) {
-    fail(fmt::format("dtype {} is none of safetensors; those are {}", shown_name(value),
+    fail(fmt::format("dtype {} is not a type of safetensors; expected one of {}", shown_name(value),
                      fmt::join(names_of<ElementType>(), ", ")));
   }
   type_ = *type;
@@ -88,7 +88,7 @@ bool HeaderReader::start_object(std::size_t) {
     where_ = Where::Tensors;
   } else if (where_ == Where::Tensors) {
     const bool metadata = name_ == kMetadataName;
-    if (metadata && metadata_seen_) fail("header: '__metadata__' stands there twice");
+    if (metadata && metadata_seen_) fail("header: '__metadata__' is given twice");
     metadata_seen_ = metadata_seen_ || metadata;
     where_ = metadata ? Where::Metadata : Where::Tensor;
     fields_seen_ = 0;
@@ -117,7 +117,7 @@ bool HeaderReader::key(std::string& name) {
 
 void HeaderReader::begin_field(Field field) {
   const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(field));
-  if ((fields_seen_ & bit) != 0) fail("a field stands there twice");
+  if ((fields_seen_ & bit) != 0) fail("a field is given twice");
   fields_seen_ |= bit;
   field_ = field;
 }

@@ -24,7 +24,7 @@ RegularFile::RegularFile(std::string path)
       file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe without a writer must not block
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) fail_to_read(path_, errno);
-  if (!S_ISREG(status.st_mode)) throw ConfigError(path_ + ": is no regular file");
+  if (!S_ISREG(status.st_mode)) throw ConfigError(path_ + ": is not a regular file");
   bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -24,8 +24,8 @@ std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, co
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8U | std::to_integer<std::uint64_t>(little_endian[i]);
   if (length > kMostHeaderBytes) {
-    throw ConfigError(fmt::format("{}: says that its header has {} bytes; no safetensors file has more than {}", path,
-                                  length, kMostHeaderBytes));
+    throw ConfigError(
+        fmt::format("{}: gives its header {} bytes; safetensors allows at most {}", path, length, kMostHeaderBytes));
   }
   if (length > file_bytes - kLengthBytes) {
     throw ConfigError(
@@ -37,7 +37,7 @@ std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, co
 void read_header(const std::string& path, std::uint64_t length, const ReadBytes& read, HeaderReader& reader) {
   JsonBytes bytes(path, read, kLengthBytes, length);
   if (bytes.at_end() || bytes.peek() != '{') {
-    throw ConfigError(fmt::format("{}: its header does not begin with '{{'; it is no safetensors file", path));
+    throw ConfigError(fmt::format("{}: its header does not begin with '{{'; it is not a safetensors file", path));
   }
   (void)nlohmann::json::sax_parse(CharacterIterator(bytes), CharacterIterator<JsonBytes>(), &reader);
 }
@@ -59,9 +59,9 @@ void TensorTable::require_cover(const std::string& path, std::uint64_t data_byte
   std::uint64_t end = 0;
   for (const Row& row : rows_) {
     if (row.begin != end) {
-      throw ConfigError(fmt::format("{}: tensor {} begins at byte {} of the data: {}, as the one before ends at {}",
-                                    path, shown_name(row.name), row.begin, row.begin < end ? "an overlap" : "a hole",
-                                    end));
+      throw ConfigError(
+          fmt::format("{}: tensor {} begins at byte {} of the data: {}, because the tensor before it ends at {}", path,
+                      shown_name(row.name), row.begin, row.begin < end ? "an overlap" : "a hole", end));
     }
     end = row.end;
   }
@@ -69,14 +69,14 @@ void TensorTable::require_cover(const std::string& path, std::uint64_t data_byte
   throw ConfigError(
       end > data_bytes
           ? fmt::format("{}: is cut off: its tensors take {} bytes, it has {}", path, end, data_bytes)
-          : fmt::format("{}: has {} bytes behind its last tensor; they belong to none", path, data_bytes - end));
+          : fmt::format("{}: has {} bytes after its last tensor; they belong to no tensor", path, data_bytes - end));
 }
 
 void TensorTable::require_distinct(const std::string& path) {
   std::ranges::sort(rows_, {}, &Row::name);
   const auto twice = std::ranges::adjacent_find(rows_, {}, &Row::name);
   if (twice == rows_.end()) return;
-  throw ConfigError(fmt::format("{}: tensor {} stands in its header twice", path, shown_name(twice->name)));
+  throw ConfigError(fmt::format("{}: tensor {} is in its header twice", path, shown_name(twice->name)));
 }
 
 TensorEntry TensorTable::operator[](std::size_t i) const {

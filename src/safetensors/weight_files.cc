@@ -39,7 +39,7 @@ class WeightMapReader {
   }
   bool start_object(std::size_t /*size*/) {
     if (depth_ == 1 && name_ == "weight_map") {
-      if (found_) fail("weight_map stands there twice");
+      if (found_) fail("weight_map is given twice");
       found_ = in_map_ = true;
       return deeper();
     }
@@ -72,7 +72,7 @@ class WeightMapReader {
     return true;
   }
   bool deeper() {
-    if (++depth_ > kDeepest) fail(fmt::format("more than {} objects and arrays within each other", kDeepest));
+    if (++depth_ > kDeepest) fail(fmt::format("more than {} nested objects and arrays", kDeepest));
     return true;
   }
   std::uint32_t index_of(std::string file) {
@@ -88,8 +88,8 @@ class WeightMapReader {
     const bool plain = file.find('/') == file.npos && file.find('\0') == file.npos && !file.starts_with('.');
     if (plain && file.ends_with(kSuffix)) return;
     fail(
-        fmt::format("weight_map: tensor {} is said to be in {}; it must be a file of this folder, named without one, "
-                    "such as model-00001-of-00002{}",
+        fmt::format("weight_map: tensor {} is said to be in {}; it must be a file of this folder, named without a "
+                    "path, such as model-00001-of-00002{}",
                     shown_name(name_), shown_name(file), kSuffix));
   }
 
@@ -112,12 +112,12 @@ WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const Re
   WeightMapReader reader(path, map);
   JsonBytes characters(path, read, 0, bytes);
   (void)nlohmann::json::sax_parse(CharacterIterator(characters), CharacterIterator<JsonBytes>(), &reader);
-  if (!reader.found()) throw ConfigError(path + ": has no weight_map; it is no index of safetensors files");
+  if (!reader.found()) throw ConfigError(path + ": has no weight_map; it is not an index of safetensors files");
   if (map.rows.empty()) throw ConfigError(path + ": its weight_map names no tensor");
   std::ranges::sort(map.rows, {}, &WeightMap::Row::tensor);
   const auto twice = std::ranges::adjacent_find(map.rows, {}, &WeightMap::Row::tensor);
   if (twice != map.rows.end()) {
-    throw ConfigError(fmt::format("{}: weight_map: tensor {} stands there twice", path, shown_name(twice->tensor)));
+    throw ConfigError(fmt::format("{}: weight_map: tensor {} is given twice", path, shown_name(twice->tensor)));
   }
   return map;
 }
@@ -147,12 +147,12 @@ bool is_there(const fs::path& path) {
 [[noreturn]] void refuse(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    throw ConfigError(fmt::format("{}: is no folder; give one with config.json and {}", folder, kWeightsName));
+    throw ConfigError(fmt::format("{}: is not a folder; give a folder with config.json and {}", folder, kWeightsName));
   }
   for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin"}) {
     if (!is_there(fs::path(folder) / pickle)) continue;
     throw ConfigError(
-        fmt::format("{}/{}: is a pickle, which can run any code when it is read, so it never is; save the "
+        fmt::format("{}/{}: is a pickle, which can run any code when it is read, so Chimera does not read it; save the "
                     "model as safetensors (save_pretrained does)",
                     folder, pickle));
   }
@@ -166,8 +166,9 @@ std::string path_within(const std::string& folder, const std::string& index, con
   const fs::path real = fs::canonical(fs::path(folder) / name, error);
   if (error) throw ConfigError(fmt::format("{}: {} cannot be found ({})", index, shown_name(name), error.message()));
   if (real.parent_path() == fs::canonical(folder, error)) return real.string();
-  throw ConfigError(fmt::format("{}/{}: is a link out of the folder, to {}; copy the file itself there (cp -L)", folder,
-                                name, real.string()));
+  throw ConfigError(
+      fmt::format("{}/{}: is a link out of the folder, to {}; copy the file itself into the folder (cp -L)", folder,
+                  name, real.string()));
 }
 
 WeightMap weight_map_of(const std::string& index) {
@@ -207,8 +208,8 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
     for (const std::string& tensor : file.tensors().names()) {
       const auto row = std::ranges::lower_bound(map.rows, tensor, {}, &WeightMap::Row::tensor);
       if (row != map.rows.end() && row->tensor == tensor && &files_[row->file] == &file) continue;
-      throw ConfigError(
-          fmt::format("{}: has tensor {}, which {} does not know there", file.path(), shown_name(tensor), kIndexName));
+      throw ConfigError(fmt::format("{}: has tensor {}, but {} does not assign this tensor to this file", file.path(),
+                                    shown_name(tensor), kIndexName));
     }
   }
 }

@@ -45,13 +45,13 @@ class DuplicateFieldCheck {
     constexpr std::size_t kDeepest = 100;  // readers and printers of values recurse
     open_.push_back(std::move(container));
     if (open_.size() <= kDeepest) return;
-    throw ConfigError(fmt::format("{}: more than {} objects and arrays lie within each other", source_, kDeepest));
+    throw ConfigError(fmt::format("{}: more than {} nested objects and arrays", source_, kDeepest));
   }
 
   void enter(const std::string& name) {
     open_.back().name = name;
     if (open_.back().names.insert(name).second) return;
-    throw ConfigError(fmt::format("{}: {}: the field stands here twice; leave one of them out", source_, place()));
+    throw ConfigError(fmt::format("{}: {}: the field is given twice; leave one of them out", source_, place()));
   }
 
   void leave() {

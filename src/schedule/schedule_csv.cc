@@ -182,7 +182,7 @@ std::optional<std::int64_t> take_suffix(std::string_view& text, char name) {
 enum Dropped : std::uint8_t { kMessages, kSharding, kReduction };
 constexpr std::array<const char*, 3> kNotes = {
     "sends and receives are dropped: lowering makes the messages of a schedule",
-    "UNSHARD and RESHARD are dropped: how a stage is stored is no part of a schedule",
+    "UNSHARD and RESHARD are dropped: a schedule does not contain how stages are stored",
     "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage"};
 
 struct Action {
@@ -219,7 +219,7 @@ class CsvReader {
     throw ConfigError(fmt::format("{}: row {}, column {}: {}", text_.name(), row, column, what));
   }
   [[noreturn]] void refuse(std::string_view cell) const {
-    fail(fmt::format("'{}' is no cell of a schedule; one is like 2F5 (stage, F B I or W, micro-batch{})",
+    fail(fmt::format("'{}' is not a cell of a schedule; expected a cell such as 2F5 (stage, F B I or W, micro-batch{})",
                      printable(cell), suffixes()));
   }
 

@@ -339,7 +339,7 @@ bool ScheduleReader::key(Json::string_t& name) {
   for (int f = fields().first; f <= fields().last; ++f) {
     if (name != kFields[static_cast<std::size_t>(f)].name) continue;
     field_ = static_cast<Field>(f);
-    if ((seen_ & bit(field_)) != 0) fail(object_path(), fmt::format("field '{}' stands here twice", name));
+    if ((seen_ & bit(field_)) != 0) fail(object_path(), fmt::format("field '{}' is given twice", name));
     seen_ |= bit(field_);
     return seen();
   }
@@ -495,7 +495,7 @@ void ScheduleReader::finish_worker() {
   const auto& ops = schedule_.workers.back();
   if (ops.empty() || !ops.back().paired) return;
   fail(fmt::format("workers[{}][{}].paired", schedule_.workers.size() - 1, ops.size() - 1),
-       "no op of its worker follows that it could be paired with");
+       "its worker has no next op to pair it with");
 }
 
 void ScheduleReader::finish_file() {

@@ -29,7 +29,7 @@ bool TextSource::fill() {
   if (in_ == nullptr) return false;
   block_.resize(kBlock);
   in_->read(block_.data(), static_cast<std::streamsize>(kBlock));
-  if (in_->bad()) throw ConfigError(name_ + ": cannot be read to its end");
+  if (in_->bad()) throw ConfigError(name_ + ": cannot be read completely");
   next_ = block_.data();
   end_ = next_ + in_->gcount();
   return next_ != end_;

@@ -92,11 +92,11 @@ void require_room(const SearchProblem& problem) {
   const auto shortage = find_shortage(problem);
   if (!shortage) return;
   const HoldingLimit& limit = *shortage->limit;
-  throw ConfigError(fmt::format(
-      "search: {} is infeasible: worker {} waits for room for micro-batch {} of replica {}, which alone holds {:.6g} "
-      "there; the limit leaves {:.6g}",
-      limit.flag, shortage->worker, problem.layout.micro_batches[shortage->replica].front().value(), shortage->replica,
-      shortage->needed, limit.room_of_worker[shortage->worker]));
+  throw ConfigError(
+      fmt::format("search: {} is infeasible: worker {} has no memory for micro-batch {} of replica {}, which needs "
+                  "{:.6g} on this worker; the limit leaves {:.6g}",
+                  limit.flag, shortage->worker, problem.layout.micro_batches[shortage->replica].front().value(),
+                  shortage->replica, shortage->needed, limit.room_of_worker[shortage->worker]));
 }
 
 Instance make_instance(const SearchProblem& problem) {

@@ -62,8 +62,9 @@ void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
   std::int64_t ops = 3;  // F, I and W
   for (const std::int64_t factor : {shape.stages, shape.micro_batches, chunks}) {
     if (factor > kMostSearchedOps / ops) {
-      throw ConfigError(fmt::format("search: {} stages a pipeline and {} micro-batches are more than {} ops; use fewer",
-                                    shape.stages, shape.micro_batches, kMostSearchedOps));
+      throw ConfigError(
+          fmt::format("search: {} stages per pipeline and {} micro-batches are more than {} ops; use fewer",
+                      shape.stages, shape.micro_batches, kMostSearchedOps));
     }
     ops *= factor;
   }

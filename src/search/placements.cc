@@ -205,7 +205,7 @@ PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
                                   const SearchOptions& options) {
   if (problems.size() > 1 && !std::ranges::all_of(problems, links_are_alike)) {
     throw ConfigError(
-        "search: --placement any takes workers for alike, which links between pairs of them tell apart; name a "
+        "search: --placement any assumes equal workers, but the links differ between pairs of workers; name a "
         "placement");
   }
   return Rounds(problems, starts, options).run();

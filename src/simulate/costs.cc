@@ -21,7 +21,7 @@ void require_time(double value, const std::string& what) {
 
 void require_list(const std::vector<double>& values, std::int64_t count, const std::string& what) {
   if (static_cast<std::int64_t>(values.size()) != count)
-    throw ConfigError(fmt::format("{}: {} entries where the schedule needs {}", what, values.size(), count));
+    throw ConfigError(fmt::format("{}: {} entries, but the schedule needs {}", what, values.size(), count));
   for (std::size_t i = 0; i < values.size(); ++i) require_time(values[i], fmt::format("{} [{}]", what, i));
 }
 
@@ -51,7 +51,7 @@ void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages)
 
 void require_matrix(const std::vector<std::vector<double>>& rows, std::size_t workers, const std::string& what) {
   if (rows.size() != workers)
-    throw ConfigError(fmt::format("{}: {} rows where the schedule has {} workers", what, rows.size(), workers));
+    throw ConfigError(fmt::format("{}: {} rows, but the schedule has {} workers", what, rows.size(), workers));
   for (std::size_t from = 0; from < workers; ++from)
     require_list(rows[from], static_cast<std::int64_t>(workers), fmt::format("{}, row {}", what, from));
 }
@@ -70,7 +70,7 @@ void require_links(const LinkCosts& links, const Schedule& schedule) {
   require_matrix(links.matrix->alphas, schedule.workers.size(), "links: alphas");
   if (!links.matrix->needs_bytes()) return;
   require_matrix(links.matrix->betas, schedule.workers.size(), "links: betas");
-  require_list(links.bytes, boundaries, "links: bytes, which betas need");
+  require_list(links.bytes, boundaries, "links: bytes (betas need them)");
 }
 
 void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {

@@ -23,8 +23,7 @@ constexpr std::int64_t kMostWorkers = 4096;  // the file has one row for each pa
 
 Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   const std::vector<JsonValue> rows = value.list();
-  if (workers && rows.size() != *workers)
-    value.fail(fmt::format("{} rows, where alphas has {}", rows.size(), *workers));
+  if (workers && rows.size() != *workers) value.fail(fmt::format("{} rows, but alphas has {}", rows.size(), *workers));
   Rows result;
   for (const JsonValue& row : rows) {
     std::vector<double>& numbers = result.emplace_back();
@@ -72,7 +71,7 @@ class CsvLinks {
     std::vector<std::string> cells;
     std::stringstream rest(line);
     for (std::string cell; std::getline(rest, cell, ',');) cells.push_back(cell);
-    if (cells.size() != columns_) fail(fmt::format("{} cells where there should be {}", cells.size(), columns_));
+    if (cells.size() != columns_) fail(fmt::format("{} cells; expected {}", cells.size(), columns_));
     Pair pair{worker(cells[0]), worker(cells[1]), seconds(cells[2]), columns_ == 4 ? seconds(cells[3]) : 0};
     if (pair.from == pair.to) fail(fmt::format("worker {} has no link to itself", pair.from));
     return pair;
@@ -81,7 +80,7 @@ class CsvLinks {
   std::int64_t worker(const std::string& cell) const {
     const auto number = parse_number<std::int64_t>(cell);
     if (!number || *number < 0 || *number >= kMostWorkers)
-      fail(fmt::format("'{}' is no worker, 0 to {}", cell, kMostWorkers - 1));
+      fail(fmt::format("'{}' is not a worker; expected 0 to {}", cell, kMostWorkers - 1));
     return *number;
   }
 

@@ -504,7 +504,7 @@ namespace {
 void require_valid(const SharedCores& cores) {
   if (!(cores.cores > 0)) throw ConfigError(fmt::format("cores: {} is not a number above 0", cores.cores));
   if (!(cores.all_reduce_share >= 0 && cores.all_reduce_share <= 1))
-    throw ConfigError(fmt::format("share of all-reduces that computes: {} is not in [0, 1]", cores.all_reduce_share));
+    throw ConfigError(fmt::format("computing share of all-reduces: {} is not in [0, 1]", cores.all_reduce_share));
   require_valid(cores.contention);
 }
 

@@ -23,10 +23,10 @@ std::vector<StepRange> next_ranges(const Schedule& schedule, std::int64_t per_st
 void require_whole(const Schedule& schedule, const std::vector<StepRange>& last) {
   for (std::size_t w = 0; w < last.size(); ++w) {
     if (last[w].end == schedule.workers[w].size()) continue;
-    throw ScheduleError(fmt::format(
-        "schedule '{}': worker {} runs op {} ({}) after one of another step; a synchronous schedule ends a step before "
-        "it begins the next",
-        schedule.name, w, last[w].end, to_text(schedule.workers[w][last[w].end])));
+    throw ScheduleError(
+        fmt::format("schedule '{}': worker {} runs op {} ({}) after an op of another step; a synchronous schedule ends "
+                    "a step before it starts the next",
+                    schedule.name, w, last[w].end, to_text(schedule.workers[w][last[w].end])));
   }
 }
 
@@ -40,8 +40,8 @@ std::vector<StepRange> whole_range(const Schedule& schedule) {
 
 std::int64_t micro_batches_a_step(const Schedule& schedule, std::int64_t steps) {
   if (steps < 1 || schedule.micro_batches % steps != 0) {
-    throw ConfigError(fmt::format("{} micro-batches of '{}' are not those of {} equal steps", schedule.micro_batches,
-                                  schedule.name, steps));
+    throw ConfigError(fmt::format("{} micro-batches of '{}' cannot be divided into {} equal steps",
+                                  schedule.micro_batches, schedule.name, steps));
   }
   return schedule.micro_batches / steps;
 }

@@ -100,7 +100,7 @@ std::string no_differences(const std::vector<RunHistory>& runs) {
     if (run.configuration.empty()) without += (without.empty() ? "" : ", ") + run.name;
   }
   if (!without.empty())
-    return "no configuration known of " + without + ": it stands in the checkpoints of a run's folder";
+    return "no configuration known of " + without + "; the checkpoints of a run contain its configuration";
   return differences_of(runs).empty() ? "the configurations are the same" : "";
 }
 
@@ -206,7 +206,7 @@ std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(
 
 std::string comparison_page(const std::vector<RunHistory>& runs) {
   const auto names = names_of(runs);
-  std::vector<Section> sections = {{"What they came to", rows_as_html(names, figure_rows(all_figures(runs)))}};
+  std::vector<Section> sections = {{"Results", rows_as_html(names, figure_rows(all_figures(runs)))}};
   const auto rows = difference_rows(runs);
   const std::string why = no_differences(runs);
   sections.push_back({"What differs", (rows.empty() ? "" : rows_as_html(names, rows)) +

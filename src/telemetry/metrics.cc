@@ -44,17 +44,17 @@ void RecordFile::add(const std::string& record) {
   waiting_ += record;
   const int cause = write_waiting();
   if (cause != 0 && !has_failed_) {
-    messages().write(fmt::format("chimera: {}: {}; training goes on, and writes what is missing when it can\n", name_,
-                                 system_message(cause)));
+    messages().write(fmt::format("chimera: {}: {}; training continues, and writes the missing lines when it can\n",
+                                 name_, system_message(cause)));
   }
   if (cause == 0 && has_failed_)
-    messages().write(fmt::format("chimera: {}: is written again, with all lines\n", name_));
+    messages().write(fmt::format("chimera: {}: can be written again and has all lines\n", name_));
   has_failed_ = cause != 0;
 }
 
 void RecordFile::finish() {
   const int cause = write_waiting();
-  if (cause != 0) throw Error(fmt::format("{}: its end is missing: {}", name_, system_message(cause)));
+  if (cause != 0) throw Error(fmt::format("{}: its last lines are missing: {}", name_, system_message(cause)));
 }
 
 int RecordFile::write_waiting() {

@@ -68,7 +68,7 @@ StepRecord parse_step(std::string_view text, const std::string& where) {
   const Json line = try_json(text);
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
     throw ConfigError(where +
-                      ": this is no step of a run; a metrics file has a JSON object with \"step\" on every line");
+                      ": this is not a step of a run; a metrics file has a JSON object with \"step\" on every line");
   }
   const auto number = [&](const char* field) {
     return number_of(line, field).value_or(std::numeric_limits<double>::quiet_NaN());
@@ -106,10 +106,8 @@ std::string metrics_path(const std::string& run) {
   std::error_code none;
   if (!fs::is_directory(run, none)) {
     if (!fs::exists(run, none)) {
-      throw ConfigError(
-          fmt::format("{}: there is no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file "
-                      "of --metrics",
-                      run));
+      throw ConfigError(fmt::format(
+          "{}: no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file of --metrics", run));
     }
     return run;
   }
@@ -143,7 +141,7 @@ double median_of(std::vector<double> values) {
 }
 
 RunFigures figures_of(const RunHistory& run) {
-  if (run.steps.empty()) throw ConfigError(fmt::format("{}: this run has done no step yet", run.metrics));
+  if (run.steps.empty()) throw ConfigError(fmt::format("{}: this run has not finished a step yet", run.metrics));
   RunFigures figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};
   std::vector<double> rates;
   std::vector<double> seconds;

@@ -176,7 +176,7 @@ std::string state_in_words(const TopView& view) {
   const std::string ago = duration_text(view.seconds_since_last) + " ago";
   if (view.process) return fmt::format("running here, process {}; last step {}", *view.process, ago);
   if (is_done(view)) return "ended; all steps are done, " + ago;
-  return fmt::format("no process here writes it: it runs elsewhere, or has ended; last step {}", ago);
+  return fmt::format("no process on this host writes it: it runs elsewhere, or has ended; last step {}", ago);
 }
 
 std::string steps_as_text(const TopView& view, std::size_t columns) {

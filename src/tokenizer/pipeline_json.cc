@@ -81,7 +81,7 @@ WordPattern known_pattern(const JsonValue& part) {
   for (const auto& [known, name] : kPatterns) {
     if (text == known) return name;
   }
-  pattern.fail(fmt::format("the pattern '{}' is none of GPT-2, Llama 3 and Qwen 2", printable(text)));
+  pattern.fail(fmt::format("the pattern '{}' is not a pattern of GPT-2, Llama 3 or Qwen 2", printable(text)));
 }
 
 void read_split(const JsonValue& part, PreTokenizerParts& parts) {
@@ -186,7 +186,7 @@ std::string text_or(const JsonValue& value, const char* field, const std::string
 
 TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::string& token) {
   if (!json.is_number_unsigned() || json.get<std::uint64_t>() >= kMostIds) {
-    place.fail(fmt::format("the id of '{}' is no whole number of 0 to {}", printable(token), kMostIds - 1));
+    place.fail(fmt::format("the id of '{}' is not a whole number from 0 to {}", printable(token), kMostIds - 1));
   }
   return json.get<TokenId>();
 }

@@ -82,8 +82,8 @@ void require_class(const TokenizerConfig& config, std::initializer_list<const ch
   if (kind.ends_with("Fast")) kind.remove_suffix(4);
   if (std::find(names.begin(), names.end(), kind) != names.end()) return;
   throw ConfigError(
-      fmt::format("{}: the tokenizer_class {} has another pipeline than {}, the only one for this file; "
-                  "save a tokenizer.json",
+      fmt::format("{}: the tokenizer_class {} has another pipeline than {}, the only one that this file supports; save "
+                  "a tokenizer.json",
                   source, printable(config.tokenizer_class), *names.begin()));
 }
 
@@ -152,7 +152,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
     if (line.empty()) throw ConfigError(fmt::format("{}: line {} is empty; expected a token", source, number));
     if (!words.vocabulary.emplace(line, static_cast<TokenId>(number - 1)).second) {
       throw ConfigError(
-          fmt::format("{}: line {}: '{}' stands here twice; leave one of them out", source, number, printable(line)));
+          fmt::format("{}: line {}: '{}' is given twice; leave one of them out", source, number, printable(line)));
     }
   });
   const std::map<std::string, std::string> usual = {{"unk_token", "[UNK]"},

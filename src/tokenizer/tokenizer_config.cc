@@ -51,7 +51,7 @@ void read_added_tokens_decoder(const JsonValue& file, const std::string& source,
     ListedToken token = {.content = "", .source = source};
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
     if (error != std::errc() || end != key.data() + key.size()) {
-      tokens.fail(fmt::format("'{}' is no id of a token", printable(key)));
+      tokens.fail(fmt::format("'{}' is not a token id", printable(key)));
     }
     const JsonValue entry = tokens.field(key.c_str());
     expect_any_object(entry);
@@ -123,7 +123,7 @@ std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std:
   }
   for (const ListedToken& listed : config.listed) {
     if (const auto known = find(listed.content); known != tokens.end() && known->id == listed.id) continue;
-    throw ConfigError(fmt::format("{}: '{}' with the id {} is no special token of {}; {}", listed.source,
+    throw ConfigError(fmt::format("{}: '{}' with the id {} is not a special token of {}; {}", listed.source,
                                   printable(listed.content), listed.id, source, kRemedy));
   }
   return tokens;

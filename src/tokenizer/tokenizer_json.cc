@@ -164,7 +164,7 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
     token.normalized = truth_or(value, "normalized", !token.special);
     if (token.content.empty()) value.fail("the content is empty");
     if (!seen.emplace(token.content, token.id).second) {
-      value.fail(fmt::format("{} stands here twice; leave one of them out", in_quotes(token.content)));
+      value.fail(fmt::format("{} is given twice; leave one of them out", in_quotes(token.content)));
     }
     const auto known = vocabulary.find(token.content);
     const TokenId expected = known != vocabulary.end() ? known->second : next;
@@ -228,8 +228,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
   parts.end_of_document = end_of_document;
   auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(parts));
   if (end_of_document.empty() || tokenizer->find_token(end_of_document)) return tokenizer;
-  throw ConfigError(fmt::format("{}: {}, the eos_token of tokenizer_config.json, is none of its tokens; name one there",
-                                source, in_quotes(end_of_document)));
+  throw ConfigError(
+      fmt::format("{}: {}, the eos_token of tokenizer_config.json, is not one of its tokens; name one of them there",
+                  source, in_quotes(end_of_document)));
 }
 
 }  // namespace chimera

@@ -65,8 +65,7 @@ std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, Ran
     if (found != members.end()) return static_cast<std::size_t>(found - members.begin());
   }
   throw TransportError(
-      fmt::format("rank {}: all-reduce of stage {}: it holds no copy of that stage; "
-                  "only the ranks that do take part",
+      fmt::format("rank {}: all-reduce of stage {}: this rank holds no copy of the stage, so it cannot take part",
                   rank.value(), group.value()));
 }
 

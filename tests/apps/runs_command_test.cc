@@ -62,11 +62,11 @@ TEST(RunsCommandTest, RefuseMissingAndInvalidRuns) {
   const std::string bad = scratch.write("bad.jsonl", "no step\n");
   for (const char* command : {"top", "compare"}) {
     expect_refusal({{command}, {"RUN is required"}});
-    expect_refusal({{command, "no-such-run"}, {"no-such-run", "there is no such run", "--metrics"}});
+    expect_refusal({{command, "no-such-run"}, {"no-such-run", "no such run", "--metrics"}});
     expect_refusal({{command, scratch.path("")}, {"no metrics.jsonl in this folder"}});
-    expect_refusal({{command, bad}, {"bad.jsonl:1", "no step of a run"}});
+    expect_refusal({{command, bad}, {"bad.jsonl:1", "not a step of a run"}});
   }
-  expect_refusal({{"compare", scratch.write("empty.jsonl", "")}, {"has done no step yet"}});
+  expect_refusal({{"compare", scratch.write("empty.jsonl", "")}, {"has not finished a step yet"}});
   expect_refusal({{"top", bad, "--interval", "0"}, {"--interval"}});
 }
 

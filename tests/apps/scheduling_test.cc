@@ -247,7 +247,7 @@ TEST(CheckCommandTest, RefusesJunkAfterCellsWithItsPlace) {
   const ProgramResult result = run_program({"check", "-"}, "0F0,0B0\n1F0,1B0,junk\n");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(lines_of(result.messages).size(), 1U);
-  EXPECT_THAT(result.messages, HasSubstr("row 2, column 3: 'junk' is no cell"));
+  EXPECT_THAT(result.messages, HasSubstr("row 2, column 3: 'junk' is not a cell"));
 }
 
 TEST(SimulateCommandTest, ReadsCsvWithReplicas) {

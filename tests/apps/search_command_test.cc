@@ -128,7 +128,7 @@ TEST(SearchCommandTest, ShowsTheParetoFrontAsATable) {
 TEST(SearchCommandTest, RefusesInOneLine) {
   for (const Refusal& refusal : std::vector<Refusal>{
            {search_with({"--stages", "8", "--micro-batches", "8", "--max-in-flight", "0.5"}),
-            {"--max-in-flight is infeasible", "worker 0 waits for room for micro-batch 0"}},
+            {"--max-in-flight is infeasible", "worker 0 has no memory for micro-batch 0"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--memory", "3"}), {"--memory needs"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--weight-bytes", "3"}), {"--memory", "give that"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--memory", "3", "--weight-bytes", "4",

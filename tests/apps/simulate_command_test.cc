@@ -120,7 +120,7 @@ TEST(SimulateCostsTest, RefusesWhatDoesNotFit) {
   const std::string file = scratch.write("costs.json", json_text(costs()));
   for (const Refusal& refusal :
        std::vector<Refusal>{{simulate({"--costs", short_file}), {"short.json: stages: 1 entries; expected 2"}},
-                            {simulate({"--costs", file, "--latency", "1"}), {"--latency", "--costs says it already"}},
+                            {simulate({"--costs", file, "--latency", "1"}), {"--latency", "--costs gives it already"}},
                             {simulate({"--costs", file, "--sync", "post"}), {"--sync needs all-reduces", "all_reduce"}},
                             {simulate({"--sync", "lazy"}), {"unknown --sync 'lazy'", "eager-opt"}},
                             {simulate({"--cores", "0"}), {"--cores: 0 is not 1 or more"}},

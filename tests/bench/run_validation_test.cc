@@ -100,7 +100,7 @@ TEST(ValidateTest, RefusesAGridWithoutRuns) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "--only 'gpt4': no run of the grid is called so; they read like 'gpt2-tiny b 1, zb-h1 D 4 N 4, "
+                 "--only 'gpt4': no run of the grid has this name; names look like 'gpt2-tiny b 1, zb-h1 D 4 N 4, "
                  "sequence 1024, recompute'");
   }
 }

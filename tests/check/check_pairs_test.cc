@@ -60,8 +60,8 @@ TEST(CheckPairsTest, FindsAPairThatNeedsItselfThroughAnotherWorker) {
   const Violation violation = only_violation(schedule);
   EXPECT_EQ(violation.kind, ViolationKind::BadPair);
   EXPECT_EQ(violation.message,
-            "where pairs run together, worker 0 cannot run 0F1&0B0 (its op 2) before 1B0 (op 2 of worker 1); "
-            "worker 1 cannot run 1F1 (its op 1) before 0F1&0B0 (op 1 of worker 0)");
+            "if pairs run together, worker 0 cannot run 0F1&0B0 (its op 2) before 1B0 (op 2 of worker 1); worker 1 "
+            "cannot run 1F1 (its op 1) before 0F1&0B0 (op 1 of worker 0)");
   EXPECT_EQ(violation.places, (std::vector<Place>{{0, 2}, {1, 2}, {1, 1}, {0, 1}}));
 }
 

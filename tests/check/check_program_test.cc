@@ -197,8 +197,8 @@ TEST(CheckProgramTest, AllReducesOfSharedWorkersStartInOneOrder) {
     ASSERT_EQ(violations.size(), 1U);
     EXPECT_EQ(violations[0].kind, ViolationKind::AllReduceOrder);
     EXPECT_EQ(violations[0].message,
-              "worker 3 starts the all-reduce of stage 0 before that of stage 3; "
-              "worker 0 starts the all-reduce of stage 3 before that of stage 0");
+              "worker 3 starts the all-reduce of stage 0 before the all-reduce of stage 3; worker 0 starts the "
+              "all-reduce of stage 3 before the all-reduce of stage 0");
   }
 }
 

@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
                               s.workers[1].push_back(s.workers[1].back());
                               s.workers[1].back().kind = OpKind::BackwardInput;
                             },
-                            ViolationKind::DoubledOp, "1B1 stands beside 1I1"},
+                            ViolationKind::DoubledOp, "1B1 and 1I1 are both present"},
                       Fault{"Doubled", [](Schedule& s) { s.workers[1].push_back(s.workers[1].front()); },
                             ViolationKind::DoubledOp, "worker 1, op 8 (1F0): the schedule has this op already"},
                       Fault{"WrongWorker", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[2][0]); },
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Fault{"ShortPlacement", [](Schedule& s) { s.placement.worker_of[1].pop_back(); },
                             ViolationKind::BadPlacement, "replica 1 places 3 stages; the schedule has 4"},
                       Fault{"PlacementOutOfRange", [](Schedule& s) { s.placement.worker_of[0][2] = WorkerId(4); },
-                            ViolationKind::BadPlacement, "on worker 4; there are workers 0 to 3"},
+                            ViolationKind::BadPlacement, "on worker 4; workers are 0 to 3"},
                       Fault{"NoReplica", [](Schedule& s) { s.placement.worker_of.clear(); },
                             ViolationKind::BadPlacement, "no replica"},
                       Fault{"BackwardBeforeForward", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[1][5]); },

@@ -44,7 +44,7 @@ TEST(ManifestTest, RejectsInvalidFields) {
     json[field] = value;
     return json;
   };
-  expect_refused(with("format", "pickle"), "format is not that of a checkpoint");
+  expect_refused(with("format", "pickle"), "format does not name a checkpoint");
   expect_refused(with("version", 2), "version is 2, and this program reads 1");
   expect_refused(with("step", -1), "step is no count");
   expect_refused(with("step", 1e300), "step is no count");
@@ -64,9 +64,9 @@ TEST(ManifestTest, RejectsImpossibleFiles) {
     return json;
   };
   for (const char* name : {"../x", "/etc/passwd", "", ".", "..", ".hidden", "a/b", "manifest.json"}) {
-    expect_refused(with("name", name), "no plain name");
+    expect_refused(with("name", name), "not a plain file name");
   }
-  expect_refused(with("name", std::string("a\0b", 3)), "no plain name");
+  expect_refused(with("name", std::string("a\0b", 3)), "not a plain file name");
   expect_refused(with("name", "optimizer.safetensors"), "twice");
   expect_refused(with("bytes", -5), "bytes is no count");
   expect_refused(with("bytes", UINT64_MAX), "needs 4398046511104 hashes");

@@ -91,13 +91,13 @@ class HostFaultsTest(TrainingTest):
     def test_a_dead_process(self):
         self.ranks[3].kill()
         self.assertEqual(self.assert_ends([0, 1, 2]),
-                         ["chimera: rank 3 on host h1 is gone: killed, or ended without a word"])
+                         ["chimera: rank 3 on host h1 is gone: killed, or ended without an error report"])
 
     @takes_long
     def test_a_dead_first_process(self):
         self.ranks[0].kill()
         self.assertEqual(self.assert_ends([1, 2, 3]),
-                         ["chimera: rank 0 on host h0 is gone: killed, or ended without a word"])
+                         ["chimera: rank 0 on host h0 is gone: killed, or ended without an error report"])
 
     @takes_long
     def test_a_short_cut_is_survived(self):

@@ -172,7 +172,7 @@ class LaunchTest(LaunchedTest):
         job.send_signal(signal.SIGTERM)
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 75, said)
-        self.assertIn("ended as a signal asked", said)
+        self.assertIn("ended by a signal", said)
         self.await_none()
 
     def profile(self, hosts, *flags):
@@ -203,7 +203,7 @@ class LaunchTest(LaunchedTest):
         self.assertIn("chimera: host gone does not measure itself: ssh: connect to host gone port 22: No route to host\n",
                       result.stderr)
         self.assertFalse(profile.exists())
-        for words, complaint in ((["a"], "give two hosts or more"), (["a:2,b"], "give all hosts as many ranks"),
+        for words, complaint in ((["a"], "give two hosts or more"), (["a:2,b"], "give every host the same number of ranks"),
                                  (["a,b", "--between", "x"], "give one of them")):
             result = self.profile(*words)
             self.assertEqual(result.returncode, 2, result.stderr)
@@ -234,7 +234,7 @@ class RestartsTest(LaunchedTest):
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 0, said)
         self.assertIn("rank 0 was killed by signal 9 (Killed)", said)
-        self.assertIn("chimera: restart 1 of 3: goes on from run/step-00000001\n", said)
+        self.assertIn("chimera: restart 1 of 3: continues from run/step-00000001\n", said)
         self.assertEqual(self.losses(), expected)
         self.await_none()
         return said
@@ -252,17 +252,17 @@ class RestartsTest(LaunchedTest):
     def test_fewer_ranks_go_on_with_fewer_groups(self):
         said = self.assert_goes_on_as_the_undisturbed_run(self.launch_again("a,b", "--nproc", "2"), "--data-parallel", "2",
                                                           FRAIL="b")
-        self.assertIn("chimera: 2 of 4 ranks are left: goes on with --stages 2 --data-parallel 1 --micro-batches 8\n", said)
+        self.assertIn("chimera: 2 of 4 ranks are left: continues with --stages 2 --data-parallel 1 --micro-batches 8\n", said)
 
     def test_fewer_ranks_go_on_with_fewer_stages(self):
         said = self.assert_goes_on_as_the_undisturbed_run(self.launch_again("a:3,b"), "--stages=4", FRAIL="b")
-        self.assertIn("chimera: 3 of 4 ranks are left: goes on with --stages 2 --data-parallel 1 --micro-batches 4\n", said)
+        self.assertIn("chimera: 3 of 4 ranks are left: continues with --stages 2 --data-parallel 1 --micro-batches 4\n", said)
 
     def test_ends_where_nothing_fits(self):
         job = self.start_job(self.launch_again(), CHIMERA_FAULT="kill@after-rename:0:1", FRAIL="b")
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 1, said)
-        self.assertIn("chimera: not restarted: 1 of 2 ranks are left, and no layout of so few has the same mini-batch "
+        self.assertIn("chimera: not restarted: 1 of 2 ranks are left, and no layout of these ranks has the same mini-batch "
                       "(chimera: --stages must be even, not 1", said)
         self.await_none()
 
@@ -355,7 +355,7 @@ class SshTest(TrainingTest):
             self.await_steps(5)
             hosts.ip("-n", hosts.switch, "link", "set", "port1", "down")
             said = ""
-            while "goes on from" not in said:
+            while "continues from" not in said:
                 line = job.stderr.readline()
                 self.assertTrue(line, said)
                 said += line

@@ -91,7 +91,8 @@ class VariablesTest(TrainingTest):
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
         complaints, codes = self.ended([self.start(self.training(), rank, 2, **server) for rank in range(2)])
         self.assertEqual(codes, [0, 0])
-        self.assertRegex(complaints[0], r"^chimera: the ranks meet at localhost:\d+ without a secret: .*CHIMERA_SECRET_FILE\n$")
+        self.assertRegex(complaints[0], r"^chimera: the rendezvous server at localhost:\d+ has no secret: "
+                         r".*CHIMERA_SECRET_FILE\n$")
         self.assertEqual(complaints[1], "")
 
     def test_a_rank_with_another_secret_is_not_let_in(self):
@@ -100,8 +101,8 @@ class VariablesTest(TrainingTest):
         ranks = [self.start(words, rank, 2, CHIMERA_SECRET=f"word {rank}", **server) for rank in range(2)]
         complaints, codes = self.ended(ranks)
         self.assertEqual(codes, [1, 2])
-        self.assertIn("1 of 2 ranks have not come within 2 s: 1\n", complaints[0])
-        self.assertIn("rank 0 has another secret than this rank", complaints[1])
+        self.assertIn("1 of 2 ranks have not joined within 2 s: 1\n", complaints[0])
+        self.assertIn("rank 0 and this rank have different secrets", complaints[1])
 
     def test_a_secret_that_others_may_read_is_refused(self):
         secret = self.folder / "secret"
@@ -129,21 +130,21 @@ class VariablesTest(TrainingTest):
         words = [*self.training(), "--interface", "wire7", "--rendezvous-seconds", "2"]
         complaints, codes = self.ended([self.start(words, rank, 2, **server) for rank in range(2)])
         self.assertIn(2, codes)
-        self.assertIn("--interface wire7: this host has none of that name; it has", "".join(complaints))
+        self.assertIn("--interface wire7: this host has no interface of this name; it has", "".join(complaints))
 
     def test_says_who_has_not_come(self):
         words = [*self.training(stages=4), "--rendezvous-seconds", "1"]
         ranks = [self.start(words, rank, 4, CHIMERA_STORE=str(self.folder / "store")) for rank in (0, 2)]
         complaints, codes = self.ended(ranks)
         self.assertEqual(codes, [1, 1])
-        self.assertIn("rank 0 failed at start-up: 2 of 4 ranks have not come within 1 s: 1, 3\n", complaints[0])
+        self.assertIn("rank 0 failed at start-up: 2 of 4 ranks have not joined within 1 s: 1, 3\n", complaints[0])
 
     def test_a_model_larger_than_this_host_is_refused_only_where_all_of_it_is_here(self):
         meminfo = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
         memory = 1024 * sum(int(meminfo[kind].split()[0]) for kind in ("MemTotal", "SwapTotal"))
         layer = 12 * 1024**2 * 4 * 8  # Bytes of its weights, gradients and moments in float64
         size = ["--hidden", "1024", "--layers", str(16 * (1 + memory // (16 * layer))), "--rendezvous-seconds", "1"]
-        for ranks_here, said in [("1", "15 of 16 ranks have not come"), ("16", "GiB, this machine")]:
+        for ranks_here, said in [("1", "15 of 16 ranks have not joined"), ("16", "GiB, this machine")]:
             store = {"CHIMERA_STORE": str(self.folder / ranks_here), "CHIMERA_LOCAL_WORLD_SIZE": ranks_here}
             complaints, _ = self.ended([self.start([*self.training(stages=16), *size], 0, 16, **store)])
             self.assertIn(said, complaints[0])
@@ -152,7 +153,7 @@ class VariablesTest(TrainingTest):
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
         complaints, codes = self.ended([self.start([*self.training(), "--rendezvous-seconds", "1"], 1, 2, **server)])
         self.assertEqual(codes, [1])
-        self.assertIn("no answer from localhost:", complaints[0])
+        self.assertIn("no answer from the rendezvous server at localhost:", complaints[0])
 
     def test_says_that_another_program_listens(self):
         with socket.socket() as other:
@@ -161,7 +162,7 @@ class VariablesTest(TrainingTest):
             server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(other.getsockname()[1])}
             complaints, codes = self.ended([self.start([*self.training(), "--rendezvous-seconds", "1"], 1, 2, **server)])
         self.assertEqual(codes, [1])
-        self.assertIn("within 1 s; rank 0 answers there once it has started, unless another program", complaints[0])
+        self.assertIn("within 1 s; rank 0 has not started it, or another program", complaints[0])
 
     def test_a_start_that_failed_does_not_spoil_the_next(self):
         one, two = self.training(), [*self.training(), "--seed", "9"]
@@ -184,7 +185,7 @@ class VariablesTest(TrainingTest):
         other = {"PMI_RANK": "1", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
         complaints, codes = self.ended(self.start_on_one_host(self.training(), 2, **other))
         self.assertEqual(codes, [2, 2])
-        self.assertIn("CHIMERA_* says that this process is rank 0 of 2, MPICH that it is rank 1 of 3", complaints[0])
+        self.assertIn("CHIMERA_* gives this process rank 0 of 2, but MPICH gives it rank 1 of 3", complaints[0])
 
     def test_a_rank_that_fails_is_named_and_the_others_end(self):
         complaints, codes = self.ended(self.start_on_one_host(self.training(), 2, CHIMERA_FAULT="throw@forward:1:3"))
@@ -210,7 +211,7 @@ class VariablesTest(TrainingTest):
         ranks[1].kill()  # Only the shell
         complaints, codes = self.ended(ranks)
         self.assertEqual(codes, [3, -signal.SIGKILL])
-        self.assertEqual(complaints[1], "chimera: rank 1 ends: the process that started it is gone\n")
+        self.assertEqual(complaints[1], "chimera: rank 1 ends: the process that started it has ended\n")
 
     def test_a_launchers_signal_behind_the_save_changes_no_exit_code(self):
         """Launchers stop the other ranks when one exits with a code other than 0, such as 75."""

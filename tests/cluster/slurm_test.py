@@ -132,10 +132,10 @@ class JobTest(SlurmTest):
         end = self.await_end(job)
         said = self.log.read_text()
         self.assertEqual(end, {"JobState": "COMPLETED", "Restarts": "1", "ExitCode": "0:0"}, said)
-        saved = re.search(r"chimera: ended as a signal asked; step (\d+) is saved", said)
+        saved = re.search(r"chimera: ended by a signal; step (\d+) is saved", said)
         self.assertTrue(saved, said)
         self.assertLess(int(saved[1]), self.STEPS)
-        self.assertIn(f"goes on from {self.folder}/run/step-{int(saved[1]):08}\n", said)
+        self.assertIn(f"continues from {self.folder}/run/step-{int(saved[1]):08}\n", said)
         self.assertNotIn("without a secret", said)
         self.assertEqual(self.lines(), expected)
 
@@ -201,7 +201,7 @@ class FaultsTest(SlurmTest):
         self.slurm.kill(1, "KILL", self.slurm.processes(1, "slurmstepd"))
         self.await_ranks()
         self.cancel()
-        self.assertIn("chimera: ranks 2, 3 on host n1 are gone: killed, or ended without a word\n", self.assert_ends())
+        self.assertIn("chimera: ranks 2, 3 on host n1 are gone: killed, or ended without an error report\n", self.assert_ends())
 
 
 unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -181,7 +181,7 @@ TEST_F(CorpusTest, RefusesToTrainOnShardsForValidation) {
   std::filesystem::create_directory(path("shards"));
   static_cast<void>(write("shards/val_0.txt", "v"));
   EXPECT_THAT([&] { open_text(path("shards")); },
-              ::testing::ThrowsMessage<ConfigError>(HasSubstr("has shards for validation alone")));
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("has only shards for validation")));
 }
 
 TEST_F(CorpusTest, UnreadShardsAreNotListed) {

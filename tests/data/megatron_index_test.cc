@@ -65,7 +65,8 @@ RC_GTEST_PROP(MegatronIndexTest, FindsTheDocumentOfEveryToken, ()) {
 }
 
 TEST(MegatronIndexTest, RefusesAWrongHeader) {
-  expect_refused([](auto& files) { files.header.magic[0] = 'X'; }, "does not begin as Megatron's indices do");
+  expect_refused([](auto& files) { files.header.magic[0] = 'X'; },
+                 "does not begin with MMIDIDX, as a Megatron index does");
   expect_refused([](auto& files) { files.header.version = 2; }, "is of version 2; expected 1");
   for (const int code : {0, 6, 7, 9, 255}) {
     expect_refused([&](auto& files) { files.header.type_code = static_cast<std::uint8_t>(code); },
@@ -74,9 +75,12 @@ TEST(MegatronIndexTest, RefusesAWrongHeader) {
 }
 
 TEST(MegatronIndexTest, RefusesCountsThatTheFileDoesNotHave) {
-  expect_refused([](auto& files) { files.header.sequences = 4; }, "has 94 bytes, which 4 sequences and 3 document ent");
-  expect_refused([](auto& files) { files.header.documents = 2; }, "has 94 bytes, which 3 sequences and 2 document ent");
-  expect_refused([](auto& files) { files.header.sequences = UINT64_MAX; }, "which 18446744073709551615 sequences");
+  expect_refused([](auto& files) { files.header.sequences = 4; },
+                 "has 94 bytes, which does not match 4 sequences and 3 document ent");
+  expect_refused([](auto& files) { files.header.documents = 2; },
+                 "has 94 bytes, which does not match 3 sequences and 2 document ent");
+  expect_refused([](auto& files) { files.header.sequences = UINT64_MAX; },
+                 "which does not match 18446744073709551615 sequences");
   expect_refused([](auto& files) { files.header.documents = std::uint64_t{1} << 61; }, "2305843009213693952 document");
   expect_refused([](auto& files) { files.documents.pop_back(); }, "has 86 bytes");
   expect_refused(
@@ -101,7 +105,7 @@ TEST(MegatronIndexTest, RefusesModes) {
 TEST(MegatronIndexTest, RefusesSequencesThatDoNotFollowEachOther) {
   const auto pointer = [](std::int64_t value) { return [=](auto& files) { files.pointers[1] = value; }; };
   expect_refused(pointer(2), "sequence 1 begins at byte 2 of the tokens, inside another sequence; expected byte 4");
-  expect_refused(pointer(6), "sequence 1 begins at byte 6 of the tokens, behind a hole; expected byte 4");
+  expect_refused(pointer(6), "sequence 1 begins at byte 6 of the tokens, after a hole; expected byte 4");
   expect_refused(pointer(-4), "sequence 1 begins at byte -4 of the tokens, outside the tokens; expected byte 4");
   expect_refused(pointer(12), "sequence 1 begins at byte 12 of the tokens, outside the tokens; expected byte 4");
   expect_refused(pointer(INT64_MAX), "outside the tokens; expected byte 4");

@@ -45,10 +45,10 @@ TEST(ParseMixtureTest, RejectsInvalidWeights) {
   for (const char* number : {"0", "-1", "1e999", "1-2", "..", "e"}) {
     EXPECT_THAT([&] { static_cast<void>(parse_mixture(std::string(number) + ":a 1:b")); },
                 ThrowsMessage<ConfigError>(
-                    HasSubstr(std::string(number) + " is no weight of a mixture; expected a number above 0")));
+                    HasSubstr(std::string(number) + " is not a weight of a mixture; expected a number above 0")));
   }
   EXPECT_THAT([&] { static_cast<void>(parse_mixture("0.5:a 0.5:")); },
-              ThrowsMessage<ConfigError>(HasSubstr("a file is missing behind 0.5:")));
+              ThrowsMessage<ConfigError>(HasSubstr("a file is missing after 0.5:")));
 }
 
 TEST(MixtureTest, SharesAreRoundedToWholeSamplesOfABlock) {

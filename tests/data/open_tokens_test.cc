@@ -178,7 +178,7 @@ TEST_F(FolderTest, RejectsInvalidShards) {
   add("a.bin", "ab");
   expect_refused(folder(), "has .bin and .txt files; expected shards of one kind");
   add("b.idx", "MMIDIDX");
-  expect_refused(folder(), "b.idx: its tokens, " + folder() + "/b.bin, are not there");
+  expect_refused(folder(), "b.idx: its tokens, " + folder() + "/b.bin, does not exist");
 }
 
 TEST_F(FolderTest, RefusesAnEmptyShard) {
@@ -197,8 +197,9 @@ TEST(OpenTokensRefusalTest, NamesWhatIsWrongWithLlmcsHeader) {
   expect_refused(write({.version = 2, .tokens = 2}, four), "a.bin: is version 2 of llm.c's tokens; expected 1");
   expect_refused(write({.magic = kLlmcLlama3Magic, .tokens = 1}, four), "is version 1 of llm.c's tokens; expected 7");
   for (const std::int32_t tokens : {-1, 0, 1, 3, INT32_MAX}) {
-    expect_refused(write({.tokens = tokens}, four),
-                   "counts " + std::to_string(tokens) + " tokens of 2 bytes in its header and has 4 bytes behind it");
+    expect_refused(
+        write({.tokens = tokens}, four),
+        "counts " + std::to_string(tokens) + " tokens of 2 bytes in its header, but 4 bytes follow the header");
   }
   expect_refused(write({.magic = 20240326}, four), "holds a model of llm.c; expected tokens");
   expect_refused(scratch.write("a.bin", bytes_of(kLlmcGpt2Magic) + four), "has 8 bytes; the header of llm.c's tokens");
@@ -206,14 +207,16 @@ TEST(OpenTokensRefusalTest, NamesWhatIsWrongWithLlmcsHeader) {
 
 TEST(OpenTokensRefusalTest, RawTokensHaveTwoBytes) {
   const Scratch scratch;
-  expect_refused(scratch.write("a.bin", "abc"), "a.bin: has 3 bytes, which are no 16-bit tokens; expected an even");
+  expect_refused(scratch.write("a.bin", "abc"),
+                 "a.bin: has 3 bytes, so it cannot hold 16-bit tokens; expected an even");
 }
 
 TEST(OpenTokensRefusalTest, AnIndexNeedsItsTokensAndItsName) {
   const Scratch scratch;
   const std::string index = MegatronFiles().index();
-  expect_refused(scratch.write("a.idx", index), "a.bin, which holds its tokens, is not there");
-  expect_refused(scratch.write("renamed", index), "renamed: is an index of Megatron's, whose name must end in .idx");
+  expect_refused(scratch.write("a.idx", index),
+                 "the file of its tokens, " + scratch.path("a.bin") + ", does not exist");
+  expect_refused(scratch.write("renamed", index), "renamed: is a Megatron index; its name must end in .idx");
 }
 
 }  // namespace

@@ -93,11 +93,10 @@ TEST(TokenFileTest, AFileThatShrinksIsAnError) {
   std::vector<std::int64_t> last(1000);
   file.read(99'000, last);
   std::filesystem::resize_file(path, 99'500);
-  EXPECT_THAT(
-      [&] { file.read(99'000, last); },
-      ThrowsMessage<Error>(AllOf(HasSubstr(path + " has shrunk: it had 100000 bytes when the run began and ends "
-                                                  "at byte 99500 now"),
-                                 Not(HasSubstr("\n")))));
+  EXPECT_THAT([&] { file.read(99'000, last); },
+              ThrowsMessage<Error>(AllOf(
+                  HasSubstr(path + " has shrunk: it had 100000 bytes when the run started and ends at byte 99500 now"),
+                  Not(HasSubstr("\n")))));
 }
 
 }  // namespace

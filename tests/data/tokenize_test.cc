@@ -248,9 +248,9 @@ TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
       {{scratch_.write("f.jsonl", "{\"txt\": \"a\", \"n\": 1}\n")},
        "f.jsonl: line 1: the field 'text' is missing; found: txt, n"},
       {{scratch_.write("g.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n")},
-       "g.jsonl: line 2: the field 'text' is no text"},
+       "g.jsonl: line 2: the field 'text' is not a string"},
       {{scratch_.write("h.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n")},
-       "h.jsonl: line 1: the field 'text' stands here twice"},
+       "h.jsonl: line 1: the field 'text' is given twice"},
       {{scratch_.write("i.jsonl", "{\"text\": \"a\"\n")}, "i.jsonl: line 1: JSON: "},
       {{scratch_.write("j.jsonl", "[1]\n")}, "j.jsonl: line 1: expected a JSON object"},
       {{scratch_.write("k.jsonl", "{\"text\": \"\xFF\"}\n")}, "k.jsonl: line 1: is not valid UTF-8"},
@@ -267,7 +267,7 @@ TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
   }
   options_.inputs.paths = {scratch_.write("a.txt", "text")};
   options_.end_of_document = "<end>";
-  EXPECT_THAT(refusal(), HasSubstr("--end-of-document: '<end>' is no token of"));
+  EXPECT_THAT(refusal(), HasSubstr("--end-of-document: '<end>' is not a token of"));
   options_.end_of_document = "";
   options_.output = scratch_.path("no/such/folder/out");
   EXPECT_THAT(refusal(), HasSubstr("cannot be written (No such file or directory)"));

@@ -60,7 +60,7 @@ TEST(LearningRateTest, RejectsInvalidOptions) {
   EXPECT_EQ(fault_of(LearningRate{.peak = 1, .minimum = 2}, 10),
             "min-learning-rate must be 0 to the learning rate, 1, not 2");
   EXPECT_THAT(fault_of(LearningRate{.minimum = 0, .shape = LearningRateShape::Constant}, 10),
-              HasSubstr("min-learning-rate means nothing to a constant learning rate"));
+              HasSubstr("min-learning-rate has no effect on a constant learning rate"));
   EXPECT_EQ(fault_of(LearningRate{.cooldown = 3}, 10), "cooldown is for learning-rate-shape wsd");
   const LearningRate rate{.warmup = 6, .shape = LearningRateShape::Wsd, .cooldown = 5};
   EXPECT_EQ(fault_of(rate, 10), "cooldown: 5 steps of it and 6 of warm-up are more than the run's 10");

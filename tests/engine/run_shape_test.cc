@@ -37,7 +37,7 @@ TEST(RunShapeTest, HalvingMakesSmallerMicroBatchesOfTheSameStep) {
   request.schedule.shape.scale = ScaleMethod::Halving;
   const RunShape odd = run_shape(request);
   EXPECT_THAT([&] { require_whole_micro_batches(odd, "--size"); },
-              ThrowsMessage<ConfigError>(HasSubstr("--size 3: the schedule's micro-batches are 0.5 of that")));
+              ThrowsMessage<ConfigError>(HasSubstr("--size 3: the schedule needs micro-batches 0.5 times as large")));
   request.micro_batch_size = 4;
   const RunShape even = run_shape(request);
   EXPECT_NO_THROW(require_whole_micro_batches(even, "--size"));

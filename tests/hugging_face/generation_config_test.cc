@@ -67,8 +67,8 @@ TEST(GenerationConfigTest, FallsBackToConfigJson) {
 }
 
 TEST(GenerationConfigTest, RejectsInvalidTokens) {
-  EXPECT_THAT(refusal("[1]"), HasSubstr("generation_config.json: is no JSON object"));
-  EXPECT_THAT(refusal("{"), HasSubstr("is no JSON object"));
+  EXPECT_THAT(refusal("[1]"), HasSubstr("generation_config.json: is not a JSON object"));
+  EXPECT_THAT(refusal("{"), HasSubstr("is not a JSON object"));
   for (const char* wrong : {"-1", "1.5", "\"end\"", "[3, null]", "[[3]]", "2147483648", "true", "1e400"}) {
     EXPECT_THAT(refusal(std::string(R"({"eos_token_id": )") + wrong + "}"), HasSubstr("generation_config.json: "))
         << wrong;

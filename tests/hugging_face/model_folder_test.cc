@@ -137,7 +137,7 @@ TEST(ModelFolderTest, RejectsWeightsOfAnotherModel) {
       HasSubstr("tensor 'transformer.h.1.ln_2.bias' is missing; a gpt2 model of the sizes in config.json has it"));
   EXPECT_THAT(
       Folder(gpt2, with({.name = "transformer.h.2.ln_2.bias", .type = ElementType::F32, .shape = {8}})).refusal(),
-      HasSubstr("tensor 'transformer.h.2.ln_2.bias' belongs to no gpt2 model of the sizes in config.json"));
+      HasSubstr("tensor 'transformer.h.2.ln_2.bias' is not part of a gpt2 model of the sizes in config.json"));
   EXPECT_THAT(Folder(gpt2,
                      [](Tensors& tensors) {
                        named(tensors, "transformer.wte.weight").shape = {15, 8};
@@ -195,9 +195,9 @@ TEST(SameModelTest, FlagsMayRepeatButNotContradictTheFolder) {
   EXPECT_NO_THROW(require_no_contradiction(read, "", {}));
   EXPECT_NO_THROW(require_no_contradiction(read, "", {.layers = 2, .hidden = 8, .tied = true}));
   EXPECT_THAT([&] { require_no_contradiction(read, "", {.layers = 3}); },
-              ::testing::ThrowsMessage<ConfigError>(HasSubstr("its model has layers 2, and the flags say 3")));
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("its model has layers 2, but the flags give 3")));
   EXPECT_THAT([&] { require_no_contradiction(read, "gpt2-tiny", {}); },
-              ::testing::ThrowsMessage<ConfigError>(HasSubstr("its model has hidden 8, and the flags say 64")));
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("its model has hidden 8, but the flags give 64")));
 }
 
 }  // namespace

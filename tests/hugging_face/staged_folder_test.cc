@@ -89,16 +89,16 @@ TEST(StagedFolderTest, OverwritesNothing) {
   EXPECT_EQ(refusal_of(scratch.path("out")), "") << "an empty folder may be filled";
   StagedFolder staged(scratch.path("out"));
   scratch.write("out/kept", "text");
-  EXPECT_THAT(refusal_of(scratch.path("out")), HasSubstr("is there already"));
+  EXPECT_THAT(refusal_of(scratch.path("out")), HasSubstr("exists already"));
   EXPECT_THROW(staged.commit(), ConfigError);
   EXPECT_EQ(read_file(scratch.path("out/kept")), "text");
-  EXPECT_THAT(refusal_of(scratch.path("out/kept")), HasSubstr("is there already"));
+  EXPECT_THAT(refusal_of(scratch.path("out/kept")), HasSubstr("exists already"));
   EXPECT_THAT(refusal_of(scratch.path("none/out")), HasSubstr("cannot be made"));
   std::filesystem::create_directory(scratch.path("empty"));
   std::filesystem::create_directory_symlink(scratch.path("empty"), scratch.path("link"));
-  EXPECT_THAT(refusal_of(scratch.path("link/")), HasSubstr("is there already")) << "a folder cannot replace a link";
-  EXPECT_THAT(refusal_of(scratch.path("empty/.")), HasSubstr("is no name for a new folder"));
-  EXPECT_THAT(refusal_of(scratch.path("other"), std::uint64_t{1} << 60), HasSubstr("GB are needed there"));
+  EXPECT_THAT(refusal_of(scratch.path("link/")), HasSubstr("exists already")) << "a folder cannot replace a link";
+  EXPECT_THAT(refusal_of(scratch.path("empty/.")), HasSubstr("is not a valid name for a new folder"));
+  EXPECT_THAT(refusal_of(scratch.path("other"), std::uint64_t{1} << 60), HasSubstr("the files need"));
 }
 
 }  // namespace

@@ -112,7 +112,9 @@ TEST(DiagnosisTest, RanksThatJoinWaitForThoseThatStart) {
 TEST(DiagnosisTest, PrintsTextAndJson) {
   const Flight seen = hanging();
   const std::string text = to_text(diagnose(seen), seen, 1);
-  EXPECT_THAT(text, HasSubstr("guilty: rank 3, at 0F1 in step 4 (it waits for nobody, or for longest)\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("guilty: rank 3, at 0F1 in step 4 (inferred: it waits for no other rank, or has waited longest)\n"));
   EXPECT_THAT(text, HasSubstr("   0  wait for all-reduce of stage 0 in step 4        0.003 s  rank 1 (wait for 1B1 "
                               "from worker 1 in step 4)\n"));
   EXPECT_THAT(text, HasSubstr("last of rank 3, seconds before the end:\n  0.007000  0F1 in step 4\n"));
@@ -145,7 +147,7 @@ TEST(FlightRecordTest, RejectsInvalidRecords) {
   for (const std::uintmax_t bytes : {0U, 10U, 600'000U}) {
     std::filesystem::resize_file(scratch.path("rank"), bytes);
     EXPECT_THAT([&] { static_cast<void>(read_flight(scratch.path("rank"))); },
-                ThrowsMessage<ConfigError>(HasSubstr("is no flight record")));
+                ThrowsMessage<ConfigError>(HasSubstr("is not a flight record")));
   }
   EXPECT_THAT([&] { static_cast<void>(read_flight(scratch.path("none"))); },
               ThrowsMessage<ConfigError>(HasSubstr("cannot be read")));

@@ -119,8 +119,9 @@ TEST_P(LauncherTest, ReportsTheRankThatRanOutOfMemory) {
   const JobResult out_of_memory = Job(2, {"wait", "run-out-of-memory"}).wait();
   ::unsetenv("LAUNCH_TEST_ROOT");
   EXPECT_THAT(killed.messages, HasSubstr("chimera: rank 0 was killed by signal 9 (Killed)\n"));
-  EXPECT_EQ(out_of_memory.messages,
-            "chimera: rank 1 was killed for want of memory, by signal 9 from the kernel (see its log, `dmesg`)\n");
+  EXPECT_EQ(
+      out_of_memory.messages,
+      "chimera: rank 1 was killed because memory ran out, by signal 9 from the kernel (see the kernel log, `dmesg`)\n");
   EXPECT_EQ(out_of_memory.exit_code, 1);
 }
 
@@ -208,7 +209,7 @@ TEST_P(LauncherSaveTest, FirstSignalMakesRanksSave) {
   job.send(GetParam());
   const JobResult result = job.wait();
   EXPECT_EQ(result.exit_code, static_cast<int>(kSavedExit));
-  EXPECT_THAT(result.messages, HasSubstr("saves after this step and ends; a second one ends at once\n"));
+  EXPECT_THAT(result.messages, HasSubstr("saves after this step and ends; a second signal ends at once\n"));
   EXPECT_EQ(std::ranges::count(result.messages, '\n'), 1);
   expect_clean(result);
 }

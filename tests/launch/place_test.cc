@@ -115,8 +115,9 @@ TEST(FindPlaceTest, ContradictoryLaunchersAreAConflict) {
     return find_place(with(first, second))->conflict;
   };
   EXPECT_THAT(conflict(kTorchrun, with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "9"}})),
-              StartsWith("torchrun says that this process is rank 5 of 8, Open MPI that it is rank 3 of 9; start"));
-  EXPECT_THAT(conflict(kOpenMpi, kHydra), HasSubstr("rank 3 of 4, MPICH that it is rank 1 of 4")) << "as many, another";
+              StartsWith("torchrun gives this process rank 5 of 8, but Open MPI gives it rank 3 of 9; start"));
+  EXPECT_THAT(conflict(kOpenMpi, kHydra), HasSubstr("rank 3 of 4, but MPICH gives it rank 1 of 4"))
+      << "as many, another";
   const Variables alone = {{"CHIMERA_RANK", "0"}, {"CHIMERA_WORLD_SIZE", "1"}};
   EXPECT_THAT(conflict(alone, kHydra), HasSubstr("rank 0 of 1")) << "four jobs at once";
   const Variables one_host = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "5"}});
@@ -126,7 +127,7 @@ TEST(FindPlaceTest, ContradictoryLaunchersAreAConflict) {
 TEST(FindPlaceTest, RejectsInvalidVariables) {
   expect_refused({{"CHIMERA_RANK", "0"}}, "CHIMERA_WORLD_SIZE is not set, but CHIMERA_RANK is");
   expect_refused(with(kHydra, {{"PMI_RANK", "x1"}}), "PMI_RANK is 'x1'; expected a number, 0 or more");
-  expect_refused(with(kHydra, {{"PMI_RANK", "4"}}), "MPICH says rank 4 of 4; expected less than the world size");
+  expect_refused(with(kHydra, {{"PMI_RANK", "4"}}), "MPICH gives rank 4 of 4; expected less than the world size");
   expect_refused(with(kHydra, {{"MPI_LOCALRANKID", "-1"}}), "MPI_LOCALRANKID is '-1'");
   expect_refused(with(kHydra, {{"MPI_LOCALNRANKS", "5"}}), "local world size 5");
   for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a"}) {
@@ -180,11 +181,11 @@ TEST_F(RendezvousPointTest, RejectsAFolderThatOtherUsersCanWrite) {
   std::filesystem::create_directory(folder());
   std::filesystem::permissions(folder(), std::filesystem::perms::all);
   EXPECT_THAT([] { static_cast<void>(rendezvous(kHydra)); },
-              ThrowsMessage<Error>(HasSubstr("not a folder of this user alone")));
+              ThrowsMessage<Error>(HasSubstr("must belong to this user")));
   std::filesystem::remove(folder());
   std::filesystem::create_directory_symlink("/tmp", folder());
   EXPECT_THAT([] { static_cast<void>(rendezvous(kHydra)); },
-              ThrowsMessage<Error>(HasSubstr("not a folder of this user alone")));
+              ThrowsMessage<Error>(HasSubstr("must belong to this user")));
 }
 
 TEST_F(RendezvousPointTest, IsTheAgentsServerUnderTorchrun) {
@@ -215,9 +216,9 @@ TEST_F(RendezvousPointTest, NamesMissingVariables) {
   const auto expect_refused = [](const Variables& variables, const std::string& why) {
     EXPECT_THAT([&] { static_cast<void>(rendezvous(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
   };
-  expect_refused(kOpenMpi, "Open MPI has put 2 of 4 processes on this host, and nothing says where they meet");
+  expect_refused(kOpenMpi, "Open MPI has put 2 of 4 processes on this host, and no rendezvous address is set");
   expect_refused(with(kOpenMpi, {{"CHIMERA_STORE", "file"}}),
-                 "CHIMERA_STORE is a file, where ranks of one host meet, but");
+                 "CHIMERA_STORE is a file, which only ranks of one host can use for rendezvous, but");
   expect_refused(with(kOpenMpi, {{"MASTER_ADDR", "a"}}), "MASTER_ADDR is set but MASTER_PORT is not");
   for (const char* port : {"0", "65536", "-1", "http"}) {
     expect_refused(with(kTorchrun, {{"MASTER_PORT", port}}), "expected a port, 1 .. 65535");

@@ -111,7 +111,7 @@ TEST(RecoveryTest, RecoveriesAreLimited) {
     recover(recovery, step - 1);
   }
   EXPECT_EQ(recovery.done(), 2);
-  EXPECT_EQ(recovery.lose({1}, 30).why_not, "not recovered: --max-recoveries 2 are over");
+  EXPECT_EQ(recovery.lose({1}, 30).why_not, "not recovered: all attempts of --max-recoveries 2 are used");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ void expect_recovery(const JobResult& result, const std::string& reason) {
   EXPECT_EQ(result.orphans, 0);
   EXPECT_EQ(result.files_left, 0U);
   EXPECT_THAT(result.messages, MatchesRegex("chimera: " + reason +
-                                            " in step 5; recovery 1 of 3: goes on with step 5 after [0-9.]+ s\n"));
+                                            " in step 5; recovery 1 of 3: continues with step 5 after [0-9.]+ s\n"));
   for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
     EXPECT_THAT(result.output, HasSubstr(std::string(rank) + " in epoch 1\n"));
   }

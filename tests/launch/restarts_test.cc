@@ -18,7 +18,7 @@ TEST(RestartsTest, JobWithProgressRestartsAtOnceUpToTheLimit) {
   }
   const Restarts::Advice last = restarts.after_failure(30);
   EXPECT_FALSE(last.again);
-  EXPECT_EQ(last.why_not, "not restarted: --max-restarts 3 are over");
+  EXPECT_EQ(last.why_not, "not restarted: all attempts of --max-restarts 3 are used");
   EXPECT_EQ(restarts.done(), 3);
 }
 

@@ -117,7 +117,7 @@ TEST(ModuleStageTest, RefusesAnotherOutputThanExpected) {
   stage->expect_output(stage->output_shape(at::ones({6, 3}), {}));
   EXPECT_EQ(refusal_of_input(*stage, at::ones({6, 3})), "not refused");
   EXPECT_THAT(refusal_of_input(*stage, at::ones({5, 3})),
-              HasSubstr("gives [5, 4] of Float where it first gave [6, 4]"));
+              HasSubstr("gives [5, 4] of Float, but at first it gave [6, 4]"));
 }
 
 TEST(ModuleStageTest, FindingTheShapeDoesNotChangeBuffers) {
@@ -134,7 +134,7 @@ TEST(ModuleStageTest, RejectsBuffersWithReplicasOrRecomputation) {
   EXPECT_THAT(refusal_of_layer(norm, {.replicated = true}),
               AllOf(HasSubstr("layer 3: torch::nn::BatchNorm1dImpl (1) has the buffer 'running_mean'"),
                     HasSubstr("several workers train copies of it")));
-  EXPECT_THAT(refusal_of_layer(norm, {.recomputed = true}), HasSubstr("its forward is run again"));
+  EXPECT_THAT(refusal_of_layer(norm, {.recomputed = true}), HasSubstr("its forward runs again"));
 }
 
 TEST(ModuleStageTest, RefusesModulesThatDrawFromTorchsGenerator) {
@@ -187,7 +187,7 @@ TEST(ModuleStageTest, LossIsTheSumOverTheStepsCount) {
   EXPECT_TRUE(at::equal(stage->forward(at::ones({4, 2}), batch), sum / 4));
   loss.count = [](const at::Tensor& target) { return target.size(0); };
   EXPECT_THAT(refusal_of_input(*stage, at::ones({4, 2}), batch),
-              HasSubstr("the loss counted 8 elements where Loss::count said 4"));
+              HasSubstr("the loss counted 8 elements, but Loss::count returned 4"));
 }
 
 /// Output of two KeyedDropouts in layer `layer` for ones and sample `first`.

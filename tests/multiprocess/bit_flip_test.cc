@@ -64,7 +64,7 @@ TEST(BitFlipTest, FlippedMessageIsResentIfRanksAreReplaceable) {
   const auto lines =
       lines_of(scratch, "flip@message:1:17", kTwoCopies + Arguments{"--verify-messages", "--recover", "twin"}, 0);
   EXPECT_THAT(lines, ElementsAre(MatchesRegex(std::string(kChanged) +
-                                              " in step 2; recovery 1 of 100: goes on with step 2 after [0-9.]+ s")));
+                                              " in step 2; recovery 1 of 100: continues with step 2 after [0-9.]+ s")));
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
@@ -72,8 +72,9 @@ TEST(BitFlipTest, FlipInAReplicaIsRepairedFromTheMajority) {
   const Scratch scratch;
   const auto lines = lines_of(scratch, "flip@updated:2:2,flip@moments:0:3", kFourCopies + kThreads + kRepair, 0);
   const auto repaired = [](int rank, int step, int right) {
-    return StartsWith("chimera: rank " + std::to_string(rank) + ": its copy of stage 0 differed from most after step " +
-                      std::to_string(step) + ", and is now that of rank " + std::to_string(right) + "; test");
+    return StartsWith("chimera: rank " + std::to_string(rank) +
+                      ": its copy of stage 0 differed from the majority after step " + std::to_string(step) +
+                      "; the copy of rank " + std::to_string(right) + " has replaced it; test");
   };
   EXPECT_THAT(lines, ElementsAre(repaired(2, 2, 0), repaired(0, 3, 1)));
   EXPECT_EQ(numbers_in(scratch), undisturbed());
@@ -82,20 +83,19 @@ TEST(BitFlipTest, FlipInAReplicaIsRepairedFromTheMajority) {
 TEST(BitFlipTest, RunRestartsFromItsCheckpointWithoutAMajority) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--max-restarts", "1"};
-  EXPECT_THAT(
-      lines_of(scratch, "flip@moments:2:3", kTwoCopies + kRepair + saves, 0),
-      ElementsAre(StartsWith("chimera: rank 2 failed at step 3: the copies of stage 1 on ranks 1, 2 differ after "
-                             "step 3, and none is known to be right"),
-                  StartsWith("chimera: restart 1 of 1: ")));
+  EXPECT_THAT(lines_of(scratch, "flip@moments:2:3", kTwoCopies + kRepair + saves, 0),
+              ElementsAre(StartsWith("chimera: rank 2 failed at step 3: the copies of stage 1 on ranks 1, 2 differ "
+                                     "after step 3, and no majority shows the right copy"),
+                          StartsWith("chimera: restart 1 of 1: ")));
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
 TEST(BitFlipTest, FlipInAnIdleWeightIsFoundAndTheRankReplaced) {
   const Scratch scratch;
-  EXPECT_THAT(lines_of(scratch, "flip@step:2:3", kTwoCopies + kRepair + Arguments{"--recover", "twin"}, 0),
-              ElementsAre(MatchesRegex("chimera: rank 2 failed at [^:]*: weights or optimizer state of this rank "
-                                       "changed since the last update: .* in step 3; recovery 1 of 100: goes on with "
-                                       "step 3 .*")));
+  EXPECT_THAT(
+      lines_of(scratch, "flip@step:2:3", kTwoCopies + kRepair + Arguments{"--recover", "twin"}, 0),
+      ElementsAre(MatchesRegex("chimera: rank 2 failed at [^:]*: weights or optimizer state of this rank changed since "
+                               "the last update: .* in step 3; recovery 1 of 100: continues with step 3 .*")));
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
@@ -132,8 +132,8 @@ TEST(BitFlipTest, RepairNeedsReplicas) {
     EXPECT_EQ(result.exit_code, 2);
     return result.messages;
   };
-  EXPECT_THAT(refusal({"--schedule", "1f1b", "--stages", "2"}), HasSubstr("each rank alone holds its stages"));
-  EXPECT_THAT(refusal({"--stages", "2", "--shard-optimizer"}), HasSubstr("keeps optimizer state once"));
+  EXPECT_THAT(refusal({"--schedule", "1f1b", "--stages", "2"}), HasSubstr("no stage has a second copy"));
+  EXPECT_THAT(refusal({"--stages", "2", "--shard-optimizer"}), HasSubstr("keeps one copy of the optimizer state"));
   EXPECT_THAT(refusal({"--schedule", "pipedream", "--stages", "2", "--data-parallel", "3"}),
               HasSubstr("schedule pipedream is asynchronous"));
 }

@@ -85,7 +85,7 @@ TEST(DiskTest, FullDiskDoesNotEndTheRunAndFilesContinue) {
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   const auto unsaved =
-      AllOf(HasSubstr("is not saved"), HasSubstr("No space left on device"), EndsWith("; training goes on"));
+      AllOf(HasSubstr("is not saved"), HasSubstr("No space left on device"), EndsWith("; training continues"));
   EXPECT_THAT(complaints(result), Each(AnyOf(unsaved, HasSubstr("--metrics"))));
   EXPECT_EQ(read_metrics(scratch.path("disk/metrics.jsonl")).size(), 60U);
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run/step-00000060")}).exit_code, 0);
@@ -105,7 +105,7 @@ TEST(DiskTest, ReadOnlyDiskDoesNotEndTheRun) {
   run.send(run.process(), SIGTERM);
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 75) << result.messages;
-  EXPECT_THAT(result.messages, HasSubstr("Read-only file system); training goes on"));
+  EXPECT_THAT(result.messages, HasSubstr("Read-only file system); training continues"));
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
 }
 

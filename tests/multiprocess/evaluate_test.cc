@@ -77,7 +77,7 @@ TEST_F(TrainingEvaluateTest, RefusesWhatDoesNotFit) {
            {{"--data", scratch_.write("raw.bin", std::string(400, 'a'))}, {"raw.bin: token 0 is 24929", "0 to 255"}},
            {{"--tokenizer", tokenizer}, {"vocab.txt has 300 tokens", "a vocabulary of 256"}},
            {{"--tokenizer", "missing.json"}, {"missing.json"}},
-           {{"--from", "nowhere"}, {"nowhere: is no folder"}},
+           {{"--from", "nowhere"}, {"nowhere: is not a folder"}},
            {{"--from", hollow}, {"hollow", "model.safetensors"}},
            {{"--form", from_}, {"unknown flag '--form'", "did you mean '--from'?"}},
        }) {

@@ -189,14 +189,14 @@ struct Flipped {
 const Flipped kFlipped[] = {
     {{},
      "flip@updated:2:3",
-     "rank 2 failed at step 6: the copies of stage 1 on ranks 1, 2 differ after step 6, and none"},
+     "rank 2 failed at step 6: the copies of stage 1 on ranks 1, 2 differ after step 6, and no majority"},
     {{"--reduction", "canonical"},
      "flip@updated:3:10",
-     "rank 3 failed at step 10: the copies of stage 0 on ranks 0, 3 differ after step 10, and none"},
+     "rank 3 failed at step 10: the copies of stage 0 on ranks 0, 3 differ after step 10, and no majority"},
     {{"--schedule", "pipedream", "--stages", "1", "--micro-batches", "2", "--data-parallel", "3"},
      "flip@updated:1:1",
-     "rank 1 failed at step 6: the copies of stage 0 on ranks 0, 1, 2 differ after step 6, that of rank 1 from the "
-     "others"}};
+     "rank 1 failed at step 6: the copies of stage 0 on ranks 0, 1, 2 differ after step 6, and the copy of rank 1 is "
+     "not equal to the others"}};
 
 TEST(TrainingFaultTest, DetectsAFlippedBitInAReplica) {
   for (const auto& [flags, fault, line] : kFlipped) {

@@ -82,8 +82,8 @@ TEST(TrainingFolderTest, RejectsFlagsThatContradictTheFolder) {
       {train + Arguments{"--export", scratch.path("x"), "--export-dtype", "int8"}, {"--export-dtype", "int8"}});
   expect_refusal({train + Arguments{"--export", scratch.path("x"), "--export-shard-size", "much"}, {"5GB"}});
   expect_refusal({train + Arguments{"--export", scratch.path("no/x")}, {"no/x: cannot be made"}});
-  expect_refusal({{"export", folder, "--output", scratch.path("text.txt")}, {"text.txt: is there already"}});
-  expect_refusal({{"export", scratch.path("none"), "--output", scratch.path("x")}, {"none: is no folder"}});
+  expect_refusal({{"export", folder, "--output", scratch.path("text.txt")}, {"text.txt: exists already"}});
+  expect_refusal({{"export", scratch.path("none"), "--output", scratch.path("x")}, {"none: is not a folder"}});
   std::filesystem::resize_file(folder + "/model.safetensors", 1000);
   expect_refusal({train, {"model.safetensors: is cut off"}});
   expect_refusal({{"model", folder}, {"model.safetensors: is cut off"}});

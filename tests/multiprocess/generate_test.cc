@@ -165,9 +165,9 @@ TEST(TrainingGenerateTest, RefusesWhatDoesNotFit) {
   refuses(a + Arguments{"--format", "csv"}, {"--format"});
   refuses(a + Arguments{"--tokenizer", scratch.path("none")}, {"none"});
   scratch.write("model/generation_config.json", "[]");
-  refuses(a, {"generation_config.json: is no JSON object"});
+  refuses(a, {"generation_config.json: is not a JSON object"});
   expect_refusal({{"generate", "--prompt", "a"}, {"--from is required"}});
-  expect_refusal({{"generate", "--from", scratch.path("none"), "--prompt", "a"}, {"none: is no folder"}});
+  expect_refusal({{"generate", "--from", scratch.path("none"), "--prompt", "a"}, {"none: is not a folder"}});
 }
 
 TEST(TrainingGenerateTest, RefusesBert) {

@@ -73,9 +73,9 @@ TEST(LossSpikeTest, RollsBackAndSkipsTheMiniBatchesBeforeTheSpike) {
               ElementsAre(MatchesRegex("chimera: rank 0 failed at step [0-9]+: the loss, [0-9.]+, is [0-9.]+ "
                                        "deviations of [0-9.]+ above the expected [0-9.]+ .--spike 4.; steps [0-9]+ "
                                        "to [0-9]+ make no update from now on"),
-                          MatchesRegex("chimera: restart 1 of 2: goes on from step [0-9]+ .*")));
+                          MatchesRegex("chimera: restart 1 of 2: continues from step [0-9]+ .*")));
   const int spike = step_behind("failed at step", lines.front());
-  const int saved = step_behind("goes on from step", lines.back());
+  const int saved = step_behind("continues from step", lines.back());
   ASSERT_GT(spike, 20);
   ASSERT_LT(saved, spike);
   const auto steps = read_metrics(scratch.path("metrics.jsonl"));

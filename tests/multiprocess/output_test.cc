@@ -154,12 +154,10 @@ TEST(TrainingOutputTest, FullDiskIsReportedButDelaysNoStep) {
                                                                        "--steps", "3", "--metrics", "/dev/full"});
   EXPECT_EQ(trained.exit_code, 1) << "lines are missing";
   EXPECT_THAT(trained.messages, HasSubstr("step 3/3"));
-  EXPECT_THAT(
-      complaints(trained),
-      ElementsAre(
-          "chimera: --metrics /dev/full: No space left on device; training goes on, and writes what is missing "
-          "when it can",
-          "chimera: rank 0 failed at step 3: --metrics /dev/full: its end is missing: No space left on device"));
+  EXPECT_THAT(complaints(trained), ElementsAre("chimera: --metrics /dev/full: No space left on device; training "
+                                               "continues, and writes the missing lines when it can",
+                                               "chimera: rank 0 failed at step 3: --metrics /dev/full: its last lines "
+                                               "are missing: No space left on device"));
   const FileDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   const auto output = ProgramRun(short_training(scratch), {.output = full.get()}).wait();
   EXPECT_EQ(output.exit_code, 1);

@@ -141,12 +141,12 @@ TEST(PlanRefusalTest, Flags) {
            {train + Arguments{"--config", "missing.toml"}, {"missing.toml: cannot be read"}},
            {train + Arguments{"--machine", kP100}, {"p100-aries.json: has no matrix_flops of float32"}},
            {planned + Arguments{"--stages", "2"}, {"--plan auto chooses --stages"}},
-           {planned + Arguments{"--memory", "0.001"}, {"does not fit", "the least that would do"}},
+           {planned + Arguments{"--memory", "0.001"}, {"does not fit", "it needs at least"}},
            {train + Arguments{"--plan", "auto"}, {"--workers is missing"}},
            {train + Arguments{"--recompute", "some"}, {"unknown --recompute 'some'", "did you mean 'none'"}},
            {train + Arguments{"--recompute", "0,4"}, {"--recompute 0,4", "0 to 3"}},
            {train + Arguments{"--recompute", "auto"}, {"--recompute auto needs --memory"}},
-           {train + Arguments{"--recompute", "auto", "--memory", "0.001"}, {"--memory 0.001", "even where all stages"}},
+           {train + Arguments{"--recompute", "auto", "--memory", "0.001"}, {"--memory 0.001", "even if all stages"}},
        }) {
     expect_refusal(refusal);
   }

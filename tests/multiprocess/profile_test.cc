@@ -79,7 +79,7 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--threads", "100000"}, {"--threads 100000", "cores"}},
            {{"--dtype", "float16"}, {"float16"}},
            {{"--seconds", "-1"}, {"--seconds: '-1' is not a number of at least 0"}},
-           {{"--merge", kP100}, {"one profile alone needs no merging"}},
+           {{"--merge", kP100}, {"a single profile needs no merging"}},
            {{"--merge", kP100, testing::source_path("/machines/v100-nvlink.json")},
             {"differ in workers_per_node: 1 and 8"}},
            {{"--between", kP100}, {"--between measures from one host to another", "chimera launch --hosts a,b"}},
@@ -96,7 +96,7 @@ TEST(ValidateRefusalTest, Flags) {
   for (const auto& [flags, words] : std::vector<Refusal>{
            {{"--validate", "--stages", "4"}, {"--validate trains a grid of its own; leave out '--stages'"}},
            {{"--validate", "--schedules", "1f1b"}, {"--validate trains a grid of its own; leave out --schedules"}},
-           {{"--validate", "--only", "gpt4"}, {"--only 'gpt4': no run of the grid is called so"}},
+           {{"--validate", "--only", "gpt4"}, {"--only 'gpt4': no run of the grid has this name"}},
            {{"--validate", "--machine", "missing.json"}, {"machine profile missing.json: cannot be read"}},
            {{"--validate", "--rounds", "1"}, {"--rounds must be 2 or more with --validate"}},
            {{"--only", "1f1b"}, {"--only belongs to --validate"}},

@@ -101,13 +101,14 @@ TEST(TrainingRequestTest, SignaledRunSavesAndResumesOnAnotherLayout) {
     const Arguments saves = {"--checkpoint", scratch.path("run"), "--resume", "auto"};
     const ProgramResult asked = run_with(canonical_training(scratch, flags + saves), fault, ranks);
     EXPECT_EQ(asked.exit_code, kSaved) << asked.messages;
-    EXPECT_THAT(asked.messages, HasSubstr("chimera: ended as a signal asked; step "));
+    EXPECT_THAT(asked.messages, HasSubstr("chimera: ended by a signal; step "));
     const auto done = hashes_in(scratch).size();
     EXPECT_GE(done, 2U);
     EXPECT_LT(done, 8U);
     const ProgramResult rest = run_program(canonical_training(scratch, kThreads + saves));
     EXPECT_EQ(rest.exit_code, 0) << rest.messages;
-    EXPECT_THAT(rest.output, HasSubstr("goes on from " + scratch.path("run") + "/step-0000000" + std::to_string(done)));
+    EXPECT_THAT(rest.output,
+                HasSubstr("continues from " + scratch.path("run") + "/step-0000000" + std::to_string(done)));
     EXPECT_EQ(hashes_in(scratch), undisturbed());
   }
 }
@@ -157,7 +158,7 @@ TEST(TrainingRestartTest, StepThatAlwaysFailsEndsTheRun) {
                                                                 "100", "--max-restarts", "9"}),
                "throw@step:1:2:0", 4);
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.messages, HasSubstr("chimera: restart 2 of 9: no checkpoint yet, begins again after step 0\n"));
+  EXPECT_THAT(result.messages, HasSubstr("chimera: restart 2 of 9: no checkpoint yet, starts again after step 0\n"));
   EXPECT_THAT(complaints(result).back(),
               MatchesRegex("chimera: not restarted: it has failed in step [12] 3 times in a row"));
 }

@@ -103,7 +103,7 @@ TEST(TrainingScheduleFileTest, RefusesInOneLine) {
            {with({"--schedule-file", incomplete}), {"incomplete.csv: 0B1 ", "is missing", "`chimera check "}},
            {with({"--schedule-file", crossed}), {"crossed.csv: ", "`chimera check "}},
            {with({"--schedule-file", good, "--layers", "1"}), {"cannot cut 1 layers into 2 stages"}},
-           {with({"--schedule-file", good, "--metrics", good}), {"is the file that the run reads"}},
+           {with({"--schedule-file", good, "--metrics", good}), {"the run reads this file"}},
        }) {
     expect_refusal(refusal);
   }

@@ -22,7 +22,7 @@ TEST(StragglerTest, ASlowRankIsNamedAtTheEnd) {
                    {.environment = {"CHIMERA_FAULT=slow@forward:1"}})
             .wait();
     EXPECT_EQ(result.exit_code, 0) << result.messages;
-    EXPECT_THAT(result.output, ContainsRegex("rank 1 is slow: its ops take [0-9.]+ times what they take elsewhere; a "
+    EXPECT_THAT(result.output, ContainsRegex("rank 1 is slow: its ops take [0-9.]+ times as long as on other ranks; a "
                                              "step loses up to 0.0[3-9][0-9]+ s to it"))
         << result.output;
     EXPECT_THAT(result.output, Not(HasSubstr("rank 0 is slow")));

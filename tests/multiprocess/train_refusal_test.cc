@@ -69,12 +69,12 @@ TEST_F(TrainRefusalTest, FilesOfTokens) {
       {{"--data", raw, "--vocabulary", "24929"}, {"the model has the ids 0 to 24928"}},
       {{"--data", raw, "--model", "bert-tiny", "--vocabulary", "30000"},
        {"bert-tiny", "needs the ids of [CLS], [SEP] and [MASK]"}},
-      {{"--data", scratch_.write("odd.bin", "abc")}, {"odd.bin: has 3 bytes, which are no 16-bit tokens"}},
-      {{"--data", scratch_.write("alone.idx", "MMIDIDX")}, {"alone.bin, which holds its tokens, is not there"}},
+      {{"--data", scratch_.write("odd.bin", "abc")}, {"odd.bin: has 3 bytes, so it cannot hold 16-bit tokens"}},
+      {{"--data", scratch_.write("alone.idx", "MMIDIDX")}, {"the file of its tokens, ", "alone.bin, does not exist"}},
       {{"--data", shards}, {"the folder", "has neither .bin nor .txt files"}},
       {{"--data", hollow}, {"1.bin: it is empty"}},
       {{"--data", "0.7:" + data_, "0.3:missing.txt"}, {"missing.txt", "No such file"}},
-      {{"--data", "0.7:" + data_ + " 0:" + data_}, {"0 is no weight of a mixture; expected a number above 0"}},
+      {{"--data", "0.7:" + data_ + " 0:" + data_}, {"0 is not a weight of a mixture; expected a number above 0"}},
       {{"--data", data_, "--validation", "1.5"}, {"--validation 1.5: expected a share", "or a file"}},
       {{"--validation", "missing.txt"}, {"missing.txt", "No such file"}},
       {{"--validate-batches", "0"}, {"--validate-batches must be 1 to"}},
@@ -207,7 +207,7 @@ TEST_F(TrainRefusalTest, OtherNumbers) {
                    {{"--learning-rate-shape", "wsd", "--cooldown", "99", "--warmup", "2"},
                     {"--cooldown: 99 steps of it and 2 of warm-up are more than the run's"}},
                    {{"--learning-rate-shape", "constant", "--min-learning-rate", "0"},
-                    {"--min-learning-rate means nothing to a constant learning rate"}},
+                    {"--min-learning-rate has no effect on a constant learning rate"}},
                    {{"--beta1", "1"}, {"--beta1 must be at least 0 and below 1, not 1"}},
                    {{"--beta2", "1.5"}, {"--beta2 must be at least 0 and below 1, not 1.5"}},
                    {{"--epsilon", "0"}, {"--epsilon must be above 0, not 0"}},
@@ -230,12 +230,12 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
       {{"--metrics", ""}, {"--metrics: the name of a file is missing"}},
       {{"--metrics", scratch_.path("missing/metrics.jsonl")}, {"cannot be written", "No such file"}},
       {{"--metrics", scratch_.path("")}, {"cannot be written", "Is a directory"}},
-      {{"--metrics", data_}, {"is the file that the run reads"}},
-      {{"--metrics", alias}, {"is the file that the run reads"}},
-      {{"--metrics", model, "--model", model}, {"is the file that the run reads"}},
-      {{"--metrics", words, "--tokenizer", words}, {"is the file that the run reads"}},
-      {{"--metrics", config, "--config", config}, {"is the file that the run reads"}},
-      {{"--metrics", profile, "--machine", profile}, {"is the file that the run reads"}},
+      {{"--metrics", data_}, {"the run reads this file"}},
+      {{"--metrics", alias}, {"the run reads this file"}},
+      {{"--metrics", model, "--model", model}, {"the run reads this file"}},
+      {{"--metrics", words, "--tokenizer", words}, {"the run reads this file"}},
+      {{"--metrics", config, "--config", config}, {"the run reads this file"}},
+      {{"--metrics", profile, "--machine", profile}, {"the run reads this file"}},
   });
   EXPECT_EQ(read_file(data_), sample_text());
   EXPECT_EQ(read_file(words), "[UNK]\nthe\n");
@@ -245,7 +245,7 @@ TEST_F(TrainRefusalTest, ObservationFiles) {
   const std::string trace = scratch_.write("trace.json", "the last trace");
   expect_refusals({
       {{"--trace", ""}, {"--trace: the name of a file is missing"}},
-      {{"--trace", data_}, {"--trace", "is the file that the run reads"}},
+      {{"--trace", data_}, {"--trace", "the run reads this file"}},
       {{"--trace", metrics_}, {"--trace", "--metrics writes it"}},
       {{"--op-times", scratch_.path("new"), "--timeline", scratch_.path("new")},
        {"--timeline", "--op-times writes it"}},
@@ -261,8 +261,8 @@ TEST_F(TrainRefusalTest, ObservationFiles) {
 TEST_F(TrainRefusalTest, FoldersOfEvents) {
   expect_refusals({
       {{"--tensorboard", ""}, {"--tensorboard: the name of a folder is missing"}},
-      {{"--tensorboard", data_}, {"--tensorboard " + data_, "is no folder"}},
-      {{"--tensorboard", data_ + "/logs"}, {"--tensorboard " + data_ + "/logs", "is no folder"}},
+      {{"--tensorboard", data_}, {"--tensorboard " + data_, "is not a folder"}},
+      {{"--tensorboard", data_ + "/logs"}, {"--tensorboard " + data_ + "/logs", "is not a folder"}},
       {{"--tensorboard", scratch_.path("logs"), "--stages", "3"}, {"--stages must be even"}},
   });
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("logs")));

@@ -67,8 +67,10 @@ TEST_P(TrainingTwinTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
   EXPECT_FALSE(result.left_files);
   const std::vector<std::string> lines = complaints(result);
   EXPECT_EQ(occurrences(result.messages, "rank "), ranks) << result.messages;
-  EXPECT_THAT(lines, Each(MatchesRegex("chimera: rank [0-3] .* in step [0-9]; recovery [0-9] of 100: goes on with step "
-                                       "[0-9] after [0-9.]+ s")));
+  EXPECT_THAT(
+      lines,
+      Each(MatchesRegex(
+          "chimera: rank [0-3] .* in step [0-9]; recovery [0-9] of 100: continues with step [0-9] after [0-9.]+ s")));
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
@@ -114,7 +116,7 @@ TEST(TrainingTwinLimitsTest, DifferingReplicasEndTheRun) {
       run_with(training(scratch, kChimera + Arguments{"--recover", "twin"}), "flip@updated:2:5");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(complaints(result), ElementsAre(StartsWith("chimera: rank 2 failed at step 8: the copies of stage 1 on "
-                                                         "ranks 1, 2 differ after step 8, and none is known")));
+                                                         "ranks 1, 2 differ after step 8, and no majority")));
 }
 
 TEST(TrainingTwinCheckpointTest, SaveIsRepeatedAfterALoss) {
@@ -141,11 +143,11 @@ TEST(TrainingTwinRefusalTest, RunsWithoutReplicasAreRejected) {
     return result.messages;
   };
   EXPECT_THAT(refusal({"--schedule", "1f1b", "--stages", "2"}),
-              HasSubstr("--recover twin: rank 0 alone holds what no other could give back"));
-  EXPECT_THAT(refusal({"--schedule", "none"}), HasSubstr("--recover twin: is for runs of several processes"));
-  EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--shard-optimizer keeps optimizer state once"));
+              HasSubstr("--recover twin: no other rank has a copy of the stages of rank 0"));
+  EXPECT_THAT(refusal({"--schedule", "none"}), HasSubstr("--recover twin: needs a run of several processes"));
+  EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--shard-optimizer keeps one copy of the optimizer state"));
   EXPECT_THAT(refusal({"--schedule", "pipedream", "--data-parallel", "2"}), HasSubstr("is asynchronous"));
-  EXPECT_THAT(refusal({"--trace", "trace.json"}), HasSubstr("need ranks that see all steps"));
+  EXPECT_THAT(refusal({"--trace", "trace.json"}), HasSubstr("need ranks that run all steps"));
 }
 
 }  // namespace

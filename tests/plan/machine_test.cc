@@ -109,7 +109,7 @@ TEST(MachineTest, RefusesInvalidLayers) {
   EXPECT_EQ(refusal_with("/layers/0/times", json::array()),
             "here.json: layers[0].times: expected at least one micro-batch size");
   EXPECT_EQ(refusal_with("/layers/0/times/2/micro_batch_size", 2),
-            "here.json: layers[0].times: micro-batch size 2 stands behind 2; expected ascending ones");
+            "here.json: layers[0].times: micro-batch size 2 follows 2; expected ascending sizes");
   EXPECT_EQ(refusal_with("/layers/0/sequence", 4096),
             "here.json: layers[0].sequence: 4096 tokens are more than the model's 1024 positions");
   EXPECT_EQ(refusal_with("/layers/1/model/heads", 5),
@@ -141,9 +141,9 @@ TEST(MachineTest, RefusesADuplicateField) {
     (void)machine_from_json(text, "here.json");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::MatchesRegex(
-                    "here.json: layers\\[[0-9]\\].kind: the field stands here twice; leave one of them out"));
+    EXPECT_THAT(
+        error.what(),
+        ::testing::MatchesRegex("here.json: layers\\[[0-9]\\].kind: the field is given twice; leave one of them out"));
   }
 }
 
@@ -178,7 +178,7 @@ TEST(MachineTest, SizeHasNoCostByDefault) {
   machine["kernels"].erase("score_traffic");
   EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
   EXPECT_EQ(refusal_with("/kernels/score_traffic", 33),
-            "here.json: kernels.score_traffic: needs memory_bandwidth, bytes a second, to take time");
+            "here.json: kernels.score_traffic: needs memory_bandwidth, in bytes per second");
 }
 
 TEST(MachineTest, ThereIsNoContentionByDefault) {

@@ -54,8 +54,7 @@ TEST(MergeMachinesTest, RefusesNodesThatDiffer) {
     (void)merge_machines({round_machine(), other});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "profiles 'round' and 'other' differ in cores: 2 and 4; a plan wants nodes that are alike");
+    EXPECT_STREQ(error.what(), "profiles 'round' and 'other' differ in cores: 2 and 4; a plan needs equal nodes");
   }
   EXPECT_THROW((void)merge_machines({other}), ConfigError);
 }

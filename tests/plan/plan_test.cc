@@ -214,8 +214,8 @@ TEST(PlanTest, GivenParametersAreNotSearched) {
   EXPECT_THAT(schedules, ::testing::ElementsAre("chimera", "chimera-rotated", "chimera-zb"));
   options.given = {.stages = {3}};
   EXPECT_THAT([&] { (void)candidates_of(problem, options); },
-              ThrowsMessage<ConfigError>(
-                  ::testing::AllOf(HasSubstr("--stages 3: no configuration of 8 workers"), HasSubstr("as those of"))));
+              ThrowsMessage<ConfigError>(::testing::AllOf(HasSubstr("--stages 3: no configuration of 8 workers"),
+                                                          HasSubstr("possible values such as"))));
 }
 
 TEST(PlanTest, GivenRecomputationIsKept) {
@@ -260,8 +260,8 @@ TEST(PlanTest, NamesTheLeastSufficientMemory) {
   problem.memory_bytes = kMiB;
   Predictor predictor(problem);
   EXPECT_THAT([&] { (void)make_plan(predictor, {}); },
-              ThrowsMessage<ConfigError>(::testing::AllOf(HasSubstr("gpt2-mini does not fit on 4 workers"),
-                                                          HasSubstr("the least that would do is"))));
+              ThrowsMessage<ConfigError>(
+                  ::testing::AllOf(HasSubstr("gpt2-mini does not fit on 4 workers"), HasSubstr("it needs at least"))));
 }
 
 TEST(PlanTest, RefusesIndivisibleWork) {

@@ -38,13 +38,14 @@ TEST(AddressTest, AnotherNameOfThisHostIsNotLoopback) {
       EXPECT_THAT(to_text(address), ::testing::Not(StartsWith("127.")));
     }
   } catch (const TransportError& error) {  // a machine without a network
-    EXPECT_THAT(error.what(), ::testing::AnyOf(HasSubstr("no address of it leads out"), HasSubstr("cannot meet at")));
+    EXPECT_THAT(error.what(),
+                ::testing::AnyOf(HasSubstr("other hosts cannot reach its addresses"), HasSubstr("for the rendezvous")));
   }
 }
 
 TEST(AddressTest, ReportsAnUnknownName) {
   EXPECT_THAT([] { return server_addresses({.host = "no.such.host.invalid", .port = 7}); },
-              ThrowsMessage<TransportError>(HasSubstr("cannot meet at no.such.host.invalid:7")));
+              ThrowsMessage<TransportError>(HasSubstr("cannot use no.such.host.invalid:7 for the rendezvous")));
 }
 
 TEST(AddressTest, OwnAddressIsOnTheRouteToThePeer) {
@@ -54,15 +55,16 @@ TEST(AddressTest, OwnAddressIsOnTheRouteToThePeer) {
 
 TEST(AddressTest, GivenInterfaceTakesPrecedence) {
   EXPECT_EQ(own_address({.host = "10.1.2.3", .port = 7, .interface = "lo"}), "127.0.0.1");
-  EXPECT_THAT([] { return own_address({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("--interface wire7: this host has none"), HasSubstr("lo"))));
+  EXPECT_THAT(
+      [] { return own_address({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("--interface wire7: this host has no interface"), HasSubstr("lo"))));
 }
 
 TEST(AddressTest, InterfaceIsOnTheRouteToTheRendezvous) {
   EXPECT_EQ(own_interface({.host = "10.1.2.3", .port = 7, .interface = "lo"}), "lo");
   EXPECT_EQ(own_interface({.host = "127.0.0.1", .port = 7}), "lo");
   EXPECT_THAT([] { return own_interface({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
-              ThrowsMessage<ConfigError>(HasSubstr("--interface wire7: this host has none")));
+              ThrowsMessage<ConfigError>(HasSubstr("--interface wire7: this host has no interface")));
 }
 
 TEST(AddressTest, ListensOnlyAtTheGivenAddress) {
@@ -72,7 +74,7 @@ TEST(AddressTest, ListensOnlyAtTheGivenAddress) {
   ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size), 0);
   EXPECT_EQ(to_text(own), "127.0.0.1");
   EXPECT_THAT([] { static_cast<void>(listen_at({.host = "192.0.2.1", .port = 7})); },
-              ThrowsMessage<TransportError>(HasSubstr("cannot listen, for the ranks to meet, at 192.0.2.1:7")));
+              ThrowsMessage<TransportError>(HasSubstr("cannot listen for the rendezvous at 192.0.2.1:7")));
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(HeartbeatsTest, ReportsTheLostRankNotTheRankThatNoticed) {
   second->beats().leave();       // as if it had lost rank 2
   const Told found = first->told();
   EXPECT_THAT(found.reason, StartsWith("rank 2 on host "));
-  EXPECT_THAT(found.reason, EndsWith(" is gone: killed, or ended without a word"));
+  EXPECT_THAT(found.reason, EndsWith(" is gone: killed, or ended without an error report"));
   EXPECT_EQ(second->told().reason, found.reason);
 }
 
@@ -118,15 +118,15 @@ TEST(HeartbeatsTest, ARankThatLosesRankZeroNamesIt) {
   answer_once(socket);
   second->beats().leave();
   const Told found = second->told();
-  EXPECT_EQ(found.reason, "rank 0 on host far is gone: killed, or ended without a word");
+  EXPECT_EQ(found.reason, "rank 0 on host far is gone: killed, or ended without an error report");
   EXPECT_TRUE(found.own);
 }
 
 TEST(HeartbeatsTest, NamesLostRanksWithTheirHost) {
   const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
-  EXPECT_EQ(describe_gone(all, {3}), "rank 3 on host b is gone: killed, or ended without a word");
-  EXPECT_EQ(describe_gone(all, {2, 3}), "ranks 2, 3 on host b are gone: killed, or ended without a word");
-  EXPECT_EQ(describe_gone(all, {1, 3}), "rank 1 on host a is gone: killed, or ended without a word");
+  EXPECT_EQ(describe_gone(all, {3}), "rank 3 on host b is gone: killed, or ended without an error report");
+  EXPECT_EQ(describe_gone(all, {2, 3}), "ranks 2, 3 on host b are gone: killed, or ended without an error report");
+  EXPECT_EQ(describe_gone(all, {1, 3}), "rank 1 on host a is gone: killed, or ended without an error report");
 }
 
 TEST(HeartbeatsTest, NamesAHostIfAllItsRanksAreSilent) {

@@ -75,12 +75,12 @@ TEST(WeightFilesTest, AFileThatShrinksIsAnError) {
 
 TEST(WeightFilesTest, RefusesAFolderWithoutSafetensors) {
   const Scratch scratch;
-  EXPECT_THAT(folder_refusal(scratch.path("none")), HasSubstr("is no folder"));
+  EXPECT_THAT(folder_refusal(scratch.path("none")), HasSubstr("is not a folder"));
   EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("has neither model.safetensors nor model.safetensors.index"));
   scratch.write("pytorch_model.bin", "PK");
   EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("pytorch_model.bin: is a pickle, which can run any code"));
   ASSERT_EQ(::mkfifo(scratch.path(kWeightsName).c_str(), 0600), 0);
-  EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("is no regular file"));
+  EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("is not a regular file"));
 }
 
 TEST(WeightFilesTest, IndexAndFilesMustAgree) {
@@ -98,7 +98,7 @@ TEST(WeightFilesTest, IndexAndFilesMustAgree) {
   scratch.write("model-00002-of-00002.safetensors", file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                                             R"("b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                                                             2));
-  EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("model-00002-of-00002.safetensors: has tensor 'a', which"));
+  EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("model-00002-of-00002.safetensors: has tensor 'a', but"));
 }
 
 TEST(WeightFilesTest, LinksMayNotLeaveTheFolder) {
@@ -132,8 +132,8 @@ TEST(WeightMapTest, RejectsInvalidIndexes) {
       {R"({"weight_map":{}})", "names no tensor"},
       {R"({"weight_map":{"a":1}})", "tensor 'a': the name of a file must be a text"},
       {R"({"weight_map":{"a":{}}})", "tensor 'a': the name of a file must be a text"},
-      {R"({"weight_map":{"a":"x.safetensors"},"weight_map":{}})", "weight_map stands there twice"},
-      {R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "tensor 'a' stands there twice"},
+      {R"({"weight_map":{"a":"x.safetensors"},"weight_map":{}})", "weight_map is given twice"},
+      {R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "tensor 'a' is given twice"},
       {R"({"weight_map":{"a":"x.safetensors"}} more)", "no JSON"},
   };
   for (const auto& [text, says] : examples) EXPECT_THAT(index_refusal_of(text), HasSubstr(says)) << text;

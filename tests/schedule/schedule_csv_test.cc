@@ -168,12 +168,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadText{"", "row 1, column 1: no op in the text"}, BadText{",,\n", "row 1, column 1: no op"},
         BadText{"\n0F0", "row 1, column 1: expected the ops of worker 0"},
-        BadText{"0F0,0B0\n1F0,junk", "row 2, column 2: 'junk' is no cell"},
-        BadText{"0F0,0B0x", "row 1, column 2: '0B0x' is no cell"},
-        BadText{"0F0 0B0", "row 1, column 1: '0F0 0B0' is no cell"}, BadText{"0F0;0B0", "row 1, column 1"},
-        BadText{"0F0,0B", "row 1, column 2: '0B' is no cell"}, BadText{"F0", "row 1, column 1"},
+        BadText{"0F0,0B0\n1F0,junk", "row 2, column 2: 'junk' is not a cell"},
+        BadText{"0F0,0B0x", "row 1, column 2: '0B0x' is not a cell"},
+        BadText{"0F0 0B0", "row 1, column 1: '0F0 0B0' is not a cell"}, BadText{"0F0;0B0", "row 1, column 1"},
+        BadText{"0F0,0B", "row 1, column 2: '0B' is not a cell"}, BadText{"F0", "row 1, column 1"},
         BadText{"-1F0", "row 1, column 1"}, BadText{"0f0", "row 1, column 1"},
-        BadText{"0F0r0", "row 1, column 1: '0F0r0' is no cell"}, BadText{"\"0F0\"", "row 1, column 1"},
+        BadText{"0F0r0", "row 1, column 1: '0F0r0' is not a cell"}, BadText{"\"0F0\"", "row 1, column 1"},
         BadText{"0F0,\x01\xFF", "row 1, column 2: '\\x01\\xff'"}, BadText{"0F0\r0B0", "row 1, column 1: '0F0\\x0d0B0'"},
         BadText{"0SEND_F", "row 1, column 1"}, BadText{"0F0,0UNSHARD0", "row 1, column 2"},
         BadText{"0F0,0SEND_X0", "row 1, column 2"}, BadText{"(0F0;0B0)", "row 1, column 1"},
@@ -183,8 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"0F0\n0B99999999999999999999", "row 2, column 1: micro-batch 2147483647 in a text of 2 ops"},
         BadText{"0F0,2F0", "row 1, column 2: stage 2 in a text of 2 ops"}, BadText{"# {}", "top level"},
         BadText{"# \n0F0", "JSON"}, BadText{"#", "JSON"},
-        BadText{kBadSuffix.c_str(), "row 2, column 2: '0B0r' is no cell"},
-        BadText{kVersionWithoutUpdates.c_str(), "row 2, column 1: '0F0v1' is no cell"},
+        BadText{kBadSuffix.c_str(), "row 2, column 2: '0B0r' is not a cell"},
+        BadText{kVersionWithoutUpdates.c_str(), "row 2, column 1: '0F0v1' is not a cell"},
         BadText{kSecondHeader.c_str(), "row 3, column 1: '# {"}, BadText{kHeaderJunk.c_str(), "JSON: parse error"},
         BadText{kLongCell.c_str(), "row 1, column 2: '0000"}));
 

@@ -62,7 +62,7 @@ TEST(ScheduleJsonTest, APairIsTwoOps) {
     }
     return "";
   };
-  EXPECT_EQ(message_of(paired), "text: workers[0][0].paired: no op of its worker follows that it could be paired with");
+  EXPECT_EQ(message_of(paired), "text: workers[0][0].paired: its worker has no next op to pair it with");
   EXPECT_EQ(message_of(paired + "," + paired + "," + op_of("B", "")),
             "text: workers[0][1].paired: the op before is paired with this one already");
   EXPECT_EQ(message_of(op_of("F", R"(, "paired": 1)")),
@@ -172,9 +172,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
         BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0",
                 "workers[0][0].weight_version: only ops of an asynchronous schedule"},
-        BadText{"\"name\": ", "\"name\": \"a\", \"name\": ", "field 'name' stands here twice"},
+        BadText{"\"name\": ", "\"name\": \"a\", \"name\": ", "field 'name' is given twice"},
         BadText{"\"name\"", "\"a\\nb\": 1, \"name\"", "unknown field 'a\\x0ab'"},
-        BadText{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0]: field 'op' stands here twice"},
+        BadText{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0]: field 'op' is given twice"},
         BadText{"\"workers\": [0, 1]", "\"workers\": [0, [1]]", "replicas[0].workers[1]: expected an integer"},
         BadText{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found a number"},
         BadText{"\"op\": \"F\"", "\"op\": null", "workers[0][0].op: expected a string, found null"},
@@ -185,9 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// Parsing and printing a value are recursive.
 TEST(ScheduleJsonTest, RefusesExcessiveNesting) {
-  EXPECT_THAT(
-      [] { (void)parse_json(std::string(200'000, '['), "deep.json"); },
-      ::testing::ThrowsMessage<ConfigError>("deep.json: more than 100 objects and arrays lie within each other"));
+  EXPECT_THAT([] { (void)parse_json(std::string(200'000, '['), "deep.json"); },
+              ::testing::ThrowsMessage<ConfigError>("deep.json: more than 100 nested objects and arrays"));
 }
 
 }  // namespace

@@ -92,8 +92,8 @@ TEST(InstanceTest, NamesTheWorkersThatWaitForMemory) {
     FAIL() << "a micro-batch holds two halves of a unit on each worker";
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "search: --max-in-flight is infeasible: worker 0 waits for room for micro-batch 0 of replica 0, which "
-                 "alone holds 1 there; the limit leaves 0.75");
+                 "search: --max-in-flight is infeasible: worker 0 has no memory for micro-batch 0 of replica 0, which "
+                 "needs 1 on this worker; the limit leaves 0.75");
   }
 }
 

@@ -58,7 +58,7 @@ TEST(CostsJsonTest, LinksHaveCopiesAtTheirEndsAndKinds) {
   EXPECT_THAT(refusal(with(R"(, "links": {"alphas": [[0, 1], [2]]})")),
               ::testing::HasSubstr("costs.json: links.alphas[1]: "));
   EXPECT_THAT(refusal(with(R"(, "links": {"alphas": [[0, 1], [2, 0]], "betas": [[0]]})")),
-              ::testing::HasSubstr("links.betas: 1 rows, where alphas has 2"));
+              ::testing::HasSubstr("links.betas: 1 rows, but alphas has 2"));
   EXPECT_THAT(refusal(with(R"(, "links": {"alphas": [[0, 1], [2, 0]], "betas": [[0, 1], [2, 0]]})")),
               ::testing::HasSubstr("'bytes' is missing"));
 }
@@ -136,11 +136,11 @@ TEST(CostsJsonTest, RefusesNumbersWithInfiniteSums) {
 
 TEST(CostsJsonTest, RefusesADuplicateField) {
   EXPECT_EQ(refusal(with(R"(, "latency": 0.1)")),
-            "costs.json: latency: the field stands here twice; leave one of them out");
+            "costs.json: latency: the field is given twice; leave one of them out");
   EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"forward": 1, "backward": 2}, {"forward": 3, "forward": 4}]})"),
-            "costs.json: stages[1].forward: the field stands here twice; leave one of them out");
+            "costs.json: stages[1].forward: the field is given twice; leave one of them out");
   EXPECT_EQ(refusal(with(R"(, "links": {"alpha": 0, "bytes": [1], "beta": 0, "alpha": 1})")),
-            "costs.json: links.alpha: the field stands here twice; leave one of them out");
+            "costs.json: links.alpha: the field is given twice; leave one of them out");
 }
 
 TEST(CostsJsonTest, RefusesInvalidJson) {
@@ -150,7 +150,7 @@ TEST(CostsJsonTest, RefusesInvalidJson) {
 
 TEST(CostsJsonTest, QuotesForeignTextOnOneShortLine) {
   EXPECT_EQ(refusal(R"({"late\ncy": 0, "late\ncy": 0})"),
-            "costs.json: late\\x0acy: the field stands here twice; leave one of them out");
+            "costs.json: late\\x0acy: the field is given twice; leave one of them out");
   EXPECT_NE(refusal("{\"late\x7f").find("last read: '\"late\\x7f'"), std::string::npos) << refusal("{\"late\x7f");
   EXPECT_LT(refusal("{\"" + std::string(10'000, 'a')).size(), 350U);
 }

@@ -189,12 +189,12 @@ TEST(LinksTest, RefusesMatricesOfOtherShapes) {
     }
     return "simulated";
   };
-  EXPECT_EQ(refusal({{{0, 1, 1}, {1, 0, 1}, {1, 1, 0}}}, {}), "links: alphas: 3 rows where the schedule has 2 workers");
-  EXPECT_EQ(refusal({{{0, 1}, {1}}}, {}), "links: alphas, row 1: 1 entries where the schedule needs 2");
+  EXPECT_EQ(refusal({{{0, 1, 1}, {1, 0, 1}, {1, 1, 0}}}, {}), "links: alphas: 3 rows, but the schedule has 2 workers");
+  EXPECT_EQ(refusal({{{0, 1}, {1}}}, {}), "links: alphas, row 1: 1 entries, but the schedule needs 2");
   EXPECT_EQ(refusal({{{0, -1}, {1, 0}}}, {}), "links: alphas, row 0 [1]: -1 is not a finite number of 0 or more");
-  EXPECT_EQ(refusal({{{0, 1}, {1, 0}}, {{0, 1}}}, {1}), "links: betas: 1 rows where the schedule has 2 workers");
+  EXPECT_EQ(refusal({{{0, 1}, {1, 0}}, {{0, 1}}}, {1}), "links: betas: 1 rows, but the schedule has 2 workers");
   EXPECT_EQ(refusal({{{0, 1}, {1, 0}}, {{0, 1}, {1, 0}}}, {}),
-            "links: bytes, which betas need: 0 entries where the schedule needs 1");
+            "links: bytes (betas need them): 0 entries, but the schedule needs 1");
 }
 
 TEST(LinksTest, StagesOnOneWorkerSendNothing) {

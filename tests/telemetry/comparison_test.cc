@@ -60,7 +60,7 @@ TEST(ComparisonTest, ARunWithoutStepsIsNamed) {
         (void)comparison_text(
             {run_of("a", 1), RunHistory{.name = "b", .metrics = "b.jsonl", .steps = {}, .configuration = {}}});
       },
-      ::testing::ThrowsMessage<ConfigError>(HasSubstr("b.jsonl: this run has done no step")));
+      ::testing::ThrowsMessage<ConfigError>(HasSubstr("b.jsonl: this run has not finished a step")));
 }
 
 }  // namespace

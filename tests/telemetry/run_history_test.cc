@@ -37,7 +37,7 @@ TEST(RunHistoryTest, ReadsOnlyWholeLines) {
 TEST(RunHistoryTest, NamesTheInvalidLine) {
   for (const char* bad : {"nonsense\n", "[1]\n", "{\"loss\": 1}\n", "{\"step\": \"one\"}\n"}) {
     EXPECT_THAT([&] { (void)parse_metrics("run/metrics.jsonl", std::string(kLines) + bad); },
-                ThrowsMessage<ConfigError>(HasSubstr("run/metrics.jsonl:4: this is no step")));
+                ThrowsMessage<ConfigError>(HasSubstr("run/metrics.jsonl:4: this is not a step")));
   }
 }
 

@@ -33,7 +33,7 @@ TEST(TopViewTest, ShowsTheProgressOfTheRun) {
   EXPECT_THAT(text, HasSubstr("step      10 of 40"));
   EXPECT_THAT(text, HasSubstr("25 %"));
   EXPECT_THAT(text, HasSubstr("slowest of the last 10: step 5, 3.000 s, 6.0 times the median"));
-  EXPECT_THAT(text, HasSubstr("no process here writes it"));
+  EXPECT_THAT(text, HasSubstr("no process on this host writes it"));
   EXPECT_THAT(to_text(view_of(40, "40"), 80), HasSubstr("ended; all steps are done"));
   EXPECT_THAT(to_text(view_of(0, ""), 80), HasSubstr("no step yet"));
 }

@@ -66,7 +66,7 @@ TEST(TokenizerRefusalTest, UnsupportedFeaturesAreRejectedByName) {
       {R"({"pre_tokenizer": {"type": "Whitespace"}})", "the pre-tokenizer 'Whitespace' is not supported"},
       {R"({"pre_tokenizer": {"type": "Split", "add_prefix_space": null, "pattern": {"Regex": "\\d"},
           "behavior": "Isolated", "invert": false}})",
-       "the pattern '\\d' is none of GPT-2, Llama 3 and Qwen 2"},
+       "the pattern '\\d' is not a pattern of GPT-2, Llama 3 or Qwen 2"},
       {R"({"post_processor": {"type": "RobertaProcessing"}})",
        "the post-processor 'RobertaProcessing' is not supported"},
       {R"({"decoder": {"type": "CTC"}})", "the decoder 'CTC' is not supported"},
@@ -82,9 +82,9 @@ TEST(TokenizerRefusalTest, MalformedFilesAreRejectedWithThePlace) {
   const std::pair<const char*, const char*> refusals[] = {
       {R"({"model": null})", "field 'model' is missing"},
       {R"({"model": {"vocab": {"a": 1}}})", "model.vocab: the id 1 belongs to 'a' and to 'b'"},
-      {R"({"model": {"vocab": {"a": -1}}})", "the id of 'a' is no whole number of 0 to 4194303"},
-      {R"({"model": {"vocab": {"a": 99999999}}})", "the id of 'a' is no whole number of 0 to 4194303"},
-      {R"({"model": {"vocab": {"a": "0"}}})", "the id of 'a' is no whole number"},
+      {R"({"model": {"vocab": {"a": -1}}})", "the id of 'a' is not a whole number from 0 to 4194303"},
+      {R"({"model": {"vocab": {"a": 99999999}}})", "the id of 'a' is not a whole number from 0 to 4194303"},
+      {R"({"model": {"vocab": {"a": "0"}}})", "the id of 'a' is not a whole number"},
       {R"({"model": {"vocab": ["a"]}})", "model.vocab: expected an object, found array"},
       {R"({"model": {"merges": [["a", "c"]]}})", "t.json: merge 1: 'c' is not in the vocabulary"},
       {R"({"model": {"merges": [["b", "a"]]}})", "t.json: merge 1: 'ba' is not in the vocabulary"},
@@ -93,7 +93,7 @@ TEST(TokenizerRefusalTest, MalformedFilesAreRejectedWithThePlace) {
       {R"({"model": {"unk_token": "?"}})", "unk_token '?' is not in the vocabulary"},
       {R"({"added_tokens": [{"id": 7, "content": "<s>"}]})", "'<s>' has the id 7, but tokenizers gives it 3"},
       {R"({"added_tokens": [{"id": 3, "content": ""}]})", "added_tokens[0]: the content is empty"},
-      {R"({"added_tokens": [{"id": 3, "content": "x"}, {"id": 4, "content": "x"}]})", "'x' stands here twice"},
+      {R"({"added_tokens": [{"id": 3, "content": "x"}, {"id": 4, "content": "x"}]})", "'x' is given twice"},
       {R"({"post_processor": {"type": "BertProcessing", "sep": ["x", 9], "cls": ["y", 0]}})", "no token has the id 9"},
       {R"({"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "q", "type_id": 0}}],
           "pair": [], "special_tokens": {}}})",
@@ -111,7 +111,7 @@ TEST(TokenizerRefusalTest, RepeatedFieldOrToken) {
     return refusal_of([&] { (void)tokenizer_from_json(text, "t.json"); });
   };
   EXPECT_THAT(refusal(R"({"model": {"vocab": {"a": 0, "a": 1}}})"),
-              HasSubstr("model.vocab.a: the field stands here twice"));
+              HasSubstr("model.vocab.a: the field is given twice"));
   EXPECT_THAT(refusal("[]"), HasSubstr("expected an object, found array"));
   EXPECT_THAT(refusal("{\"model\": \"\xFF\"}"), HasSubstr("JSON: "));
   EXPECT_THAT(refusal(""), HasSubstr("JSON: "));
@@ -132,7 +132,7 @@ TEST(TokenizerRefusalTest, MergesAndWordsNameTheLine) {
   };
   EXPECT_EQ(words("[UNK]\na\n"), "not refused");
   EXPECT_THAT(words("a\n"), HasSubstr("vocab.txt: '[UNK]' is missing"));
-  EXPECT_THAT(words("[UNK]\na\na\n"), HasSubstr("vocab.txt: line 3: 'a' stands here twice"));
+  EXPECT_THAT(words("[UNK]\na\na\n"), HasSubstr("vocab.txt: line 3: 'a' is given twice"));
   EXPECT_THAT(words("[UNK]\n\na\n"), HasSubstr("vocab.txt: line 2 is empty"));
 }
 

@@ -110,10 +110,10 @@ TEST_F(TokenizerFolderTest, SettingsThatWouldChangeIdsAreRejectedByName) {
       {R"({"eos_token": {"content": "</s>", "lstrip": true}})", "eos_token of"},
       {R"({"eos_token": "<end>"})", "'<end>', the eos_token of tokenizer_config.json, is not in the vocabulary"},
       {R"({"added_tokens_decoder": {"5": {"content": "<|user|>", "special": true}}})",
-       "'<|user|>' with the id 5 is no special token of"},
+       "'<|user|>' with the id 5 is not a special token of"},
       {R"({"added_tokens_decoder": {"7": {"content": "<|endoftext|>"}}})", "'<|endoftext|>' with the id 7 is no"},
       {R"({"added_tokens_decoder": {"3": {"content": "<|endoftext|>", "rstrip": true}}})", "added_tokens_decoder of"},
-      {R"({"added_tokens_decoder": {"x": {"content": "ab"}}})", "added_tokens_decoder: 'x' is no id of a token"},
+      {R"({"added_tokens_decoder": {"x": {"content": "ab"}}})", "added_tokens_decoder: 'x' is not a token id"},
       {R"({"added_tokens_decoder": ["ab"]})", "added_tokens_decoder: expected an object, found array"},
       {R"({"eos_token": 5})", "tokenizer_config.json: eos_token: "},
       {"[]", "tokenizer_config.json: top level: expected an object, found array"},
@@ -131,18 +131,19 @@ TEST_F(TokenizerFolderTest, SettingsThatWouldChangeIdsAreRejectedByName) {
 TEST_F(TokenizerFolderTest, AddedTokensOutsideTheVocabularyAreRejected) {
   write_gpt2();
   scratch_.write("added_tokens.json", R"({"<|new|>": 6})");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("added_tokens.json: '<|new|>' with the id 6 is no special token of"),
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("added_tokens.json: '<|new|>' with the id 6 is not a special token of"),
                                HasSubstr("save a tokenizer.json")));
   scratch_.write("added_tokens.json", R"({"<|endoftext|>": 3})");
   EXPECT_EQ(refusal(), "not refused");
   scratch_.write("added_tokens.json", R"({"<|endoftext|>": "3"})");
-  EXPECT_THAT(refusal(), HasSubstr("added_tokens.json: top level: the id of '<|endoftext|>' is no whole number"));
+  EXPECT_THAT(refusal(), HasSubstr("added_tokens.json: top level: the id of '<|endoftext|>' is not a whole number"));
 }
 
 TEST_F(TokenizerFolderTest, UnknownEndOfDocumentIsRejected) {
   scratch_.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "</e>": 1}, "merges": []}})");
   configure(R"({"eos_token": "</s>", "add_prefix_space": true, "strip_accents": false})");
-  EXPECT_THAT(refusal(), HasSubstr("tokenizer.json: '</s>', the eos_token of tokenizer_config.json, is none of its"));
+  EXPECT_THAT(refusal(),
+              HasSubstr("tokenizer.json: '</s>', the eos_token of tokenizer_config.json, is not one of its"));
   configure(R"({"eos_token": "</e>", "add_prefix_space": true, "strip_accents": false})");
   EXPECT_EQ(open()->end_of_document(), 1) << "the rest is what tokenizer.json says";
 }

@@ -255,8 +255,8 @@ TEST(AsynchronousTest, RejectsMeaninglessOptions) {
   EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.sync = AllReducePlacement::Post; }),
             "--sync: schedule pipedream-2bw is asynchronous, it sums gradients at its updates; leave the flag out");
   EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.overrides.tied = true; }),
-            "--tied true: schedule pipedream is asynchronous, which would update the matrix in two places apart; "
-            "use --tied false");
+            "--tied true: schedule pipedream is asynchronous, and would update the two copies of the tied matrix "
+            "separately; use --tied false");
   EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.steps = 1'000'000'000; }),
             "--steps 1000000000: at most 536870911 steps of 4 micro-batches run by an asynchronous schedule");
   EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.shape.micro_batches = 1; }),

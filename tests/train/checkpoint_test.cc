@@ -206,7 +206,7 @@ TEST(CheckpointTest, AsynchronousScheduleResumesFromItsFlush) {
   options.checkpoint.folder = scratch.path("third");
   EXPECT_THAT([&] { (void)prepare_job(options); }, ThrowsMessage<ConfigError>(HasSubstr("give --save-every in steps")));
   options = resuming(saving(options, scratch.path("third"), 3), checkpoint_path(scratch.path("run"), 2));
-  EXPECT_THAT([&] { (void)prepare_job(options); }, ThrowsMessage<ConfigError>(HasSubstr("cannot begin at step 2")));
+  EXPECT_THAT([&] { (void)prepare_job(options); }, ThrowsMessage<ConfigError>(HasSubstr("cannot start at step 2")));
 }
 
 TEST(CheckpointTest, CompletedRunDoesNothing) {
@@ -270,15 +270,16 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
     change(changed);
     EXPECT_THAT([&] { (void)prepare_job(changed); }, ThrowsMessage<ConfigError>(HasSubstr(why))) << why;
   };
-  expect_refused([](TrainOptions& o) { o.overrides.layers = 4; }, "model.layers: 8 there, 4 here");
+  expect_refused([](TrainOptions& o) { o.overrides.layers = 4; }, "model.layers: 8 in the saved run, 4 in this run");
   expect_refused([](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }, "optimizer.kind");
-  expect_refused([](TrainOptions& o) { o.seed = 2; }, "data.seed: 1 there, 2 here");
-  expect_refused([](TrainOptions& o) { o.sequence = 8; }, "data.sequence: 16 there, 8 here");
-  expect_refused([](TrainOptions& o) { o.micro_batch_size = 1; }, "data.mini_batch: 16 there, 8 here");
+  expect_refused([](TrainOptions& o) { o.seed = 2; }, "data.seed: 1 in the saved run, 2 in this run");
+  expect_refused([](TrainOptions& o) { o.sequence = 8; }, "data.sequence: 16 in the saved run, 8 in this run");
+  expect_refused([](TrainOptions& o) { o.micro_batch_size = 1; },
+                 "data.mini_batch: 16 in the saved run, 8 in this run");
   expect_refused([](TrainOptions& o) { o.steps = 1; }, "--steps 1 are fewer");
   expect_refused([&](TrainOptions& o) { o.data = scratch.write("other.txt", std::string(9000, 'x') + "y"); },
                  "data.content");
-  expect_refused([](TrainOptions& o) { o.resume.from = "auto"; }, "--checkpoint; give one");
+  expect_refused([](TrainOptions& o) { o.resume.from = "auto"; }, "give --checkpoint");
   expect_refused([&](TrainOptions& o) { o.resume.from = scratch.path("nothing"); }, "has no checkpoints");
   expect_refused([&](TrainOptions& o) { o.checkpoint.folder = folder; }, "has step-00000004 of another run");
   expect_refused(
@@ -300,7 +301,7 @@ TEST(CheckpointTest, TwoRunsDoNotSaveToOneFolder) {
   run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const Trainer first(job, rank, transport);
     EXPECT_THAT([&] { Trainer(job, rank, transport); },
-                ThrowsMessage<ConfigError>(HasSubstr("another run saves there")));
+                ThrowsMessage<ConfigError>(HasSubstr("another run saves in this folder")));
   });
 }
 

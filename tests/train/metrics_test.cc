@@ -83,7 +83,7 @@ TEST(MetricsFileTest, EndsWithACompleteLineOnAFullDisk) {
   for (int i = 0; i < 4; ++i) file.write({});
   EXPECT_EQ(read_file(path), line + line);
   EXPECT_THAT([&] { file.finish(); },
-              ThrowsMessage<Error>(HasSubstr("metrics.jsonl: its end is missing: No space left on device")));
+              ThrowsMessage<Error>(HasSubstr("metrics.jsonl: its last lines are missing: No space left on device")));
   EXPECT_EQ(read_file(path), line + line);
 }
 

@@ -118,7 +118,7 @@ TEST(LeftOutStepsTest, AFileThatWasChangedIsRefused) {
       static_cast<void>(read_left_out(scratch.path("")));
       ADD_FAILURE() << changed;
     } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("remove it to do them all"));
+      EXPECT_THAT(error.what(), HasSubstr("remove it to run all steps"));
     }
   }
 }

@@ -192,7 +192,7 @@ TEST(GlooTransportTest, DeathBeforeTheRendezvousEndsTheOthersInTime) {
   const Ranks ranks("join", 2, "kill@rendezvous:1", milliseconds(500));
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
   EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
-  EXPECT_THAT(ranks.output(), HasSubstr("1 of 2 ranks have not come within 0.5 s: 1"));
+  EXPECT_THAT(ranks.output(), HasSubstr("1 of 2 ranks have not joined within 0.5 s: 1"));
 }
 
 TEST(GlooTransportTest, DeathBeforeTheRendezvousLeavesTheOthersInterruptible) {

@@ -269,7 +269,7 @@ def test_wrong_values_in_a_step_are_refused_in_pythons_words():
     for pipeline, inputs, error, words in (
         (pipeline_of(example, "1f1b"), [1, 2, 3, 4], cp.ConfigError, "inputs: got a list; give a tensor"),
         (pipeline_of(example, "1f1b", count=lambda target: 0.5), example.inputs, TypeError, "count returns a float"),
-        (pipeline_of(example, "1f1b", count=lambda target: 0), example.inputs, Exception, "1: count counts nothing"),
+        (pipeline_of(example, "1f1b", count=lambda target: 0), example.inputs, Exception, "1: count is 0"),
         (pipeline_of(example, "1f1b"), example.inputs * torch.nan, Exception, "not finite.*lower learning rate"),
     ):
         with pytest.raises(error, match=words):

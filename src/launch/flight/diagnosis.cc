@@ -174,10 +174,10 @@ Diagnosis diagnose(const Flight& flight) {
 std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
   const std::string reason = reason_of(flight);
   std::string text =
-      fmt::format("{}: {}\n", flight.folder, reason.empty() ? "no launcher has said how this ended" : reason);
+      fmt::format("{}: {}\n", flight.folder, reason.empty() ? "no launcher has recorded the cause" : reason);
   if (diagnosis.guilty) {
     text += fmt::format("guilty: rank {}, at {}{}\n", *diagnosis.guilty, diagnosis.op,
-                        diagnosis.is_inferred ? " (it waits for nobody, or for longest)" : "");
+                        diagnosis.is_inferred ? " (inferred: it waits for no other rank, or has waited longest)" : "");
   } else {
     text += "guilty: no rank\n";
   }

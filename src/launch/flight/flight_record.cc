@@ -125,7 +125,7 @@ std::vector<FlightEvent> read_flight(const std::string& path) {
   std::memcpy(&header, bytes.data(), sizeof header);
   if (stream.gcount() != static_cast<std::streamsize>(kFileBytes) || header.magic != Header::kMagic ||
       header.capacity != kFlightEvents) {
-    throw ConfigError(fmt::format("{}: is no flight record of this version", path));
+    throw ConfigError(fmt::format("{}: is not a flight record of this version", path));
   }
   std::vector<FlightEvent> events;
   const std::uint64_t first = header.count - std::min<std::uint64_t>(header.count, kFlightEvents);

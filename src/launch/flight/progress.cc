@@ -42,9 +42,9 @@ ProgressPage::ProgressPage(FileDescriptor page, std::size_t ranks, int protectio
 
 ProgressPage ProgressPage::seen(FileDescriptor page) {
   struct stat status {};
-  check_system(::fstat(page.get(), &status), "look at the progress page");
+  check_system(::fstat(page.get(), &status), "get the size of the progress page");
   const auto bytes = static_cast<std::size_t>(status.st_size);
-  if (bytes == 0 || bytes % sizeof(Slot) != 0) throw Error("this is no progress page of ranks");
+  if (bytes == 0 || bytes % sizeof(Slot) != 0) throw Error("this is not a progress page of ranks");
   return {std::move(page), bytes / sizeof(Slot), PROT_READ};
 }
 

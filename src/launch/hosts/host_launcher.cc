@@ -230,15 +230,17 @@ std::filesystem::path own_folder() {
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
   if (error)
-    throw Error("no folder for the ranks to meet in: " + error.message() + "; set TMPDIR to one that is there");
+    throw Error("no folder for the rendezvous file of the ranks: " + error.message() +
+                "; set TMPDIR to a folder that exists");
   const std::filesystem::path folder = parent / fmt::format("chimera-{}", ::getuid());
   ::mkdir(folder.c_str(), 0700);
   struct stat status {};
   const bool is_own = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid() &&
                       (status.st_mode & 077U) == 0;
   if (!is_own) {
-    throw Error(fmt::format("'{}', where the ranks meet, is not a folder of this user alone; remove it, or set TMPDIR",
-                            folder.string()));
+    throw Error(fmt::format(
+        "the rendezvous folder '{}' must belong to this user and be closed to others; remove it, or set TMPDIR",
+        folder.string()));
   }
   return folder;
 }
@@ -289,11 +291,11 @@ std::string lock_path(const std::string& path) { return path + ".lock"; }
 }  // namespace
 
 RendezvousFile::RendezvousFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
-  lock_ = FileDescriptor(check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600),
-                                      "make the file in which the ranks meet"));
+  lock_ = FileDescriptor(
+      check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "make the rendezvous file"));
   const bool is_first = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0;
   if (is_first) std::filesystem::remove(path_);
-  check_system(::flock(lock_.get(), LOCK_SH), "lock the file in which the ranks meet");
+  check_system(::flock(lock_.get(), LOCK_SH), "lock the rendezvous file");
 }
 
 RendezvousFile::~RendezvousFile() {
@@ -329,7 +331,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
     at = close + 1;
     if (at < list.size() && list[at++] != ',') {
       throw ConfigError(
-          fmt::format("the node list '{}' goes on after a bracket; set MASTER_ADDR and MASTER_PORT", list));
+          fmt::format("the node list '{}' has text after a bracket; set MASTER_ADDR and MASTER_PORT", list));
     }
   }
   return hosts;
@@ -339,8 +341,8 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
   const std::string file = value_of(variables, kStoreVariable);
   if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
     throw ConfigError(
-        fmt::format("{} is a file, where ranks of one host meet, but {} has started {} on several; set "
-                    "MASTER_ADDR and MASTER_PORT instead",
+        fmt::format("{} is a file, which only ranks of one host can use for rendezvous, but {} has started {} on "
+                    "several hosts; set MASTER_ADDR and MASTER_PORT instead",
                     kStoreVariable, to_text(place.launcher), place.world_size));
   }
   if (!file.empty()) return file_rendezvous(file);
@@ -353,8 +355,8 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
   if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
   if (!server) {
     throw ConfigError(
-        fmt::format("{} has put {} of {} processes on this host, and nothing says where they meet the others; set "
-                    "MASTER_ADDR to an address of rank 0's host and MASTER_PORT to a free port of it",
+        fmt::format("{} has put {} of {} processes on this host, and no rendezvous address is set; set MASTER_ADDR to "
+                    "an address of rank 0's host and MASTER_PORT to a free port of that host",
                     to_text(place.launcher), place.local_size, place.world_size));
   }
   server->is_agent = agent;

@@ -118,7 +118,7 @@ using Words = std::vector<std::string>;
 constexpr std::chrono::seconds kAnswerWithin{10};   // a busy host takes a second or two
 constexpr std::chrono::seconds kDryRunWithin{120};  // includes loading LibTorch
 
-constexpr RestartWords kHostWords{.first = "before its first checkpoint", .later = "behind the checkpoint of step"};
+constexpr RestartWords kHostWords{.first = "before its first checkpoint", .later = "after the checkpoint of step"};
 
 void say(const std::string& line) { messages().write(fmt::format("chimera: {}\n", line)); }
 
@@ -202,12 +202,12 @@ class HostRestarts {
     const auto found = find_smaller_layout([this](const Words& flags) { return dry_run(flags); }, ranks);
     if (!found) return std::nullopt;
     if (!found->layout) {
-      say(fmt::format("not restarted: {}, and no layout of so few has the same mini-batch{}", left,
+      say(fmt::format("not restarted: {}, and no layout of these ranks has the same mini-batch{}", left,
                       found->message.empty() ? "" : fmt::format(" ({})", found->message)));
       return std::nullopt;
     }
     const Words flags = layout_flags(*found->layout);
-    say(fmt::format("{}: goes on with {}", left, fmt::join(flags, " ")));
+    say(fmt::format("{}: continues with {}", left, fmt::join(flags, " ")));
     return HostStart{.hosts = places_.with_ranks(static_cast<int>(found->layout->ranks())), .layout = flags};
   }
 

@@ -22,7 +22,7 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   if (colon != std::string_view::npos && !is_bare_address && !ends_in_bracket) {
     const auto count = parse_number<int>(std::string(word.substr(colon + 1)));
     if (!count || *count < 1 || *count > kMostRanksOfAHost) {
-      throw ConfigError(fmt::format("{}: '{}' has no number of ranks behind its colon; expected HOST:N, N from 1 to {}",
+      throw ConfigError(fmt::format("{}: '{}' has no number of ranks after its colon; expected HOST:N, N from 1 to {}",
                                     flag, word, kMostRanksOfAHost));
     }
     ranks.host = word.substr(0, colon);
@@ -87,7 +87,7 @@ HostOrder parse_part(const std::string& line) {
             .arguments = json.at("arguments"),
             .variables = json.at("variables")};
   } catch (const nlohmann::json::exception&) {
-    throw ConfigError("--part is for `chimera launch` itself, which says on standard input what to start");
+    throw ConfigError("--part is internal to `chimera launch`, which sends the job on standard input");
   }
 }
 

@@ -127,8 +127,8 @@ std::string describe_failure(int rank, const RankRecord& record) {
   }
   const Ending ending = record.ending.value_or(Ending{});
   if (record.out_of_memory) {
-    return fmt::format("rank {} was killed for want of memory, by signal 9 from the kernel (see its log, `dmesg`)",
-                       rank);
+    return fmt::format(
+        "rank {} was killed because memory ran out, by signal 9 from the kernel (see the kernel log, `dmesg`)", rank);
   }
   if (ending.kind == Ending::Kind::Killed) {
     return fmt::format("rank {} was killed by signal {} ({})", rank, ending.value, signal_name(ending.value));

@@ -33,7 +33,8 @@ Restarts::Advice Restarts::after_failure(std::int64_t step) {
     const std::string place = step == 0 ? words_.first : fmt::format("{} {}", words_.later, step);
     return {.why_not = fmt::format("not {}: it has failed {} {} times in a row", words_.again, place, kSameStep)};
   }
-  if (done_ == most_) return {.why_not = fmt::format("not {}: {} {} are over", words_.again, words_.flag, most_)};
+  if (done_ == most_)
+    return {.why_not = fmt::format("not {}: all attempts of {} {} are used", words_.again, words_.flag, most_)};
   ++done_;
   const int doublings = std::min(without_gain_ - 1, 6);
   return {.again = true,

@@ -140,12 +140,12 @@ const std::vector<KnownLauncher>& known_launchers() {
 void require_possible(const RankPlace& place) {
   const auto require_below = [&](int value, int limit, const char* what, const char* of) {
     if (value < limit) return;
-    throw ConfigError(
-        fmt::format("{} says {} {} of {}; expected less than the {}", to_text(place.launcher), what, value, limit, of));
+    throw ConfigError(fmt::format("{} gives {} {} of {}; expected less than the {}", to_text(place.launcher), what,
+                                  value, limit, of));
   };
   require_below(place.rank, place.world_size, "rank", "world size");
   require_below(place.local_rank, place.local_size, "local rank", "local world size");
-  require_below(place.local_size, place.world_size + 1, "local world size", "world size and one");
+  require_below(place.local_size, place.world_size + 1, "local world size", "world size plus one");
 }
 
 /// Returns whether `second` is consistent with `place`: alone, the same ranks, or one process per host.
@@ -159,9 +159,8 @@ bool agree(const RankPlace& place, const RankPlace& second) {
 
 std::string conflict_of(const RankPlace& place, const RankPlace& second) {
   return fmt::format(
-      "{} says that this process is rank {} of {}, {} that it is rank {} of {}; start the job with one of them, or "
-      "unset "
-      "the other's variables",
+      "{} gives this process rank {} of {}, but {} gives it rank {} of {}; start the job with one launcher, or unset "
+      "the variables of the other",
       to_text(place.launcher), place.rank, place.world_size, to_text(second.launcher), second.rank, second.world_size);
 }
 

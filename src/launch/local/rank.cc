@@ -60,7 +60,7 @@ void end_with_parent(int rank) {
   const pid_t parent = ::getppid();
   if (parent == 0) return;  // first process of a container, which ends with it
   const auto end = [rank] {
-    messages().write(fmt::format("chimera: rank {} ends: the process that started it is gone\n", rank));
+    messages().write(fmt::format("chimera: rank {} ends: the process that started it has ended\n", rank));
     messages().drain(kPromptEnd);
     ::_exit(static_cast<int>(ExitCode::PeerLost));
   };

@@ -97,7 +97,7 @@ std::optional<std::string> RankProcesses::finish() {
   recovery_->finish();
   const double seconds = std::chrono::duration<double>(Clock::now() - lost_since_).count();
   const std::string place = fmt::format(" in step {}", step_);
-  return fmt::format("{}{}; recovery {} of {}: goes on with step {} after {:.2f} s", reason_,
+  return fmt::format("{}{}; recovery {} of {}: continues with step {} after {:.2f} s", reason_,
                      reason_.ends_with(place) ? "" : place, recovery_->done(), most_, recovery_->resumed_after() + 1,
                      seconds);
 }
@@ -208,7 +208,7 @@ void Supervisor::take_signal(int number) {
   } else if (!saving_) {
     saving_ = Clock::now();
     messages().write(
-        fmt::format("chimera: {}: saves after this step and ends; a second one ends at once\n", in_words(number)));
+        fmt::format("chimera: {}: saves after this step and ends; a second signal ends at once\n", in_words(number)));
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       if (ranks_[rank].running() && ranks_.has_trained(rank)) ranks_[rank].send(SIGUSR1);
     }

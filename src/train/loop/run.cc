@@ -94,9 +94,8 @@ void write_tensor_memory(const Job& job, RankId rank, Transport& transport, cons
 
 void say_saved(const Job& job) {
   const std::string& folder = job.options.checkpoint.folder;
-  messages().write(
-      fmt::format("chimera: ended as a signal asked; step {} is saved in {}, --resume auto goes on there\n",
-                  listed_steps(folder).back(), folder));
+  messages().write(fmt::format("chimera: ended by a signal; step {} is saved in {}, --resume auto continues from it\n",
+                               listed_steps(folder).back(), folder));
 }
 
 std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {

@@ -42,7 +42,7 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
     const RankState& state = states[rank];
     if (!state.has_weights || state.done == all.done) continue;
     if (state.done + 1 != all.done || state.gradients_complete_step != all.done) {
-      throw Error(fmt::format("rank {} has done step {} and cannot do step {}, which rank {} has done", rank,
+      throw Error(fmt::format("rank {} has finished step {} and cannot run step {}, but rank {} has finished it", rank,
                               state.done, all.done, all.metrics_source.value()));
     }
   }
@@ -280,7 +280,8 @@ StepMetrics Trainer::do_step(std::int64_t step) {
 std::function<void(const std::string&, bool)> Trainer::skip_hook(std::int64_t step) {
   return [this, step](const std::string& what, bool is_own) {
     if (skipped_in_row_ == kMostSkippedInRow) {
-      const std::string why = fmt::format("{}, nor was anything in the {} steps before", what, kMostSkippedInRow);
+      const std::string why =
+          fmt::format("{}, and the {} steps before it were not finite either", what, kMostSkippedInRow);
       if (is_own) throw Error(why + "; try a lower --learning-rate");
       throw PeerLostError(why);
     }
@@ -471,10 +472,10 @@ void Trainer::repair(const DeviatingStage& stage) {
   for (const RankId odd : stage.odd) {
     transfer_state(stage.copies.group, stage.right, odd);
     if (rank_ != odd) continue;
-    messages().write(fmt::format(
-        "chimera: rank {0}: its copy of stage {1} differed from most after step {2}, and is now that of rank {3}; test "
-        "memory and processors of the machine of rank {0}\n",
-        odd.value(), stage.copies.group.value(), done_, stage.right.value()));
+    messages().write(
+        fmt::format("chimera: rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
+                    "rank {3} has replaced it; test memory and processors of the machine of rank {0}\n",
+                    odd.value(), stage.copies.group.value(), done_, stage.right.value()));
   }
 }
 

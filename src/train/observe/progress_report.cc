@@ -132,7 +132,7 @@ std::string describe(const Job& job) {
                       job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.micro_batches(), job.micro_batch_size(), options.sequence);
   if (job.corpus && !job.corpus->is_plain_text()) text += fmt::format("data: {}\n", job.corpus->description());
-  if (job.first_step > 0) text += fmt::format("goes on from {}\n", job.options.resume.from);
+  if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
   if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
     text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
   if (job.ranks.workers > 1 && fits_a_page(job.schedule)) {

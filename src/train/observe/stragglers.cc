@@ -55,11 +55,11 @@ std::string straggler_report(const std::vector<RankPace>& ranks, double step_sec
                         pace.elsewhere ? fmt::format("{:.4f}", *pace.elsewhere) : "none");
     if (!pace.elsewhere || pace.seconds < kStragglerRatio * *pace.elsewhere) continue;
     slow += fmt::format(
-        "rank {} is slow: its ops take {:.2f} times what they take elsewhere; a step loses up to {:.4f} s "
-        "to it ({:.1f} %)\n",
+        "rank {} is slow: its ops take {:.2f} times as long as on other ranks; a step loses up to {:.4f} s to it "
+        "({:.1f} %)\n",
         pace.rank.value(), pace.seconds / *pace.elsewhere, pace.lost(), 100 * pace.lost() / step_seconds);
   }
-  return text + (slow.empty() ? fmt::format("no rank takes {:.0f} % longer than others do for the same\n",
+  return text + (slow.empty() ? fmt::format("no rank takes {:.0f} % longer than others for the same ops\n",
                                             100 * (kStragglerRatio - 1))
                               : slow);
 }

@@ -125,7 +125,7 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
     throw ConfigError(fmt::format("--checkpoint {}: cannot be opened ({})", folder, system_message(errno)));
   }
   if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw ConfigError(fmt::format("--checkpoint {}: another run saves there; give another folder", folder));
+    throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
   }
   return held;
 }
@@ -298,7 +298,7 @@ void Checkpointer::work(const std::stop_token& stopped) {
       task();
       outcome_ = Outcome::Done;
     } catch (const std::exception& error) {
-      messages().write(fmt::format("chimera: rank {}: the checkpoint of step {} is not saved: {}; training goes on\n",
+      messages().write(fmt::format("chimera: rank {}: the checkpoint of step {} is not saved: {}; training continues\n",
                                    rank_.value(), saving_, error.what()));
       outcome_ = Outcome::Failed;
     }
@@ -326,7 +326,7 @@ void Checkpointer::commit_parts() {
   try {
     remove_superfluous(disk_, options.folder, saving_, options.keep);
   } catch (const CheckpointError& error) {
-    messages().write(fmt::format("chimera: an old checkpoint is not removed: {}; training goes on\n", error.what()));
+    messages().write(fmt::format("chimera: an old checkpoint is not removed: {}; training continues\n", error.what()));
   }
 }
 

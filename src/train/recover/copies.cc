@@ -95,8 +95,9 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& cop
 }
 
 std::string describe(const DeviatingStage& stage, std::int64_t step) {
-  const std::string which = stage.has_majority ? fmt::format("that of rank {} from the others", numbers(stage.odd))
-                                               : "and none is known to be right";
+  const std::string which = stage.has_majority
+                                ? fmt::format("and the copy of rank {} is not equal to the others", numbers(stage.odd))
+                                : "and no majority shows the right copy";
   return fmt::format(
       "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
       "test the machine, and train again",

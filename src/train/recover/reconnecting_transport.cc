@@ -23,25 +23,25 @@ constexpr std::chrono::hours kForTheLauncher{24 * 365};
 void require_twins(const Job& job) {
   const TrainOptions& options = job.options;
   if (job.num_ranks() == 1 || options.transport == TransportKind::Threads) {
-    refuse("is for runs of several processes; this one has one");
+    refuse("needs a run of several processes; this run has one");
   }
-  if (options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; use --recover restart");
+  if (options.device != DeviceKind::Cpu) refuse("needs ranks on CPUs; use --recover restart");
   if (job.schedule.updates) {
     refuse(fmt::format("schedule {} is asynchronous, and its copies of a stage are not equal; use --recover restart",
                        job.schedule.name));
   }
   if (options.shard_optimizer) {
     refuse(
-        "--shard-optimizer keeps optimizer state once, and no other rank has that of a lost one; leave out one of "
-        "them");
+        "--shard-optimizer keeps one copy of the optimizer state, so the state of a lost rank is lost; leave out one "
+        "of them");
   }
   if (options.observes()) {
-    refuse("--trace, --op-times, --timeline and --report need ranks that see all steps; leave them out");
+    refuse("--trace, --op-times, --timeline and --report need ranks that run all steps; leave them out");
   }
   for (const auto& group : job.rank_groups()) {
     if (group.size() == 1) {
       refuse(
-          fmt::format("rank {} alone holds what no other could give back; take a bidirectional schedule, as "
+          fmt::format("no other rank has a copy of the stages of rank {}; use a bidirectional schedule such as "
                       "chimera, or --data-parallel 2",
                       group.front().value()));
     }

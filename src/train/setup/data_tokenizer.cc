@@ -18,12 +18,12 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& option
   if (options.sample_every == 0 && options.prompt.empty()) return nullptr;
   if (options.sample_every == 0) throw ConfigError("--prompt is for --sample-every");
   require_continuable(model);
-  if (options.prompt.empty()) throw ConfigError("--sample-every needs a text to go on with; give --prompt");
+  if (options.prompt.empty()) throw ConfigError("--sample-every needs a text to continue; give --prompt");
   if (const auto place = find_invalid_utf8(options.prompt)) {
     throw ConfigError(fmt::format("--prompt: byte {} is not valid UTF-8", *place));
   }
   if (tokenizer.empty()) {
-    throw ConfigError("--prompt: the data are tokens, and nothing says of which text; give their --tokenizer");
+    throw ConfigError("--prompt: the data are tokens of an unknown tokenizer; give their --tokenizer");
   }
   auto result = std::make_shared<TrainingPrompt>();
   result->tokenizer = open_tokenizer(tokenizer);
@@ -46,7 +46,7 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
   file.read(0, std::as_writable_bytes(std::span(text)));
   if (const auto place = find_invalid_utf8(text)) {
     throw ConfigError(
-        fmt::format("{}: byte {} is not valid UTF-8; a tokenizer needs text that is", file.path(), *place));
+        fmt::format("{}: byte {} is not valid UTF-8; a tokenizer needs valid UTF-8", file.path(), *place));
   }
   return encode(tokenizer, text);
 }

@@ -77,7 +77,7 @@ void require_fast_numbers(DataType dtype, bool native) {
   if (dtype != DataType::BFloat16 || native) return;
   throw ConfigError(
       "--dtype bfloat16: this CPU has neither AVX512-BF16 nor AMX and would be far slower than with float32; use "
-      "--dtype float32, or --force-bfloat16 to try all the same");
+      "--dtype float32, or --force-bfloat16 to use it anyway");
 }
 
 namespace {
@@ -130,7 +130,7 @@ std::vector<RankPair> talking_pairs(const Job& job) {
 const Accelerator& open_accelerator(const std::string& path) {
   if (!std::filesystem::exists(path)) {
     throw ConfigError(
-        fmt::format("--device cuda: {} is not there; build it with tools/cuda-build, or use --device cpu", path));
+        fmt::format("--device cuda: {} does not exist; build it with tools/cuda-build, or use --device cpu", path));
   }
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, kAcceleratorEntry);
@@ -165,8 +165,8 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
   }
   if (has_processes(options) && !options.gpu && ranks > gpus.num_devices()) {
     throw ConfigError(
-        fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport "
-                    "threads, which share the first",
+        fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport threads, which "
+                    "share one GPU",
                     ranks, gpus.num_devices()));
   }
   require_numbers(options, gpus.traits(options.gpu.value_or(0)));
@@ -178,10 +178,11 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
     if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
     return;
   }
-  if (options.tf32 && !gpu.has_tf32) throw ConfigError(fmt::format("--tf32: {} has none; leave it out", gpu.name));
+  if (options.tf32 && !gpu.has_tf32)
+    throw ConfigError(fmt::format("--tf32: {} does not have TensorFloat32; leave it out", gpu.name));
   if (options.dtype != DataType::BFloat16 || options.force_bfloat16 || gpu.has_bfloat16) return;
   throw ConfigError(fmt::format(
-      "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to try all the same", gpu.name));
+      "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to use it anyway", gpu.name));
 }
 
 RecordWork record_on(const Accelerator& gpus) {
@@ -191,10 +192,10 @@ RecordWork record_on(const Accelerator& gpus) {
 void require_recordable(const TrainOptions& options, std::int64_t ranks) {
   if (!options.cuda_graphs) return;
   const auto refuse = [](const char* why) { throw ConfigError(std::string("--cuda-graphs: ") + why); };
-  if (!uses_gpu(options)) refuse("only GPUs have them; leave it out, or use --device cuda");
+  if (!uses_gpu(options)) refuse("only GPUs have CUDA graphs; leave it out, or use --device cuda");
   if (options.dropout > 0) refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");
   if (!has_processes(options) && ranks > 1) {
-    refuse("a graph is one rank's, and threads hand each other tensors; use --transport processes, or leave it out");
+    refuse("a graph belongs to one rank, but threads share tensors; use --transport processes, or leave it out");
   }
 }
 

@@ -45,10 +45,9 @@ std::set<StageId> stages_for_memory(const Job& job) {
   const auto stages = stages_to_recompute(job.schedule, model, job.options.memory * kGiB);
   if (stages) return *stages;
   const auto peaks = peaks_by_order(job.schedule, model, all_stages(job.schedule.stages));
-  throw ConfigError(
-      fmt::format("--memory {:g}: a worker needs {:.3g} GiB even where all stages recompute; use more "
-                  "stages or smaller micro-batches",
-                  job.options.memory, *std::ranges::max_element(peaks) / kGiB));
+  throw ConfigError(fmt::format(
+      "--memory {:g}: a worker needs {:.3g} GiB even if all stages recompute; use more stages or smaller micro-batches",
+      job.options.memory, *std::ranges::max_element(peaks) / kGiB));
 }
 
 }  // namespace

@@ -44,14 +44,16 @@ void require_asynchronous(const JobShape& job) {
   if (job.options.sync != AllReducePlacement::EagerOpt)
     refuse("--sync", "it sums gradients at its updates; leave the flag out");
   if (job.options.non_finite != NonFinite::Abort)
-    refuse("--non-finite", "and has updated weights before it knows; leave the flag out");
-  if (job.options.spike > 0) refuse("--spike", "and has updated weights before it knows; leave the flag out");
+    refuse("--non-finite", "and updates weights before it finds such a value; leave the flag out");
+  if (job.options.spike > 0)
+    refuse("--spike", "and updates weights before the loss of a step is complete; leave the flag out");
   if (job.options.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
   if (job.options.device != DeviceKind::Cpu)
     refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");
   if (job.options.dtype == DataType::BFloat16) refuse("--dtype bfloat16", "and its versions are float32 or float64");
   if (job.options.observes()) refuse("--trace, --op-times and --timeline", "and its steps overlap; leave them out");
-  if (job.model.tied) refuse("--tied true", "which would update the matrix in two places apart; use --tied false");
+  if (job.model.tied)
+    refuse("--tied true", "and would update the two copies of the tied matrix separately; use --tied false");
   const std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (job.options.steps > most / job.schedule.micro_batches) {
     throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
@@ -62,16 +64,16 @@ void require_asynchronous(const JobShape& job) {
 void require_repairable(const JobShape& job) {
   const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
   if (job.schedule.updates) {
-    refuse(fmt::format("schedule {} is asynchronous, and its stages are never all between two updates",
+    refuse(fmt::format("schedule {} is asynchronous, and its stages are at different updates at any time",
                        job.schedule.name));
   }
   if (job.options.shard_optimizer) {
-    refuse("--shard-optimizer keeps optimizer state once, and no other rank has it; leave out one of them");
+    refuse("--shard-optimizer keeps one copy of the optimizer state, which cannot be repaired; leave out one of them");
   }
-  if (job.options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; leave it out");
+  if (job.options.device != DeviceKind::Cpu) refuse("needs ranks on CPUs; leave it out");
   const auto has_copies = [](const auto& group) { return group.size() > 1; };
   if (!std::ranges::any_of(job.rank_groups(), has_copies)) {
-    refuse("each rank alone holds its stages; take a bidirectional schedule, as chimera, or --data-parallel 2");
+    refuse("no stage has a second copy; use a bidirectional schedule such as chimera, or --data-parallel 2");
   }
 }
 
@@ -114,13 +116,13 @@ std::vector<std::string> inputs(const TrainOptions& options) {
 void require_no_input(const Output& output, const TrainOptions& options) {
   for (const std::string& input : inputs(options)) {
     if (!is_same_file(output.path, input)) continue;
-    throw ConfigError(fmt::format("{} {}: is the file that the run reads; give another one", output.flag, output.path));
+    throw ConfigError(fmt::format("{} {}: the run reads this file; give another one", output.flag, output.path));
   }
 }
 
 void require_distinct(const Output& output, const Output& other) {
   if (!is_same_file(output.path, other.path) || !is_kept(output.path)) return;
-  throw ConfigError(fmt::format("{} {}: {} writes it; give another one", output.flag, output.path, other.flag));
+  throw ConfigError(fmt::format("{} {}: {} writes this file; give another one", output.flag, output.path, other.flag));
 }
 
 /// Metrics are appended line by line. A pipe is not opened, as closing it would end its reader's input.
@@ -148,7 +150,7 @@ void require_folder(const std::string& flag, const std::string& path) {
   fs::path place = fs::absolute(path, error).lexically_normal();
   while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   if (!fs::is_directory(place, error)) {
-    throw ConfigError(fmt::format("{} {}: {} is no folder", flag, path, place.string()));
+    throw ConfigError(fmt::format("{} {}: {} is not a folder", flag, path, place.string()));
   }
   if (::access(place.c_str(), W_OK | X_OK) != 0) {
     throw ConfigError(fmt::format("{} {}: cannot be written ({})", flag, path, system_message(errno)));

@@ -25,10 +25,10 @@ NextStart next_start(const Job& job, std::int64_t failed_step) {
   if (newest.checkpoint) {
     return {.arguments = {kFailedStepFlag, std::to_string(failed_step), "--resume", newest.checkpoint->path},
             .description =
-                fmt::format("goes on from step {} ({})", newest.checkpoint->manifest.step, newest.checkpoint->path)};
+                fmt::format("continues from step {} ({})", newest.checkpoint->manifest.step, newest.checkpoint->path)};
   }
   return {.arguments = {kFailedStepFlag, std::to_string(failed_step)},
-          .description = fmt::format("no checkpoint yet, begins again after step {}", job.first_step)};
+          .description = fmt::format("no checkpoint yet, starts again after step {}", job.first_step)};
 }
 
 namespace {
@@ -44,7 +44,7 @@ Newest look_up(const TrainOptions& options, const std::string& from) {
   if (options.resume.is_checked) return {open_checkpoint(from, /*threads=*/0), {}};
   if (from != kAuto) return find_checkpoint(from, available_cores(), note_slow_checkpoint);
   if (options.checkpoint.folder.empty()) {
-    throw ConfigError("--resume auto looks into the folder of --checkpoint; give one");
+    throw ConfigError("--resume auto needs a folder of checkpoints; give --checkpoint");
   }
   Newest newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
   if (newest.checkpoint || newest.refused.empty()) return newest;
@@ -61,14 +61,14 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
   }
   if (!differing.data.empty() && !job.options.resume.other_data) {
-    refuse(checkpoint, fmt::format("its run had other samples ({}); --resume-other-data goes on all the same",
+    refuse(checkpoint, fmt::format("its run had other samples ({}); give --resume-other-data to continue anyway",
                                    fmt::join(differing.data, "; ")));
   }
   if (job.options.resume.is_checked) return;  // The launcher has reported it
   std::vector<std::string> other = differing.data;
   other.insert(other.end(), differing.other.begin(), differing.other.end());
   if (other.empty()) return;
-  messages().write(fmt::format("chimera: --resume {}: goes on otherwise than its run would have ({})\n",
+  messages().write(fmt::format("chimera: --resume {}: continues with settings that differ from the saved run ({})\n",
                                checkpoint.path, fmt::join(other, "; ")));
 }
 
@@ -79,8 +79,8 @@ void require_beginning(const Job& job, const Checkpoint& checkpoint) {
     refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.steps));
   }
   if (!job.schedule.updates || step == job.options.steps || job.run_of(step).first == step) return;
-  refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot begin at step {}, where it has no flush; give "
-                                 "a --save-every that divides it",
+  refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot start at step {}, because it has no flush "
+                                 "there; give a --save-every that divides this step",
                                  job.schedule.name, step));
 }
 
@@ -101,11 +101,11 @@ void require_saving(const Job& job) {
     throw ConfigError(fmt::format("--checkpoint: schedule {} is asynchronous, {}", job.schedule.name, why));
   };
   if (job.options.checkpoint.every.steps == 0) {
-    refuse_schedule("and is saved where it has a flush; give --save-every in steps");
+    refuse_schedule("and can be saved only at a flush; give --save-every in steps");
   }
   for (const auto& workers : job.worker_groups()) {
     if (workers.size() > 1)
-      refuse_schedule("and its copies of a stage are not equal, so that no one model can be saved");
+      refuse_schedule("and its copies of a stage are not equal, so it has no single model to save");
   }
 }
 

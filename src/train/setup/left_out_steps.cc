@@ -23,7 +23,7 @@ std::string path_in(const std::string& folder) { return folder + "/" + kLeftOutN
 LeftOutSteps range_of(const nlohmann::ordered_json& pair) {
   const LeftOutSteps range{pair.at(0).get<std::int64_t>(), pair.at(1).get<std::int64_t>()};
   if (pair.size() != 2 || range.first < 1 || range.last < range.first) {
-    throw CheckpointError(fmt::format("{} is no range of steps", json_text(pair)));
+    throw CheckpointError(fmt::format("{} is not a range of steps", json_text(pair)));
   }
   return range;
 }
@@ -37,7 +37,7 @@ std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto refuse = [&](const char* why) -> ConfigError {
     return ConfigError(
-        fmt::format("{}: {}; it names the steps that --spike leaves out; remove it to do them all", path, why));
+        fmt::format("{}: {}; it lists the steps that --spike leaves out; remove it to run all steps", path, why));
   };
   try {
     std::vector<LeftOutSteps> ranges;

@@ -82,7 +82,8 @@ void compare(const std::string& name, const Json& there, const Json& here, std::
   for (const auto& [key, any] : all.items()) {
     const std::string then = value(there, key);
     const std::string now = value(here, key);
-    if (then != now) differing.push_back(fmt::format("{}.{}: {} there, {} here", name, key, then, now));
+    if (then != now)
+      differing.push_back(fmt::format("{}.{}: {} in the saved run, {} in this run", name, key, then, now));
   }
 }
 

@@ -67,8 +67,8 @@ void MessageChannels::connect(int rank, const std::vector<RankPair>& pairs, cons
 const GlooGroup& MessageChannels::between(int from, int to) const {
   const auto found = groups_.find({from, to});
   if (found == groups_.end()) {
-    throw TransportError(
-        fmt::format("ranks {} and {} have no connection: no message between them was foreseen", from, to));
+    throw TransportError(fmt::format(
+        "ranks {} and {} have no connection, because the program contains no message between them", from, to));
   }
   return found->second;
 }
@@ -223,7 +223,8 @@ void GlooConnections::join() {
 
 /// A connection created while others are broken would hang.
 void GlooConnections::require_unbroken() const {
-  if (options_.breaker && options_.breaker->broken()) throw PeerLostError("another rank was lost before all had come");
+  if (options_.breaker && options_.breaker->broken())
+    throw PeerLostError("another rank was lost before all ranks had connected");
 }
 
 // Creating a group waits for its members, so all ranks use compatible orders. Until fingerprints are compared, only the

@@ -49,8 +49,8 @@ class BreakableStore final : public c10d::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
     const auto end = std::chrono::steady_clock::now() + timeout;
     while (!store_->check(keys)) {
-      if (breaker_->broken()) throw PeerLostError("another rank was lost before all had come");
-      if (std::chrono::steady_clock::now() > end) throw TransportError("timeout: a rank has not come");
+      if (breaker_->broken()) throw PeerLostError("another rank was lost before all ranks had joined");
+      if (std::chrono::steady_clock::now() > end) throw TransportError("timeout: a rank has not joined");
       std::this_thread::sleep_for(kBetweenLooks);
     }
   }
@@ -69,7 +69,7 @@ c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> 
 
 StoreFile::StoreFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
   if (descriptor_ < 0) {
-    throw TransportError(fmt::format("cannot open '{}' for the ranks to meet: {}", path, std::strerror(errno)));
+    throw TransportError(fmt::format("cannot open the rendezvous file '{}': {}", path, std::strerror(errno)));
   }
 }
 
@@ -118,7 +118,7 @@ class ServedStore final : public c10d::Store {
 
  private:
   static TransportError late(std::chrono::milliseconds timeout) {
-    return TransportError(fmt::format("nothing came within {} ms", timeout.count()));
+    return TransportError(fmt::format("no rank set the key within {} ms", timeout.count()));
   }
 
   std::shared_ptr<RendezvousClient> client_;
@@ -136,10 +136,8 @@ c10::intrusive_ptr<c10d::Store> connect_agent(const RendezvousPoint& rendezvous,
   auto connected = connecting.get_future();
   std::thread(std::move(connecting)).detach();
   const auto no_answer = [&] {
-    return TransportError(
-        fmt::format("no answer from {}, where torchrun's agent has put the rendezvous of the ranks, within "
-                    "{:g} s",
-                    place_of(rendezvous), std::chrono::duration<double>(timeout).count()));
+    return TransportError(fmt::format("no answer from {}, the rendezvous server of torchrun's agent, within {:g} s",
+                                      place_of(rendezvous), std::chrono::duration<double>(timeout).count()));
   };
   if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) throw no_answer();
   try {
@@ -160,7 +158,7 @@ std::vector<int> missing_of(c10d::Store& store, int world_size) {
       if (!store.check({key_of(rank)})) missing.push_back(rank);
     }
   } catch (const std::exception&) {
-    throw PeerLostError("the server at which the ranks meet is gone, and rank 0 with it");
+    throw PeerLostError("the rendezvous server has ended, and rank 0 with it");
   }
   return missing;
 }
@@ -203,7 +201,7 @@ void RendezvousStore::await_all(int rank, int world_size) {
     }
   } catch (const std::exception&) {
     const std::vector<int> missing = missing_of(*store_, world_size);
-    throw TransportError(fmt::format("{} of {} ranks have not come within {:g} s: {}", missing.size(), world_size,
+    throw TransportError(fmt::format("{} of {} ranks have not joined within {:g} s: {}", missing.size(), world_size,
                                      std::chrono::duration<double>(store_->getTimeout()).count(),
                                      fmt::join(missing, ", ")));
   }

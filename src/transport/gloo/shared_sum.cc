@@ -336,7 +336,7 @@ SharedSum::SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory,
     }
     if (order->parts.size() != static_cast<std::size_t>(state.group->getSize()) ||
         order->parts[static_cast<std::size_t>(state.group->getRank())].size() != parts.size()) {
-      throw TransportError("a member's parts are not those of the order");
+      throw TransportError("a member's parts do not match the order of the sum");
     }
   }
   state.failures = at::zeros({1}, at::kInt);

@@ -36,7 +36,7 @@ Bytes written(const Attendee& attendee) {
 /// Returns the GPU's id and stores the fingerprint in `words`.
 std::string read(const Bytes& bytes, FingerprintWords& words) {
   if (bytes.size() < kWordsBytes)
-    throw TransportError("a rank of another build says what this one does not understand");
+    throw TransportError("a rank runs another build of chimera; start the same build on every host");
   words.resize(1 + kFingerprintParts);
   std::memcpy(words.data(), bytes.data(), kWordsBytes);
   return {bytes.begin() + kWordsBytes, bytes.end()};
@@ -51,7 +51,9 @@ void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
   const bool is_own = std::ranges::count(sharing, rank) > 0;
   const std::string what = fmt::format("ranks {} do not have a GPU each", fmt::join(sharing, ", "));
   if (!is_own) throw PeerLostError(what);
-  throw ConfigError(what + "; start as many processes on a host as it has GPUs, and show each all of them or its own");
+  throw ConfigError(what +
+                    "; start as many processes on a host as it has GPUs, and make all GPUs or one GPU of its own "
+                    "visible to each process");
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ class PairTransport final : public Transport {
 
   [[nodiscard]] const Communicators::Pair& pair(int peer) const {
     const auto found = to_.pairs.find(peer);
-    if (found == to_.pairs.end()) throw TransportError("there is no communicator of this pair");
+    if (found == to_.pairs.end()) throw TransportError("this pair has no communicator");
     return found->second;
   }
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
