@@ -35,7 +35,7 @@ bool splits_backwards(const Schedule& schedule) {
   });
 }
 
-std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
+std::string pictures_as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   if (panels.size() == 1) return to_text(panels.front().schedule, panels.front().timeline, style);
   std::string text;
   for (const Panel& panel : panels) {
@@ -87,7 +87,7 @@ std::string written(const ScheduleArguments& options) {
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));
-  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
+  if (options.format == Format::Text) return pictures_as_text(panels, options.pictures.text_style(options.output));
   return drawn(options.format, panels);
 }
 
