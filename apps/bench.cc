@@ -200,7 +200,7 @@ void compare(Options options, const Words& shared) {
   write_output(options.output, options.format == Format::Json ? as_json(list, scores) : as_text(list, scores));
 }
 
-/// Only flags on how to measure apply, because the grid is fixed.
+/// Measures the fixed grid, so only flags about measuring apply.
 int validate_grid(const Options& options, const CLI::App& command, const Words& shared, const Invocation& invocation) {
   if (!shared.empty()) {
     throw ConfigError(fmt::format("--validate trains a grid of its own; leave out '{}'", shared.front()));
@@ -269,7 +269,7 @@ void add_flags(CLI::App& command, Options& options) {
            "machine profile for the predictions (default: measured between the runs)");
   command.add_option("--only", options.validation.only, "train only runs of this set that contain TEXT")
       ->type_name("TEXT");
-  command.add_option("--grid-folder", options.validation.folder)->group("");  // for ranks
+  command.add_option("--grid-folder", options.validation.folder)->group("");  // hidden flag for the ranks of --validate
   begin_group(command, heading::kOutput);
   add_format(command, options.format, {Format::Text, Format::Json});
   add_path(command, "--output", options.output, "write the table to this file");

@@ -1,5 +1,5 @@
 #pragma once
-// The subcommands of `chimera`. Each adds itself to the program; its callback sets `exit_code`.
+// The subcommands of `chimera`. Each add_ function adds one to the program; its callback sets `exit_code`.
 
 #include <CLI/CLI.hpp>
 
@@ -19,8 +19,8 @@ namespace chimera::apps {
 struct Invocation {
   std::vector<std::string> arguments;  // argv[1..]
   std::optional<RankEnvironment> rank;
-  std::optional<RankPlace> place;  // set if another launcher started several processes
-  ProgramEntry entry = nullptr;    // for forked ranks
+  std::optional<RankPlace> place;  // set if another launcher, such as torchrun, started several processes
+  ProgramEntry entry = nullptr;    // function in which forked ranks start
 };
 
 struct CommandName {
@@ -28,21 +28,22 @@ struct CommandName {
   const char* description;
 };
 
-// Subcommands that need LibTorch.
+// Subcommands that need LibTorch
 inline constexpr CommandName kTrain{"train", "Train a model through a pipeline schedule"};
 inline constexpr CommandName kProfile{"profile", "Measure a machine profile for the planner"};
 inline constexpr CommandName kBench{"bench", "Compare the speed of training runs"};
 inline constexpr CommandName kExport{"export", "Convert a Hugging Face folder: tensor type, file size, tokenizer"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute the loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Continue texts with a model"};
-/// Lists all flags, including those that need LibTorch.
+/// Subcommand that writes man pages and shell completions. It needs LibTorch because it lists the flags of all
+/// commands.
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
-/// Makes `profile`, run on two ranks, print only the links between their hosts.
+/// Hidden flag of `profile` that measures and prints only the links between the hosts of two ranks.
 inline constexpr const char* kLinksFlag = "--links";
 
-/// Returns whether the words are `profile` with a flag for two ranks.
+/// Returns whether the arguments are `profile` with a flag that measures the links between two hosts.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) {
     return word == kLinksFlag || word == "--between" || word.starts_with("--between=");

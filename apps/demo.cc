@@ -33,7 +33,7 @@ using Words = std::vector<std::string>;
 /// Output of a running demo, and the folder of its files.
 class DemoStage {
  public:
-  /// If `folder` is empty, uses a temporary folder. With `pauses`, waits for Enter before each command.
+  /// Uses a temporary folder if `folder` is empty. With `pauses`, waits for Enter before each command.
   DemoStage(const std::string& folder, bool pauses);
   DemoStage(const DemoStage&) = delete;
   DemoStage& operator=(const DemoStage&) = delete;
@@ -59,7 +59,7 @@ class DemoStage {
   void show(const Words& words);
 
   std::filesystem::path folder_;
-  std::optional<TemporaryFolder> temporary_;  // if no folder is given
+  std::optional<TemporaryFolder> temporary_;  // set if no folder is given
   bool pauses_;
 };
 

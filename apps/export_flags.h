@@ -12,11 +12,11 @@ struct ExportFlags {
   std::vector<CLI::Option*> details;  // flags that require --export
 
   void add_to(CLI::App& app, TrainOptions& options);
-  /// Throws ConfigError if such flags are given without --export.
+  /// Throws ConfigError if flags that require --export are given without it.
   void check_flags(const TrainOptions& options) const;
 };
 
-/// Adds a flag for one of element_type_names().
+/// Adds a flag whose value is one of element_type_names(). `word` receives the value.
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description);
 CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes);

@@ -15,7 +15,7 @@
 namespace chimera::apps {
 namespace {
 
-/// Throws ConfigError with file, line and reason.
+/// Parses TOML. Throws ConfigError with file, line and reason.
 toml::table parse(const std::string& text, const std::string& path) {
   try {
     return toml::parse(text, path);

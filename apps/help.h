@@ -11,8 +11,8 @@ namespace chimera::apps {
 /// - flags under the headings of begin_group(), --help last;
 /// - descriptions in a separate column;
 /// - each line of the footer as a paragraph. Lines that start with two spaces are shell examples. A line that starts
-///   with "More: " lists documents; the formatter adds --help-all and the man page.
-/// --help omits the flags that are not common if all flags would need more than kMostLines at kUsualColumns.
+///   with "More: " lists documents; the formatter adds --help-all and the man page to it.
+/// If all flags need more than kMostLines lines at a width of kUsualColumns, --help shows only the common flags.
 class HelpFormatter : public CLI::Formatter {
  public:
   static constexpr std::size_t kMostLines = 60;
@@ -28,9 +28,10 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   [[nodiscard]] std::string full_help(const CLI::App* app, const std::string& name) const;
-  /// Returns the number of flags that --help omits.
+  /// Returns the number of flags that --help omits, 0 if the whole help fits.
   [[nodiscard]] std::size_t num_omitted(const CLI::App* app, const std::string& name) const;
-  /// Returns whether the help lists this flag: all but hidden ones, or the common ones only.
+  /// Returns whether the help lists this flag. If `all`, it lists every flag that is not hidden, else only common flags
+  /// and --help.
   [[nodiscard]] bool is_shown(const CLI::Option* option, bool all) const;
   [[nodiscard]] std::string groups(const CLI::App* app, bool all) const;
   [[nodiscard]] std::string footer(const CLI::App* app, std::size_t omitted) const;
@@ -69,12 +70,12 @@ inline constexpr const char* kHelp = "Help";
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 
-/// Marks the flags that --help shows if the command has too many for one page. Throws CLI::OptionNotFound for an
+/// Sets the common flags, which --help shows if all flags are too many for one page. Throws CLI::OptionNotFound for an
 /// unknown name.
 void set_common_flags(CLI::App& command, const std::vector<std::string>& names);
 
-/// Sets the help format of the program and its subcommands. The width is COLUMNS or the terminal's, 80 to 120; else
-/// 100.
+/// Sets the format and width of the help of the program and its subcommands. The width is COLUMNS from the environment
+/// or the width of the terminal `descriptor`, limited to 80 to 120; 100 if neither is known.
 void lay_out_help(CLI::App& program, int descriptor);
 
 }  // namespace chimera::apps

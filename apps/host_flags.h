@@ -9,18 +9,18 @@
 namespace chimera::apps {
 
 struct HostFlags {
-  std::string hosts;  ///< for parse_hosts(); empty: this machine only
+  std::string hosts;  ///< list for parse_hosts(); empty: this machine only
   std::string ssh = "ssh -o BatchMode=yes";
   std::string program = own_executable();
-  std::string master;  ///< address of the first host for the others; empty: its name in `hosts`
+  std::string master;  ///< address of the first host, as other hosts reach it; empty: its name in `hosts`
 };
 
 void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help);
 /// Adds --ssh, --program and --master.
 void add_ways_to_hosts(CLI::App& command, HostFlags& flags);
 
-/// Returns the local command that runs this program on a host, in the current folder. Throws ConfigError if --ssh is
-/// blank.
+/// Returns the command to run here so that `program` runs with `arguments` on a host, in a folder with the path of the
+/// current folder. Without `hosts`, the command runs on this machine. Throws ConfigError if --ssh is blank.
 [[nodiscard]] std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
                                                   const std::vector<std::string>& arguments);
 

@@ -9,13 +9,14 @@
 
 namespace chimera::apps {
 
-/// --max-in-flight, and --memory with --activation-bytes and --weight-bytes.
+/// The flags --max-in-flight, --memory, --activation-bytes and --weight-bytes
 struct LimitFlags {
-  /// `consequence`: help text on schedules beyond the limit.
+  /// `consequence` ends the help text of both limits: what a command does with schedules beyond the limit.
   void add_to(CLI::App& app, const std::string& consequence = "");
-  /// Throws ConfigError if only some of the last three flags are given.
+  /// Returns the limits that the flags set. Throws ConfigError if only some of --memory, --activation-bytes and
+  /// --weight-bytes are given.
   [[nodiscard]] Limits limits() const;
-  /// Returns the given flags, such as `--max-in-flight 4, --memory 1e9`.
+  /// Returns the limits as given, for example `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string in_words() const;
 
  private:

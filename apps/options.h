@@ -18,16 +18,17 @@
 
 namespace chimera::apps {
 
-/// Returns the parts between commas, borrowed from `list`.
+/// Splits `list` at commas. The results are views into `list`.
 [[nodiscard]] std::vector<std::string_view> parts_of(std::string_view list);
 
 inline constexpr std::size_t kMostListed = 10'000;
 
-/// Returns whether the text is a list or contains D.
+/// Returns whether the text is a list, a range, or a multiple of D.
 [[nodiscard]] bool is_list(const std::string& text);
 
-/// Parses `4,8,16`, `1..4`, or a mixture. If `depth` is not 0, also accepts its multiples: `D`, `2D`, `D..4D`. Throws
-/// ConfigError for other texts, more than kMostListed numbers, or an overflow.
+/// Parses a list of numbers and ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D stands for it:
+/// `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMostListed numbers, or a number
+/// above 10^9.
 [[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
                                                          std::int64_t depth = 0);
 
@@ -63,7 +64,7 @@ namespace apps {
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 /// Maximum of numeric flags; keeps sums and products finite.
 inline constexpr double kMostNumber = 1e100;
-/// Parses a number from `least` to kMostNumber. Throws ConfigError for other texts.
+/// Parses a number from `least` to kMostNumber. Throws ConfigError for other texts and numbers.
 [[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
@@ -71,12 +72,13 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
 /// Throws ConfigError if the value is outside the range.
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most);
 enum class PathKind : std::uint8_t { File, Folder };
-/// Adds a flag for a non-empty path.
+/// Adds a flag for a path. The flag throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind = PathKind::File);
 /// Adds a flag for a path or a mixture (data/mixture.h), in one or several words.
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
-/// Adds a flag for one of `names`, which is passed to `take`.
+/// Adds a flag whose value is one of `names`. The flag calls `take` with the value, and throws ConfigError for other
+/// words.
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description);
 template <NamedEnum Enum>
@@ -99,45 +101,47 @@ CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>
 struct AxisFlag {
   const ShapeAxis& axis;
   CLI::Option* option = nullptr;
-  std::vector<std::int64_t> values = {};  // one value, unless lists are allowed
+  std::vector<std::int64_t> values = {};  // one value, or several if lists are allowed
 
   [[nodiscard]] bool given() const { return option->count() > 0; }
 };
 
-/// Whether --stages, --micro-batches, shape_axes() and times may be lists.
+/// Whether the flags for D, N, other numeric parameters and times accept lists.
 enum class Counts : std::uint8_t { Single, Lists };
 
 using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
 [[nodiscard]] Schedule as_asked(const Generator& generator, const PipelineShape& asked);
 
 struct ShapeFlags {
-  PipelineShape shape;  // D and N only
+  PipelineShape shape;  // only D and N are used
   CLI::Option* stages = nullptr;
   CLI::Option* micro_batches = nullptr;
   std::vector<AxisFlag> axes;
-  std::string stages_list;         // the text, if lists are allowed
-  std::string micro_batches_list;  // the text, if lists are allowed
+  std::string stages_list;         // text of --stages, if lists are allowed
+  std::string micro_batches_list;  // text of --micro-batches, if lists are allowed
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given() const;
-  /// Returns whether a flag has several values, or depends on D.
+  /// Returns whether a flag has several values or depends on D.
   [[nodiscard]] bool has_lists() const;
-  /// Returns all combinations; D varies slowest, then N. Throws ConfigError if --stages or --micro-batches is missing,
-  /// or for more than kMostListed shapes.
+  /// Returns all combinations of values; D varies slowest, then N. Throws ConfigError if --stages or --micro-batches is
+  /// missing, or for more than kMostListed shapes.
   [[nodiscard]] std::vector<PipelineShape> listed() const;
-  /// Returns the generator's shape for an element of listed(), or nothing for duplicates, which differ only in
-  /// parameters that the generator lacks.
+  /// Returns the generator's shape for `one`, an element of listed(), without parameters that the generator lacks. To
+  /// avoid duplicates, returns nothing unless these parameters have the first of their listed values.
   [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
                                                               const PipelineShape& one) const;
-  /// Throws ConfigError if a flag applies neither to this schedule nor to those in `beside`.
+  /// Returns the generator's shape from the flags. Throws ConfigError if a flag applies neither to this generator nor
+  /// to the schedules named in `beside`.
   [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
-  /// Returns the generator's shape with D and N of a schedule, and the flags that apply.
+  /// Returns the generator's shape with D and N of `schedule` and the flags that apply to the generator.
   [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
-  /// Returns `usual` with all given flags, whether or not they apply.
+  /// Returns `usual`, changed by all given flags, whether or not a schedule accepts them.
   [[nodiscard]] PipelineShape as_given(const PipelineShape& usual) const;
-  /// Returns the shapes among which costs decide (TakenAxis::by_costs), except for given flags.
+  /// Returns the variants of `asked` that only costs can rank: all values of the parameters with TakenAxis::by_costs,
+  /// except parameters with a given flag.
   [[nodiscard]] std::vector<PipelineShape> by_costs(const Generator& generator, const PipelineShape& asked) const;
-  /// Generates a schedule. Throws ConfigError if D or N is missing, and as shape_for() does.
+  /// Generates the schedule `name` with the flags. Throws ConfigError if D or N is missing, and as shape_for() does.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {},
                                   const MakeSchedule& make = as_asked) const;
 
@@ -145,7 +149,7 @@ struct ShapeFlags {
   [[nodiscard]] PipelineShape shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const;
 };
 
-/// Flags for times in CostFlags, with _ for -.
+/// Names of the time flags of CostFlags, with _ for -.
 inline constexpr std::array kTimeColumns = {"forward", "backward", "input_gradient", "weight_gradient", "latency"};
 
 struct CostFlags;
@@ -154,32 +158,34 @@ struct TimeFlag {
   std::string column;  // one of kTimeColumns
   double CostFlags::*time;
   CLI::Option* option = nullptr;
-  std::vector<double> values = {};  // list, if lists are allowed
+  std::vector<double> values = {};  // all values, if lists are allowed
 };
 
-/// Flags for times, or --costs instead; and --links, --sync, --blocking-sends and --data-parallel.
+/// Flags of costs: times or a --costs file, --links, --sync, --blocking-sends and --data-parallel.
 struct CostFlags {
   double forward = 1;
   double backward = 2;
   double input_gradient = 0;
   double weight_gradient = 0;
   double latency = 0;
-  std::string file;   // cost file; empty: the times above
+  std::string file;   // cost file; empty: use the times above
   std::string links;  // file with costs per pair of workers; empty: uniform
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;
   std::int64_t data_parallel = 1;
   bool shared_cores = false;    // whether data-parallel groups share cores
-  std::vector<TimeFlag> times;  // flags that a cost file replaces
+  std::vector<TimeFlag> times;  // flags that --costs excludes
   CLI::Option* sync_option = nullptr;
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given(double CostFlags::*time) const;
-  /// Returns the times with several values.
+  /// Returns the flags with several values.
   [[nodiscard]] std::vector<const TimeFlag*> lists() const;
-  /// Returns all combinations of times; the first flag varies slowest. Throws ConfigError for more than kMostListed.
+  /// Returns all combinations of listed times; the first flag varies slowest. Throws ConfigError for more than
+  /// kMostListed combinations.
   [[nodiscard]] std::vector<CostFlags> listed() const;
-  /// Throws ConfigError if flags contradict each other, or if the file does not fit the schedule.
+  /// Returns the costs from flags and files. Throws ConfigError if flags contradict each other, or if a file cannot be
+  /// read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
 
  private:
@@ -188,9 +194,10 @@ struct CostFlags {
   void add_links(CostModel& costs) const;
 };
 
-/// Throws ConfigError if the file cannot be opened.
+/// Opens a file to read bytes. Throws ConfigError if it cannot be opened.
 [[nodiscard]] std::ifstream open_input(const std::string& path);
-/// Writes to a file as write_whole() does; empty path: standard output.
+/// Writes to a file as write_whole() does or, if `path` is empty, to standard output. Throws Error if standard output
+/// cannot be written.
 void write_output(const std::string& path, const std::string& text);
 
 }  // namespace apps

@@ -23,22 +23,22 @@ inline constexpr auto kNames<apps::ColorChoice> = std::to_array<Named<apps::Colo
 namespace apps {
 
 struct PictureFlags {
-  std::vector<std::string> with;  // schedules to draw with the first
+  std::vector<std::string> with;  // names or files of schedules to draw beside the first
   ColorChoice color = ColorChoice::Auto;
 
   void add_to(CLI::App& app);
-  /// Returns the text style for `output` (empty: standard output). NO_COLOR (no-color.org) and TERM=dumb disable
-  /// `auto`.
+  /// Returns the text style for the file `output` (empty: standard output). `auto` uses colors only on a terminal, and
+  /// not if NO_COLOR (no-color.org) is set or if TERM is unset or `dumb`.
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
-  /// Throws ConfigError if --with is given and the format shows one schedule only.
+  /// Throws ConfigError if --with is given and the format can show only one schedule.
   void check_format(Format format) const;
-  /// Returns the schedules of --with: names with the shape flags that apply and D and N of `first`, or .json and .csv
-  /// files of valid schedules.
+  /// Returns the schedules of --with. A name is generated with D and N of `first` and the shape flags that apply; a
+  /// .json or .csv file must contain a valid schedule. Throws ConfigError or ScheduleError otherwise.
   [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape,
                                              const MakeSchedule& make = as_asked) const;
 };
 
-/// Draws the first panel as `svg` or `perfetto`, or all panels as `html`.
+/// Returns the first panel as `svg` or `perfetto`, or all panels as `html`.
 [[nodiscard]] std::string drawn(Format format, const std::vector<Panel>& panels);
 
 }  // namespace apps

@@ -21,11 +21,11 @@
 namespace chimera::apps {
 
 struct SlurmJob {
-  std::string name;                ///< in `squeue`
+  std::string name;                ///< name in `squeue`
   std::string comment;             ///< lines about the plan
   std::int64_t ranks = 1;          ///< D W
   std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
-  std::vector<std::string> flags;  ///< of `chimera train`
+  std::vector<std::string> flags;  ///< flags of `chimera train`
 };
 
 /// Throws ConfigError if the ranks do not fill whole nodes.

@@ -5,8 +5,9 @@
 
 namespace chimera::apps {
 
-/// Returns the median seconds per step of training runs with these flags, which alternate. Throws ConfigError without
-/// LibTorch, or for invalid flags. `data`: a text file; empty: random letters.
+/// Runs each list of `chimera train` flags in `runs` three times, in turn, for eight steps. Returns the median seconds
+/// per step of each. `data` is a text file; empty: random letters. Throws ConfigError without LibTorch or for invalid
+/// flags, and Error if a run fails.
 [[nodiscard]] std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs,
                                                  const std::string& data);
 

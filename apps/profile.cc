@@ -38,7 +38,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::chrono::hours kPatience{6};  // for large models
+constexpr std::chrono::hours kPatience{6};  // long enough for large models
 
 Words options_as_words(const ProfileOptions& options) {
   return {"--model",

@@ -28,8 +28,8 @@ struct CommandResult {
 /// Adds the training subcommands or their placeholders.
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;
 
-/// Runs a command line and returns the exit code. Prints an error in one line. `entry`: the caller, for forked ranks
-/// (LaunchPlan::entry).
+/// Runs a command line and returns the exit code. Prints an error in one line. `entry` is the caller, in which forked
+/// ranks start (LaunchPlan::entry).
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry = nullptr);
 
 }  // namespace chimera::apps

@@ -6,14 +6,15 @@
 
 namespace chimera::apps {
 
-/// Progress on standard error: on a terminal a line rewritten five times a second, else a line every ten seconds.
+/// Progress on standard error. On a terminal, one line is rewritten at most five times a second; elsewhere, a line is
+/// added at most every ten seconds.
 class ProgressLine {
  public:
   ProgressLine();
 
-  /// Shows the result of `make` if it is time.
+  /// Calls `make` and shows its text, unless the last line is too recent.
   void show(const std::function<std::string()>& make);
-  /// Clears the line on a terminal.
+  /// Clears the line if standard error is a terminal.
   void clear() const;
 
  private:

@@ -10,14 +10,14 @@ namespace chimera::apps {
 
 struct FlagEntry {
   std::vector<std::string> names;  ///< `--stages`, or `NAME` for an argument
-  std::string takes;               ///< `N`, `text|json`; empty: no value
+  std::string takes;               ///< kind of value, such as `N` or `text|json`; empty: the flag takes no value
   std::string description;
   bool is_argument = false;
-  std::vector<std::string> known = {};  ///< known names: schedules, models
+  std::vector<std::string> known = {};  ///< suggested values, such as schedules or models; others are possible
 
-  /// Returns the complete list of values: `text`, `json`.
+  /// Returns all values if only some words are allowed, such as `text` and `json`; else an empty list.
   [[nodiscard]] std::vector<std::string> words() const;
-  /// Returns words(), or else known names.
+  /// Returns words() or, if there are none, `known`.
   [[nodiscard]] std::vector<std::string> offered() const;
   [[nodiscard]] bool takes_file() const;
 };
@@ -41,7 +41,7 @@ struct CommandEntry {
 
 [[nodiscard]] CommandEntry entry_of(const CLI::App& program);
 
-/// Returns a page for man(1), with the subcommands.
+/// Returns a man(1) page of the command and its subcommands.
 [[nodiscard]] std::string to_man_page(const CommandEntry& command, const std::string& version);
 [[nodiscard]] std::string to_markdown(const CommandEntry& command);
 [[nodiscard]] std::string bash_completion(const CommandEntry& program);

@@ -33,7 +33,7 @@ namespace {
 struct SimulateArguments {
   std::string name;
   std::string file;
-  std::string schedules;  // of a sweep
+  std::string schedules;  // schedules of a sweep
   ShapeFlags shape;
   CostFlags costs;
   PairFlags pairs;
@@ -129,7 +129,8 @@ std::string causes_as_text(const Timeline& timeline, const Explanation& explanat
   return text;
 }
 
-/// Returns `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3 (0B2)`.
+/// Returns, for example, `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3
+/// (0B2)`.
 std::string critical_path_as_text(const Panel& panel) {
   const auto& path = panel.explanation.critical_path;
   if (path.empty()) return "critical path: no op\n";

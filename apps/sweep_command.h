@@ -14,11 +14,11 @@ struct Sweep {
   const ShapeFlags& shape;
   const CostFlags& costs;
   const PairFlags& pairs;
-  Limits limits = {};           // schedules beyond them have no row
-  std::string limited_by = {};  // the flags of these limits
+  Limits limits = {};           // limits that a schedule must meet to have a row
+  std::string limited_by = {};  // flags of these limits, for messages
 };
 
-/// A cell; numbers have no quotes in JSON.
+/// Cell of a table. JSON shows numbers without quotes.
 struct SweepCell {
   std::string column;
   std::string text;
@@ -27,20 +27,21 @@ struct SweepCell {
 using SweepRow = std::vector<SweepCell>;
 
 [[nodiscard]] std::vector<SweepRow> sweep_rows(const Sweep& sweep);
-/// Returns CSV; all rows have the columns of the first.
+/// Returns CSV with the column names of the first row. Requires at least one row, and equal columns in all rows.
 [[nodiscard]] std::string as_csv(const std::vector<SweepRow>& rows);
-/// Returns JSON lines, without parameters that a schedule lacks.
+/// Returns JSON lines. Omits empty cells, which are parameters that the schedule lacks.
 [[nodiscard]] std::string as_json_lines(const std::vector<SweepRow>& rows);
 
-/// Returns the names in --schedules. Throws ConfigError for an unknown name.
+/// Returns the names in --schedules; `all` stands for all schedules. Throws ConfigError for an unknown name.
 [[nodiscard]] std::vector<std::string> listed_schedules(const std::string& text);
 
-/// Simulates a sweep, and formats it as `csv`, JSON lines or a table. Rows are ordered by D, N, other parameters and
-/// times as listed, then by schedule. Of several orders of ops, the fastest is used. Throws ConfigError if there is no
-/// row.
+/// Simulates a sweep, and formats it as `json` lines, a `text` table or, for other formats, CSV. Rows are ordered by D,
+/// N, other parameters and times as listed, then by schedule. If costs decide between orders of ops
+/// (ShapeFlags::by_costs), the row has the fastest that meets the limits. Throws ConfigError if there is no row.
 [[nodiscard]] std::string swept(const Sweep& sweep, Format format);
 
-/// Returns CSV, unless --format is given. Throws ConfigError for a format of single schedules.
+/// Returns `format` if its flag `given` was given, else CSV. Throws ConfigError for formats that show a single
+/// schedule.
 [[nodiscard]] Format format_of_sweep(const CLI::Option& given, Format format);
 
 }  // namespace chimera::apps

@@ -16,13 +16,13 @@
 namespace chimera::apps {
 
 struct CheckpointFlags {
-  std::vector<CLI::Option*> details;  // flags on when to save and what to keep
+  std::vector<CLI::Option*> details;  // flags that require --checkpoint
   CLI::Option* other_data = nullptr;
   CLI::Option* spike_skip = nullptr;
   CLI::Option* recoveries = nullptr;
 
   void add_to(CLI::App& app, TrainOptions& options);
-  /// Throws ConfigError if flags lack the flag they depend on, or keep no checkpoint.
+  /// Throws ConfigError if a flag is out of range, contradicts another flag, or lacks the flag that it requires.
   void check_flags(const TrainOptions& options) const;
 };
 
@@ -32,11 +32,12 @@ struct OptimizerFlags {
   std::int64_t cooldown = 0;  // --cooldown
   CLI::Option* cooldown_option = nullptr;
   CLI::Option* cooldown_shape_option = nullptr;
-  std::vector<CLI::Option*> of_adam = {};  // not for plain SGD
+  std::vector<CLI::Option*> of_adam = {};  // flags that plain SGD rejects
 
-  /// `optimizer` and `rate` hold the defaults and receive the values.
+  /// Adds the flags. `optimizer` and `rate` hold the defaults and receive the values.
   void add_to(CLI::App& app, OptimizerOptions& optimizer, LearningRate& rate);
-  /// Throws ConfigError for flags that do not apply to the optimizer.
+  /// Copies the given --min-learning-rate and --cooldown to `rate`. Throws ConfigError for flags that do not apply to
+  /// the optimizer or the learning-rate shape.
   void complete(const OptimizerOptions& optimizer, LearningRate& rate) const;
 };
 
@@ -46,7 +47,7 @@ namespace chimera {
 
 namespace apps {
 
-/// Whether `chimera train` plans first (--plan).
+/// Whether `chimera train` runs the planner first (--plan).
 enum class PlanChoice : std::uint8_t { None, Auto };
 
 }  // namespace apps
@@ -63,13 +64,14 @@ struct TrainPlanFlags {
   std::int64_t workers = 0;
   std::int64_t mini_batch = 0;
   CLI::Option* plan_option = nullptr;
-  std::vector<CLI::Option*> others;  // flags that require --plan
+  std::vector<CLI::Option*> others;  // the planner's input; all but --machine require --plan
 
   void add_to(CLI::App& app);
   [[nodiscard]] bool is_auto() const { return plan == PlanChoice::Auto; }
-  /// Throws ConfigError if flags are given that require --plan.
+  /// Throws ConfigError if a flag that requires --plan is given without it.
   void check_flags() const;
-  /// Returns the fastest plan for `options` within `restrictions` as flags. Throws ConfigError as make_plan() does.
+  /// Returns the fastest plan for `options` within `restrictions` as flags, and prints it to standard error. Throws
+  /// ConfigError as PlanFlags::problem() and make_plan() do.
   [[nodiscard]] std::vector<TrainFlag> planned_flags(const TrainOptions& options,
                                                      const PlanOptions& restrictions) const;
 };
@@ -90,10 +92,10 @@ struct TrainCommandLine {
   CheckpointFlags checkpoints;
   ExportFlags exports;
   TrainPlanFlags plan;
-  std::string config;     // TOML file of flags
-  std::string interface;  // between hosts; empty: the interface of the route to rank 0
+  std::string config;     // path of a TOML file of flags
+  std::string interface;  // network interface between hosts; empty: the interface of the route to rank 0
   bool dry_run = false;
-  Format format = Format::Text;  // for a dry run
+  Format format = Format::Text;  // output format of a dry run
 
   /// Adds all flags. A repeated flag replaces earlier ones.
   void add_to(CLI::App& command);

@@ -7,7 +7,7 @@
 
 namespace chimera::apps {
 
-/// Parses words as `chimera train` does, with the same ConfigErrors.
+/// Parses `words` as `chimera train` does. Throws the same ConfigErrors.
 [[nodiscard]] TrainOptions train_options(const std::vector<std::string>& words);
 
 }  // namespace chimera::apps

@@ -7,11 +7,11 @@
 
 namespace chimera::apps {
 
-/// Returns whether a command line needs LibTorch: kTrainingCommands, `plan` with measured runs, `checkpoint convert`,
-/// or the reference.
+/// Returns whether a command line needs LibTorch: commands of kTrainingCommands, `plan --run`, `checkpoint convert`,
+/// and the reference.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
-/// Adds names and descriptions only, for `chimera --help` and suggestions.
+/// Adds the training commands by name and description only, for `chimera --help` and suggestions.
 void list_training_commands(CLI::App& program);
 
 /// Loads libchimera_training.so and runs the command line there. Returns the exit code, or 1 after a message if the

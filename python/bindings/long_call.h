@@ -14,8 +14,8 @@ using Report = std::function<void(const std::string&)>;
 
 /// Returns the result of `work`, which runs on its own thread without Python and owns its data. Meanwhile the calling
 /// thread releases the GIL. Twenty times a second it passes reports to `progress` and checks for signals. If either
-/// raises, the call ends at once, and `work` is canceled: throw_if_interrupted() (core/interruption.h) and the next
-/// report throw in it.
+/// raises, the call ends at once, and `work` is canceled: throw_if_interrupted() (interruption.h/interruption.h) and
+/// the next report throw in it.
 [[nodiscard]] std::string run_interruptibly(std::function<std::string(const Report&)> work,
                                             const std::optional<nanobind::callable>& progress);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Answers by kind of request. All throw ConfigError for an invalid request, and ScheduleError for a schedule that
-// cannot run.
+// Answers to requests: one function for each value of `do`. All throw ConfigError for an invalid request, and
+// ScheduleError for an invalid schedule.
 
 #include <nlohmann/json.hpp>
 
@@ -11,18 +11,19 @@ namespace chimera::playground {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the page's names: schedules with parameters, placements, models, words, colors.
+/// Returns the names that the page offers: schedules with parameters, placements, models, data types, optimizers; and
+/// its colors.
 [[nodiscard]] Json catalog();
-/// Returns times at given costs: a panel to draw, or just totals.
+/// Returns the times of a schedule at given costs: a panel to draw, or only the totals.
 [[nodiscard]] Json simulated(const JsonValue& request);
-/// Returns the file of a schedule or its timeline.
+/// Returns a schedule or its timeline as the text of a file.
 [[nodiscard]] Json exported(const JsonValue& request);
-/// Returns a schedule as JSON, valid or not.
+/// Returns a schedule as JSON, without validation.
 [[nodiscard]] Json read_as_it_is(const JsonValue& request);
-/// Returns a schedule's faults, and a picture of the part that runs.
+/// Returns the violations in a schedule, and a picture of the ops that can run.
 [[nodiscard]] Json checked(const JsonValue& request);
 [[nodiscard]] Json searched(const JsonValue& request, const Progress& progress);
-/// Returns a partitioned model and the memory of each worker.
+/// Returns the stages of a partitioned model and the memory of each worker.
 [[nodiscard]] Json modeled(const JsonValue& request);
 [[nodiscard]] Json planned(const JsonValue& request);
 

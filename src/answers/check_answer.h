@@ -28,19 +28,19 @@ struct NamedPlacement {
 /// Returns all placements, the default first.
 [[nodiscard]] std::span<const NamedPlacement> named_placements();
 
-/// Returns the result and its Pareto front.
+/// Returns the best schedule, its figures and the Pareto front as JSON.
 [[nodiscard]] std::string search_json(const SearchResult& result);
 
 struct Finding {
-  std::string level;  // "schedule", or "program", its discipline, and whether pairs run together
+  std::string level;  // `schedule`, or for example `program, per-direction channels, pairs together`
   Violation violation;
-  std::string excerpt;  // rows of the counter-example
+  std::string excerpt;  // rows of the places in the counterexample
 };
 
-/// Proof that a program cannot deadlock.
+/// Program that check() found free of deadlocks.
 struct Proof {
   std::string level;
-  std::int64_t receives_ahead;  // maximum posted and unfinished receives of a worker
+  std::int64_t receives_ahead;  // maximum number of receives that a worker has posted and not finished
 };
 
 struct CheckReport {
@@ -52,13 +52,14 @@ struct CheckReport {
   [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
 };
 
-/// Checks the schedule and, if it is valid, its limits and its programs for each channel discipline (schedules with
-/// pairs: also programs that run pairs together). Gradients out of sample order are a violation if `strict_order`, else
-/// a note.
+/// Checks the schedule. If it is valid, checks its limits, its sample order, and its program for each channel
+/// discipline; if it has pairs, also the programs that run pairs together. Gradients out of sample order are a
+/// violation if `strict_order`, else a note.
 [[nodiscard]] CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order);
 
 [[nodiscard]] std::string check_text(const CheckReport& report);
-/// Returns `valid`, `name`, `violations` and `notes`; entries have level, kind, message and places.
+/// Returns an object with `valid`, `name`, `violations` and `notes`. Entries of the lists have level, kind, message and
+/// places.
 [[nodiscard]] std::string check_json(const CheckReport& report);
 
 }  // namespace chimera

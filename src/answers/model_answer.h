@@ -19,14 +19,14 @@ struct ModelReport {
   OptimizerKind optimizer;
 };
 
-/// Returns tables of layers and stages, and memory bars.
+/// Returns a table of layers, a table of stages, and memory bars.
 [[nodiscard]] std::string model_text(const ModelReport& report);
-/// Returns exact sizes. Fields: docs/footprint.md.
+/// Returns exact sizes as JSON; docs/footprint.md lists the fields.
 [[nodiscard]] std::string model_json(const ModelReport& report);
-/// Returns the memory bars.
+/// Returns the memory bars as SVG.
 [[nodiscard]] std::string model_svg(const ModelReport& report);
 
-/// Returns costs for `chimera simulate --costs`; times are 10^9 FLOPs.
+/// Returns costs for `chimera simulate --costs`, with times in units of 10^9 FLOPs.
 [[nodiscard]] CostModel flop_costs(const ModelReport& report);
 
 }  // namespace chimera

@@ -10,12 +10,12 @@
 namespace chimera::playground {
 
 struct PartialRun {
-  Panel panel;                       // ops that never run follow the others, in their order
-  std::vector<std::size_t> visited;  // [worker]: number of ops that run
+  Panel panel;                       // all ops; those that cannot run are placed in order after the end of the others
+  std::vector<std::size_t> visited;  // [worker]: number of ops that can run
 };
 
-/// Runs every op that can run, at costs without message times. Does not wait for missing ops. Requires ids in range and
-/// a valid placement.
+/// Simulates the ops that can run, without message times. Skips ops whose inputs never arrive, and all later ops of the
+/// same worker. Requires ids in range and a valid placement.
 [[nodiscard]] PartialRun run_as_far_as_possible(const Schedule& schedule, const CostModel& costs);
 
 }  // namespace chimera::playground

@@ -13,14 +13,14 @@ namespace chimera {
 struct ReportedCandidate {
   RankedCandidate ranked;
   PossibleGains gains;
-  std::optional<ModelComparison> models;   // if equation 1 has a closed form
-  std::optional<double> measured_seconds;  // median step of --run
-  std::optional<StepParts> parts;          // if requested
+  std::optional<ModelComparison> models;   // set if equation 1 has a closed form for the schedule
+  std::optional<double> measured_seconds;  // median step time of --run
+  std::optional<StepParts> parts;          // set for the candidates to explain
 };
 
 struct PlanQuestions {
-  std::int64_t explain = 0;  // row (from 1) to explain, together with the next; 0: none
-  bool pareto = false;       // time against memory
+  std::int64_t explain = 0;  // row (from 1) to explain together with the next row; 0: none
+  bool pareto = false;       // whether to compute PlanReport::frontier
 };
 
 struct PlanReport {
@@ -28,8 +28,8 @@ struct PlanReport {
   Plan plan;
   PlanRule rule = PlanRule::Simulation;
   std::vector<ReportedCandidate> candidates;        // best first
-  std::optional<RankedCandidate> with_more_memory;  // best with twice the memory, if faster
-  std::vector<ReportedCandidate> frontier;          // time against memory, if requested
+  std::optional<RankedCandidate> with_more_memory;  // fastest with twice the memory, if at least 0.1 % faster
+  std::vector<ReportedCandidate> frontier;          // Pareto front of time and memory, if requested
 };
 
 /// Plans and analyzes the ranked candidates. Throws ConfigError as make_plan() does, and if the row to explain does not

@@ -8,12 +8,14 @@
 
 namespace chimera::playground {
 
-/// Long requests call it with progress as a JSON object.
+/// Receives the progress of a search, at most every 0.1 seconds: a JSON object with `seconds`, `makespan`,
+/// `lower_bound` and `origin`.
 using Progress = std::function<void(const std::string&)>;
 
-/// Answers an object whose field `do` is `catalog`, `simulate`, `export`, `read`, `check`, `search`, `model` or `plan`;
-/// docs/playground.md lists the other fields. Never throws: an invalid request gets {"error": "one line: what, where,
-/// what would be right"}. Deterministic, except for searches with a time limit. The result has no line end.
+/// Answers a JSON object whose field `do` is `catalog`, `simulate`, `export`, `read`, `check`, `search`, `model` or
+/// `plan`; docs/playground.md lists the other fields. Never throws: the answer to an invalid request is {"error": one
+/// line with the problem, its place and the expected value}. Deterministic, except for searches with a time limit. The
+/// result has no line end.
 [[nodiscard]] std::string answer(std::string_view request, const Progress& progress = nullptr);
 
 }  // namespace chimera::playground

@@ -8,39 +8,39 @@
 #include "bench/statistics.h"
 #include "bench/training_run.h"
 
-// Compares training runs on a noisy machine: in rounds, so that a change of speed affects all, with repetition of
-// disturbed runs.
+// Compares training runs on a noisy machine. Contenders run in rounds, so that a change of the machine's speed affects
+// all of them. Disturbed runs are repeated.
 
 namespace chimera {
 
 struct Contender {
   std::string name;
   std::string command;
-  int copies = 1;  // simultaneous processes; their speeds are added
+  int copies = 1;  // simultaneous processes; tokens_per_second is the sum over them
 };
 
 struct ContestOptions {
   std::int64_t rounds = 5;
-  std::int64_t skipped = 2;      // first steps of each run
-  std::int64_t retries = 30;     // total number of repeated runs
-  double most_disturbed = 0.04;  // accepted CPU share of other processes, 0 .. 1
+  std::int64_t skipped = 2;      // first steps of each run that are not measured
+  std::int64_t retries = 30;     // maximum number of repeated runs, over all contenders and rounds
+  double most_disturbed = 0.04;  // maximum share of CPU time that other processes may take in a run, 0 to 1
 };
 
 /// Results of a contender, one value per round.
 struct Score {
   std::vector<double> tokens_per_second;
   std::vector<double> step_seconds;
-  std::int64_t disturbed = 0;  // disturbed rounds that count because no retries were left
-  // Largest |a - b| / |b| of a step's loss a; b is the loss in the very first run
+  std::int64_t disturbed = 0;  // rounds that were disturbed and count because no retries were left
+  // Largest |a - b| / |b|, for the losses a of all runs and b of the very first run at the same step
   double loss_difference = 0;
 };
 
-/// Runs all contenders in rounds. Calls `say` with progress after every run, and with a line end after every round.
-/// Throws Error as TrainingRun does.
+/// Runs all contenders in rounds. Calls `say` with progress before each round and after each run, and with a line end
+/// after each round. Throws Error if a run fails.
 [[nodiscard]] std::vector<Score> run_contest(const std::vector<Contender>& contenders, ContestOptions options,
                                              const std::function<void(const std::string&)>& say);
 
-/// Returns the ratios of speeds in the same round.
+/// Returns the spread of the ratios of both speeds in the same round.
 [[nodiscard]] Spread speed_ratio(const Score& score, const Score& reference);
 
 }  // namespace chimera

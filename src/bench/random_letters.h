@@ -4,7 +4,7 @@
 
 namespace chimera {
 
-/// Writes half a million random lowercase letters and spaces, identical in every call.
+/// Writes a file of 500,000 random lowercase letters and spaces, identical in every call. Ignores write errors.
 void write_random_letters(const std::string& path);
 
 }  // namespace chimera

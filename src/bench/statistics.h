@@ -14,8 +14,8 @@ struct Line {
   double beta = 0;
 };
 
-/// Returns the line with the least sum of squared relative errors, so that short messages count like long ones. alpha
-/// and beta are at least 0. `points` needs two different sizes.
+/// Returns the line with the smallest sum of squared relative errors, so that short messages weigh as much as long
+/// ones. alpha and beta are at least 0. `points` needs two different sizes.
 [[nodiscard]] inline Line fit_line(const std::vector<TimedSize>& points) {
   double weights = 0;
   double x = 0;
@@ -36,22 +36,23 @@ struct Line {
   return alpha < 0 ? Line{0, xy / xx} : Line{alpha, beta};
 }
 
-/// Returns the line from the shortest point's time, as alpha, to the longest point, for networks that pass a burst at
-/// full speed. beta is at least 0. `points` needs two entries in ascending order.
+/// Returns the line that starts at the time of the shortest message (alpha, at 0 bytes) and ends at the longest
+/// message, for networks that pass a burst at full speed. beta is at least 0. `points` needs two entries, ascending by
+/// size.
 [[nodiscard]] inline Line line_between_ends(const std::vector<TimedSize>& points) {
   const double alpha = points.front().seconds;
   return {alpha, std::max(0.0, (points.back().seconds - alpha) / points.back().bytes)};
 }
 
-/// seconds = alpha + beta * max(0, bytes - burst).
+/// The function seconds = alpha + beta * max(0, bytes - burst).
 struct BurstLine {
   Line line;
   double burst = 0;  // bytes
 };
 
-/// Fits a network that passes a burst at full speed: alpha is the shortest point's time; the line has least relative
-/// errors over sizes from 64 KiB. (Repeated shorter messages profit from a partly refilled burst.) `points` needs two
-/// entries in ascending order.
+/// Fits a network that passes a burst at full speed. alpha is the time of the shortest message. The line has the
+/// smallest relative errors over sizes from 64 KiB, because repeated shorter messages profit from a partly refilled
+/// burst. `points` needs two entries, ascending by size.
 [[nodiscard]] inline BurstLine fit_behind_burst(const std::vector<TimedSize>& points) {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;
@@ -64,14 +65,14 @@ struct BurstLine {
   return {{alpha, line.beta > 0 ? 1 / line.beta : 0}, line.alpha};
 }
 
-/// Median and quartiles.
+/// Median and quartiles of measured values. Each is one of the values.
 struct Spread {
   double low = 0;
   double median = 0;
   double high = 0;
 };
 
-/// Requires a value.
+/// Returns median and quartiles, each an element of `values` (rounded down). `values` must not be empty.
 [[nodiscard]] inline Spread spread_of(std::vector<double> values) {
   std::ranges::sort(values);
   const auto at = [&](std::size_t quarters) { return values[(values.size() - 1) * quarters / 4]; };

@@ -8,18 +8,19 @@
 
 namespace chimera {
 
-/// Metrics of a run. Medians exclude the first steps, which warm up memory and caches.
+/// Results of a run. Medians exclude the first steps, which warm up memory and caches.
 struct TrainingFigures {
   double tokens_per_second = 0;
   double step_seconds = 0;
-  std::vector<double> losses;  // losses of all steps
+  std::vector<double> losses;  // [step], of all steps
 };
 
 /// Quotes `text` for the shell.
 [[nodiscard]] std::string shell_word(const std::string& text);
 
-/// Runs `command` in a shell from construction on, without standard output. The command writes `step` (from 1), `loss`,
-/// `step_seconds` and `tokens_per_second` as JSON lines to the file CHIMERA_METRICS.
+/// Runs `command` in a shell from construction on, and discards its standard output. The command must write JSON lines
+/// with `step` (from 1), `loss`, `step_seconds` and `tokens_per_second` to the file named by the environment variable
+/// CHIMERA_METRICS, which is `metrics`. The destructor waits for the end.
 class TrainingRun {
  public:
   TrainingRun(std::string command, std::string metrics);
@@ -27,7 +28,8 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
 
-  /// Waits for the end. Throws Error, with the command's messages, if it fails or writes at most `skipped` steps.
+  /// Waits for the end; call it once. Excludes the first `skipped` steps. Throws Error, with the command's messages, if
+  /// the command fails, or if it writes at most `skipped` steps.
   [[nodiscard]] TrainingFigures wait(std::int64_t skipped);
 
  private:

@@ -25,8 +25,8 @@ struct GridRun {
   TransportKind transport = TransportKind::Processes;
   std::int64_t data_parallel = 1;
   std::int64_t sequence = kUsualSequence;
-  std::int64_t vocabulary = 0;  // 0: the model's own
-  bool sockets = false;         // processes all-reduce over sockets instead of shared memory
+  std::int64_t vocabulary = 0;  // 0: vocabulary of the model
+  bool sockets = false;         // whether processes all-reduce over sockets instead of shared memory
 };
 
 [[nodiscard]] ModelConfig model_of(const GridRun& run);
@@ -37,27 +37,28 @@ struct GridRun {
 /// attention (sequences of 1,024).
 [[nodiscard]] std::vector<GridRun> validation_grid();
 
-/// `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.
+/// Returns, for example, `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.
 [[nodiscard]] std::string in_words(const GridRun& run);
 
-/// Returns flags of `chimera train`, except data and steps.
+/// Returns the flags of `chimera train`, except --data and --steps.
 [[nodiscard]] std::vector<std::string> training_flags(const GridRun& run);
 
 struct Validated {
   GridRun run;
   double predicted_seconds = 0;
-  std::vector<double> seconds = {};  // per step; at least two measurements
-  double predicted_bytes = 0;        // bytes of tensors on the worker with the maximum
+  std::vector<double> seconds = {};  // measured seconds per step, at least two values
+  double predicted_bytes = 0;        // largest predicted peak of tensor bytes over the workers
   double bytes = 0;
-  double resident_bytes = 0;  // largest process, including LibTorch
+  double resident_bytes = 0;  // peak of the largest process, including LibTorch
 
   [[nodiscard]] double time_error() const;    // predicted over median measured time, minus 1
   [[nodiscard]] double memory_error() const;  // predicted over measured bytes, minus 1
-  /// Returns the noise of repeated measurements: medians of the even and the odd ones, larger over smaller, minus 1.
+  /// Returns the noise of repeated measurements: the ratio of the medians of even and odd values, larger over smaller,
+  /// minus 1.
   [[nodiscard]] double spread() const;
 };
 
-/// Absolute errors.
+/// Medians and maxima over runs, of absolute errors.
 struct ValidationSummary {
   double median_time_error = 0;
   double worst_time_error = 0;
@@ -67,21 +68,21 @@ struct ValidationSummary {
 };
 [[nodiscard]] ValidationSummary summarize(const std::vector<Validated>& runs);
 
-/// `machine`: time and place of the measurement.
+/// Return the results as a table or as JSON. `machine` is machine_line() of the measurement.
 [[nodiscard]] std::string to_text(const std::vector<Validated>& runs, const std::string& machine);
 [[nodiscard]] std::string to_json(const std::vector<Validated>& runs, const std::string& machine);
 
 struct ValidationOptions {
   std::string program = {};
-  std::string machine = {};  // profile; empty: measured between the runs
+  std::string machine = {};  // path of a profile; empty: use profiles measured between the runs
   std::string data = {};
-  std::string only = {};  // text in in_words() of the runs; empty: all
+  std::string only = {};  // run only runs whose in_words() contains this text; empty: all
 };
 
 struct GridTimes {
-  std::vector<std::vector<double>> seconds;     // [run][round]: step seconds at the machine's median speed
+  std::vector<std::vector<double>> seconds;     // [run][round]: seconds per step, scaled to the machine's median speed
   std::vector<MachineProfile> machines;         // measured between rounds, at that speed; may be empty
-  std::vector<MachineProfile> on_sockets = {};  // the same with all-reduces over sockets; may be empty
+  std::vector<MachineProfile> on_sockets = {};  // like `machines`, with all-reduces over sockets; may be empty
 };
 using MeasureGrid = std::function<GridTimes(const std::vector<GridRun>&)>;
 
@@ -91,11 +92,11 @@ struct RunPrediction {
 };
 using PredictRun = std::function<RunPrediction(const MachineProfile&, const GridRun&)>;
 
-/// Returns runs whose in_words() contains `only`. Throws ConfigError if no run does.
+/// Returns the runs of the grid whose in_words() contains `only`. Throws ConfigError if there is none.
 [[nodiscard]] std::vector<GridRun> chosen_runs(const std::string& only);
 
-/// Measures the chosen runs, trains each again to count tensors, and predicts all. Calls `say` after each run. Throws
-/// exceptions of chosen_runs(), `measure` and `predict`, and Error if a run fails.
+/// Measures the chosen runs, trains each run again to count tensor bytes, and predicts all runs. Calls `say` after each
+/// run. Throws the exceptions of chosen_runs(), `measure` and `predict`, and Error if a run fails.
 [[nodiscard]] std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
                                                     const PredictRun& predict,
                                                     const std::function<void(const std::string&)>& say);

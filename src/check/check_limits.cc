@@ -97,7 +97,7 @@ class Accounts {
   }
 
   const Schedule& schedule_;
-  double unit_;  // in shares
+  double unit_;  // size of a stage, in shares
   std::vector<std::int64_t> stages_held_;
   std::vector<Updates> updates_;
 };

@@ -168,7 +168,7 @@ class ProgramTensors {
     return static_cast<std::uint32_t>(kinds_before * static_cast<std::size_t>(micro_batches_) +
                                       slot(op.stage.value(), op.micro_batch));
   }
-  /// Adds missing or expired_steps ops, and transfers without a wait.
+  /// Adds violations for missing ops, incomplete backwards, and transfers without a wait.
   void report_unfinished(bool trains, Findings& findings) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-/// Returns why the op and the next op are no pair, if so.
+/// Returns why the op and the next op do not form a valid pair; nothing if they do.
 std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
   if (schedule.updates) return "paired; an asynchronous schedule has no pairs";
   if (ops[position].kind != OpKind::Forward) return "paired; a pair begins with a forward";

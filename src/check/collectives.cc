@@ -89,7 +89,7 @@ void Collectives::check_order(Findings& findings) const {
 
 namespace {
 
-/// Most workers that a worker in ReduceScalars waits for, to keep the graph linear.
+/// Maximum number of workers that a worker in ReduceScalars waits for, to keep the graph linear.
 constexpr std::size_t kMostMissing = 64;
 
 class Deadlock {

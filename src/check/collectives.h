@@ -9,7 +9,8 @@
 
 namespace chimera {
 
-/// Progress of a program's all-reduces, and of its sums of norms and losses, one per step. Requires a valid placement.
+/// Progress of a program's all-reduces and of its sums of norms and losses, one sum per step. Requires a valid
+/// placement.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
@@ -26,28 +27,28 @@ class Collectives {
   [[nodiscard]] bool is_complete(ParameterGroupId group) const {
     return num_started_[group.index()] == members(group).size();
   }
-  /// Returns whether all members have started now.
+  /// Records that the worker has started the group's all-reduce. Returns whether all members have started it.
   bool start(std::size_t worker, ParameterGroupId group);
   void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
-  /// Allows another all-reduce of a group that the worker holds alone.
+  /// Allows another all-reduce of a group whose only member is the worker.
   void restart(std::size_t worker, ParameterGroupId group);
 
   /// Returns how many sums of norms and losses the worker has joined.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
   /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
-  /// Returns whether all workers have joined the worker's current sum.
+  /// Returns whether all workers have joined the worker's latest sum. The worker must have joined one.
   [[nodiscard]] bool all_arrived(std::size_t worker) const {
     return num_arrived_[static_cast<std::size_t>(arrivals_[worker] - 1)] == arrivals_.size();
   }
   void arrive(std::size_t worker);
-  /// Returns up to `most` workers that have not joined the worker's current sum.
+  /// Returns up to `most` workers that have not joined the worker's latest sum.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
-  /// Returns the worker's groups whose all-reduce it has not started or not waited for, without stages that it holds
-  /// alone unless `every_stage`.
+  /// Returns the worker's groups whose all-reduce it has not started or not waited for. Unless `every_stage`, omits
+  /// groups whose only member is the worker, except the tied matrix.
   [[nodiscard]] std::vector<ParameterGroupId> unfinished(std::size_t worker, bool every_stage) const;
-  /// Adds a cycle in the orders of started all-reduces, if any.
+  /// Adds a violation if workers start all-reduces in orders that form a cycle.
   void check_order(Findings& findings) const;
 
  private:
@@ -63,9 +64,9 @@ class Collectives {
   }
 
   WorkerGroups groups_;                  // [group]
-  ParameterGroupId tied_;                // tied matrix, if any
+  ParameterGroupId tied_;                // group of the tied matrix, if any
   std::vector<std::vector<Held>> held_;  // [worker], ascending by group
-  // [worker]: started all-reduces, without stages that it holds alone
+  // [worker]: all-reduces in order of start, without groups of a single member
   std::vector<std::vector<ParameterGroupId>> order_;
   std::vector<std::size_t> num_started_;  // [group]
   std::int64_t steps_;
@@ -73,7 +74,8 @@ class Collectives {
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
-/// Adds the deadlock of workers that are blocked at instruction next[w]. Returns whether there are any.
+/// Adds the deadlock if some workers are blocked. `next` [worker] is the first instruction that did not run. Returns
+/// whether there is a deadlock.
 bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
                      Findings& findings);
 

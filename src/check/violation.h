@@ -11,34 +11,35 @@
 namespace chimera {
 
 enum class ViolationKind : std::uint8_t {
-  BadPlacement,     ///< a replica does not place every stage on a worker
-  OutOfRange,       ///< an op's stage, replica or micro-batch does not exist
-  WrongWorker,      ///< an op is on a worker that does not hold its stage
-  DoubledOp,        ///< an op occurs twice
-  MissingOp,        ///< an op is missing
-  MixedReplicas,    ///< a micro-batch is in two replicas
-  Cycle,            ///< ops wait for each other
-  BadPair,          ///< two ops are no valid pair, or pairs that run together wait for each other
-  MissingVersion,   ///< an op uses a weight version that does not exist when it runs
-  WrongVersion,     ///< a forward uses another weight version than the schedule's rule gives
-  MixedVersions,    ///< forward and backward of a micro-batch at a stage use different versions
-  UpdateOrder,      ///< a weight gradient precedes an earlier update, whose sum it would enter
+  BadPlacement,    ///< no or too many replicas, or a replica does not place every stage on a worker
+  OutOfRange,      ///< the stage, replica or micro-batch of an op does not exist, or a count of the schedule is invalid
+  WrongWorker,     ///< an op is on a worker that does not hold its stage
+  DoubledOp,       ///< an op occurs twice, or a backward is both whole and split
+  MissingOp,       ///< a micro-batch lacks an op at a stage
+  MixedReplicas,   ///< ops of one micro-batch name two replicas
+  Cycle,           ///< ops wait for each other
+  BadPair,         ///< two paired ops do not form a valid pair, or pairs that run together wait for each other
+  MissingVersion,  ///< an op uses a weight version that does not exist when it runs
+  WrongVersion,    ///< a forward uses another weight version than the version that the schedule's rule gives
+  MixedVersions,   ///< forward and backward of a micro-batch at a stage use different versions
+  /// a weight gradient precedes the update of an earlier group, and would be added to that group's gradients
+  UpdateOrder,
   TooManyVersions,  ///< more versions of a stage are kept than the schedule allows
   OverInFlight,     ///< more activations are held than --max-in-flight
   OverMemory,       ///< more bytes are held than --memory
   SampleOrder,      ///< gradients are not accumulated in the order of the replica's samples
   BadDataFlow,      ///< an instruction uses a missing value, or repeats or omits a step
-  Mismatch,         ///< a send is matched with the receive of another tensor
-  AllReduceOrder,   ///< members of groups start their all-reduces in different orders
+  Mismatch,         ///< a send is matched with a receive of another tensor
+  AllReduceOrder,   ///< members of two groups start the groups' all-reduces in different orders
   Deadlock,         ///< workers wait for each other
 };
 
-/// Returns the name in JSON: `missing_op`.
+/// Returns the name in JSON, for example `missing_op`.
 [[nodiscard]] const char* to_text(ViolationKind kind);
 
 enum class Severity : std::uint8_t {
   Violation,  ///< the schedule is invalid
-  Note,       ///< the schedule is valid
+  Note,       ///< a remark on a valid schedule
 };
 
 struct Violation {
@@ -48,13 +49,13 @@ struct Violation {
   Severity severity = Severity::Violation;
 };
 
-/// Collects violations: the first kMostListed of each kind, and the number of others, because a small file can claim
-/// 10^8 missing ops.
+/// Collects violations: the first kMostListed of each kind, and the number of the others. The limit exists because a
+/// small file can lack 10^8 ops.
 class Findings {
  public:
   static constexpr std::size_t kMostListed = 20'000;
 
-  /// Calls `message` for the text only if the violation is kept.
+  /// Adds a violation. Calls `message` for its text only if the violation is kept.
   template <class Message>
   void add(ViolationKind kind, std::vector<Place> places, const Message& message) {
     if (++counts_[static_cast<std::size_t>(kind)] > kMostListed) return;
@@ -71,12 +72,12 @@ class Findings {
     });
   }
 
-  /// Adds a line for many violations, without limit.
+  /// Adds one line that stands for many violations, without limit.
   void add_summary(ViolationKind kind, std::string message) { listed_.push_back({kind, std::move(message), {}}); }
 
   [[nodiscard]] bool empty() const { return listed_.empty(); }
 
-  /// Returns all violations, and one line per kind for those beyond the limit.
+  /// Returns all kept violations, and one line per kind with the number of the others.
   [[nodiscard]] std::vector<Violation> take() {
     for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
       if (counts_[kind] <= kMostListed) continue;

@@ -7,11 +7,11 @@
 
 namespace chimera {
 
-/// successors[n]: nodes that node n waits for (or precedes).
+/// Directed graph: successors[n] lists the nodes at the ends of n's edges.
 using Graph = std::vector<std::vector<std::uint32_t>>;
 
-/// Returns the nodes of a shortest directed cycle, in order; empty if there is no cycle. Once 20 million edges are
-/// searched, it is the shortest cycle so far.
+/// Returns the nodes of a shortest directed cycle, in order; empty if there is no cycle. After 20 million edges, the
+/// search ends with the shortest cycle found so far.
 [[nodiscard]] std::vector<std::uint32_t> shortest_cycle(const Graph& successors);
 
 /// `op` cannot run before `input`, which has not run.
@@ -21,10 +21,11 @@ struct Wait {
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
-/// Returns a cycle of waiting ops with the fewest waits. Each input is at or after the next wait's op on one worker,
-/// and the last input at or after the first op. With Pairs::Together, both ops of a pair wait at the place of the first
-/// and complete at the place of the second. `visited` is the result of visit_in_dependency_order; the cycle is empty if
-/// all ops were visited. Once kSearchEffort waits are tried, it is the shortest cycle so far.
+/// Returns a cycle of waiting ops with the fewest waits. For each wait, the next wait's op is on the worker of its
+/// input, at the input or before it; the first wait follows the last. With Pairs::Together, both ops of a pair wait at
+/// the place of the first and complete at the place of the second. `visited` is the result of
+/// visit_in_dependency_order(). The cycle is empty if all ops were visited, or if only duplicate or misplaced ops block
+/// them. After kSearchEffort waits, the search ends with the shortest cycle found so far.
 [[nodiscard]] std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited,
                                                     Pairs pairs = Pairs::InOrder);
 inline constexpr std::size_t kSearchEffort = 20'000'000;

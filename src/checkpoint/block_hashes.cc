@@ -16,7 +16,7 @@ constexpr std::size_t kHalfDigits = 16;
 
 Hash128 from(const XXH128_hash_t& hash) { return {hash.high64, hash.low64}; }
 
-/// Returns nothing if a character is no lower-case hexadecimal digit.
+/// Returns nothing if a character is not a lower-case hexadecimal digit.
 std::optional<std::uint64_t> parse_half(std::string_view digits) {
   std::uint64_t half = 0;
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };

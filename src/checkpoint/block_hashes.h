@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// XXH3 with 128 bits. As text, 32 hexadecimal digits as from `xxh128sum`.
+/// Hash of XXH3 with 128 bits. Its text is 32 hexadecimal digits, as `xxh128sum` prints.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -39,7 +39,7 @@ class BlockHasher {
   ~BlockHasher();
 
   void add(std::span<const std::byte> bytes);
-  /// Returns the hashes of all blocks. May be called once, at the end.
+  /// Returns the hashes of all blocks. Call it once, after the last add().
   [[nodiscard]] std::vector<Hash128> finish();
 
  private:

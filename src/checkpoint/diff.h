@@ -12,7 +12,7 @@ struct TensorDifference {
   std::string name;
   /// the reason if elements were not compared, such as `only in the first` or `shape [2] and [3]`
   std::string reason;
-  std::uint64_t elements = 0;   ///< of the tensor
+  std::uint64_t elements = 0;   ///< elements in the tensor
   std::uint64_t differing = 0;  ///< elements that differ in any bit
   double largest = 0;           ///< maximum |a - b|; NaN if a difference is NaN
   double relative = 0;          ///< norm of a - b, relative to a

@@ -59,9 +59,9 @@ inline constexpr std::uint64_t kMostManifestBytes = 100'000'000;
 
 /// A file of a checkpoint as written.
 struct FileRecord {
-  std::string name;  ///< without folder
+  std::string name;  ///< file name without folder
   std::uint64_t bytes = 0;
-  std::vector<Hash128> blocks;  ///< per kHashBlockBytes
+  std::vector<Hash128> blocks;  ///< one hash per block of kHashBlockBytes
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 

@@ -10,7 +10,7 @@
 namespace chimera {
 
 struct FileFault {
-  std::string file;  ///< without folder
+  std::string file;  ///< file name without folder
   std::string what;
 };
 

@@ -46,7 +46,7 @@ std::optional<double> number(std::string_view word) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// Returns the numbers of the first line of a file, or an empty list if a word is no number.
+/// Returns the numbers of the first line of a file, or an empty list if a word is not a number.
 std::vector<double> numbers_in(const fs::path& path) {
   const auto lines = lines_of(path);
   std::vector<double> numbers;

@@ -21,7 +21,7 @@ class Console {
   /// Waits until all is written, but at most `patience` for a reader that accepts nothing. Returns whether all was
   /// written.
   bool drain(std::chrono::milliseconds patience);
-  /// Returns the errno of a failed write, or 0. Later texts are dropped. A reader that has gone is no failure.
+  /// Returns the errno of a failed write, or 0. Later texts are dropped. A closed pipe does not count as a failure.
   [[nodiscard]] int error() const;
   [[nodiscard]] bool has_writer() const;
 

@@ -8,7 +8,7 @@
 
 namespace chimera {
 
-/// Throws nlohmann::json::parse_error.
+/// Parses JSON. Throws nlohmann::json::parse_error.
 [[nodiscard]] nlohmann::json read_json(std::string_view text);
 [[nodiscard]] nlohmann::ordered_json read_ordered_json(std::string_view text);
 /// Returns a discarded value if the text is not JSON.

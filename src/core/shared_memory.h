@@ -13,7 +13,7 @@ struct SharedAddress {
   std::int64_t process = 0;
   std::int64_t descriptor = 0;
   std::int64_t file = 0;    // inode, because descriptors are reused
-  std::int64_t offset = 0;  // in bytes
+  std::int64_t offset = 0;  // position in bytes
 };
 
 /// A mapped memory file. Its pages are freed when no process maps them.

@@ -59,7 +59,7 @@ struct HashCache {
 [[nodiscard]] HashCache default_hash_cache();
 
 /// Returns the XXH3 hash (64 bits) of a file. A cached hash is valid until device, inode, size or modification time
-/// change. A cache that cannot be written is no error. Calls `progress` after each block.
+/// change. Ignores errors when it writes the cache. Calls `progress` after each block.
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, const HashCache& cache,
                                          const std::function<void()>& progress);
 

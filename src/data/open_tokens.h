@@ -27,7 +27,7 @@ inline constexpr std::int64_t kMostTextBytes = std::int64_t{256} << 20;
 struct FoundTokens {
   std::shared_ptr<const TokenStream> training;    ///< null if a folder has only validation shards
   std::shared_ptr<const TokenStream> validation;  ///< null if there are no validation shards
-  std::string format;                             ///< for messages, such as "Megatron tokens"
+  std::string format;                             ///< name of the format for messages, such as "Megatron tokens"
 };
 
 /// Returns the layout of an llm.c shard, or nothing without its magic number. Throws ConfigError, naming the file, if

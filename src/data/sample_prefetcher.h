@@ -21,7 +21,7 @@ namespace chimera {
 
 /// Samples of one micro-batch within its step.
 struct BatchPlace {
-  std::int64_t step = 0;        // from 0
+  std::int64_t step = 0;        // index of the step, from 0
   std::int64_t first = 0;       // first sample, within the step
   std::int64_t size = 1;        // number of samples (b)
   std::int64_t mini_batch = 1;  // samples per step

@@ -40,10 +40,10 @@ struct Sample {
 
 struct SampleOptions {
   SampleKind kind = SampleKind::NextToken;
-  std::int64_t sequence = 128;  ///< per sample; at least 1, for MaskedPairs 8
+  std::int64_t sequence = 128;  ///< tokens per sample; at least 1, for MaskedPairs at least 8
   std::uint64_t seed = 1;       ///< determines order, pairs and masks
   Documents documents = Documents::Pack;
-  SpecialTokens special = {};                   ///< for MaskedPairs
+  SpecialTokens special = {};                   ///< used by MaskedPairs
   std::int64_t replacements = kByteVocabulary;  ///< MaskedPairs: random replacement ids are below this
   bool is_plain_text = true;                    ///< MaskedPairs: tokens are bytes
 };

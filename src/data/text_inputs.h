@@ -14,13 +14,13 @@ namespace chimera {
 struct Inputs {
   std::vector<std::string> paths;  ///< "-": standard input
   std::string field;               ///< JSONL field with the text
-  bool all_jsonl = false;          ///< if false, only names that end in .jsonl
+  bool all_jsonl = false;          ///< whether all files are JSONL; if false, only files with names that end in .jsonl
 };
 
 struct InputPlace {
   std::int64_t file = 0;     ///< index of the path
-  std::int64_t offset = 0;   ///< in bytes
-  std::int64_t line = 1;     ///< for JSONL
+  std::int64_t offset = 0;   ///< byte position in the file
+  std::int64_t line = 1;     ///< line number, from 1; only for JSONL
   bool in_document = false;  ///< inside a text document
   friend bool operator==(const InputPlace&, const InputPlace&) = default;
 };
@@ -62,7 +62,7 @@ class InputReader {
   std::size_t block_bytes_;
   FileDescriptor file_;
   bool is_open_ = false;
-  bool at_end_ = false;  // of the current file
+  bool at_end_ = false;  // whether the current file is at its end
   std::string ahead_;    // read, but not in a block yet
 };
 

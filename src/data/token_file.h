@@ -55,11 +55,12 @@ inline constexpr std::string_view kTextFormat = "text";
 
 /// Location and type of the tokens in a file.
 struct TokenLayout {
-  std::int64_t offset = 0;  ///< of the first token, in bytes
+  std::int64_t offset = 0;  ///< byte position of the first token
   std::int64_t count = 0;   ///< number of tokens
   TokenType type = TokenType::U8;
-  std::string_view format = kTextFormat;    ///< for messages
-  std::optional<DocumentMark> mark = {};    ///< without mark and index, the file is one document
+  std::string_view format = kTextFormat;  ///< name of the format, for messages
+  /// mark that separates documents; without mark and index, the file is one document
+  std::optional<DocumentMark> mark = {};
   std::optional<MegatronIndex> index = {};  ///< document boundaries
 };
 

@@ -37,7 +37,7 @@ class TokenStream {
  private:
   struct Piece {
     std::size_t file = 0;
-    std::int64_t first = 0;  ///< within the file
+    std::int64_t first = 0;  ///< position of the first token in the file
     std::int64_t count = 0;
   };
   [[nodiscard]] std::vector<Piece> pieces(std::int64_t first, std::int64_t count) const;

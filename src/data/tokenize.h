@@ -30,7 +30,7 @@ inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>
                                                                                    {EmptyDocument::Keep, "keep"}});
 
 struct EncodingOptions {
-  std::string field = "text";             ///< of JSONL
+  std::string field = "text";             ///< name of the JSONL field with the text
   std::optional<TokenType> type = {};     ///< nothing: as text, one line "12 7 9\n" per document
   std::optional<TokenId> separator = {};  ///< token between documents
   bool separator_first = false;           ///< separator before each document, not after it
@@ -40,7 +40,7 @@ struct EncodingOptions {
 
 /// Documents of a block. The last one may continue in the next block.
 struct EncodedBlock {
-  std::string tokens = {};             ///< of all documents, as stored in the file
+  std::string tokens = {};             ///< tokens of all documents, as stored in the file
   std::vector<std::size_t> ends = {};  ///< end offsets in `tokens` of the documents that end here
   std::int64_t ids = 0;                ///< number of ids
   std::int64_t skipped = 0;            ///< empty documents left out
@@ -95,9 +95,9 @@ struct TokenizeReport {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::int64_t skipped = 0;      ///< empty documents
-  std::int64_t bytes = 0;        ///< of input, in this run
-  std::int64_t resumed = 0;      ///< of input, in earlier runs
-  std::int64_t total_bytes = 0;  ///< of all input; 0: unknown
+  std::int64_t bytes = 0;        ///< bytes of input read in this run
+  std::int64_t resumed = 0;      ///< bytes of input read in earlier runs
+  std::int64_t total_bytes = 0;  ///< bytes of all input; 0: unknown
   double seconds = 0;            ///< since the tokenizer was loaded
   std::vector<std::string> files = {};
 };

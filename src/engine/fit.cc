@@ -101,7 +101,8 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
   return ends;
 }
 
-/// Throws ConfigError for nonexistent stages, and for `auto`, because the memory of a user's modules is unknown.
+/// Returns the stages to recompute. Throws ConfigError for nonexistent stages, and for `auto`, because the memory of a
+/// user's modules is unknown.
 std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t stages) {
   std::set<StageId> all;
   for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);

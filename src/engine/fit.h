@@ -39,7 +39,7 @@ struct Model {
 
 /// Samples first .. first + count - 1 of a step's mini-batch.
 struct SampleRange {
-  std::int64_t step = 0;  // from 0
+  std::int64_t step = 0;  // index of the step, from 0
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
@@ -100,7 +100,7 @@ struct FitRun : RunShape {
 
 /// Identical on every rank.
 struct FitStep {
-  std::int64_t step = 0;  // from 1
+  std::int64_t step = 0;  // number of the step, from 1
   double loss = 0;        // mean over units of Loss::count
   double gradient_norm = 0;
   double learning_rate = 0;
@@ -115,7 +115,7 @@ class RankFit {
   /// (see ModuleStage).
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
-  /// `step` counts from 0. Throws Error if the loss is not finite or all counts are 0.
+  /// Trains step `step`, from 0. Throws Error if the loss is not finite or all counts are 0.
   FitStep train_step(std::int64_t step);
   /// Uses the caller's update, which gets the gradients' global norm and may change gradients and parameters of
   /// stages(). Ignores optimizer, learning rate and clipping of FitOptions.

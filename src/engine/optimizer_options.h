@@ -73,7 +73,7 @@ struct OptimizerOptions {
   double weight_decay = 0;
   DecayedWeights decayed = DecayedWeights::Matrices;
   double beta1 = 0.9;     // AdamW, LAMB: decay of the running mean of gradients, in [0, 1)
-  double beta2 = 0.999;   // same of squared gradients
+  double beta2 = 0.999;   // decay rate of the mean squared gradient
   double epsilon = 1e-8;  // added to the root of the squares' mean, above 0
 };
 

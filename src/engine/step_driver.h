@@ -23,7 +23,7 @@ struct StepTotals {
 struct UpdateRule {
   LearningRate learning_rate;
   std::int64_t steps = 1;
-  double clip = 0;  ///< Largest global gradient norm; 0: no clipping
+  double clip = 0;  ///< maximum global gradient norm; 0: no clipping
 };
 
 /// Drives the steps of one rank: runs programs, sums their losses in data order, and updates weights. Borrows what the
@@ -39,7 +39,7 @@ class StepDriver {
   /// Returns the loss of a program of forwards.
   double validate(const Program& program, const StepHooks& hooks);
 
-  /// `step` counts from 0.
+  /// Returns the learning rate of step `step`, from 0.
   [[nodiscard]] double learning_rate(std::int64_t step) const;
   /// Updates weights with the step's learning rate, and with gradients clipped by `gradient_norm`.
   void update(Optimizer& optimizer, std::int64_t step, double gradient_norm) const;

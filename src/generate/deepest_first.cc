@@ -55,14 +55,14 @@ class DeepestFirst {
   };
   struct Worker {
     bool busy = false;
-    bool touched = false;  // by an event at the current time
+    bool touched = false;  // whether an event at the current time affects it
     std::priority_queue<ReadyOp, std::vector<ReadyOp>, RunsAfter> ready;
     std::deque<Op> weights;  // ready W, oldest first
     std::int64_t held = 0;
   };
   struct Entrance {
     std::vector<MicroBatchId> members;
-    std::size_t next = 0;         // to admit
+    std::size_t next = 0;         // index of the next entry to admit
     std::int64_t on_the_way = 0;  // admitted, I at stage 0 not ended
   };
   struct Event {

@@ -31,8 +31,8 @@ inline FreeRegions no_free_regions(const PipelineShape&, std::int64_t) { return 
 
 /// Equation 1 of a schedule with one stage per worker and whole backwards.
 struct PaperModel {
-  /// `ratio` is B_t / F_t, at least 1. Halving counts half micro-batches. An incomplete unit and N < D count as
-  /// simulated.
+  /// Returns C_f and C_b. `ratio` is B_t / F_t, at least 1. Halving counts half micro-batches. An incomplete unit and N
+  /// < D count as simulated.
   CriticalOps (*critical_ops)(const PipelineShape& shape, double ratio) = nullptr;
   FreeRegions (*free_regions)(const PipelineShape& shape, std::int64_t worker) = no_free_regions;
 };
@@ -48,11 +48,11 @@ enum class Axis : std::uint8_t {
 
 struct ShapeAxis {
   Axis axis;
-  std::string_view name;                    // of the flag without dashes and the JSON field: `pipelines`
-  std::string_view symbol;                  // in formulas: `2f`; empty: the value's name suffices
-  std::string_view meaning;                 // for --help
-  std::int64_t least;                       // smallest value
-  std::span<const std::string_view> names;  // of the values from 0 on; empty: values are numbers
+  std::string_view name;     // name of the flag (without dashes) and of the JSON field, such as `pipelines`
+  std::string_view symbol;   // symbol in formulas, such as `2f`; empty: formulas use the name
+  std::string_view meaning;  // text for --help
+  std::int64_t least;        // smallest value
+  std::span<const std::string_view> names;  // names of the values from 0 on; empty: values are numbers
   std::int64_t (*get)(const PipelineShape&);
   void (*set)(PipelineShape&, std::int64_t);
 
@@ -86,15 +86,15 @@ struct FigureShape {
 /// An entry of the registry. All functions of a shape are cheap, except generate().
 struct Generator {
   std::string name;
-  /// Throws ConfigError, naming the schedule, if refusal() returns a reason.
+  /// Generates the schedule. Throws ConfigError, naming the schedule, if refusal() returns a reason.
   Schedule (*generate)(const PipelineShape& shape) = nullptr;
   /// Returns why the shape has no schedule, with flag and legal values; empty if it has one.
   std::optional<std::string> (*refusal)(const PipelineShape& shape) = nullptr;
 
   std::string rule;  // how it orders its ops (Markdown)
   std::string constraints;
-  std::string closed_form;  // of the makespan (or bubble, if stated), without latency and for F <= B
-  std::string activations;  // most micro-batches in flight on a worker
+  std::string closed_form;  // formula of the makespan (or bubble, if stated), without latency and for F <= B
+  std::string activations;  // formula of the maximum number of micro-batches in flight on a worker
   std::string source;
   FigureShape figure = {};
 

@@ -60,7 +60,7 @@ namespace chimera {
 
 [[nodiscard]] Generator interleaved_zb_entry();
 
-/// Returns why interleaved schedules reject the shape: loop_refusal(), or N is no multiple of max(1, N div D).
+/// Returns why interleaved schedules reject the shape: loop_refusal(), or N is not a multiple of max(1, N div D).
 [[nodiscard]] std::optional<std::string> interleaved_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
 /// The order of the forwards, and of the backwards, on a worker (see interleaved_one_f_one_b). Chunk c of worker r is

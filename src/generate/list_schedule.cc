@@ -57,8 +57,8 @@ struct Visit {
 
 struct Worker {
   bool busy = false;
-  bool touched = false;  // by an event at the current time
-  ReadyOps forwards;     // with a stage credit
+  bool touched = false;  // whether an event at the current time affects it
+  ReadyOps forwards;     // ready forwards with a stage credit
   ReadyOps backwards;
   std::int64_t in_flight = 0;
   std::vector<std::pair<ReplicaId, StageId>> copies;  // stages here, ascending

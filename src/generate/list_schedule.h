@@ -18,16 +18,16 @@ struct OpDurations {
 };
 
 struct ListTask {
-  std::string name;  // of the schedule
+  std::string name;  // name of the schedule
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};     // [micro-batch]
   bool split_backward = false;                // I and W instead of B
   std::vector<OpDurations> durations = {{}};  // [stage], or one entry for all
-  double latency = 0;                         // of a message to another worker
-  /// [replica][stage]: most micro-batches in flight (forward started, B or W not ended). Empty: no limit.
+  double latency = 0;                         // latency of a message to another worker
+  /// [replica][stage]: maximum number of micro-batches in flight (forward started, B or W not ended). Empty: no limit.
   std::vector<std::vector<std::int64_t>> stage_credits = {};
-  /// [worker]: most (replica, stage, micro-batch) in flight. The credits that one micro-batch can need there are
-  /// reserved for the oldest unfinished one. Empty: no limit.
+  /// [worker]: maximum number of (replica, stage, micro-batch) in flight. The credits that one micro-batch can need
+  /// there are reserved for the oldest unfinished one. Empty: no limit.
   std::vector<std::int64_t> worker_credits = {};
 };
 

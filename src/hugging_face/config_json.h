@@ -24,7 +24,7 @@ inline constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
 
 /// Returns config.json's names of element types: float32, float64, bfloat16, float16.
 [[nodiscard]] std::vector<std::string> element_type_names();
-/// `what`: the flag, for messages. Throws ConfigError for an unknown name.
+/// Parses such a name; `what` is the flag, for messages. Throws ConfigError for an unknown name.
 [[nodiscard]] ElementType element_type_of_word(const std::string& what, const std::string& word);
 
 /// Returns a config.json that model_from_config_json() reads as the same model. Throws ConfigError if no class has all

@@ -9,7 +9,7 @@
 namespace chimera {
 
 struct ExportFile {
-  std::string name;  ///< without folder
+  std::string name;  ///< file name without folder
   SafetensorsLayout layout;
 };
 

@@ -15,8 +15,8 @@
 
 namespace chimera {
 
-/// Returns the model of a Hugging Face folder, after checking its weights, or find_model(name) if `name` is no folder.
-/// Throws ConfigError as both do.
+/// Returns the model of a Hugging Face folder, after checking its weights, or find_model(name) if `name` is not a
+/// folder. Throws ConfigError as both do.
 [[nodiscard]] ModelConfig find_model_or_folder(const std::string& name);
 
 /// A Hugging Face folder with complete safetensors weights. Only headers are in memory. Any number of threads may read.

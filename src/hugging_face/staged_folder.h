@@ -52,7 +52,7 @@ class StagedFolder {
 class PartWriter {
  public:
   explicit PartWriter(std::string path);
-  /// Also syncs written data to disk at intervals.
+  /// Writes bytes, and syncs written data to disk at intervals.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Syncs the file to disk.
   void finish();

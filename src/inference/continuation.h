@@ -57,13 +57,13 @@ void require_valid(const SamplingOptions& options);
 
 struct ContinuationOptions {
   SamplingOptions sampling;
-  std::int64_t tokens = 100;                  // most new tokens
+  std::int64_t tokens = 100;                  // maximum number of new tokens
   std::vector<std::int64_t> end_tokens = {};  // tokens that end a continuation, and belong to it
   std::vector<std::string> stops = {};        // texts that end it, and do not belong to it; need a tokenizer
 };
 
 struct Prompt {
-  TokenIds ids;             ///< at least one
+  TokenIds ids;             ///< token ids, at least one
   std::int64_t number = 0;  ///< separates the draws of prompts, even of equal ones
 };
 

@@ -26,8 +26,8 @@ struct StageRanks {
 /// in the same order with the same arguments.
 class DistributedModel {
  public:
-  /// `stages`: stages on this rank, of GPT-2 or Llama; stages that `ranks` assigns to other ranks are ignored.
-  /// `hidden`, `dtype`: width and type of hidden states. Borrows stages and transport.
+  /// `stages` are the stages of GPT-2 or Llama on this rank; stages that `ranks` assigns to other ranks are ignored.
+  /// `hidden` and `dtype` are the width and type of hidden states. Borrows stages and transport.
   DistributedModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport, std::int64_t hidden,
                    at::ScalarType dtype, at::Device device = at::kCPU);
 

@@ -45,7 +45,8 @@ class BertStage final : public TransformerStage {
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   /// Returns the decoder's input for hidden states [..., H].
   [[nodiscard]] at::Tensor transform(const at::Tensor& hidden) const;
-  /// `words`, `decoder`: the tied matrix; undefined if untied.
+  /// Make the embedding, a block with the parameter prefix `name`, and the head. `words` and `decoder` are the tied
+  /// matrix; undefined if untied.
   [[nodiscard]] Embedding make_embedding(const at::Tensor& words);
   [[nodiscard]] Block make_block(const std::string& name);
   [[nodiscard]] Head make_head(const at::Tensor& decoder);

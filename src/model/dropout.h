@@ -51,7 +51,8 @@ struct Dropout {
 /// Scope of one layer's forward: KeyedDropout modules on this thread use its masks.
 class DropoutScope {
  public:
-  /// `masks`: of the micro-batch; the probability is ignored. `layer`: global, from 0.
+  /// `masks` are the masks of the micro-batch; their probability is ignored. `layer` counts from 0 over the whole
+  /// model.
   DropoutScope(const Dropout& masks, std::int64_t layer);
   ~DropoutScope();
   DropoutScope(const DropoutScope&) = delete;

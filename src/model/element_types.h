@@ -11,10 +11,10 @@
 
 namespace chimera {
 
-/// Throws Error if safetensors files do not have the type.
+/// Returns the type in safetensors files. Throws Error if they do not have it.
 [[nodiscard]] ElementType element_type(at::ScalarType type);
 
-/// Throws Error unless the type is floating-point.
+/// Returns the type of tensors. Throws Error unless it is floating-point.
 [[nodiscard]] at::ScalarType floating_type(ElementType type);
 
 /// Elements converted at a time, few enough to stay in a core's cache and below malloc()'s mmap threshold. Freeing a

@@ -1,6 +1,6 @@
 #pragma once
-// Table lookups with a backward that adds only to the rows used. Letters in shapes as in model/layers.h, V rows of a
-// table.
+// Table lookups with a backward that adds only to the rows used. Letters in shapes are as in model/layers.h, with V the
+// number of rows of a table.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,11 +12,13 @@ namespace chimera {
 /// outside the table.
 ///
 /// Backward adds to the table's gradient (which may be undefined before) in the order of `tokens`, through the current
-/// WeightGradients queue if there is one. B and W give the same bits. Until W, the queue keeps the result's gradient.
+/// WeightGradients queue if there is one. A whole backward (B) and a split backward (I and W) give the same bits.
+/// Until W, the queue keeps the gradient of the result.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
 
-/// Adds L rows of `table` [positions, H], from row `first` on, to each sequence of `embedded` [b, L, H]. Backward is as
-/// above, summed over sequences. Throws ConfigError if the sequence is longer than the table.
+/// Adds the L rows of `table` [positions, H] from row `first` on to each sequence of `embedded` [b, L, H]. Backward
+/// adds to the table's gradient as above, summed over sequences. Throws ConfigError if a sequence ends beyond the
+/// table.
 [[nodiscard]] at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table, std::int64_t first = 0);
 
 }  // namespace chimera

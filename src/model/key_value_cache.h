@@ -14,7 +14,7 @@ namespace chimera {
 /// graph, because it is written to.
 class KeyValueCache {
  public:
-  /// `capacity`: most tokens of a sequence; all of it is allocated with the first token.
+  /// `capacity` is the maximum number of tokens in a sequence. The first token allocates memory for all of them.
   explicit KeyValueCache(std::int64_t capacity) : capacity_(capacity) {}
 
   [[nodiscard]] std::int64_t length() const { return length_; }

@@ -105,9 +105,9 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
-/// Computes causal attention -> [b, L, heads * d]. `heads`: query heads. `masks`: dropout of the probabilities.
-/// `document_mask`: from document_mask(); undefined: one document. If there are more keys than queries, the queries
-/// belong to the last tokens, and `document_mask` is ignored.
+/// Returns causal attention [b, L, heads * d] with `heads` query heads. `masks` is the dropout of the probabilities.
+/// `document_mask` is a result of document_mask(), or undefined for one document. If there are more keys than queries,
+/// the queries belong to the last tokens, and `document_mask` is ignored.
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
                                           const Dropout& masks = {}, const at::Tensor& document_mask = {});
 

@@ -8,7 +8,7 @@
 #include "model_config/config.h"
 
 // Rotary positions. Source: Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
-// modeling_rope_utils.py. Letters in shapes as in model/layers.h, d width of a head.
+// modeling_rope_utils.py. Letters in shapes are as in model/layers.h, with d the width of a head.
 
 // Llama (Touvron et al., 2023), Mistral, Qwen2 and Qwen3: rotary positions, RMS norm before each sub-layer, gated
 // feed-forward, grouped-query attention.

@@ -12,7 +12,7 @@
 #include "model_config/config.h"
 #include "model_config/partition.h"
 
-// Letters in shapes as in model/layers.h.
+// Letters in shapes are as in model/layers.h.
 
 namespace chimera {
 
@@ -56,8 +56,8 @@ class Stage : public ParameterGroup {
   void update_copies();
 
  protected:
-  /// `parameters`: as in ParameterGroup. `tied`: the leaves that the stage uses. `compute`: type of hidden states;
-  /// default: the parameters' type.
+  /// `parameters` are as in ParameterGroup. `tied` are the leaves that the stage uses. `compute` is the type of hidden
+  /// states; default: the parameters' type.
   explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {},
                  std::optional<at::ScalarType> compute = std::nullopt);
 
@@ -72,10 +72,10 @@ class Stage : public ParameterGroup {
   std::vector<at::Tensor> copies_;  // copies, in the order of copied_
 };
 
-/// Makes the stage with the layers `layers` of `config`. Initial values depend only on seed and parameter name. `tied`:
-/// the worker's leaves of a tied matrix, which is not a parameter of the stage. `dtype`: type of hidden states;
-/// parameters and gradients have weight_type(dtype), and layers use copies in `dtype` if it differs. Throws ConfigError
-/// if the stage needs a tied leaf that is missing.
+/// Makes the stage with the layers `layers` of `config`. Initial values depend only on seed and parameter name. `tied`
+/// holds the worker's leaves of a tied matrix, which is not a parameter of the stage. `dtype` is the type of hidden
+/// states. Parameters and gradients have weight_type(dtype), and layers use copies in `dtype` if it differs. Throws
+/// ConfigError if the stage needs a tied leaf that is missing.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
                                                 at::ScalarType dtype, std::uint64_t seed, const TiedLeaves& tied = {},
                                                 at::Device device = at::kCPU);

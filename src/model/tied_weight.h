@@ -28,7 +28,7 @@ struct TiedUses {
 /// all partitions add in the same order.
 class TiedWeight final : public ParameterGroup {
  public:
-  /// `uses`: at least one.
+  /// Requires at least one of `uses`.
   TiedWeight(Parameter weight, const TiedUses& uses);
   [[nodiscard]] const TiedLeaves& leaves() const { return leaves_; }
 

@@ -31,7 +31,7 @@ class TransformerStage : public Stage {
   [[nodiscard]] bool has_parameter(const std::string& name) const;
   [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout);
   [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon);
-  /// `index`: block within this stage.
+  /// Returns the dropout of block `index` of this stage.
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
   [[nodiscard]] static std::int64_t first_position(const MicroBatch& batch);
   /// Returns `projections` with the batch's cached keys and values, if any.
@@ -41,8 +41,8 @@ class TransformerStage : public Stage {
  private:
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
-  /// Runs block `index` of this stage: [b, L, H] -> [b, L, H]. `mask`: document_mask() (GPT-2, Llama) or attention mask
-  /// (BERT) of the batch; may be undefined.
+  /// Runs block `index` of this stage: [b, L, H] -> [b, L, H]. `mask` is document_mask() (GPT-2, Llama) or the
+  /// attention mask (BERT) of the batch; it may be undefined.
   [[nodiscard]] virtual at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                          const MicroBatch& batch) const = 0;
   [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const = 0;

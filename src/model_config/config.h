@@ -107,7 +107,7 @@ inline constexpr std::int64_t kTokenTypes = 2;
 /// Parses the text of a model file; `path` names the model and appears in messages.
 [[nodiscard]] ModelConfig model_from_toml(const std::string& text, const std::string& path);
 
-/// Throws ConfigError if the result is invalid.
+/// Returns `config` with the given fields replaced. Throws ConfigError if the result is invalid.
 [[nodiscard]] ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides);
 
 /// Throws ConfigError unless sizes are positive and at most 10^9 (layers: 10^6), parameters are at most 10^15, and

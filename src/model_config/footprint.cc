@@ -302,7 +302,7 @@ double LayerTensors::weight_gradient_of_logits() const {
   return chunks_.count() > 1 ? std::max(last, again) : last;
 }
 
-/// `live`: bytes relative to the start; layers run from the last to the first.
+/// `live` counts bytes relative to the start; layers run from the last to the first.
 double LayerTensors::backward_working_set(const StageLayers& stage, bool defers) const {
   const auto blocks = static_cast<double>(stage.end_layer - stage.first_layer);
   const double kept_input = defers && !causal_ ? hidden() : 0;

@@ -26,7 +26,7 @@ struct Workload {
   std::int64_t sequence = 128;        // L
   std::int64_t compute_bytes = 4;     // bytes per element of hidden states: float32 4, float64 8, bfloat16 2
   std::int64_t weight_bytes = 4;      // bytes per element of weights and gradients
-  std::int64_t optimizer_bytes = 8;   // per parameter: AdamW's two moments in float32
+  std::int64_t optimizer_bytes = 8;   // bytes per parameter: AdamW's two moments in float32
   bool dropout = false;               // probability above 0
   bool split_documents = false;       // attention stays inside documents
   friend bool operator==(const Workload&, const Workload&) = default;
@@ -45,8 +45,8 @@ struct LayerFootprint {
   double deferred = 0;     // bytes kept from I to W for the weight gradient, without its input
 };
 
-/// Throws ConfigError unless the workload's numbers are positive and `sequence` fits the model's positions and sliding
-/// window.
+/// Returns the sizes and FLOPs of a layer. Throws ConfigError unless the workload's numbers are positive and `sequence`
+/// fits the model's positions and sliding window.
 [[nodiscard]] LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload);
 
 /// Work and memory of a stage. Tensors that several layers keep count once.
@@ -58,16 +58,16 @@ struct StageFootprint {
   StageMemory memory;                      // bytes of a replica
   double forward_working_set = 0;          // peak bytes of a forward beyond those it leaves
   double backward_working_set = 0;         // peak bytes of a B beyond those before it
-  double input_gradient_working_set = 0;   // the same for I
-  double weight_gradient_working_set = 0;  // the same for W
+  double input_gradient_working_set = 0;   // working set of I
+  double weight_gradient_working_set = 0;  // working set of W
   [[nodiscard]] double working_set(OpKind kind) const;
 };
 
-/// Throws ConfigError as layer_footprint() does.
+/// Returns the sizes and FLOPs of a stage. Throws ConfigError as layer_footprint() does.
 [[nodiscard]] StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage,
                                              const Workload& workload);
 
-/// Most logits of a chunk, unless one token has more: 64 MiB in float32.
+/// Maximum number of logits in a chunk, unless one token has more: 64 MiB in float32.
 inline constexpr std::int64_t kLogitsOfChunk = std::int64_t{1} << 24;
 
 /// Consecutive chunks of `size` tokens; the last may be smaller.
@@ -90,7 +90,7 @@ struct TokenChunks {
   return {tokens, (tokens + count - 1) / count};
 }
 
-inline constexpr double kTokenBytes = 8;  // of a token, target or token type: int64
+inline constexpr double kTokenBytes = 8;  // bytes of a token, target or token type (int64)
 
 /// Bytes of the tensors that layers make of a micro-batch.
 class LayerTensors {

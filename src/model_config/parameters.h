@@ -35,7 +35,7 @@ struct ParameterSpec {
 
 /// Returns the token embedding, positions (GPT-2, BERT), token types and a layer norm (BERT).
 [[nodiscard]] std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config);
-/// `layer` is global. Every block has the same shapes.
+/// Returns the parameters of the block with the global number `layer`. Every block has the same shapes.
 [[nodiscard]] std::vector<ParameterSpec> block_parameters(const ModelConfig& config, std::int64_t layer);
 /// GPT-2 and Llama: final norm and, if untied, the output matrix. BERT: pooler, masked-token head (its only bias is
 /// `cls.predictions.bias`; if untied, also its matrix), sentence-order head.

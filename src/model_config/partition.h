@@ -35,7 +35,7 @@ inline constexpr auto kNames<PartitionRule> =
 
 struct PartitionChoice {
   PartitionRule rule = PartitionRule::Even;
-  std::vector<std::int64_t> layers = {};  // for Listed: of each stage
+  std::vector<std::int64_t> layers = {};  // [stage]: number of layers, for Listed
   friend bool operator==(const PartitionChoice&, const PartitionChoice&) = default;
 };
 

@@ -373,10 +373,10 @@ class Lowering {
   std::vector<Instruction> out_;
   std::vector<std::uint32_t> destination_;  // [op]: worker that needs its result, or kHere
   std::vector<OpIndex> input_;              // [op]: input from another worker, or kNoOp
-  std::vector<Send> sends_;                 // with SerialPair by peer, then position
-  std::vector<OpIndex> makers_;             // from other workers, by sender
+  std::vector<Send> sends_;                 // sends; with SerialPair, sorted by peer, then position
+  std::vector<OpIndex> makers_;             // inputs from other workers, ascending and thus grouped by sender
   std::vector<std::size_t> turns_;
-  std::vector<Post> posts_;  // in order of posting
+  std::vector<Post> posts_;  // receives, in order of posting
   std::vector<std::uint32_t> peers_;
   std::size_t next_post_ = 0;
   std::size_t next_all_reduce_ = 0;

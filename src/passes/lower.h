@@ -31,7 +31,7 @@ struct LoweringOptions {
   std::set<StageId> recompute = {};  // activation checkpointing: stages that rerun F before B or I
   AllReduceOptions all_reduces = {};
   Pairs pairs = Pairs::InOrder;  // Together: the two Computes of a pair are adjacent
-  std::int64_t steps = 1;        // of an unrolled asynchronous schedule; divides its micro-batches
+  std::int64_t steps = 1;        // number of steps of an unrolled asynchronous schedule; divides its micro-batches
 };
 
 /// Returns the program of a schedule: receives, sends, all-reduces, sums of norms and losses, and the optimizer step.
@@ -62,7 +62,7 @@ struct LoweringOptions {
 /// step.
 [[nodiscard]] Schedule forward_only(const Schedule& schedule);
 
-/// Returns the most receives that any worker has posted and not yet awaited.
+/// Returns the maximum number of receives that a worker has posted and not yet awaited.
 [[nodiscard]] std::int64_t peak_posted_receives(const Program& program);
 
 }  // namespace chimera

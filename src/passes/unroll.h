@@ -17,7 +17,7 @@ namespace chimera {
 struct Stream {
   std::int64_t steps = 0;          // K
   std::int64_t micro_batches = 0;  // N, per step
-  std::int64_t updates = 0;        // per stage and step
+  std::int64_t updates = 0;        // number of updates per stage and step
   Schedule schedule;               // unrolled, of program.steps steps
   Program program;
   std::vector<std::vector<std::size_t>> ends;  // [worker][piece]: position in the program
@@ -44,8 +44,8 @@ struct Stream {
 /// many as the weight versions allow. So `steps` steps of pipedream equal pipedream with steps N micro-batches, also
 /// for N < D.
 ///
-/// Weight versions follow `updates` (schedule.h) over the whole run. The newest version counts the updates before the
-/// forward in the worker's list.
+/// Weight versions follow `updates` (schedule/schedule.h) over the whole run. The newest version counts the updates
+/// before the forward in the worker's list.
 ///
 /// Requires a schedule that check() accepts. Throws ConfigError if `steps` is not positive, there are more than
 /// kMostOps ops, or the schedule is asynchronous with several replicas.

@@ -25,7 +25,7 @@ struct LayerLoad {
   double forward = 0;
   double input_gradient = 0;
   double weight_gradient = 0;
-  double weights = 0;      // per version and copy
+  double weights = 0;      // bytes per version and copy
   double state = 0;        // gradients and optimizer state per copy
   double activations = 0;  // kept from F to B or I for a full micro-batch, without the layer's input
   double deferred = 0;     // part of `activations` that is kept from I to W

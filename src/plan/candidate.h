@@ -32,7 +32,7 @@ struct PlanProblem {
   MachineProfile machine;
   std::int64_t workers = 1;     // P
   std::int64_t mini_batch = 1;  // sequences per step over all workers
-  double memory_bytes = 0;      // per worker
+  double memory_bytes = 0;      // bytes of memory per worker
   Workload workload;            // the micro-batch size is ignored
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;

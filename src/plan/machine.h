@@ -88,7 +88,7 @@ struct MachineProfile {
   double core_imbalance = 0;
   /// Relative slowdown of an op if workers share cores, because caches hold another worker's data.
   double core_sharing = 0;
-  double optimizer_seconds = 0;  // per parameter and update
+  double optimizer_seconds = 0;  // seconds per parameter and update
   /// FLOP/s of a worker's products of large matrices by known type, if all workers of a node compute.
   std::map<DataType, double> matrix_flops = {};
   double op_overhead = 0;    // host seconds per op

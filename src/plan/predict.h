@@ -23,7 +23,7 @@ struct Prediction {
   double bubble_ratio = 0;                            // idle time over all workers' time
   double peak_memory_bytes = 0;                       // maximum over workers
   std::vector<double> worker_bytes;                   // [worker of a group]: peak
-  bool fits = true;                                   // in the problem's memory
+  bool fits = true;                                   // whether peak_memory_bytes fits in the problem's memory
   double busy_seconds = 0;                            // mean time in ops over workers, including recomputation
   std::array<double, kIdleCauses> idle_seconds = {};  // mean over workers, by cause
   std::optional<EquationOne> paper;                   // empty without a closed form

@@ -22,7 +22,7 @@ inline constexpr auto kNames<RecomputeRule> = std::to_array<Named<RecomputeRule>
 
 struct RecomputeChoice {
   RecomputeRule rule = RecomputeRule::None;
-  std::set<StageId> stages = {};  // if listed, at least one
+  std::set<StageId> stages = {};  // stages of Listed, at least one
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
 

@@ -465,7 +465,7 @@ class Builder {
   const MachineProfile& machine_;
   const Candidate& candidate_;
   const Schedule& schedule_;
-  Workload workload_;  // for the schedule's micro-batches
+  Workload workload_;  // workload of the schedule's micro-batches
   RankLayout ranks_;
   LayerCosts layers_;
   LayerCosts sums_;                                  // all-reduces over the T workers

@@ -84,7 +84,7 @@ class Exchange {
   }
 
  private:
-  static constexpr int kMessages = 8;  // in each direction
+  static constexpr int kMessages = 8;  // messages in each direction
 
   double cpu_seconds(int messages, std::int64_t bytes) {
     const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);

@@ -17,7 +17,7 @@ struct GridMeasurement {
   std::string folder = {};  // all ranks may create files here
   std::int64_t rounds = 8;
   bool profiles = true;        // before the first and after each round
-  double profile_seconds = 4;  // per profile
+  double profile_seconds = 4;  // seconds per profile
 };
 
 [[nodiscard]] int grid_ranks(const GridMeasurement& grid);

@@ -15,7 +15,7 @@
 namespace chimera {
 
 inline const ParameterGroupId kPairGroup(2);       // ranks 0 and 1; follows the groups of a two-stage pipeline
-inline const ParameterGroupId kOtherPairGroup(3);  // the same ranks
+inline const ParameterGroupId kOtherPairGroup(3);  // second group of the same ranks
 
 [[nodiscard]] inline RankGroups profile_groups() {
   const RankId first(0);

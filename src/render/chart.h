@@ -10,14 +10,14 @@
 
 namespace chimera {
 
-/// In pixels.
+/// Size in pixels.
 struct ChartSize {
   int width = 640;
   int height = 340;
 };
 
 enum class CurveStyle : std::uint8_t {
-  Line,   ///< for many points
+  Line,   ///< line without marks, for many points
   Marks,  ///< a mark at each point, for few
 };
 

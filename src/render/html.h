@@ -8,7 +8,7 @@
 
 namespace chimera {
 
-/// Most ops of a page: about 40 MB.
+/// Maximum number of ops on a page: about 40 MB.
 inline constexpr std::int64_t kMostPageOps = 1'000'000;
 
 /// Returns a self-contained HTML page: interactive panels on a common time axis, and a table of totals. Ops and

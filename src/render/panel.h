@@ -13,10 +13,10 @@ namespace chimera {
 
 /// Totals of a pipeline group, to compare schedules.
 struct Totals {
-  double weight_copies = 0;                            // most weights on a worker, in fractions of a model copy
-  double peak_units = 0;                               // most activations on a worker, in stage units
-  std::int64_t messages = 0;                           // between workers
-  double message_volume = 0;                           // in tensors between two stages for a full micro-batch
+  double weight_copies = 0;                            // maximum of the weights on a worker, as a fraction of the model
+  double peak_units = 0;                               // maximum of the activations on a worker, in stage units
+  std::int64_t messages = 0;                           // number of messages between workers
+  double message_volume = 0;                           // volume in tensors between two stages for a full micro-batch
   double all_reduce_volume = 0;                        // sent by all workers, in units of a stage's gradients
   std::optional<double> message_bytes = std::nullopt;  // the two volumes in bytes, if the costs give them
   std::optional<double> all_reduce_bytes = std::nullopt;

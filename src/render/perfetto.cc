@@ -73,9 +73,9 @@ std::string TraceEvents::text() {
 
 namespace {
 
-constexpr double kMicroseconds = 1000;  // per unit of time
+constexpr double kMicroseconds = 1000;  // microseconds per unit of time
 constexpr double kLongest = 1e12;
-constexpr double kInside = 1e-6;  // of an op's length: an arrow starts this long before its end
+constexpr double kInside = 1e-6;  // an arrow starts before the end of an op, by this fraction of its length
 
 template <class T>
 bool empty(const std::vector<std::vector<T>>& lists) {

@@ -19,7 +19,7 @@ enum class TraceProcess : int { Ops = 1, Idle, AllReduces, Memory, Transfers };
 
 /// A row of slices that are disjoint or nested. Viewers sort tracks by number.
 struct TraceTrack {
-  std::size_t number = 0;  // from 0, in its process
+  std::size_t number = 0;  // number of the track in its TraceProcess, from 0
   std::string name;
 };
 
@@ -30,14 +30,14 @@ struct TraceArrow {
   std::size_t from_track = 0;
   double sent = 0;  // inside the first slice
   std::size_t to_track = 0;
-  double start = 0;            // of the second slice
+  double start = 0;            // start of the second slice
   std::string_view arguments;  // fields of a JSON object
 };
 
 /// Collects events: X, s, f, C and M. Names and arguments are not escaped.
 class TraceEvents {
  public:
-  /// `unit`: microseconds per unit of time.
+  /// `unit` is the number of microseconds per unit of time.
   explicit TraceEvents(double unit) : unit_(unit) {}
 
   /// Names a track and its process, if not named already.

@@ -16,14 +16,14 @@
 namespace chimera {
 namespace {
 
-constexpr double kLeft = 72;  // for worker names
+constexpr double kLeft = 72;  // width of worker names
 constexpr double kTop = 48;   // title and axis
 constexpr double kRight = 16;
 constexpr double kOpHeight = 22;
 constexpr double kAllReduceHeight = 7;
 constexpr double kMemoryHeight = 14;
 constexpr double kRowGap = 5;
-constexpr double kLetterWidth = 6.3;  // of labels
+constexpr double kLetterWidth = 6.3;  // mean width of a letter in labels
 
 std::string pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 

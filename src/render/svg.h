@@ -7,7 +7,7 @@
 
 namespace chimera {
 
-/// Most ops of a picture: about 40 MB.
+/// Maximum number of ops in a picture: about 40 MB.
 inline constexpr std::int64_t kMostSvgOps = 200'000;
 
 /// Returns an SVG picture with tooltips: a row per worker, a box per op, idle time hatched by cause, lanes for

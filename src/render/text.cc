@@ -70,7 +70,7 @@ struct Cell {
 /// Rows of cells of equal width, and a legend.
 struct Grid {
   std::vector<std::vector<Cell>> rows;  // [worker]
-  std::size_t width = 1;                // of a cell
+  std::size_t width = 1;                // columns of a cell
   bool separated = true;                // whether a blank precedes each cell
   std::size_t columns = 0;              // shown
   std::size_t left_out = 0;             // columns that were cut
@@ -148,7 +148,8 @@ struct Extremes {
   }
 };
 
-/// Returns `0F1`; for a pair that runs together, `0F1&0B0` and then nothing.
+/// Returns, for example, `0F1`. For a pair that runs together, returns `0F1&0B0` for the first op and nothing for the
+/// second.
 std::string label_of(const std::vector<Op>& ops, const WorkerTimeline& timeline, std::size_t i) {
   if (i > 0 && runs_with_next(ops, timeline, i - 1)) return "";
   return runs_with_next(ops, timeline, i) ? to_text(ops[i]) + "&" + to_text(ops[i + 1]) : to_text(ops[i]);

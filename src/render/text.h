@@ -21,10 +21,10 @@ namespace chimera {
 struct TextStyle {
   double unit = 1;          // time of a cell
   bool colored = false;     // colors of render/colors.h, by escape sequences for 256 colors
-  std::size_t columns = 0;  // of the terminal, to fold wider pictures into blocks; 0: unlimited
+  std::size_t columns = 0;  // width of the terminal, at which pictures are folded into blocks; 0: unlimited
 };
 
-/// Most cells of a picture; longer rows are cut, and a note says so.
+/// Maximum number of cells in a picture; longer rows are cut, and a note says so.
 inline constexpr std::size_t kMostTextCells = 250'000;
 
 /// Draws one row per worker and one cell per unit of time: `2F5` (stage, kind, micro-batch), `"` for a continued op,

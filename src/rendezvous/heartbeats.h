@@ -25,11 +25,11 @@ struct HeardRank {
 
 /// Returns "host b (ranks 2, 3) silent for 2.5 s: it is down, stopped or cut off". If other ranks of that host are
 /// heard, or it is `own_host`, returns "rank 3 on host b silent for 2.5 s: stopped". Names only ranks on the first
-/// silent rank's host. `silent`: ascending, not empty.
+/// silent rank's host. `silent` is ascending and not empty.
 [[nodiscard]] std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
                                            std::chrono::milliseconds limit, const std::string& own_host);
 
-/// Returns "rank 3 on host b is gone: killed, or ended without a word". `gone`: as `silent` above.
+/// Returns "rank 3 on host b is gone: killed, or ended without a word". `gone` is ascending and not empty.
 [[nodiscard]] std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone);
 
 struct HeartbeatOptions {
@@ -83,7 +83,7 @@ class Heartbeats {
   std::atomic<bool> leaves_ = false;
   std::optional<std::chrono::steady_clock::time_point> settled_;
   std::map<int, HeardRank> heard_;
-  std::map<int, SocketAddress> addresses_;  // on rank 0: addresses of the other ranks; else of rank 0
+  std::map<int, SocketAddress> addresses_;  // addresses of the other ranks on rank 0; only of rank 0 on other ranks
   std::uint64_t sent_ = 0;
   std::string verdict_;  // failure reported by rank 0
   std::thread thread_;   // last, because it uses the other members

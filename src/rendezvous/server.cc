@@ -103,7 +103,7 @@ Answer answer(KeyValueStore& words, const Request& request) {
 
 namespace {
 
-constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
+constexpr std::chrono::milliseconds kPause{50};  // pause between connection attempts
 
 Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
   const Deadline deadline = after(timeout);
@@ -175,7 +175,7 @@ void RendezvousServer::listen() {
     if (socket.get() < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until descriptors or memory are released
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // wait until descriptors or memory are released
       continue;
     }
     forget_ended();

@@ -22,9 +22,9 @@ enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count, Check, Wai
 struct Request {
   RequestKind kind = RequestKind::Count;
   std::vector<std::string> names = {};   ///< Keys: several for Check and Wait, no keys for Count
-  std::string value = {};                ///< For Set
-  std::int64_t number = 0;               ///< For Add
-  std::chrono::milliseconds timeout{0};  ///< For Get and Wait: limit for missing keys
+  std::string value = {};                ///< Value of a Set request
+  std::int64_t number = 0;               ///< Number to add in an Add request
+  std::chrono::milliseconds timeout{0};  ///< Limit for missing keys in Get and Wait requests
 };
 
 struct Answer {

@@ -23,7 +23,8 @@ struct CanonicalReduction {
   std::vector<SumOrder> orders;  // [parameter group]: parts of its members, by rank
 };
 
-/// Returns the most buffers that BlockSums needs, besides `gradients`, while it sums these subtrees in turn.
+/// Returns the maximum number of buffers that BlockSums needs, besides `gradients`, while it sums these subtrees in
+/// turn.
 [[nodiscard]] std::int64_t spare_buffers(const std::vector<Subtree>& trees);
 
 /// Gradients of a stage on a worker, summed block by block. `gradients` holds a replica's current block. Finished
@@ -72,7 +73,7 @@ struct ProgramShape {
   // [S - 1]: tensor from stage s to s + 1, and its gradient; empty if all are equal
   std::vector<TensorSpec> boundaries = {};
   bool tied = false;             // stage 0 and the last stage share a matrix
-  std::int64_t updates = 1;      // per stage and step
+  std::int64_t updates = 1;      // number of updates per stage and step
   bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
@@ -82,7 +83,7 @@ struct ProgramShape {
 /// A BlockSums for each gradient tensor of the worker's stages.
 class CanonicalSums {
  public:
-  /// `shape` must have a canonical reduction. `tied`: the tied matrix if this worker owns it, with separate
+  /// `shape` must have a canonical reduction. `tied` is the tied matrix if this worker owns it, with separate
   /// accumulators for embedding and head. All are borrowed.
   CanonicalSums(const ProgramShape& shape, const std::map<StageId, Stage*>& stages, ParameterGroup* tied);
 
@@ -97,7 +98,7 @@ class CanonicalSums {
  private:
   struct Accumulator {
     StageId stage;
-    ParameterGroupId group;  // of the stage, or of the tied matrix
+    ParameterGroupId group;  // parameter group of the stage or of the tied matrix
     BlockSums blocks;
   };
 

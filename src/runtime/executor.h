@@ -96,7 +96,8 @@ struct StepResult {
 /// and weight versions carry over.
 class Executor {
  public:
-  /// `message`: sizes and type of hidden states, [b, L, H]. `tied`: the tied matrix if this worker owns it.
+  /// `message` has the sizes and type of hidden states, [b, L, H]. `tied` is the tied matrix if this worker owns it,
+  /// else null.
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
   Executor(const Executor&) = delete;  // members refer to each other
@@ -185,8 +186,8 @@ class Executor {
   std::optional<HelperThread> helper_;  // created at the first pair
   RecordedSteps recorded_;
   std::unordered_set<StageId> recomputed_;
-  std::unordered_map<StageId, WeightVersions> versions_;                // of stages updated separately
-  std::unordered_map<Key, Activation> activations_;                     // by forward op
+  std::unordered_map<StageId, WeightVersions> versions_;  // versions of the stages that are updated separately
+  std::unordered_map<Key, Activation> activations_;       // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by forward op
   std::unordered_map<Key, at::Tensor> tensors_;  // made or received here, by the op that makes them
   RecordedSteps::Losses losses_;

@@ -56,7 +56,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<Parameter>& parameters) {
   return gradients;
 }
 
-/// On a device, waits only once.
+/// Returns the sum of squares of each gradient. Waits only once for a device.
 std::vector<double> squares_of(const std::vector<Parameter>& parameters) {
   std::vector<double> squares;
   if (parameters.empty()) return squares;

@@ -22,7 +22,7 @@ void spoil(const at::Tensor& tensor);
 /// Ops of one worker with non-finite results.
 class NonFiniteOps {
  public:
-  /// `result`: the op's output or input gradient.
+  /// `result` is the op's output or input gradient.
   void look(const Op& op, const at::Tensor& result) {
     if (!all_finite(result)) ops_.push_back(op);
   }

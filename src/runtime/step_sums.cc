@@ -107,7 +107,7 @@ struct NonFiniteResult {
 };
 
 /// Finds the source of a non-finite loss or gradient norm: the first op in SpreadOrder, else a gradient. Collective
-/// over all ranks. `suspects`: this worker's ops in the step with non-finite results; `squares`: the step's summed
+/// over all ranks. `suspects` holds this worker's ops in the step with non-finite results, `squares` the step's summed
 /// squared norms (GradientNorms).
 NonFiniteResult find_non_finite(const ProgramShape& shape, WorkerId worker, const GradientNorms& norms,
                                 std::span<const double> squares, const std::vector<Op>& suspects,

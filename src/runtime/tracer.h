@@ -89,7 +89,7 @@ class OpTimes {
   }
 
  private:
-  static constexpr std::size_t kRecomputation = kOpKinds;  // after the op kinds
+  static constexpr std::size_t kRecomputation = kOpKinds;  // row of recomputations, after the op kinds
   static constexpr int kEntries = kOpKinds + 1;
   struct Entry {
     Duration sum;
@@ -115,7 +115,7 @@ struct MemorySample {
 
 /// One step of a worker, in monotonic_seconds() of its own clock.
 struct StepTrace {
-  std::int64_t step = 0;                  // from 0
+  std::int64_t step = 0;                  // step of the run, from 0
   std::vector<double> boundaries;         // instruction i ran from [i] to [i + 1]; the first of a pair until [i + 2]
   std::vector<double> summed_until;       // [parameter group]: when the sum was complete; 0 if not reported
   std::vector<MemorySample> memory = {};  // [boundary], if sampled

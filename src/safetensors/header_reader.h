@@ -104,7 +104,7 @@ class HeaderReader {
   Field field_ = Field::None;
   std::uint8_t fields_seen_ = 0;
   bool metadata_seen_ = false;
-  std::string name_;  // of the current tensor or metadata text
+  std::string name_;  // name of the current tensor or metadata text
   ElementType type_ = ElementType::F32;
   std::vector<std::uint64_t> shape_;
   std::vector<std::uint64_t> offsets_;

@@ -17,7 +17,7 @@ std::uint64_t bytes_of(ElementType type, const std::vector<std::int64_t>& shape)
 SafetensorsLayout lay_out(std::vector<TensorEntry> tensors, const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
-  std::uint64_t end = 0;  // of the data so far
+  std::uint64_t end = 0;  // end of the data so far, in bytes
   for (TensorEntry& tensor : tensors) {
     tensor.bytes = bytes_of(tensor.type, tensor.shape);
     tensor.begin = end;

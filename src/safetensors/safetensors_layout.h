@@ -43,13 +43,13 @@ class SafetensorsFile {
 /// A file to write, known in advance so that several processes can write parts.
 struct SafetensorsLayout {
   std::string head;                  ///< header length and header
-  std::vector<TensorEntry> tensors;  ///< with positions
+  std::vector<TensorEntry> tensors;  ///< tensors with their positions
   std::uint64_t file_bytes = 0;
 };
 
 /// Places tensors (name, type, shape) contiguously in order, from a multiple of 8 bytes on. A tensor is aligned to its
-/// elements if no earlier tensor has narrower elements. `metadata`: texts by name. Throws ConfigError if the header is
-/// longer than readers accept.
+/// elements if no earlier tensor has narrower elements. `metadata` maps names to texts. Throws ConfigError if the
+/// header is longer than readers accept.
 [[nodiscard]] SafetensorsLayout lay_out(std::vector<TensorEntry> tensors,
                                         const std::map<std::string, std::string>& metadata = {});
 

@@ -46,7 +46,7 @@ struct TensorEntry {
   std::string name;
   ElementType type = ElementType::F32;
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  ///< from the start of the file
+  std::uint64_t begin = 0;  ///< byte position from the start of the file
   std::uint64_t bytes = 0;
 };
 
@@ -57,7 +57,7 @@ inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 /// Longest name or other text in a header: the parser keeps one in memory.
 inline constexpr std::size_t kLongestHeaderText = std::size_t{1} << 20;
 inline constexpr std::size_t kMostDimensions = 64;
-/// Most metadata texts of a header.
+/// Maximum number of metadata texts in a header.
 inline constexpr std::size_t kMostMetadata = 10'000;
 
 /// Names and positions of a file's tensors. Takes less memory than the header, even if that is malicious.
@@ -84,7 +84,7 @@ class TensorTable {
     const char* shape = nullptr;  // as text, such as `2,3`
     std::uint16_t shape_length = 0;
     ElementType type = ElementType::F32;
-    std::uint64_t begin = 0;  // from the end of the header
+    std::uint64_t begin = 0;  // byte position from the end of the header
     std::uint64_t end = 0;
   };
   void require_cover(const std::string& path, std::uint64_t data_bytes);

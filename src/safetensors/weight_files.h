@@ -18,7 +18,7 @@ struct WeightMap {
     std::string_view tensor;
     std::uint32_t file = 0;  ///< index in `files`
   };
-  std::vector<std::string> files;  ///< in index order
+  std::vector<std::string> files;  ///< file names, in the order of the index
   std::deque<Row> rows;            ///< ascending by tensor
   TextPool texts;                  ///< storage of the names in `rows`
 };

@@ -36,9 +36,9 @@ class DuplicateFieldCheck {
  private:
   struct Container {
     bool is_array = false;
-    std::size_t index = 0;  // of the current entry
+    std::size_t index = 0;  // index of the current entry
     std::set<std::string> names = {};
-    std::string name = {};  // of the current field
+    std::string name = {};  // name of the current field
   };
 
   void open(Container container) {

@@ -12,7 +12,7 @@ namespace chimera {
 
 /// The tensor that `op` makes in a step.
 struct MessageTag {
-  std::int64_t step = 0;  ///< from 1
+  std::int64_t step = 0;  ///< number of the step, from 1
   Op op;                  ///< weight version is ignored
   /// XXH3 of the tensor's bytes, if the sender computed it; not compared.
   std::optional<std::uint64_t> checksum = std::nullopt;
@@ -22,7 +22,7 @@ struct MessageTag {
   }
 };
 
-/// Returns `1F3 of replica 0 in step 7`.
+/// Returns, for example, `1F3 of replica 0 in step 7`.
 [[nodiscard]] std::string to_text(const MessageTag& tag);
 
 inline constexpr std::int64_t kHeaderBytes = 64;
@@ -30,7 +30,7 @@ using MessageHeader = std::array<std::uint8_t, kHeaderBytes>;
 
 /// Returns the header, in the machine's byte order.
 [[nodiscard]] MessageHeader to_header(const MessageTag& tag);
-/// Returns the tag, or nothing if the bytes are no valid header.
+/// Returns the tag, or nothing if the bytes are not a valid header.
 [[nodiscard]] std::optional<MessageTag> tag_of(const MessageHeader& header);
 
 }  // namespace chimera

@@ -22,7 +22,7 @@ inline constexpr auto kNames<AllReducePlacement> =
                                               {AllReducePlacement::EagerOpt, "eager-opt"}});
 
 struct AllReduceOptions {
-  bool every_stage = false;  // also stages on a single worker, e.g. with several data-parallel groups
+  bool every_stage = false;  // whether to include stages on a single worker, e.g. with several data-parallel groups
   AllReducePlacement placement = AllReducePlacement::EagerOpt;
   bool tied = false;  // stage 0 and the last share a matrix
   friend bool operator==(const AllReduceOptions&, const AllReduceOptions&) = default;

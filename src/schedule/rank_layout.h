@@ -32,7 +32,7 @@ struct GroupWorker {
 using RankGroups = std::vector<std::vector<RankId>>;
 
 struct RankLayout {
-  std::int64_t workers = 1;        // per group
+  std::int64_t workers = 1;        // workers per group
   std::int64_t data_parallel = 1;  // W
   ReplicaLayout replicas = ReplicaLayout::Near;
 

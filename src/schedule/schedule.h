@@ -44,7 +44,7 @@ struct PipelineShape {
   OpOrder order = OpOrder::Auto;
 };
 
-/// Most ops of a schedule.
+/// Maximum number of ops in a schedule.
 inline constexpr std::int64_t kMostOps = 100'000'000;
 
 /// worker_of[r][s]: the worker that holds stage s of replica r.
@@ -76,8 +76,8 @@ struct Place {
 /// version (weight stashing): without a delay, the newest when the forward starts; with delay d, version max(0, t - d)
 /// for micro-batches of update t, from 0.
 struct AsynchronousUpdates {
-  std::int64_t micro_batches = 1;                    // per update
-  std::int64_t versions = 1;                         // most weight versions of a stage kept at once
+  std::int64_t micro_batches = 1;                    // micro-batches per update
+  std::int64_t versions = 1;                         // maximum number of weight versions of a stage kept at once
   std::optional<std::int64_t> delay = std::nullopt;  // d; empty: newest version
   friend bool operator==(const AsynchronousUpdates&, const AsynchronousUpdates&) = default;
 };

@@ -266,7 +266,7 @@ class ScheduleReader {
   Fields file_fields_;
   Schedule schedule_;
   Where where_ = Where::Text;
-  Field field_ = kFormat;        // of the current object
+  Field field_ = kFormat;        // current field of the current object
   std::uint32_t seen_ = 0;       // fields of the current object so far
   std::uint32_t file_seen_ = 0;  // fields of the file so far, inside its arrays
   std::uint32_t replica_seen_ = 0;

@@ -76,7 +76,7 @@ struct WorkerTimeline {
   std::int64_t peak_in_flight = 0;
   double inner_idle = 0;                         // part of `idle` between its first and last op
   double peak_stage_units = 0;                   // peak_in_flight in activations of a worker's share
-  std::int64_t peak_weight_versions = 1;         // most versions of a stage kept at once
+  std::int64_t peak_weight_versions = 1;         // maximum number of versions of a stage kept at once
   std::vector<TimedAllReduce> all_reduces = {};  // in order of start; empty if they cost nothing
   std::vector<TimedUpdate> updates = {};         // in order; one per step in a synchronous schedule
 };

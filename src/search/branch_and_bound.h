@@ -17,8 +17,8 @@ namespace chimera {
 class BranchAndBound {
  public:
   /// Takes a part of the tree of orders that beat `makespan`, which some schedule attains or beats. The binary digits
-  /// of `part` are the first `digits` decisions. All parts for the same `makespan` and `state` cover the tree. `state`:
-  /// facts true of every schedule that beats `makespan`.
+  /// of `part` are the first `digits` decisions. All parts for the same `makespan` and `state` cover the tree. `state`
+  /// holds facts true of every schedule that beats `makespan`.
   BranchAndBound(const Instance& instance, double makespan, WindowState state, std::int64_t part = 0, int digits = 0);
 
   /// Searches until the phase ends, and replaces `best` by better solutions. Returns whether no order in its part beats

@@ -29,7 +29,7 @@ class Budget {
     return seconds_ && *seconds_ <= 0 ? 1 : used;
   }
 
-  /// Also spent once `is_stopped` is true. Holds a reference.
+  /// Ends the budget as soon as `is_stopped` is true, too. Holds a reference.
   void stop_when(const std::atomic<bool>& is_stopped) { is_stopped_ = &is_stopped; }
 
   /// Returns a sharer's budget, out of the rest until `until` is used: the schedules divided by `sharers`, and the time

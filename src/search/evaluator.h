@@ -17,7 +17,7 @@ class Evaluator {
  public:
   explicit Evaluator(const Instance& instance);
 
-  /// Requires that each lane stays behind its chain's previous lane (admissible()).
+  /// Returns the makespan of the orders. Requires that each lane stays behind its chain's previous lane (admissible()).
   double makespan(const Orders& orders);
   /// [op]: its end, after makespan().
   [[nodiscard]] const std::vector<double>& ends() const { return end_; }

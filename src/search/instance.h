@@ -111,10 +111,10 @@ void require_room(const SearchProblem& problem);
 /// Returns all lanes, each after its inputs.
 [[nodiscard]] std::vector<std::size_t> lanes_in_order(const Instance& instance);
 
-/// Returns the most micro-batches in flight if the chain were alone on its worker; at least 1.
+/// Returns the maximum number of micro-batches in flight if the chain were alone on its worker; at least 1.
 [[nodiscard]] std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain);
 
-/// Returns the most micro-batches in flight if each took the smallest size on the worker.
+/// Returns the maximum number of micro-batches in flight if each took the smallest size on the worker.
 [[nodiscard]] std::int64_t most_in_flight(const Instance& instance, std::size_t worker);
 
 }  // namespace chimera

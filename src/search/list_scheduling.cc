@@ -93,7 +93,7 @@ class MemoryUse {
       held_[limit][worker] += by * instance_.size[limit][chain];
   }
 
-  /// Returns whether the chain may take its next micro-batch. `done`: finished ops by lane.
+  /// Returns whether the chain may take its next micro-batch. `done` counts finished ops by lane.
   [[nodiscard]] bool admits(std::size_t worker, std::size_t chain, const std::vector<std::int32_t>& done) const {
     if (held_.empty()) return true;
     const Oldest oldest = oldest_on(worker, done);

@@ -26,8 +26,9 @@ struct ListRule {
   double window = 0;  // longest wait for a better op
   double patience = 1;
   double noise = 0;
-  std::vector<std::int32_t> credits = {};  // [chain]: most micro-batches in flight, at least 1; empty: no limit
-  std::vector<double> model = {};          // [op]: replaces the rank, usually by ends in other orders
+  // [chain]: maximum number of micro-batches in flight, at least 1; empty: no limit
+  std::vector<std::int32_t> credits = {};
+  std::vector<double> model = {};  // [op]: replaces the rank, usually by ends in other orders
 };
 
 [[nodiscard]] ListRule random_rule(const Instance& instance, RandomSource& random);

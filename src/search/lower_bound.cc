@@ -147,7 +147,7 @@ double bisect(double bound, double open, double close, WindowState known, const 
 RaisedBound raise_bound(const Instance& instance, double bound, double makespan, Phase phase) {
   constexpr double kClose = 1e-4;
   constexpr double kCloseByProbing = 4e-4;
-  constexpr double kShareOfEach = 0.5;  // of the remaining time
+  constexpr double kShareOfEach = 0.5;  // share of the remaining time
   const bool is_large = std::ranges::any_of(
       instance.chains, [&](const auto& chains) { return ops_of(instance, chains) > kMostNarrowedOps; });
   if (is_large) return {bound, {}};

@@ -19,7 +19,7 @@ inline constexpr std::size_t kMostPlacements = 1000;
 [[nodiscard]] std::vector<Layout> every_layout(const PipelineShape& shape);
 
 struct PlacementSearch {
-  SearchResult result;   // of the best placement; `lower_bound` holds for all placements
+  SearchResult result;   // result of the best placement; `lower_bound` holds for all placements
   std::size_t best = 0;  // its index
 };
 

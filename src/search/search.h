@@ -15,9 +15,9 @@ namespace chimera {
 
 /// A schedule found by the search.
 struct Find {
-  Orders orders;  // of all workers
+  Orders orders;  // orders of all workers
   double makespan = 0;
-  double peak = 0;     // most stage units in flight on a worker
+  double peak = 0;     // maximum of the stage units in flight on a worker
   std::string origin;  // the generator or method that found it
 };
 
@@ -38,7 +38,7 @@ struct SearchProgress {
   double seconds = 0;
   double makespan = 0;  // best so far
   double lower_bound = 0;
-  std::string origin;  // of the best so far
+  std::string origin;  // origin of the best schedule so far
 };
 
 struct SearchOptions {
@@ -59,9 +59,9 @@ struct ParetoPoint {
 struct SearchResult {
   Schedule schedule;
   double makespan = 0;
-  double lower_bound = 0;  // of all orders within the limits; equals the makespan if proven optimal
+  double lower_bound = 0;  // lower bound of all orders within the limits; equals the makespan if proven optimal
   double gap = 0;          // makespan / lower bound - 1
-  // most stage units in flight on a worker (forward done, weight gradient not done)
+  // maximum of the stage units in flight on a worker (forward done, weight gradient not done)
   double peak_in_flight = 0;
   std::string origin;  // a generator's name, "list scheduling", "branch and bound", or "local search from" one of them
   std::vector<ParetoPoint> pareto;  // ascending makespan; includes solutions under lower limits

@@ -17,8 +17,8 @@ inline constexpr int kSearchers = 2;
 /// Shares nothing while it runs. Holds a reference to the arrangement.
 class Searcher {
  public:
-  /// `number`, in 0 .. kSearchers - 1, selects the part of the tree. All searchers get the same `makespan`, of some
-  /// schedule, and `state`, facts true of every schedule that beats it. `goal`: a lower bound.
+  /// `number`, in 0 .. kSearchers - 1, selects the part of the tree. All searchers get the same `makespan`, which some
+  /// schedule has, and `state`, facts true of every schedule that beats it. `goal` is a lower bound.
   Searcher(const Arrangement& arrangement, double goal, double makespan, const WindowState& state, int number,
            std::uint64_t seed);
 

@@ -71,7 +71,7 @@ class Windows {
     double head = 0;
     double duration = 0;
     double tail = 0;
-    std::size_t place = 0;  // in its worker's list
+    std::size_t place = 0;  // position in the worker's list
   };
   /// A worker's windows, forward or backward in time. Backward swaps heads with tails and reverses precedences.
   struct View {
@@ -112,7 +112,7 @@ class Windows {
   const Instance& instance_;
   double least_;  // smallest relevant difference
   double deadline_ = 0;
-  std::vector<std::size_t> lanes_;                             // in topological order
+  std::vector<std::size_t> lanes_;                             // all lanes, in topological order
   std::vector<std::vector<Place>> places_;                     // [worker]
   std::vector<std::pair<std::size_t, std::size_t>> place_of_;  // [op]: worker, and index in places_
   std::vector<std::int64_t> room_;                             // [worker]: micro-batches

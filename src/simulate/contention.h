@@ -21,7 +21,7 @@ struct Contention {
   /// Fraction of an all-reduce's time saved if all of its workers have launched the next: one sends while the other
   /// adds. In [0, 1).
   double sums_overlap = 0;
-  /// Like `transfers`, for transfers between nodes that leave (or enter) the same node. 0: unknown.
+  /// As `transfers`, but for transfers between nodes that leave (or enter) the same node. 0: unknown.
   double node_transfers = 0;
 
   [[nodiscard]] bool any() const {
@@ -52,7 +52,7 @@ struct NodePlacement {
 
 class ContentionTracker {
  public:
-  /// `cores`: of each node.
+  /// `cores` is the number of cores of each node.
   ContentionTracker(const Contention& contention, std::size_t workers, const NodePlacement& nodes, double cores)
       : contention_(contention), nodes_(nodes), cores_(cores), in_use_(workers), of_nodes_(workers) {}
 

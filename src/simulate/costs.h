@@ -63,10 +63,10 @@ struct AllReduceCosts {
 
 /// Bytes of a stage; activations, boundary and deferred are per full micro-batch.
 struct StageMemory {
-  double weights = 0;  // of a version and copy
+  double weights = 0;  // bytes of one version of a copy
   double gradients = 0;
   double optimizer = 0;
-  double activations = 0;  // from the forward to the end of B or I, with input and output
+  double activations = 0;  // bytes held from the forward to the end of B or I, with input and output
   // the stage's input: size of a message, and what recomputation keeps
   double boundary = 0;
   std::optional<double> deferred = std::nullopt;  // activations that W needs after I; empty: all
@@ -81,7 +81,7 @@ struct MessageBuffers {
 
 struct CostModel {
   std::vector<StageCosts> stages;  // [S]
-  double latency = 0;              // of a message to another worker: pure delay, any number in flight
+  double latency = 0;              // delay of a message to another worker; any number may be in flight
   // time of a pair, as a fraction of its ops' sum; at least the longer op. Empty: in order
   std::optional<double> pair = std::nullopt;
   std::optional<LinkCosts> links = std::nullopt;

@@ -112,7 +112,7 @@ class Explainer {
   void explain_worker(std::size_t worker) {
     const WorkerTimeline& timeline = timeline_.workers[worker];
     double at = 0;
-    bool first = true;  // of a synchronous step, or of the run
+    bool first = true;  // whether no op of the synchronous step, or of the run, came before
     auto update = timeline.updates.begin();
     for (std::size_t i = 0; i < timeline.ops.size(); ++i) {
       const OpIndex op = table_.first(worker) + static_cast<OpIndex>(i);

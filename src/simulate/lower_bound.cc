@@ -9,9 +9,10 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kFewClasses = 16;                    // on a worker
+constexpr std::int64_t kFewClasses = 16;                    // maximum number of classes on a worker
 constexpr std::int64_t kManySteps = std::int64_t{1} << 24;  // ops times classes on a worker
-constexpr std::size_t kMostCopies = std::size_t{1} << 22;   // of stages, in all replicas: about 1 GB of classes
+// maximum number of stages in all replicas: about 1 GB of classes
+constexpr std::size_t kMostCopies = std::size_t{1} << 22;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 using Counts = std::array<std::int64_t, kOpKinds>;
@@ -205,7 +206,7 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
   while (true) {
     std::size_t chosen = classes.size();
     double longest = -1;
-    double arrival = kUnbounded;  // of the next op
+    double arrival = kUnbounded;  // arrival time of the next op
     for (std::size_t c = 0; c < classes.size(); ++c) {
       if (next[c] == classes[c].count) continue;
       const double head = classes[c].head(next[c]);

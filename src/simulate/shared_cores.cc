@@ -50,7 +50,7 @@ struct Activity {
 /// Running activities with their rates.
 class Activities {
  public:
-  /// `cores`: of each node.
+  /// `cores` is the number of cores of each node.
   Activities(double cores, std::size_t nodes) : cores_(cores), demands_(nodes) {}
 
   void begin(const Activity& activity) { running_.push_back(activity); }
@@ -117,13 +117,13 @@ class LinkQueues {
 
 struct RunningWorker {
   std::size_t step = 0;
-  std::size_t position = 0;  // of its next op
+  std::size_t position = 0;  // position of its next op
   double free = 0;           // when it became idle
   bool busy = false;
   std::size_t sending = 0;                                 // blocking messages with unknown arrival
   double sent = 0;                                         // latest known arrival of a blocking message
   std::size_t launched = 0;                                // all-reduces of this step
-  bool ended_ops = false;                                  // of this step
+  bool ended_ops = false;                                  // whether the ops of this step have ended
   std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: op with a pending update
   double update_start = 0;                                 // start of that update
   std::optional<double> recomputed = std::nullopt;         // start of the next op's recomputation
@@ -482,13 +482,13 @@ class CoresRun {
   SumLanes sums_;
   std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: holders
   double all_reduce_share_;
-  double cores_;  // of each node
+  double cores_;  // cores of each node
   Links links_;
   LinkQueues queues_;  // replaces links_ if there is contention
   bool contends_;
   ContentionTracker in_use_;
   const NodePlacement& nodes_;
-  TokenBuckets buckets_;              // for bursts
+  TokenBuckets buckets_;              // burst allowance of each network interface
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
   std::vector<Worker> workers_;

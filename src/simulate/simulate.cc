@@ -68,7 +68,7 @@ class StepRun {
 
   void run() {
     OpIndex visited = 0;
-    OpIndex second = kNoOp;  // of the pair timed last
+    OpIndex second = kNoOp;  // second op of the pair timed last
     const auto visit = [&](OpIndex op) {
       throw_if_interrupted();
       ++visited;

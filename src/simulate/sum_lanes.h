@@ -41,14 +41,14 @@ class SumLanes {
 
  private:
   struct Lane {
-    std::vector<AllReduceStart> launched;  // in order; only the first may run
+    std::vector<AllReduceStart> launched;  // all-reduces in order of launch; only the first may run
     bool is_running = false;
     double free_since = 0;
   };
   struct Sum {
     std::size_t launches = 0;
     double last_launch = -1;
-    std::size_t last_worker = 0;  // of the last launch
+    std::size_t last_worker = 0;  // worker of the last launch
     std::optional<Place> last_op;
   };
 

@@ -15,8 +15,8 @@ namespace chimera {
 /// eight bytes, the data, and its masked CRC-32C. Source: tensorflow/core/lib/io/record_writer.h.
 [[nodiscard]] std::string event_record(std::string_view data);
 
-/// Returns an Event of tensorflow/core/util/event.proto, with scalars named as in metrics.jsonl. `wall_time`: seconds
-/// since 1970.
+/// Returns an Event of tensorflow/core/util/event.proto, with scalars named as in metrics.jsonl. `wall_time` is in
+/// seconds since 1970.
 [[nodiscard]] std::string step_event(const StepMetrics& metrics, double wall_time);
 
 /// A new TensorBoard event file. Records are never partially written (see RecordFile).
@@ -25,7 +25,7 @@ class EventFile {
   /// Creates the folder if necessary, and events.out.tfevents.TIME.HOST.PID in it. Throws ConfigError if this fails.
   explicit EventFile(const std::string& folder);
   void write(const StepMetrics& metrics);
-  /// Throws like RecordFile::finish().
+  /// Throws the errors of RecordFile::finish().
   void finish() { records_.finish(); }
 
  private:

@@ -33,7 +33,7 @@ struct LossWatch {
 
 /// Appends records to a file. If the disk is full or fails, records wait in memory until a later write succeeds. A
 /// record is never partially in the file, unless the machine crashes. The first failure and the recovery are reported
-/// on messages(). A pipe without reader discards records, which is no failure.
+/// on messages(). A pipe without a reader discards records, which is not a failure.
 class RecordFile {
  public:
   /// `file` is open for appending and has `size` bytes. `name` is for messages.
@@ -55,7 +55,7 @@ class RecordFile {
 };
 
 struct StepMetrics {
-  std::int64_t step = 0;  // from 1
+  std::int64_t step = 0;  // number of the step, from 1
   double loss = 0;
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;

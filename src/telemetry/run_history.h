@@ -23,7 +23,7 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
 
 /// A line of a metrics file. Times in seconds, losses in nats.
 struct StepRecord {
-  std::int64_t step = 0;  ///< from 1
+  std::int64_t step = 0;  ///< number of the step, from 1
   double loss = 0;
   double step_seconds = 0;
   double tokens_per_second = 0;

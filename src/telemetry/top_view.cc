@@ -32,7 +32,7 @@ std::optional<ProgressPage> page_of(const fs::path& files) {
     try {
       return ProgressPage::seen(std::move(page));
     } catch (const Error&) {
-      continue;  // from another version of the program
+      continue;  // written by another version of the program
     }
   }
   return std::nullopt;

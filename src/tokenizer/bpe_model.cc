@@ -189,7 +189,7 @@ void BpeModel::take_symbols(std::string_view part, TokenIds& symbols) const {
 void BpeModel::merge_symbols(TokenIds& symbols) const {
   if (symbols.size() < 2) return;
   if (symbols.size() > kShortWord) return merge_long(symbols);
-  std::array<Merge, kShortWord> merges;  // of each symbol with the next
+  std::array<Merge, kShortWord> merges;  // [symbol]: merge with the next symbol
   const auto look = [&](std::size_t i) {
     const Merge* found = i + 1 < symbols.size() ? merges_.find(symbols[i], symbols[i + 1]) : nullptr;
     merges[i] = found == nullptr ? Merge{kNoRank, kNoToken} : *found;

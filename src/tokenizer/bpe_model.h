@@ -98,12 +98,13 @@ class BpeModel final : public WordModel {
   bool whole_words_first_;
   std::optional<TokenId> unknown_;
   MergeTable merges_;
-  TextMap<TokenId> words_;                   // for whole_words_first_: tokens by text
+  TextMap<TokenId> words_;                   // tokens by text, if whole_words_first_
   std::array<TokenId, 256> bytes_;           // token of each byte; negative: no token
   bool unknown_apart_ = false;               // unknown characters always become byte tokens, and no merge uses these
   std::vector<TokenId> characters_;          // single-character tokens by code point; negative: no token
   std::unordered_set<std::uint64_t> joins_;  // pairs of characters that a merge may join
-  std::vector<bool> ascii_joins_;            // for ASCII and the blank sign, by quick_place()
+  // whether a merge may join two characters of ASCII or the blank sign, by quick_place()
+  std::vector<bool> ascii_joins_;
 };
 
 }  // namespace chimera

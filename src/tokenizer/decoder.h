@@ -19,7 +19,7 @@ struct ReplaceDecoding {
 };
 struct ByteFallbackDecoding {};  ///< runs of <0xNN> to text; each byte of invalid UTF-8 becomes U+FFFD
 struct FuseDecoding {};          ///< joins all tokens
-struct StripDecoding {           ///< for each token
+struct StripDecoding {           ///< removes `content` from both ends of each token
   std::string content;           ///< one character
   std::size_t start = 0;         ///< maximum number to remove at the start
   std::size_t stop = 0;          ///< maximum number to remove at the end

@@ -29,7 +29,7 @@ void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep);
 /// Return the field, or `fallback` if it is missing or null.
 [[nodiscard]] bool truth_or(const JsonValue& value, const char* field, bool fallback);
 [[nodiscard]] std::string text_or(const JsonValue& value, const char* field, const std::string& fallback);
-/// Throws ConfigError unless the id is an integer of 0 to 2^22 - 1.
+/// Returns a token's id. Throws ConfigError unless it is an integer of 0 to 2^22 - 1.
 [[nodiscard]] TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::string& token);
 
 }  // namespace chimera

@@ -34,7 +34,7 @@ struct TemplatePlace {
 
 struct PipelineParts {
   std::vector<std::pair<std::string, TokenId>> vocabulary;
-  std::vector<AddedToken> added;  ///< in the order of the file
+  std::vector<AddedToken> added;  ///< added tokens, in the order of the file
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::unique_ptr<WordModel> model;
@@ -74,11 +74,11 @@ class PipelineTokenizer final : public Tokenizer {
     std::string decoded = {};  // replacement for decoding, if the normalizer changes an added token
   };
   PipelineParts parts_;
-  TokenFinder raw_;         // for the original text
-  TokenFinder normalized_;  // for the normalized text
+  TokenFinder raw_;         // finds tokens in the original text
+  TokenFinder normalized_;  // finds tokens in the normalized text
   std::vector<TokenText> texts_;
   TextMap<TokenId> ids_;
-  CutRule cut_rule_;  // also Never if an added token may extend across a blank
+  CutRule cut_rule_;  // rule for cuts; Never also if an added token may extend across a blank
 };
 
 }  // namespace chimera

@@ -56,8 +56,8 @@ class PreTokenizer {
 
   [[nodiscard]] const std::vector<WordsStep>& steps() const { return steps_; }
 
-  /// Calls `take(word)` for each non-empty word, in order. `first`: no text precedes this one. `buffers` must outlive
-  /// the words.
+  /// Calls `take(word)` for each non-empty word, in order. `first` tells that no text precedes this one. `buffers` must
+  /// outlive the words.
   template <class Take>
   void split(std::string_view text, bool first, WordBuffers& buffers, const Take& take) const {
     split_from(0, text, first, buffers, take);

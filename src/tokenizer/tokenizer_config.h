@@ -30,7 +30,7 @@ struct TokenizerConfig {
   [[nodiscard]] std::string token(const std::string& field) const;
 };
 
-/// Throws ConfigError, naming `source` and position, if the text is malformed.
+/// Parses tokenizer_config.json. Throws ConfigError, naming `source` and position, if the text is malformed.
 [[nodiscard]] TokenizerConfig read_tokenizer_config(const std::string& text, const std::string& source);
 
 /// Adds the tokens of an added_tokens.json. Throws as read_tokenizer_config() does.

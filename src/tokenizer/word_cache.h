@@ -57,7 +57,7 @@ class WordCache {
     Key key;
     TokenId ids[kFewIds] = {};
     std::uint16_t count = 0;
-    std::uint16_t length = 0;  // of the word; 0: empty slot
+    std::uint16_t length = 0;  // length of the word; 0: empty slot
   };
 
   template <class Number>

@@ -24,7 +24,7 @@ class WordModel {
 
 struct WordPieceParts {
   TextMap<TokenId> vocabulary;
-  TokenId unknown = 0;                ///< for words without matching tokens
+  TokenId unknown = 0;                ///< token of words without matching tokens
   std::string continuing = "##";      ///< prefix of tokens inside a word
   std::size_t most_characters = 100;  ///< longer words are unknown
 };

@@ -28,24 +28,24 @@ class RecordedWork {
 /// streams joined with it. Throws Error if the function waits for the device.
 using RecordWork = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>& work)>;
 
-/// Test transport without peers. Records the calls of one worker in order, one line each, for example
+/// Transport without peers for tests. It records the calls of one worker in order, one line each, for example
 ///   send to 1: [2, 3] Float         receive from 0: [2, 3] Float      all-reduce stage 1: [10] Double
 ///   wait send to 1                  wait receive from 0               wait all-reduce stage 1            all-sum: 2
-/// Ignores tags. Sends complete at once; sums leave the buffers unchanged, as for a single worker. It must outlive the
-/// operations that it started.
+/// It ignores tags. Sends complete at once; sums leave the buffers unchanged, as for a single worker. The recorder must
+/// outlive the operations that it started.
 class Recorder final : public Transport {
  public:
-  /// Queues a message from `from`.
+  /// Queues the message that the next receive from `from` returns.
   void prime(RankId from, at::Tensor message) { primed_[from].push(std::move(message)); }
   [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
-  /// Returns the tensors sent to a worker, in order.
+  /// Returns the tensors sent to a worker, in order of the sends.
   [[nodiscard]] const std::vector<at::Tensor>& sent(RankId to) { return sent_[to]; }
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
-  /// wait() throws PeerLostError if no message was primed before the receive was posted.
+  /// The wait() of its result throws PeerLostError if no message was primed before the receive was posted.
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override;
   std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) override;
-  /// Adds only this worker's parts.
+  /// Adds only this worker's parts to `gradients`, in the order of `parts`.
   std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
                                                     std::vector<at::Tensor> parts, const SumOrder& order) override;
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,

@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// Point in the work that a thread has enqueued on its current stream.
+/// Point in the work that a thread has enqueued on its current stream. A default-constructed mark is always reached.
 class StreamMark {
  public:
   StreamMark() = default;
@@ -30,8 +30,8 @@ class StreamMark {
 /// stream has finished with it.
 void use_on_current_stream(const at::Tensor& tensor);
 
-/// Scope with a separate stream for the calling thread, from the pool of `device`. Backward ops use the stream of their
-/// forward, even on autograd's own thread.
+/// Guard that makes a stream from the pool of `device` the calling thread's current stream. Autograd runs a backward op
+/// on the stream of its forward op, even on autograd's own threads.
 class OwnStream {
  public:
   explicit OwnStream(at::Device device);
@@ -40,11 +40,12 @@ class OwnStream {
   std::optional<c10::StreamGuard> guard_;
 };
 
-/// Separate stream for occasional work of a rank; always the same, because torch caches memory per stream.
+/// Separate stream for occasional work of a rank. It is always the same stream, because PyTorch caches memory per
+/// stream.
 class RankStream {
  public:
   explicit RankStream(at::Device device);
-  /// Runs `work` on this stream after `begin`. Returns a mark at its end.
+  /// Runs `work` on this stream after `begin`. Returns the mark at the end of `work`.
   StreamMark run(const StreamMark& begin, const std::function<void()>& work) const;
 
  private:
@@ -52,15 +53,16 @@ class RankStream {
   std::optional<c10::Stream> stream_;  // empty on the CPU
 };
 
-/// Tensor that one thread passes to another.
+/// Tensor that one thread passes to another, and the point in its creator's stream at which it is complete.
 struct Handover {
   at::Tensor tensor;
   StreamMark ready;
 
   Handover() = default;
-  /// Called by the creator of the tensor.
+  /// Marks the calling thread's current stream. Called by the thread that created the tensor.
   explicit Handover(at::Tensor made) : tensor(std::move(made)), ready(tensor.device()) {}
-  /// Called by the user of the tensor, which may be undefined.
+  /// Returns the tensor for the calling thread's current stream, which waits until the tensor is complete. Returns an
+  /// undefined tensor if it is undefined.
   [[nodiscard]] at::Tensor take() const;
 };
 

@@ -36,7 +36,7 @@ class FlightRecorder {
 };
 
 /// Returns the events of a record, oldest first, also while it is being written; omits invalid events. Throws
-/// ConfigError for a file that is no record.
+/// ConfigError for a file that is not a record.
 [[nodiscard]] std::vector<FlightEvent> read_flight(const std::string& path);
 
 /// Sets the recorder for note_progress() of the calling thread; null: none.

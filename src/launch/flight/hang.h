@@ -15,8 +15,9 @@
 namespace chimera {
 
 /// Detects hangs from periodic observations. Gaps between observations do not count, so suspending the job (Ctrl-Z) or
-/// the machine is no hang. While a rank computes or waits for a disk, only 1/kWorkFactor of the time counts: long
-/// operations are no hang, and a hung rank normally waits without CPU time. An endless computation is detected later.
+/// the machine does not count as a hang. While a rank computes or waits for a disk, only 1/kWorkFactor of the time
+/// counts: long operations do not count as a hang, and a hung rank normally waits without CPU time. An endless
+/// computation is detected later.
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;

@@ -17,7 +17,7 @@ class ProgressPage {
   explicit ProgressPage(int ranks);
   /// Maps the page inherited from the launcher, in a rank.
   ProgressPage(FileDescriptor page, int ranks);
-  /// Maps the page of a running job read-only. `page`: /proc/PID/fd/N of a rank, a memory file named kProgressName.
+  /// Maps the page of a running job read-only. `page` is /proc/PID/fd/N of a rank, a memory file named kProgressName.
   /// Throws Error if it is not a progress page.
   [[nodiscard]] static ProgressPage seen(FileDescriptor page);
   ProgressPage(ProgressPage&& other) noexcept

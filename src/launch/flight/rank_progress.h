@@ -11,11 +11,11 @@ struct RankProgress {
   enum class Phase : std::uint8_t {
     StartUp,  ///< Preparing without other ranks
     Joining,  ///< Waiting for the other ranks to join
-    Steps,    ///< At `instruction` of `step`, or just after it
+    Steps,    ///< The rank is at `instruction` of `step`, or just after it
     Ending,   ///< Writing final output
   };
   Phase phase = Phase::StartUp;
-  std::int64_t step = 0;  ///< from 1
+  std::int64_t step = 0;  ///< number of the step, from 1
   Instruction instruction = {};
 };
 

@@ -370,7 +370,7 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
 namespace {
 
 constexpr std::chrono::milliseconds kFarGrace{1000};  // wait for the culprit after a victim
-constexpr std::chrono::milliseconds kEndGrace{5000};  // from closing standard input to SIGKILL
+constexpr std::chrono::milliseconds kEndGrace{5000};  // time from closing standard input to SIGKILL
 
 /// Writes a line. Ignores errors, because the process of a lost host ends.
 void tell(const FileDescriptor& input, std::string line) {

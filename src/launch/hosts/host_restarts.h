@@ -15,13 +15,13 @@ namespace chimera {
 /// Assignment of hosts and spares to the places of a job, in rank order.
 class HostAssignment {
  public:
-  /// `spares`: in order of preference; `count` is the maximum number of ranks.
+  /// `spares` are in order of preference; their `count` is the maximum number of ranks.
   HostAssignment(std::vector<HostRanks> hosts, std::vector<HostRanks> spares);
 
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Reassigns the places. `silent`: hosts that do not answer, and the reason if known. A place goes to its own host if
-  /// that answers, else to its current spare, else to the first free spare that answers and has enough ranks, else it
-  /// stays empty. Returns a line per change: "host b does not answer; c takes its place".
+  /// Reassigns the places. `silent` maps hosts that do not answer to the reason, if known. A place goes to its own host
+  /// if that answers, else to its current spare, else to the first free spare that answers and has enough ranks, else
+  /// it stays empty. Returns a line per change: "host b does not answer; c takes its place".
   [[nodiscard]] std::vector<std::string> give_out(const std::map<std::string, std::string>& silent);
   /// Returns the ranks of all occupied places.
   [[nodiscard]] int ranks() const;

@@ -64,12 +64,12 @@ struct RankRecord {
 };
 
 /// Role of a rank in the end of the job. A victim ended only because it lost a peer, according to its report or
-/// ExitCode::PeerLost. Other failures make a culprit; success and kSavedExit are no failures.
+/// ExitCode::PeerLost. Other failures make a culprit; success and kSavedExit are not failures.
 enum class FailureRole { None, Victim, Culprit };
 [[nodiscard]] FailureRole failure_role(const RankRecord& record);
 
-/// Returns the rank to blame; nullopt if there are only victims. `failures`: ranks in order of detection. A rank killed
-/// by SIGKILL without a report takes precedence over other culprits, because losing a peer never causes that.
+/// Returns the rank to blame; nullopt if there are only victims. `failures` holds ranks in order of detection. A rank
+/// killed by SIGKILL without a report takes precedence over other culprits, because losing a peer never causes that.
 [[nodiscard]] std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<const int> failures);
 
 /// Returns one line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)".

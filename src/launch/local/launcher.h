@@ -34,7 +34,7 @@ class Restarts {
     std::chrono::seconds pause{0};
     std::string why_not = "";  ///< Reason to give up; empty if restarts were never allowed
   };
-  /// Decides after a failure. `step`: the failed step, from 1; 0: before the first step.
+  /// Decides after a failure. `step` is the failed step, from 1, or 0 before the first step.
   [[nodiscard]] Advice after_failure(std::int64_t step);
   [[nodiscard]] int done() const { return done_; }
 

@@ -23,15 +23,16 @@ struct OrderChannel {
   FileDescriptor rank;
 };
 
-/// Throws Error if the system refuses.
+/// Opens a channel. Throws Error if the system refuses.
 [[nodiscard]] OrderChannel open_order_channel();
 
-/// Sends without blocking; drops the order if the rank is gone or its queue is full. `store`: for Join, else -1.
+/// Sends an order without blocking; drops it if the rank is gone or its queue is full. `store` is the descriptor that
+/// Join passes, else -1.
 void send_order(int launcher, const Order& order, int store = -1) noexcept;
 
 struct ReceivedOrder {
   Order order;
-  FileDescriptor store;  ///< For Join
+  FileDescriptor store;  ///< Rendezvous store of a Join order
 };
 /// Waits for the next order; nullopt once the launcher's end is closed.
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);

@@ -76,7 +76,7 @@ struct RankPlace {
 /// the end. Jobs started by hand from one process at the same time share it, unless CHIMERA_STORE differs.
 class RendezvousFile {
  public:
-  /// Throws Error if the file cannot be created. `removes`: deletes it in the destructor.
+  /// Throws Error if the file cannot be created. If `removes`, the destructor deletes the file.
   RendezvousFile(std::string path, bool removes);
   RendezvousFile(const RendezvousFile&) = delete;
   RendezvousFile& operator=(const RendezvousFile&) = delete;

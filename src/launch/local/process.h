@@ -122,7 +122,7 @@ struct ChildEvents {
     std::size_t index = 0;
     Ending ending;
   };
-  std::vector<Exit> exits;  ///< In order of their index
+  std::vector<Exit> exits;  ///< Exits, in order of the processes' index
   bool has_input = false;
 };
 

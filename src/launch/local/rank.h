@@ -19,7 +19,7 @@ struct RankEnvironment {
   std::string input_path;  ///< Memory file with LaunchPlan::input; may be empty
   bool placed = false;     ///< Another launcher started it and does not supervise it
   std::shared_ptr<const RendezvousFile> rendezvous_file =
-      {};                          ///< If placed: the rendezvous file, until all have joined
+      {};                          ///< Rendezvous file until all ranks have joined, if `placed`; else null
   std::optional<int> orders = {};  ///< Rank's end of an OrderChannel, if the job can recover
   std::int64_t epoch = 0;          ///< Initial epoch; > 0 for a replacement
 };

@@ -19,9 +19,9 @@ namespace chimera {
 /// Receives the launcher's orders to a rank on its own thread. Methods are for the rank's thread.
 class RecoveryLink {
  public:
-  /// `orders`: the rank's end of an OrderChannel. `epoch`: initial epoch; if it is more than 0, the rank is a
-  /// replacement and must call rejoin(). `end_waits`: interrupts waits of the rank's thread; called repeatedly on the
-  /// other thread, from the order to leave until rejoin().
+  /// `orders` is the rank's end of an OrderChannel. `epoch` is the initial epoch; if it is more than 0, the rank is a
+  /// replacement and must call rejoin(). `end_waits` interrupts waits of the rank's thread. The other thread calls it
+  /// repeatedly, from the order to leave until rejoin().
   RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, std::function<void()> end_waits);
   RecoveryLink(const RecoveryLink&) = delete;
   RecoveryLink& operator=(const RecoveryLink&) = delete;
@@ -66,7 +66,7 @@ class Recovery {
     Leaving,  ///< Waits until all ranks have left or started
     Joining,  ///< Waits until all ranks have resumed
   };
-  /// `copies`: [parameter group] ranks that hold it. `most`: maximum number of recoveries.
+  /// `copies[g]` lists the ranks that hold parameter group g. `most` is the maximum number of recoveries.
   Recovery(int ranks, RankGroups copies, int most);
 
   struct Answer {

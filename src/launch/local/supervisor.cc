@@ -107,7 +107,7 @@ namespace {
 using std::chrono::milliseconds;
 using Phase = RankProgress::Phase;
 
-constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
+constexpr milliseconds kTerminationGrace{500};  ///< time from SIGTERM to SIGKILL
 
 bool was_killed(const Ending& ending) { return ending.kind == Ending::Kind::Killed && ending.value == SIGKILL; }
 

@@ -19,13 +19,13 @@
 
 namespace chimera {
 
-/// Starts a rank in `epoch`. `orders`: its end of an OrderChannel, or -1.
+/// Starts a rank in `epoch`. `orders` is its end of an OrderChannel, or -1.
 using RankStarter = std::function<ChildProcess(int rank, std::int64_t epoch, int orders)>;
 
 /// Processes of a job's ranks. Kills running processes on destruction.
 class RankProcesses {
  public:
-  /// Starts all ranks. `most_recoveries`, `copies`: as in LaunchPlan. `progress` must outlive this object.
+  /// Starts all ranks. `most_recoveries` and `copies` are as in LaunchPlan. `progress` must outlive this object.
   RankProcesses(int ranks, int most_recoveries, RankGroups copies, ProgressPage& progress, RankStarter start);
 
   [[nodiscard]] const ChildProcesses& all() const { return ranks_; }
@@ -65,7 +65,7 @@ class RankProcesses {
   std::vector<FileDescriptor> orders_;  // [rank]; may be empty
   std::vector<int> lost_;
   std::string reason_;
-  std::int64_t step_ = 0;  // of the first loss
+  std::int64_t step_ = 0;  // step of the first lost rank
   Clock::time_point lost_since_;
 };
 
@@ -89,7 +89,7 @@ struct StartOutcome {
 /// report or a signal to the process group takes precedence over the deaths it causes.
 class Supervisor {
  public:
-  /// `kills`: out_of_memory_kills() before the first rank started. References must outlive this object.
+  /// `kills` is out_of_memory_kills() before the first rank started. References must outlive this object.
   Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
              std::optional<std::uint64_t> kills);
 
@@ -131,7 +131,7 @@ class Supervisor {
   const LaunchPlan& plan_;
   std::optional<std::uint64_t> kills_;
   std::string unread_;         ///< Incomplete report
-  std::vector<int> failures_;  ///< In order of detection
+  std::vector<int> failures_;  ///< Failed ranks, in order of detection
   std::optional<HangWatch> hang_watch_;
   bool hung_ = false;
   std::optional<int> culprit_;

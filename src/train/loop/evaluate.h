@@ -25,21 +25,24 @@ struct EvaluationProgress {
   std::int64_t windows_done = 0;
   std::int64_t windows = 0;
   std::int64_t tokens_done = 0;
-  double loss = 0;  // Mean so far
+  double loss = 0;  // Mean over the windows so far
   double seconds = 0;
 };
 
 struct Evaluation {
-  double loss = 0;           // In nats
+  double loss = 0;           // Mean, in nats
   std::int64_t tokens = 0;   // Targets in the mean loss
-  std::int64_t windows = 0;  // OrderedSamples::count()
+  std::int64_t windows = 0;  // Number of windows: OrderedSamples::count()
   std::string data = {};     // One-line description of the data
 };
 
-/// Computes the mean loss over all windows of the data in order (OrderedSamples, data/samples.h), in one process. GPT-2
-/// and Llama: mean over targets. BERT: mean over masked tokens plus mean over pairs. Adds losses of micro-batches in
-/// float64 and calls `progress` after each. Throws ConfigError if folder, data or tokenizer cannot be read or do not
-/// match. Throws Error, with the windows, for a loss that is not finite.
+/// Computes the mean loss over all windows of the data in order (OrderedSamples, data/samples.h), in one process. For
+/// GPT-2 and Llama, it is the mean over targets; for BERT, the mean over masked tokens plus the mean over pairs. Sums
+/// are in float64. Calls `progress` after each micro-batch.
+///
+/// Throws ConfigError if the folder, data or tokenizer cannot be read or do not match, if the batch does not fit the
+/// model or the memory, or for bfloat16 on a CPU that emulates it. Throws Error, naming the windows, if a loss is not
+/// finite.
 [[nodiscard]] Evaluation evaluate(const EvaluationOptions& options,
                                   const std::function<void(const EvaluationProgress&)>& progress);
 

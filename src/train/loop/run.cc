@@ -144,7 +144,7 @@ RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTr
 }
 
 /// Trains as one rank; rank 0 also writes metrics, progress and summary. Returns false after a stop request that left
-/// steps undone but saved. Throws the trainer's errors and stores their place in `op`. `epochs`: transport that
+/// steps undone but saved. Throws the trainer's errors and stores their place in `op`. `epochs` is the transport that
 /// outlives rank losses, or null.
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
               ReconnectingTransport* epochs = nullptr) {
@@ -157,7 +157,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const bool speaks = rank == RankId(0);
     std::optional<EventFile> events;
     std::optional<MetricsFile> metrics;  // Truncated only after the model exists
-    std::string lines;                   // For --report, with earlier attempts
+    std::string lines;                   // Metrics lines for --report, including earlier attempts
     const auto open_files = [&] {
       if (!speaks || metrics || events) return;
       if (!job.options.report.empty()) lines = kept_lines(job.options.metrics, last_closed_step(*trainer));

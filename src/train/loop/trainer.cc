@@ -437,7 +437,8 @@ void flip_a_bit(const at::Tensor& value) {
 
 }  // namespace
 
-/// Passes a fault point. `tensor`: index into state_of() of the first group: 0 for a weight, 1 for its optimizer state.
+/// Passes a fault point. `tensor` is an index into state_of() of the first group: 0 for a weight, 1 for its optimizer
+/// state.
 void Trainer::rehearse_flip(std::string_view point, std::size_t tensor) {
   if (fault_point(point)) flip_a_bit(state_of(trained_.begin()->first).at(tensor));
 }

@@ -41,8 +41,8 @@ struct ResumeState {
   std::vector<RankId> state_sources;  ///< [parameter group]: sends its state to replacements
 };
 
-/// Determines the common state. `states`: [rank]. Throws Error if no rank of a group has weights. Also throws if a rank
-/// with weights is two steps behind the furthest rank, or one step without a vote for it.
+/// Determines the common state. `states` has an element per rank. Throws Error if no rank of a group has weights. Also
+/// throws if a rank with weights is two steps behind the furthest rank, or one step without a vote for it.
 [[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups);
 
 /// Consecutive skipped updates after which the run ends.
@@ -148,7 +148,7 @@ class Trainer {
   std::int64_t skipped_ = 0;
   std::int64_t skipped_in_row_ = 0;
   std::int64_t step_ = 0;    // Current step, from 0
-  std::int64_t first_step_;  // From 0
+  std::int64_t first_step_;  // First step of this run, from 0
   std::int64_t done_;
   std::int64_t voted_for_ = 0;
   bool has_weights_;

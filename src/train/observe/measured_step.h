@@ -16,7 +16,7 @@ namespace chimera {
 struct RunSummary {
   std::int64_t steps = 0;              // Measured steps
   bool is_whole = true;                // False after an early stop request
-  OpTimes op_times{0};                 // Without the first step, unless it is the only one
+  OpTimes op_times{0};                 // Times of ops without the first step, unless it is the only one
   double step_seconds = 0;             // Median over the same steps
   double optimizer_seconds = 0;        // Mean on the slowest worker
   std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers
@@ -46,7 +46,7 @@ struct MeasuredRecomputation {
 /// One group's step, in seconds from its first instruction.
 struct MeasuredStep {
   std::int64_t step = 0;  // Counted from 0
-  double start = 0;       // On rank 0's clock
+  double start = 0;       // Time of the first instruction, in seconds of rank 0's clock
   /// An all-reduce starts at the last member's launch, or at the first wait if that is later and sums form only in
   /// waits. It ends on each worker separately. The lower bound is not known: 0.
   Timeline timeline;

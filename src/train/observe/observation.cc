@@ -65,7 +65,7 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;
 
-/// Gathers the numbers of all ranks: [rank]. `sizes`: [rank].
+/// Gathers the numbers of all ranks: result[rank]. `sizes`[rank] is the number of its numbers.
 std::vector<std::vector<double>> share(std::vector<double> own, const std::vector<std::size_t>& sizes, RankId rank,
                                        Transport& transport) {
   std::vector<double> all;

@@ -13,8 +13,8 @@
 
 namespace chimera {
 
-/// Returns the --report page (telemetry/report_page.h). `metrics`: lines of the steps. `timelines`: measured and
-/// simulated step.
+/// Returns the --report page (telemetry/report_page.h). `metrics` holds the lines of the steps. `timelines` are the
+/// measured and the simulated step.
 [[nodiscard]] std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
                                       std::vector<Panel> timelines);
 
@@ -39,8 +39,8 @@ namespace chimera {
 [[nodiscard]] std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                         const CostModel& costs);
 
-/// Writes the requested files atomically. `metrics`: lines of the steps (to_json_line). Throws ConfigError if a file
-/// cannot be written.
+/// Writes the requested files atomically. `metrics` holds the lines of the steps (to_json_line()). Throws ConfigError
+/// if a file cannot be written.
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics);
 

@@ -64,7 +64,8 @@ struct StepForecast {
   double bubble_ratio = 0;
   double turns = 0;  ///< Lower bound if ranks take turns on shared cores; 0 if each rank has a core
 };
-/// `cores`: cores available to this process.
+/// Returns the simulator's forecast of a step from the run's own measurements. `cores` is the number of cores available
+/// to this process.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
 
 /// Compares the measured step time with the forecast.

@@ -9,23 +9,24 @@
 
 namespace chimera {
 
-/// Wall-clock compute time of a rank per step.
+/// Compute time of a rank in wall-clock seconds per step.
 struct RankPace {
   RankId rank{0};
   double seconds = 0;
-  /// Mean time of the same ops on other ranks; empty if some op runs only here.
+  /// Time that the same ops would take at their mean speed on other ranks; empty if one of them runs on no other rank.
   std::optional<double> elsewhere;
-  /// Returns an upper bound on the time that a step waits for this rank.
+  /// Returns an upper bound on the seconds per step that other ranks wait for this rank.
   [[nodiscard]] double lost() const { return elsewhere && seconds > *elsewhere ? seconds - *elsewhere : 0; }
 };
 
-/// Smallest slowdown that is reported.
+/// Slowdown from which a rank is a straggler.
 inline constexpr double kStragglerRatio = 1.1;
 
-/// Returns times per step. `times`: [rank], sums over `steps` steps.
+/// Returns the pace of each rank. `times` [rank] holds sums over `steps` steps, at least 1.
 [[nodiscard]] std::vector<RankPace> paces(const std::vector<OpTimes>& times, std::int64_t steps);
 
-/// Returns a table of all ranks, and a line for each straggler with its cost in a step of `step_seconds`.
+/// Returns a table of all ranks, and for each straggler a line with the seconds that a step, of `step_seconds`, loses
+/// to it.
 [[nodiscard]] std::string straggler_report(const std::vector<RankPace>& ranks, double step_seconds);
 
 }  // namespace chimera

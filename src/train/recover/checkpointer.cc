@@ -219,7 +219,7 @@ void Checkpointer::agree() {
   while (phase_ != Phase::Idle) {
     while (phase_ == Phase::Writing || rank_ == RankId(0)) {
       if (outcome_ != Outcome::None) break;
-      note_progress({RankProgress::Phase::Ending});  // A slow disk is no hang
+      note_progress({RankProgress::Phase::Ending});  // A slow disk is not a hang
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     auto numbers = votes().pack();
@@ -231,7 +231,7 @@ void Checkpointer::agree() {
 
 void Checkpointer::drop() {
   while (phase_ != Phase::Idle && outcome_ == Outcome::None) {
-    note_progress({RankProgress::Phase::Joining});  // A slow disk is no hang
+    note_progress({RankProgress::Phase::Joining});  // A slow disk is not a hang
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   is_dropped_ = phase_ != Phase::Idle;

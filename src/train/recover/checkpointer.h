@@ -34,7 +34,7 @@ namespace chimera {
 /// (engine/sharded_optimizer.h), so each rank has the optimizer state of its part.
 class CheckpointPart {
  public:
-  /// `trained`, `state`: parameter groups and optimizer state of the rank. Borrows their tensors.
+  /// `trained` and `state` are the parameter groups and optimizer state of the rank. Borrows their tensors.
   CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
                  const std::vector<OptimizerTensor>& state);
 
@@ -48,7 +48,7 @@ class CheckpointPart {
   struct Piece {
     TensorEntry entry;
     at::Tensor source;  // Keeps the run's tensor, because its storage changes with the weight version
-    at::Tensor copy;    // On the CPU; undefined before the first copy
+    at::Tensor copy;    // Copy on the CPU; undefined before the first copy
   };
   static void add(std::vector<Piece>& pieces, std::string name, const at::Tensor& source);
 

@@ -37,8 +37,8 @@ struct DeviatingStage {
   bool has_majority = false;  ///< More than half of the replicas are equal
 };
 
-/// Compares hashes by one small all-reduce. All ranks call it and get the same result. `own`: all stages of `copies` on
-/// this rank.
+/// Compares hashes by one small all-reduce. All ranks call it and get the same result. `own` holds all stages of
+/// `copies` on this rank.
 [[nodiscard]] std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies,
                                                            const StateHashes& own, RankId rank, Transport& transport);
 

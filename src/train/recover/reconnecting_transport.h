@@ -21,8 +21,8 @@ namespace chimera {
 /// different epochs cannot mix.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
-  /// Connects to the other ranks at `rendezvous`. `breaker` can break the connections. `is_first`: no rank has been
-  /// lost.
+  /// Connects to the other ranks at `rendezvous`. `breaker` can break the connections. `is_first` is true until a rank
+  /// is lost.
   using Connect = std::function<std::unique_ptr<Transport>(
       const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first)>;
 

@@ -14,7 +14,7 @@
 
 namespace chimera {
 
-/// Largest number of new tokens of a sample.
+/// Maximum number of new tokens in a sample.
 inline constexpr std::int64_t kSampleTokens = 64;
 
 /// A prompt that the model continues greedily during training.
@@ -38,8 +38,8 @@ struct TrainingPrompt {
 /// The tokenizer of a model's data; without one, bytes are tokens.
 class DataTokenizer {
  public:
-  /// `given`: --tokenizer; empty: tokenizer of `from` (tokenizer_of_folder), else bytes. Throws ConfigError as
-  /// open_tokenizer does, and for more tokens than the model's vocabulary.
+  /// `given` is the value of --tokenizer. If it is empty, uses the tokenizer of `from` (tokenizer_of_folder()) or,
+  /// without one, bytes. Throws ConfigError as open_tokenizer() does, and for more tokens than the model's vocabulary.
   DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model);
 
   /// Returns options that borrow this object.

@@ -57,7 +57,7 @@ struct Job : JobShape {
   std::shared_ptr<const TrainingPrompt> prompt;       // Null without --sample-every
   std::shared_ptr<const JobCheckpoints> checkpoints;  // Null without saves and --resume
   std::vector<LeftOutSteps> left_out;
-  std::int64_t first_step = 0;  // From 0; earlier steps are in the checkpoint
+  std::int64_t first_step = 0;  // First step, from 0; earlier steps are in the checkpoint
   double peak_flops = 0;        // Peak FLOP/s of large matrix products, all ranks together; 0: not known
 };
 
@@ -65,7 +65,7 @@ struct Job : JobShape {
 /// headers. Throws ConfigError for invalid options.
 [[nodiscard]] JobShape job_shape(const TrainOptions& options);
 
-/// Also partitions the model; sufficient for a dry run.
+/// Returns the job with a partitioned model, which is sufficient for a dry run.
 [[nodiscard]] Job cut_job(const JobShape& shape);
 
 /// Partitions the model, lowers the schedule, verifies that programs cannot deadlock, opens data and checkpoints, and

@@ -43,8 +43,8 @@ struct CheckpointOptions {
 };
 
 struct ResumeOptions {
-  /// `auto`: newest checkpoint in CheckpointOptions::folder, if any; a checkpoint or folder of checkpoints; empty or
-  /// `none`: first step
+  /// Path of a checkpoint or of a folder of checkpoints; `auto` for the newest checkpoint in CheckpointOptions::folder,
+  /// if any; empty or `none` to start at the first step
   std::string from;
   bool other_data = false;  ///< Allows other data or another mini-batch
   bool is_checked = false;  ///< The launcher has verified `from`, a single checkpoint
@@ -125,7 +125,7 @@ struct TrainOptions {
   bool cuda_graphs = false;     // Records a step's GPU work, up to its sums, once and replays it
   OptimizerOptions optimizer = {.weight_decay = 0.01};
   LearningRate learning_rate;
-  double clip = 1.0;   // Largest global gradient norm; 0: no clipping
+  double clip = 1.0;   // Maximum global gradient norm; 0: no clipping
   double dropout = 0;  // Probability in [0, 1)
   TransportKind transport = TransportKind::Processes;
   DeviceKind device = DeviceKind::Cpu;  // Cuda: one GPU per process, or the first for all threads
@@ -169,7 +169,7 @@ struct TrainOptions {
   std::string export_dtype;   // Element type, a word of config.json; empty: type of the weights
   std::uint64_t export_shard_bytes = kDefaultShardBytes;
 
-  /// `step` counts from 1.
+  /// Returns whether the updates of `step`, which counts from 1, are skipped.
   [[nodiscard]] bool skips_non_finite(std::int64_t step) const {
     return non_finite == NonFinite::Skip || (non_finite == NonFinite::Rollback && step == failed_step);
   }

@@ -328,7 +328,7 @@ void GlooConnections::find_shared_memory() {
   }
 }
 
-/// `hosts`: [member].
+/// `hosts` has an entry per member of the group.
 void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>& hosts) {
   const auto& members = options_.groups[group];
   std::map<RankId, std::vector<RankId>> members_of;  // [host]

@@ -70,7 +70,7 @@ class RankTree {
   int world_size_ = 1;
   TreePlace place_;
   GlooGroup parent_;                 ///< null for the root
-  std::vector<GlooGroup> children_;  ///< as place_.children
+  std::vector<GlooGroup> children_;  ///< groups of place_.children, in the same order
 };
 
 /// Process groups of a rank: with its message peers, tree neighbors and members of its parameter groups.
@@ -101,7 +101,7 @@ class GlooConnections {
  private:
   void connect_groups();
   void require_unbroken() const;
-  /// `threads`: for collectives.
+  /// Creates a group with this number of threads for collectives.
   [[nodiscard]] GlooGroup create(const std::string& name, int rank, std::size_t size, int threads);
   [[nodiscard]] GlooGroup create_pair(const std::string& name, int other);
   [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;

@@ -25,7 +25,7 @@ struct Operation {
   std::int64_t other;  // rank, or stage for collectives
 };
 
-/// Returns `rank 1: receive from rank 0`.
+/// Returns, for example, `rank 1: receive from rank 0`.
 [[nodiscard]] std::string to_text(int rank, const Operation& operation);
 
 /// Throws PeerLostError or TransportError for a failed `operation` ("rank 1: receive from rank 0"). Only the text tells
@@ -108,8 +108,8 @@ struct GlooOptions {
 /// is lost. Fault points: rendezvous, connected, sum.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
-/// Returns the most files that connect_gloo() opens on a rank. Gloo's threads end the process beyond the system's
-/// limit.
+/// Returns the maximum number of files that connect_gloo() opens on a rank. Gloo's threads end the process beyond the
+/// system's limit.
 [[nodiscard]] std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
                                             const std::vector<RankPair>& pairs);
 

@@ -18,7 +18,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kWords = 4;                // of a SharedAddress
+constexpr std::int64_t kWords = 4;                // words of a SharedAddress
 constexpr std::int64_t kChunkBytes = 256 * 1024;  // fits into the cache
 constexpr std::int64_t kLineBytes = 64;           // cache line, never shared by slices
 constexpr std::size_t kSmallestFile = 4096;       // one page
@@ -118,20 +118,20 @@ std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
 }
 
 struct SharedSum::State : std::enable_shared_from_this<State> {
-  GlooGroup group;         // of the host
+  GlooGroup group;         // group of the ranks on this host
   GlooGroup counterparts;  // null: one host
   std::shared_ptr<SumMemory> memory;
-  int fault_rank = 0;  // for fault points on the groups' threads
+  int fault_rank = 0;  // rank for fault points on the groups' threads
   const SumOrder* order = nullptr;
   std::vector<Shared> own;                     // gradients, then parts
-  std::int64_t most_parts = 0;                 // per member
+  std::int64_t most_parts = 0;                 // maximum number of parts per member
   std::vector<at::Tensor> addresses;           // [member]: gradients and parts
   c10::intrusive_ptr<c10d::Work> gather;       // all members of the host have deposited
   c10::intrusive_ptr<c10d::Work> hosts_added;  // sum over hosts
   c10::intrusive_ptr<c10d::Work> added;        // all members of the host have added
   at::Tensor failures;                         // [1]: whether this member failed; then how many failed
-  std::exception_ptr failure;                  // of this member
-  std::chrono::milliseconds timeout{};         // of each operation
+  std::exception_ptr failure;                  // failure of this member
+  std::chrono::milliseconds timeout{};         // limit of each operation
 
   std::mutex mutex;  // guards the members below
   std::condition_variable news;

@@ -60,7 +60,7 @@ class StagingMemory {
 };
 
 struct SumMemory {
-  /// `ends_waits`: as GlooOptions::breaker.
+  /// `ends_waits` is a breaker as in GlooOptions::breaker, or null.
   explicit SumMemory(std::shared_ptr<ConnectionBreaker> ends_waits = nullptr) : breaker(std::move(ends_waits)) {}
 
   std::shared_ptr<ConnectionBreaker> breaker;  // may be null

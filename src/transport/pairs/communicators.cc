@@ -137,7 +137,7 @@ class Joining {
   const Make& make_;
 };
 
-/// Most communicators of any rank.
+/// Maximum number of communicators of a rank.
 struct Most {
   int of_pairs = 0;
   int of_groups = 0;

@@ -51,12 +51,12 @@ struct Communicators {
   using Group = c10::intrusive_ptr<c10d::Backend>;
   /// Communicators of a pair of ranks, one per direction. The lower rank is member 0 in both.
   struct Pair {
-    Group out = {};  // to the peer
-    Group in = {};   // from the peer
+    Group out = {};  // group that sends to the peer
+    Group in = {};   // group that receives from the peer
   };
   std::shared_ptr<void> keep = {};  // keeps the groups' resources alive
   int rank = 0;
-  at::Device device = at::kCPU;    // of messages and gradients
+  at::Device device = at::kCPU;    // device of messages and gradients
   std::map<int, Pair> pairs = {};  // by peer
   RankGroups groups = {};
   std::vector<Group> process_groups = {};  // by parameter group; null if this rank is not a member, or the only one
@@ -64,8 +64,8 @@ struct Communicators {
   bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
   /// Called once all ranks have connected all groups. May be empty.
   std::function<void()> connected = {};
-  /// Called at the transport's end. `has_failed`: an exception ends it, so pending operations must be aborted. May be
-  /// empty.
+  /// Called at the transport's end; may be empty. If `has_failed`, an exception ends the transport, so pending
+  /// operations must be aborted.
   std::function<void(bool has_failed)> end = {};
 };
 
@@ -77,7 +77,7 @@ struct CommunicatorPlan {
   std::vector<RankPair> pairs = {};  ///< ascending
 };
 
-/// Most thread blocks of a communicator's kernel, occupied while it waits for the other members.
+/// Maximum number of thread blocks of a communicator's kernel, which it occupies while it waits for the other members.
 struct BlockLimits {
   int everyone = 1;  ///< its sums are small
   int group = 16;
@@ -95,7 +95,7 @@ struct NewCommunicator {
   std::string name = {};  ///< unique, equal on its members
   int member = 0;         ///< index of this rank
   int size = 0;
-  int blocks = 0;  ///< from BlockLimits
+  int blocks = 0;  ///< maximum number of thread blocks, from BlockLimits
 };
 
 /// Creates a rank's communicators in turn with `make`, which waits for the other members: everyone, parameter groups,

@@ -59,7 +59,7 @@ class RankThreads {
   Turn turn_;
   std::int64_t turns_ = 0;  // runs started
   bool over_ = false;
-  std::vector<std::thread> threads_;  // of ranks 1, 2, ...
+  std::vector<std::thread> threads_;  // threads of ranks 1, 2, ...
 };
 
 /// Runs `body` for each rank on a thread, joined by a ThreadHub that a failure closes. Rank 0 runs on the caller's
@@ -67,7 +67,7 @@ class RankThreads {
 [[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
                                                           const std::function<void(RankId, Transport&)>& body);
 
-/// Same, but throws the rank's exception.
+/// Runs the ranks in the same way, but throws the rank's exception.
 void run_rank_threads(int ranks, const RankGroups& groups, const std::function<void(RankId, Transport&)>& body);
 
 }  // namespace chimera
