@@ -547,7 +547,7 @@ void Trainer::take_over() {
   fault_point("resume");
 }
 
-/// Copies metrics, counters and save plans from the metrics_source to all ranks.
+/// Copies metrics, counters and save plans from the rank named as their source to all ranks.
 void Trainer::agree_on_last_step(RankId metrics_source) {
   StepMetrics& last = last_metrics_;
   double is_skipped = last.is_skipped ? 1 : 0;

@@ -33,7 +33,7 @@ struct MeasuredTransfer {
   Op made;
   std::size_t from = 0;  // Worker index
   std::size_t to = 0;
-  double sent = 0;     // QueuedMessage to the transport
+  double sent = 0;     // Passed to the transport
   double awaited = 0;  // Start of the receiver's wait
   double arrived = 0;  // End of the receiver's wait
 };
