@@ -246,9 +246,9 @@ TEST_F(TrainRefusalTest, ObservationFiles) {
   expect_refusals({
       {{"--trace", ""}, {"--trace: the name of a file is missing"}},
       {{"--trace", data_}, {"--trace", "the run reads this file"}},
-      {{"--trace", metrics_}, {"--trace", "--metrics writes it"}},
+      {{"--trace", metrics_}, {"--trace", "--metrics writes this file"}},
       {{"--op-times", scratch_.path("new"), "--timeline", scratch_.path("new")},
-       {"--timeline", "--op-times writes it"}},
+       {"--timeline", "--op-times writes this file"}},
       {{"--op-times", scratch_.path("missing/times.json")}, {"--op-times", "cannot be written", "No such file"}},
       {{"--timeline", scratch_.path("")}, {"--timeline", "cannot be written", "Is a directory"}},
       {{"--trace", trace, "--stages", "3"}, {"--stages must be even"}},
