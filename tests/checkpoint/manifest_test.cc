@@ -51,7 +51,7 @@ TEST(ManifestTest, RejectsInvalidFields) {
   expect_refused(with("step", UINT64_MAX), "step is too large");
   expect_refused(with("run", 7), "run is no object");
   expect_refused(with("files", 7), "files is no list");
-  expect_refused(with("files", {7}), "no object");
+  expect_refused(with("files", {7}), "not an object");
   nlohmann::ordered_json json = sample_json();
   json.erase("files");
   expect_refused(json, "files is missing");

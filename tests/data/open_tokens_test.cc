@@ -178,7 +178,7 @@ TEST_F(FolderTest, RejectsInvalidShards) {
   add("a.bin", "ab");
   expect_refused(folder(), "has .bin and .txt files; expected shards of one kind");
   add("b.idx", "MMIDIDX");
-  expect_refused(folder(), "b.idx: its tokens, " + folder() + "/b.bin, does not exist");
+  expect_refused(folder(), "b.idx: the file of its tokens, " + folder() + "/b.bin, does not exist");
 }
 
 TEST_F(FolderTest, RefusesAnEmptyShard) {

@@ -46,7 +46,7 @@ TEST(ScheduleCsvTest, SpellsOutMessagesForPyTorch) {
 TEST(ScheduleCsvTest, WritesReplicasInAFirstLine) {
   EXPECT_EQ(to_csv(find_generator("chimera").generate({2, 2})),
             R"(# {"format": "chimera-schedule", "version": 1, "name": "chimera", "stages": 2, "micro_batches": 2, )"
-            R"("replicas": [{"id": 0, "workers": [0, 1]}, {"id": 1, "workers": [1, 0]}]})"
+            R"("late_forwards": true, "replicas": [{"id": 0, "workers": [0, 1]}, {"id": 1, "workers": [1, 0]}]})"
             "\n0F0,1F1r1,1B1r1,0B0\n0F1r1,1F0,1B0,0B1r1\n");
 }
 
