@@ -215,8 +215,8 @@ TEST(GlooTransportTest, DeathAfterJoiningDoesNotBlockLeaving) {
 }
 
 TEST(GlooTransportTest, SurvivorsReconnectAfterALoss) {
-  const testing::Scratch rendezvous points;
-  const Ranks ranks("outlive", 3, "", std::chrono::seconds(10), rendezvous points.path(""));
+  const testing::Scratch scratch;
+  const Ranks ranks("outlive", 3, "", std::chrono::seconds(10), scratch.path(""));
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
 
