@@ -40,10 +40,11 @@ std::string cut(const chimera::Schedule& schedule, const chimera::ModelLoads& lo
                 const chimera::BalanceOptions& options) {
   const auto found = chimera::balance(schedule, loads, options);
   if (!found) return "{}";
-  return json_text(nlohmann::json{{"layers", found->layers},
-                                  {"slowest", found->slowest},
-                                  {"least", found->least},
-                                  {"costs", costs_to_json(stage_costs(loads, found->layers, options.recompute))}});
+  return chimera::json_text(
+      nlohmann::json{{"layers", found->layers},
+                     {"slowest", found->slowest},
+                     {"least", found->least},
+                     {"costs", costs_to_json(stage_costs(loads, found->layers, options.recompute))}});
 }
 
 std::string balanced(std::string schedule, const std::vector<std::vector<double>>& layers, double boundary,
