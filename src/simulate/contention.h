@@ -21,7 +21,7 @@ struct Contention {
   /// Fraction of an all-reduce's time saved if all of its workers have launched the next: one sends while the other
   /// adds. In [0, 1).
   double sums_overlap = 0;
-  /// As `transfers`, but for transfers between nodes that leave (or enter) the same node. 0: unknown.
+  /// Slowdown like `transfers` for transfers between nodes that leave (or enter) the same node. 0: unknown.
   double node_transfers = 0;
 
   [[nodiscard]] bool any() const {

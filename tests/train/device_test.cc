@@ -132,7 +132,8 @@ TEST(DeviceTest, DeviceDecidesAboutDataTypes) {
   options.tf32 = true;
   EXPECT_EQ(refusal_of([&] { require_device(options, 1); }), "");
   gpus.each = {.name = "Old GPU"};
-  EXPECT_THAT(refusal_of([&] { require_device(options, 1); }), HasSubstr("--tf32: Old GPU does not have TensorFloat32"));
+  EXPECT_THAT(refusal_of([&] { require_device(options, 1); }),
+              HasSubstr("--tf32: Old GPU does not have TensorFloat32"));
   options.tf32 = false;
   EXPECT_THAT(refusal_of([&] { require_device(options, 1); }), HasSubstr("Old GPU emulates it"));
   options.force_bfloat16 = true;
