@@ -99,7 +99,8 @@ bool takes_a_name(const std::filesystem::path& file) {
 
 TEST(ScheduleNamesTest, NoScheduleIsLookedUpByItsName) {
   const std::regex lookup(R"re(find_generator\(|Generator::name\b)re");
-  const std::regex of_a_schedule(R"re(find_generator\([^)]*schedule(\.|->)name\b)re");
+  // `choice` is a name from the user, not a schedule.
+  const std::regex of_a_schedule(R"re(find_generator\((?!choice\.name\))[^)]*[.>]name\b)re");
   int lookups = 0;
   for (const auto& source : sources_outside()) {
     std::ifstream lines(source);
