@@ -74,7 +74,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   const auto groups = std::make_shared<Groups>(options);
   groups->rendezvous().await_all(options.rank, options.world_size);
   c10d::Store& store = *groups->rendezvous().store();
-  compare_attendees(store, {options.rank, options.fingerprint, gpu.uuid}, options.world_size);
+  compare_attendees(store, {options.rank, options.fingerprint, ranks_share_gpus() ? "" : gpu.uuid}, options.world_size);
   const CommunicatorPlan plan{options.rank, options.world_size, options.groups, options.pairs};
   const BlockLimits limits =
       block_limits(plan, least_of_all(store, options.rank, gpu.multiprocessors, options.world_size));
@@ -162,6 +162,8 @@ class CudaAccelerator final : public Accelerator {
 
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
     set_unless_set(nccl_variables(options.rendezvous));
+    // NCCL refuses two ranks on one GPU of one host (initTransportsRank); getHostHash() reads this variable.
+    if (ranks_share_gpus()) set_unless_set({{"NCCL_HOSTID", fmt::format("rank {}", options.rank)}});
     try {
       c10::cuda::set_device(static_cast<c10::DeviceIndex>(options.gpu));
       return make_pair_transport(join(options, traits(options.gpu)));

@@ -103,7 +103,8 @@ bool uses_gpu(const TrainOptions& options) { return options.device == DeviceKind
 
 at::Device device_of(const TrainOptions& options, RankId rank) {
   if (!uses_gpu(options)) return at::kCPU;
-  const auto own = options.gpu.value_or(static_cast<int>(rank.value()));
+  int own = options.gpu.value_or(static_cast<int>(rank.value()));
+  if (ranks_share_gpus()) own %= accelerator().num_devices();
   return {accelerator().type(), static_cast<c10::DeviceIndex>(has_processes(options) ? own : 0)};
 }
 
@@ -163,7 +164,7 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (const std::string problem = gpus.problem(); !problem.empty()) {
     throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));
   }
-  if (has_processes(options) && !options.gpu && ranks > gpus.num_devices()) {
+  if (has_processes(options) && !options.gpu && !ranks_share_gpus() && ranks > gpus.num_devices()) {
     throw ConfigError(
         fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport threads, which "
                     "share one GPU",

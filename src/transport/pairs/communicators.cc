@@ -9,6 +9,7 @@
 #include <exception>
 #include <future>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -95,6 +96,11 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous) {
           {"NCCL_RUNTIME_CONNECT", "0"},
           // Disables c10d's warning at each rank's first message.
           {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
+}
+
+bool ranks_share_gpus() {
+  const char* value = std::getenv("CHIMERA_SHARE_GPU");
+  return value != nullptr && std::string_view(value) == "1";
 }
 
 void set_unless_set(const VariableList& variables) {

@@ -43,6 +43,10 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// and connects collectives with the communicator.
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
+/// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then takes
+/// each rank for a host of its own and sends through sockets, and the GPU runs one rank at a time.
+[[nodiscard]] bool ranks_share_gpus();
+
 /// Sets the variables that the user has not set. No other thread may read the environment meanwhile.
 void set_unless_set(const VariableList& variables);
 
