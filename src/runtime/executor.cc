@@ -98,13 +98,13 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
     repeat_part(rest.first(repeated), hooks);
     rest = rest.subspan(repeated);
   }
-  run_host_ranks(rest, hooks);
+  run_part(rest, hooks);
   if (hooks.tracer != nullptr) hooks.tracer->mark();
   current_ = nullptr;
   return std::move(result_);
 }
 
-void Executor::run_host_ranks(std::span<const Instruction> part, const StepHooks& hooks) {
+void Executor::run_part(std::span<const Instruction> part, const StepHooks& hooks) {
   for (std::size_t i = 0; i < part.size(); ++i) {
     note(part[i], hooks);
     if (begins_pair(part[i])) {
@@ -124,7 +124,7 @@ void Executor::repeat_part(std::span<const Instruction> part, const StepHooks& h
     StepHooks silent = hooks;
     silent.on_instruction = {};
     silent.load = load;
-    run_host_ranks(recorded, silent);
+    run_part(recorded, silent);
   };
   recorded_.run(part, hooks.load, hooks.record, run, losses_);
 }

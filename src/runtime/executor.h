@@ -137,7 +137,7 @@ class Executor {
   static Key key(const Op& op);
 
   void begin(const std::vector<Instruction>& program);
-  void run_host_ranks(std::span<const Instruction> part, const StepHooks& hooks);
+  void run_part(std::span<const Instruction> part, const StepHooks& hooks);
   void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
   const TensorSpec& message(const Op& maker) const;
