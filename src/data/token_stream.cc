@@ -20,9 +20,9 @@ TokenStream::TokenStream(std::vector<TokenFile> files) : files_(std::move(files)
 }
 
 bool TokenStream::separates_documents() const {
-  const auto ends_document = [](const TokenFile& file) { return !file.layout().mark; };
+  const auto is_text = [](const TokenFile& file) { return file.layout().format == kTextFormat; };
   return std::ranges::any_of(files_, &TokenFile::separates_documents) ||
-         (files_.size() > 1 && std::ranges::any_of(files_, ends_document));
+         (files_.size() > 1 && std::ranges::any_of(files_, is_text));
 }
 
 std::vector<TokenStream::Piece> TokenStream::pieces(std::int64_t first, std::int64_t count) const {

@@ -28,7 +28,7 @@ class TokenStream {
 
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
-  /// Returns whether the stream can have several documents: several files, or one that separates documents.
+  /// Returns whether the stream knows where documents end: several texts, or a file that separates its documents.
   [[nodiscard]] bool separates_documents() const;
 
   /// Fills `tokens` from token `first` on. Throws as TokenFile::read() does.
