@@ -60,8 +60,9 @@ std::vector<std::string> passed_over(const std::string& folder, std::int64_t aft
   for (const Entry& entry : entries_in(folder)) {
     const auto step = step_of_name(entry.name);
     if (!step || *step <= after || entry.is_folder) continue;
-    lines.push_back(fmt::format("{}/{}: is {}, not the folder of a checkpoint", folder, entry.name,
-                                entry.is_link ? "a link to no folder" : "a file"));
+    lines.push_back(
+        fmt::format("{}/{}: {}", folder, entry.name,
+                    entry.is_link ? "is a link to no folder" : "is a file, not the folder of a checkpoint"));
   }
   return lines;
 }
