@@ -272,7 +272,7 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_option("--grid-folder", options.validation.folder)->group("");  // hidden flag for the ranks of --validate
   begin_group(command, heading::kOutput);
   add_format(command, options.format, {Format::Text, Format::Json});
-  add_path(command, "--output", options.output, "write the table to this file");
+  guard_outputs(command, {add_path(command, "--output", options.output, "write the table to this file")});
 }
 
 }  // namespace
@@ -307,6 +307,13 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
     if (options->folder.empty()) {
       compare(*options, shared);
     } else {
+      for (const char* flag :
+           {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries", "--format", "--output"}) {
+        if (command->count(flag) > 0) throw ConfigError(fmt::format("{}: --export runs nothing; leave one out", flag));
+      }
+      for (const char* name : {"weights.safetensors", "batches.safetensors", "job.json"}) {
+        require_unused("--export", options->folder + "/" + name, command->count("--overwrite") > 0);
+      }
       export_job(prepare_job(train_options(shared)), options->folder);
     }
     exit_code = static_cast<int>(ExitCode::Success);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -50,9 +51,13 @@ Json loss_of(const Manifest& manifest) {
 std::vector<std::string> checkpoints_at(const std::string& path) {
   std::vector<std::string> paths;
   for (const std::int64_t step : listed_steps(path)) paths.push_back(checkpoint_path(path, step));
-  if (paths.empty()) paths.push_back(path);
-  if (paths.front() == path) (void)read_manifest(path);
-  return paths;
+  if (!paths.empty()) return paths;
+  namespace fs = std::filesystem;
+  std::error_code absent;
+  if (fs::exists(path + "/" + kManifestName, absent) || step_of_name(fs::path(path).filename().string())) return {path};
+  if (!fs::is_directory(path, absent)) throw CheckpointError(path + ": is not a folder of checkpoints");
+  const Newest none = newest_checkpoint(path, 0);
+  throw CheckpointError(path + ": has no checkpoints" + (none.refused.empty() ? "" : "; " + none.refused.front()));
 }
 
 /// Opens a checkpoint, or the newest valid one of a folder.
@@ -120,10 +125,7 @@ bool verify(const CheckpointCommand& command) {
   Json rows = Json::array();
   std::string text;
   bool all_good = true;
-  std::vector<std::string> paths;
-  for (const std::int64_t step : listed_steps(command.path)) paths.push_back(checkpoint_path(command.path, step));
-  if (paths.empty()) paths.push_back(command.path);
-  for (const std::string& path : paths) {
+  for (const std::string& path : checkpoints_at(command.path)) {
     const std::vector<std::string> faults = faults_of(path);
     all_good = all_good && faults.empty();
     rows.push_back({{"path", path}, {"good", faults.empty()}, {"faults", faults}});

@@ -45,7 +45,8 @@ void add_compare(CLI::App& program, int&) {
   command->add_option("RUN", options->runs, "folders of runs, or metrics files")->required();
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html});
-  add_path(*command, "--output", options->output, "write to this file instead of standard output");
+  guard_outputs(*command,
+                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
   command->callback([options] { write_output(options->output, compared(*options)); });
 }
 

@@ -220,12 +220,13 @@ void show_train(DemoStage& stage) {
       "Each "
       "process holds one stage of either direction.");
   const std::string pipelined = stage.file("chimera.jsonl");
-  stage.run(training(stage, {"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--micro-batches", "4",
-                             "--steps", "40", "--metrics", pipelined, "--report", stage.file("report.html")}));
+  stage.run(
+      training(stage, {"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--micro-batches", "4",
+                       "--steps", "40", "--overwrite", "--metrics", pipelined, "--report", stage.file("report.html")}));
   stage.say("Now without a pipeline: one process, the same samples, the same initial weights.");
   const std::string plain = stage.file("unpipelined.jsonl");
   stage.run(training(stage, {"--model", "gpt2-tiny", "--schedule", "none", "--micro-batches", "4", "--steps", "40",
-                             "--metrics", plain}));
+                             "--overwrite", "--metrics", plain}));
   stage.say("Both have learned the same: their losses agree to the rounding of float32.");
   stage.run({"compare", plain, pipelined});
   stage.say(
@@ -245,7 +246,7 @@ Contender train_contender(DemoStage& stage, const std::string& schedule, const s
   const std::string times = stage.file(schedule + ".json");
   (void)stage.ask(
       training(stage, {"--model", "gpt2-mini", "--schedule", schedule, "--stages", workers, "--micro-batches", workers,
-                       "--steps", "14", "--metrics", metrics, "--op-times", times}));
+                       "--steps", "14", "--overwrite", "--metrics", metrics, "--op-times", times}));
   const std::string simulated = stage.ask(
       {"simulate", schedule, "--stages", workers, "--micro-batches", workers, "--costs", times, "--format", "json"});
   const RunFigures figures = figures_of(read_run(metrics));
@@ -331,6 +332,15 @@ void add_flags(CLI::App& command, DemoArguments& options) {
   command.add_flag("--unattended", options.unattended, "never wait for Enter");
 }
 
+/// Demos replace each other's files, so the folder must not have others.
+void require_own_folder(const DemoArguments& options) {
+  std::error_code absent;
+  if (options.folder.empty() || !std::filesystem::exists(options.folder, absent)) return;
+  if (std::filesystem::is_directory(options.folder, absent) && std::filesystem::is_empty(options.folder, absent))
+    return;
+  throw ConfigError(fmt::format("--folder {}: exists already; give a new folder", options.folder));
+}
+
 }  // namespace
 
 void add_demo(CLI::App& program, int&) {
@@ -351,6 +361,7 @@ void add_demo(CLI::App& program, int&) {
       ->required();
   add_flags(*command, *options);
   command->callback([options] {
+    require_own_folder(*options);
     for (const Demo& demo : kDemos) {
       if (options->name == demo.name) show(demo, *options);
     }
@@ -368,6 +379,7 @@ void add_tour(CLI::App& program, int&) {
   auto options = std::make_shared<DemoArguments>();
   add_flags(*command, *options);
   command->callback([options] {
+    require_own_folder(*options);
     if (options->pauses()) return menu(*options);
     for (const Demo& demo : kDemos) show(demo, *options);
   });

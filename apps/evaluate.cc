@@ -112,6 +112,7 @@ void add_evaluate(CLI::App& program, const Invocation&, int&) {
   add_flags(*command, *flags);
   command->callback([flags] {
     keep_freed_memory();
+    report_surplus_threads("--threads", flags->options.threads, 1);
     flags->options.from = resolved_model_folder(flags->options.from, available_cores());
     run(*flags);
   });

@@ -338,6 +338,7 @@ std::string model_folder(const std::string& from, const Invocation& invocation) 
 int run(GenerateOptions options, const Invocation& invocation) {
   options.from = model_folder(options.from, invocation);
   const GenerateJob job = prepare_generate(options);
+  if (!invocation.rank) report_surplus_threads("--threads", options.threads, options.stages);
   if (invocation.rank || options.stages == 1) return run_generate(job, invocation.rank);
   return launch({.ranks = static_cast<int>(options.stages),
                  .arguments = invocation.arguments,
@@ -363,8 +364,12 @@ void add_generate(CLI::App& program, const Invocation& invocation, int& exit_cod
       "\nMore: docs/generation.md");
   auto options = std::make_shared<GenerateOptions>();
   add_flags(*command, *options);
-  command->callback([options, &invocation, &exit_code] {
+  command->callback([command, options, &invocation, &exit_code] {
     keep_freed_memory();
+    for (const char* flag : {"--top-k", "--top-p", "--seed"}) {
+      if (command->count(flag) == 0 || options->continuation.sampling.temperature > 0) continue;
+      throw ConfigError(fmt::format("{} is for sampling; give --temperature above 0 too", flag));
+    }
     exit_code = run(*options, invocation);
   });
 }

@@ -124,7 +124,8 @@ void add_model(CLI::App& program, int&) {
             "micro-batches per step (N; default: as many as --stages)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs});
-  add_path(*command, "--output", options->output, "write to this file instead of standard output");
+  guard_outputs(*command,
+                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
   set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",
                               "--partition", "--schedule", "--format", "--output"});
   command->callback([options] { write_output(options->output, printed(report_of(*options), options->format)); });

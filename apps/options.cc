@@ -8,11 +8,14 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "core/cgroup.h"
 #include "core/choices.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "help.h"
@@ -96,14 +99,27 @@ CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path,
   return app.add_option_function<std::string>(flag, take, description)->type_name(is_folder ? "DIR" : "FILE");
 }
 
+namespace {
+
+constexpr const char* kOneOfData =
+    "give one file or folder, a mixture such as 0.5:a 0.5:b, or quote a name with blanks";
+
+}  // namespace
+
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description) {
-  const auto join = [&data, flag](const std::vector<std::string>& words) {
-    data = fmt::format("{}", fmt::join(words, " "));
-    if (data.empty()) throw ConfigError(flag + ": the name of a file is missing");
+  const auto join = [&data, flag, given = false](const std::vector<std::string>& words) mutable {
+    const std::string text = fmt::format("{}", fmt::join(words, " "));
+    if (text.empty()) throw ConfigError(flag + ": the name of a file is missing");
+    if (given) throw ConfigError(fmt::format("{0}: is given twice, {1} and {2}; {3}", flag, data, text, kOneOfData));
+    if (words.size() > 1 && words.front().find(':') == std::string::npos) {
+      throw ConfigError(fmt::format("{}: {} words without weights, {}; {}", flag, words.size(), text, kOneOfData));
+    }
+    data = text;
+    given = true;
   };
   return app.add_option_function<std::vector<std::string>>(flag, join, description)
       ->type_name("DATA")
-      ->trigger_on_parse();  // so that a later flag replaces all words of an earlier one
+      ->trigger_on_parse();  // so that each occurrence is seen
 }
 
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
@@ -380,6 +396,63 @@ void CostFlags::add_links(CostModel& costs) const {
     throw ConfigError("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
 }
 
+namespace {
+
+bool names_this(const std::string& path, const std::string& word) {
+  std::error_code absent;
+  return std::filesystem::exists(word, absent) && is_same_file(path, word);
+}
+
+/// Returns whether the path is a file such as /dev/null, which several flags may share.
+bool is_device(const std::string& path) {
+  std::error_code absent;
+  return std::filesystem::exists(path, absent) && !std::filesystem::is_regular_file(path, absent);
+}
+
+/// Returns the file that the option names; empty if it is not given or names standard output.
+std::string named_file(const CLI::Option& option) {
+  const std::string path = option.count() == 0 ? "" : option.results().back();
+  return path == "-" ? "" : path;
+}
+
+void require_only_output(const CLI::App& app, const CLI::Option& output, const std::vector<CLI::Option*>& outputs) {
+  const std::string path = named_file(output);
+  for (const CLI::Option* other : app.get_options()) {
+    if (other == &output || other->count() == 0) continue;
+    const bool is_output = std::ranges::find(outputs, other) != outputs.end();
+    const auto is_this = [&](const std::string& word) {
+      return is_output ? is_same_file(path, word) : names_this(path, word);
+    };
+    if (std::ranges::none_of(other->results(), is_this) || (is_output && is_device(path))) continue;
+    throw ConfigError(fmt::format("{} {}: {} names this file; give another one", output.get_name(), path,
+                                  is_output ? other->get_name() : "another argument"));
+  }
+}
+
+}  // namespace
+
+void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing) {
+  const auto overwrites = std::make_shared<bool>(false);
+  app.add_flag("--overwrite", *overwrites, "replace output files that exist");
+  app.parse_complete_callback([&app, outputs, continuing, overwrites] {
+    for (const CLI::Option* output : outputs) {
+      const std::string path = named_file(*output);
+      if (path.empty()) continue;
+      require_only_output(app, *output, outputs);
+      const bool is_continued = output == outputs.front() && continuing != nullptr && continuing->count() > 0;
+      if (!is_continued) require_unused(output->get_name(), path, *overwrites);
+    }
+  });
+}
+
+void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {
+  const int cores = available_cores();
+  if (threads <= 1 || threads * processes <= cores) return;
+  messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
+                               processes > 1 ? fmt::format("{} times ", processes) : "", threads,
+                               cores == 1 ? "1 core" : fmt::format("{} cores", cores)));
+}
+
 std::ifstream open_input(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
@@ -390,7 +463,7 @@ std::ifstream open_input(const std::string& path) {
 }
 
 void write_output(const std::string& path, const std::string& text) {
-  if (path.empty()) {
+  if (path.empty() || path == "-") {
     std::cout << text << std::flush;
     if (!std::cout) throw Error("standard output cannot be written");
     return;

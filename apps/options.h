@@ -75,7 +75,8 @@ enum class PathKind : std::uint8_t { File, Folder };
 /// Adds a flag for a path. The flag throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind = PathKind::File);
-/// Adds a flag for a path or a mixture (data/mixture.h), in one or several words.
+/// Adds a flag for a path or a mixture (data/mixture.h), in one or several words. The flag throws ConfigError if it is
+/// repeated, or has several words without weights.
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
 /// Adds a flag whose value is one of `names`. The flag calls `take` with the value, and throws ConfigError for other
 /// words.
@@ -196,8 +197,17 @@ struct CostFlags {
 
 /// Opens a file to read bytes. Throws ConfigError if it cannot be opened.
 [[nodiscard]] std::ifstream open_input(const std::string& path);
-/// Writes to a file as write_whole() does or, if `path` is empty, to standard output. Throws Error if standard output
-/// cannot be written.
+/// Reports on standard error if `processes` processes of this host with `threads` threads each, more than one, are more
+/// than the cores that they may use.
+void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes);
+
+/// Adds --overwrite. When the command line is parsed, throws ConfigError if one of these outputs is a file that another
+/// argument names, or exists and is not empty, unless --overwrite is given. If `continuing` is given on the command
+/// line, the command continues the first output, which may exist. Call once per command.
+void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing = nullptr);
+
+/// Writes to a file as write_whole() does or, if `path` is empty or "-", to standard output. Throws Error if standard
+/// output cannot be written.
 void write_output(const std::string& path, const std::string& text);
 
 }  // namespace apps

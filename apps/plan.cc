@@ -248,6 +248,8 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
 void check_flags(const PlanArguments& options) {
   if (options.top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options.top));
   if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
+  if (options.run == 0 && !options.data.empty())
+    throw ConfigError("--data is for --run; give that too, or leave it out");
   if (options.sbatch.empty() && options.ranks_option->count() > 0) {
     throw ConfigError("--ranks-per-node is for --sbatch; give that too, or leave it out");
   }
@@ -312,11 +314,12 @@ void add_plan(CLI::App& program, int& exit_code) {
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
-  add_path(*command, "--output", options->output, "write the plan to this file, for `chimera train --config`");
-  add_path(*command, "--costs", options->costs,
-           "write the costs of the chosen plan to this file, for `chimera simulate --costs`");
-  add_path(*command, "--sbatch", options->sbatch,
-           "write the plan to this file as a SLURM job; - prints it instead of the table");
+  guard_outputs(*command, {add_path(*command, "--output", options->output,
+                                    "write the plan to this file, for `chimera train --config`"),
+                           add_path(*command, "--costs", options->costs,
+                                    "write the costs of the chosen plan to this file, for `chimera simulate --costs`"),
+                           add_path(*command, "--sbatch", options->sbatch,
+                                    "write the plan to this file as a SLURM job; - prints it instead of the table")});
   options->ranks_option =
       add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks per node of the SLURM job (default 1)");
   set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",

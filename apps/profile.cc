@@ -123,10 +123,16 @@ struct Flags {
   std::string interface;
   std::string name;
   std::string output;
+  std::string measuring;  // the first given flag of a measurement
   Format format = Format::Text;
 };
 
+void check_output(const Flags& flags) {
+  if (!flags.output.empty() && flags.output != "-") require_writable_whole(flags.output);
+}
+
 void print(const Flags& flags, const MachineProfile& machine, const std::string& text) {
+  if (flags.output == "-") return write_output("", to_json(machine));
   if (!flags.output.empty()) write_whole(flags.output, to_json(machine));
   write_output("", flags.format == Format::Json ? to_json(machine) : text);
 }
@@ -169,7 +175,7 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   const int self = invocation.place->rank;
   const bool has_profile = self == 0 && !flags.between.empty();
   const MachineProfile machine = has_profile ? read_machine(flags.between) : MachineProfile{};
-  if (self == 0 && !flags.output.empty()) require_writable_whole(flags.output);
+  if (self == 0) check_output(flags);
   at::set_num_threads(1);
   RankEnvironment rank = join_place(*invocation.place);
   if (!flags.interface.empty()) rank.rendezvous.interface = flags.interface;
@@ -190,7 +196,7 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
 }
 
 int measure_hosts(const Flags& flags) {
-  if (!flags.output.empty()) require_writable_whole(flags.output);
+  check_output(flags);
   MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
   if (!flags.name.empty()) machine.name = flags.name;
   const NodeLinks links{machine.point_to_point.between_nodes,
@@ -212,11 +218,13 @@ int run(const Flags& flags, const Invocation& invocation) {
   if (!flags.on.hosts.empty()) return measure_hosts(flags);
   if (!flags.interface.empty()) throw ConfigError("--interface belongs to --hosts or --between");
   if (!flags.merged.empty()) {
+    if (!flags.measuring.empty())
+      throw ConfigError(flags.measuring + ": --merge measures nothing; leave one of them out");
     merge(flags);
     return static_cast<int>(ExitCode::Success);
   }
   require_measurable(flags.options, available_cores());
-  if (!flags.output.empty()) require_writable_whole(flags.output);
+  check_output(flags);
   return launch({.ranks = profile_ranks(flags.options, available_cores()).started,
                  .arguments = invocation.arguments,
                  .entry = invocation.entry});
@@ -253,7 +261,7 @@ void add_flags(CLI::App& command, Flags& flags) {
   command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
       ->type_name("TEXT");
   begin_group(command, heading::kOutput);
-  add_path(command, "--output", flags.output, "write the profile to this file");
+  guard_outputs(command, {add_path(command, "--output", flags.output, "write the profile to this file")});
   add_format(command, flags.format, {Format::Text, Format::Json});
 }
 
@@ -274,8 +282,11 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "\nMore: docs/machine_profile.md");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
-  command->callback([flags, &invocation, &exit_code] {
+  command->callback([command, flags, &invocation, &exit_code] {
     keep_freed_memory();  // as in the trainer
+    for (const char* flag : {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model"}) {
+      if (command->count(flag) > 0) flags->measuring = flag;
+    }
     exit_code = run(*flags, invocation);
   });
 }

@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -210,6 +211,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 }  // namespace
 
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
+  ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
   program.footer(kFooter);
   program.set_help_flag("-h,--help", "print help and exit");

@@ -119,7 +119,8 @@ void add_schedule(CLI::App& program, int&) {
       add_format(*command, options->format,
                  {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
   command->add_flag("--communication", options->communication, "include sends and receives, with --format csv");
-  add_path(*command, "--output", options->output, "write to this file instead of standard output");
+  guard_outputs(*command,
+                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
   command->callback([options] {
     if (options->communication && options->format != Format::Csv) {
       throw ConfigError("schedule: --communication goes with --format csv");

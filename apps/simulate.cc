@@ -288,7 +288,8 @@ void add_simulate(CLI::App& program, int&) {
   options->format_option =
       add_format(*command, options->format,
                  {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
-  add_path(*command, "--output", options->output, "write to this file instead of standard output");
+  guard_outputs(*command,
+                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
   set_common_flags(*command, {"--file", "--schedules", "--stages", "--micro-batches", "--pipelines", "--chunks",
                               "--forward", "--backward", "--latency", "--costs", "--with", "--format", "--output"});
   command->callback([options] {

@@ -226,7 +226,7 @@ std::string head_of(const SweepRow& row) {
 /// Returns the measurements of an earlier sweep by key_of(). Throws ConfigError if the file has other columns.
 std::map<std::string, std::vector<std::string>> measured_before(const std::string& path, const SweepRow& like) {
   std::map<std::string, std::vector<std::string>> found;
-  if (path.empty() || !std::filesystem::exists(path)) return found;
+  if (path.empty() || path == "-" || !std::filesystem::exists(path) || std::filesystem::is_empty(path)) return found;
   std::istringstream lines(read_whole(path));
   std::string line;
   std::getline(lines, line);
@@ -271,13 +271,19 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
 std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArguments& options,
                                     const std::vector<std::string>& more) {
   const auto before = measured_before(options.output, rows.front());
+  for (const auto& [key, cells] : before) {
+    if (std::ranges::find(rows, key, key_of) != rows.end()) continue;
+    throw ConfigError(
+        fmt::format("--output {}: has the row {}... of another sweep; give another file", options.output, key));
+  }
   std::vector<SweepRow> done;
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
     const auto cells = known != before.end() ? known->second : measure(row, options.train, more);
     for (std::size_t c = 0; c < kMeasured.size(); ++c) row.push_back({kMeasured[c], cells[c]});
     done.push_back(std::move(row));
-    if (!options.output.empty() && known == before.end()) write_whole(options.output, as_csv(done));
+    if (!options.output.empty() && options.output != "-" && known == before.end())
+      write_whole(options.output, as_csv(done));
   }
   return done;
 }
@@ -369,6 +375,10 @@ void run_sweep(const SweepArguments& options, const std::vector<std::string>& mo
   if (!options.train.empty() && options.format != Format::Csv) {
     throw ConfigError("--format json goes without --train, whose table is CSV that a later sweep reads");
   }
+  if (options.chart.empty() && !(options.value.empty() && options.over.empty())) {
+    throw ConfigError(
+        fmt::format("{} is for --chart; give that too, or leave it out", options.value.empty() ? "--over" : "--value"));
+  }
   if (options.train.empty() && !more.empty())
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
   if (const auto lists = options.costs.lists(); !lists.empty() && !options.train.empty()) {
@@ -418,13 +428,15 @@ void add_sweep(CLI::App& program, int&) {
   options->pairs.add_time_to(*command);
   options->limits.add_to(*command, "schedules above the limit have no row (default: no limit)");
   begin_group(*command, heading::kRunning);
-  add_path(*command, "--train", options->train, "also train every row on this data");
+  const CLI::Option* train = add_path(*command, "--train", options->train, "also train every row on this data");
   begin_group(*command, heading::kOutput);
-  add_path(*command, "--output", options->output, "write the table to this file instead of standard output");
+  CLI::Option* output =
+      add_path(*command, "--output", options->output, "write the table to this file instead of standard output");
   add_format(*command, options->format, {Format::Csv, Format::Json});
   command->add_flag("--pareto", options->pareto,
                     "keep only rows that no other row of the same schedule, D and N beats in both time and memory");
-  add_path(*command, "--chart", options->chart, "write a chart to this SVG file");
+  CLI::Option* chart = add_path(*command, "--chart", options->chart, "write a chart to this SVG file");
+  guard_outputs(*command, {output, chart}, train);
   command
       ->add_option(
           "--value", options->value,

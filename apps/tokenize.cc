@@ -25,6 +25,7 @@ struct TokenizeFlags {
   TokenizeOptions options;
   CLI::Option* field = nullptr;
   CLI::Option* output_format = nullptr;
+  CLI::Option* save_every_option = nullptr;
   std::int64_t workers = 0;  // 0: number of cores
   std::int64_t save_every = 256;
   Format format = Format::Text;
@@ -81,6 +82,10 @@ void run(TokenizeFlags& flags) {
   if (prints && flags.output_format->count() > 0) {
     throw ConfigError("--output - prints ids as text; leave out --output-format, or name a file");
   }
+  if (prints && flags.save_every_option->count() > 0) {
+    throw ConfigError("--save-every: --output - saves no progress; leave it out, or name a file");
+  }
+  if (prints && options.overwrite) throw ConfigError("--overwrite: --output - writes no file; leave it out");
   options.inputs.all_jsonl = flags.field->count() > 0;
   options.workers = flags.workers == 0 ? available_cores() : static_cast<int>(flags.workers);
   options.save_every = flags.save_every << 20;
@@ -88,6 +93,7 @@ void run(TokenizeFlags& flags) {
     std::cout << text;
     if (!std::cout) throw Error("standard output cannot be written");
   };
+  report_surplus_threads("--workers", flags.workers, 1);
   ProgressLine line;
   const TokenizeReport report =
       tokenize(options, [&](const TokenizeReport& now) { line.show([&] { return progress(now); }); });
@@ -137,12 +143,13 @@ void add_tokenize(CLI::App& program, int&) {
              "what to do with documents without tokens: an error, omission, or keeping them (default refuse)");
   begin_group(*command, heading::kRunning);
   add_count(*command, "--workers", flags->workers, "number of tokenizing threads (default: one per core)");
-  add_count(*command, "--save-every", flags->save_every,
-            "MiB of input between resume points of an interrupted conversion (default 256)");
+  flags->save_every_option = add_count(*command, "--save-every", flags->save_every,
+                                       "MiB of input between resume points of an interrupted conversion (default 256)");
   begin_group(*command, heading::kOutput);
   add_path(*command, "--output", options.output,
            "prefix of PREFIX.bin and (for megatron) PREFIX.idx; - prints ids, one document per line")
       ->required();
+  command->add_flag("--overwrite", options.overwrite, "replace files that exist");
   flags->output_format =
       add_choice(*command, "--output-format", options.format, "format of the files (default megatron)");
   add_format(*command, flags->format, {Format::Text, Format::Json});

@@ -84,7 +84,8 @@ void add_tokenizer(CLI::App& program, int&) {
   add_count(*train, "--min-frequency", options->training.min_frequency,
             "minimum frequency of a merged pair (default 0)");
   begin_group(*train, heading::kOutput);
-  add_path(*train, "--output", options->output, "write tokenizer.json to this file (default: standard output)");
+  guard_outputs(*train, {add_path(*train, "--output", options->output,
+                                  "write tokenizer.json to this file (default: standard output)")});
   train->callback([options] { write_output(options->output, learn(*options)); });
 }
 

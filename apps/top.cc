@@ -72,9 +72,13 @@ void add_top(CLI::App& program, int&) {
   command->add_option("RUN", options->run, "folder of a run, or its metrics file")->required();
   begin_group(*command, heading::kOutput);
   command->add_flag("--once", options->once, "print the view once");
-  add_number(*command, "--interval", options->interval, "seconds between views (default 1)", 0.1);
+  const auto* interval =
+      add_number(*command, "--interval", options->interval, "seconds between views (default 1)", 0.1);
   auto* format = add_format(*command, options->format, {Format::Text, Format::Json});
-  command->callback([options, format] {
+  command->callback([options, format, interval] {
+    if (options->once && interval->count() > 0) {
+      throw ConfigError("--interval is for a view that updates; leave out --interval or --once");
+    }
     const bool lives = !options->once && format->count() == 0 && ::isatty(STDOUT_FILENO) == 1;
     if (lives) return show_live(*options);
     const TopView view = look_at(options->run, watched(options->interval));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,7 @@
 #include "flag_values.h"
 #include "launch/hosts/run_layout.h"
 #include "launch/local/launcher.h"
+#include "launch/local/place.h"
 #include "model_config/parameters.h"
 #include "render/panel.h"
 #include "schedule/schedule_json.h"
@@ -157,6 +159,15 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+/// Returns whether a launcher or batch system says that it has started this job before.
+bool is_restart(const Variables& variables) {
+  return std::ranges::any_of(std::array{kStartVariable, "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"},
+                             [&](const char* name) {
+                               const auto found = variables.find(name);
+                               return found != variables.end() && !found->second.empty() && found->second != "0";
+                             });
+}
+
 void require_positive_shape(const TrainCommandLine& flags) {
   const auto& shape = flags.shape;
   const auto require = [](const char* flag, std::int64_t value) {
@@ -190,6 +201,13 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
     options.checkpoint.folder.pop_back();
   }
   options.resume.is_checked = invocation.rank.has_value();
+  options.checkpoint.keeps_last = flags.checkpoints.keep->count() > 0;
+  options.checkpoint.keeps_every = flags.checkpoints.keep_every->count() > 0;
+  options.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
+  options.is_restart = is_restart(own_variables());
+  if (options.metrics.empty() && !options.checkpoint.folder.empty()) {
+    options.metrics = options.checkpoint.folder + "/metrics.jsonl";
+  }
   options.files_read = {flags.config, flags.plan.machine};
   if (!options.schedule_file.empty()) {
     options.given = given_schedule(flags, invocation);
@@ -233,6 +251,24 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   set_flag(command, "plan", "none");  // ranks do not plan again
 }
 
+/// Throws ConfigError for a flag without effect.
+void require_effects(const CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
+  if (invocation.rank) return;
+  const TrainOptions& options = flags.options;
+  const bool is_joined = invocation.place.has_value() || flags.dry_run;
+  const bool fits_memory = options.recompute.rule == RecomputeRule::Auto || flags.plan.is_auto();
+  constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
+  const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
+    if (command.get_option(flag)->count() == 0 || has_effect) return;
+    throw ConfigError(fmt::format("{} is for {}; give that too, or leave it out", flag, purpose));
+  };
+  require("--validate-batches", options.validate_every > 0, "--validate-every");
+  require("--memory", fits_memory, "--recompute auto or --plan auto");
+  require("--force-bfloat16", options.dtype == DataType::BFloat16, "--dtype bfloat16");
+  require("--interface", is_joined, kJoined);
+  require("--rendezvous-seconds", is_joined, kJoined);
+}
+
 /// Completes the parsed flags of `command` with values from other sources. Precedence, highest first: the command line;
 /// the file of --config (alias --recipe); the plan of --plan auto; the defaults of TrainOptions.
 TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
@@ -241,6 +277,7 @@ TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invo
     command.get_option("--config")->clear();  // ranks get the values of the file
   }
   flags.plan.check_flags();
+  require_effects(command, flags, invocation);
   if (!flags.dry_run && command.get_option("--format")->count() > 0) {
     throw ConfigError("--format is for --dry-run; --metrics writes JSON during training");
   }
@@ -251,6 +288,7 @@ TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invo
 
 void print_dry_run(const TrainRequest& all) {
   const Job job = cut_job(job_shape(all.options));
+  require_space(job, 0);
   const Forecast expected = forecast(job, all.machine.empty() ? assumed_machine(job) : read_machine(all.machine));
   write_output("", *all.dry_run == Format::Json ? dry_run_json(job, expected) : dry_run_text(job, expected));
 }
@@ -271,6 +309,17 @@ Words rank_words(const CLI::App& command) {
   Words words = given_words(command);
   words.insert(words.begin(), kTrain.name);
   return words;
+}
+
+void report_threads(const Job& job) {
+  report_surplus_threads("--threads", job.options.threads, job.local_ranks());
+  const char* usual = std::getenv("OMP_NUM_THREADS");
+  if (usual == nullptr || job.options.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
+  if (const int threads = intra_op_threads(job); std::to_string(threads) != usual) {
+    messages().write(
+        fmt::format("chimera: OMP_NUM_THREADS={} has no effect; each rank has {}, and --threads changes that\n", usual,
+                    threads == 1 ? "1 thread" : fmt::format("{} threads", threads)));
+  }
 }
 
 void end_on_signal(int signal) { ::_exit(128 + signal); }
@@ -390,6 +439,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       take_gpu(all.options, place->local_rank, place->local_size);
     }
     Job job = prepare_job(all.options);
+    if (job.options.reports) report_threads(job);
     job.peak_flops = peak_flops(job, all);
     if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);

@@ -16,15 +16,18 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
   begin_group(app, heading::kCheckpoints);
   add_path(app, "--checkpoint", checkpoint.folder,
            "save weights, optimizer state and data position here, regularly and at the end", PathKind::Folder);
+  keep = add_count(app, "--keep", checkpoint.keep.last,
+                   "number of newest checkpoints to keep (default 3, or as in the resumed run)");
+  keep_every = add_count(app, "--keep-every", checkpoint.keep.every,
+                         "also keep checkpoints of steps that are multiples of this number; 0: none (default 0, or as "
+                         "in the resumed run)");
   details = {
+      keep, keep_every,
       app.add_option_function<std::string>(
              "--save-every",
              [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
              "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)")
           ->type_name("N|TIME"),
-      add_count(app, "--keep", checkpoint.keep.last, "number of newest checkpoints to keep (default 3)"),
-      add_count(app, "--keep-every", checkpoint.keep.every,
-                "also keep checkpoints of steps that are multiples of this number; 0: none (default 0)"),
       add_count(app, "--max-restarts", options.max_restarts,
                 "how often the job is restarted from its newest valid checkpoint after a failure or hang (default 0)")};
   add_choice(app, "--recover", options.recover,
@@ -239,7 +242,8 @@ void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
       "device of the tensors; cuda: one GPU and NCCL per process, or the first GPU for all threads (default cpu)");
   add_count(
       command, "--threads", o.threads,
-      "intra-op threads of a rank (default: cores / ranks of this host, at least 1; 1 with --reduction canonical)");
+      "intra-op threads of a rank, instead of OMP_NUM_THREADS (default: cores / ranks of this host, at least 1; 1 with "
+      "--reduction canonical)");
 }
 
 void add_optimization(CLI::App& command, TrainCommandLine& flags) {
@@ -312,7 +316,8 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
 void add_output(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kOutput);
-  add_path(command, "--metrics", o.metrics, "write one JSON object per step to this file");
+  add_path(command, "--metrics", o.metrics,
+           "write one JSON object per step to this file (default: metrics.jsonl in the folder of --checkpoint)");
   add_path(command, "--tensorboard", o.tensorboard, "write the metrics to an event file for TensorBoard in this folder",
            PathKind::Folder);
   add_path(command, "--trace", o.trace,
@@ -329,6 +334,7 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
            "folder for the last 20,000 instructions of each rank, for `chimera diagnose`, or none (default: flight in "
            "the folder of --checkpoint)",
            PathKind::Folder);
+  command.add_flag("--overwrite", o.overwrite, "replace output files of other runs");
   flags.exports.add_to(command, o);
   add_format(command, flags.format, {Format::Text, Format::Json});
 }

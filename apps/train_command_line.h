@@ -17,6 +17,8 @@ namespace chimera::apps {
 
 struct CheckpointFlags {
   std::vector<CLI::Option*> details;  // flags that require --checkpoint
+  CLI::Option* keep = nullptr;
+  CLI::Option* keep_every = nullptr;
   CLI::Option* other_data = nullptr;
   CLI::Option* spike_skip = nullptr;
   CLI::Option* recoveries = nullptr;
@@ -97,7 +99,7 @@ struct TrainCommandLine {
   bool dry_run = false;
   Format format = Format::Text;  // output format of a dry run
 
-  /// Adds all flags. A repeated flag replaces earlier ones.
+  /// Adds all flags. A repeated flag replaces earlier ones, except --data and --validation.
   void add_to(CLI::App& command);
 };
 

@@ -57,7 +57,7 @@ def cpu_seconds_of_children():
 def of_chimera(program, tokenizer, jsonl, cores, folder):
     before = cpu_seconds_of_children()
     run = subprocess.run(pinned(cores) + [program, "tokenize", jsonl, "--tokenizer", tokenizer, "--output", folder / "out",
-                                          "--workers", str(cores), "--end-of-document", "none", "--format", "json"],
+                                          "--workers", str(cores), "--end-of-document", "none", "--overwrite", "--format", "json"],
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     report = json.loads(run.stdout)
     return [report["seconds"], cpu_seconds_of_children() - before, report["tokens"]]

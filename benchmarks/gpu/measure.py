@@ -216,7 +216,7 @@ def small(name, *flags):
     metrics = f"build/gpu/{name}.jsonl"
     train = ["build/chimera", "train", "--device", "cuda", "--transport", "threads", "--schedule", "none",
              "--micro-batches", "8", "--micro-batch-size", "1", "--model", "gpt2-mini", "--dtype", "bfloat16", "--data",
-             "corpus/bible.txt", "--sequence", "128", "--steps", "40", "--metrics", metrics, *flags]
+             "corpus/bible.txt", "--sequence", "128", "--steps", "40", "--overwrite", "--metrics", metrics, *flags]
     return Part(name, ["sh", "-c", f"{' '.join(train)} && cat {metrics}"], 20, "", no_steps)
 
 

@@ -22,15 +22,49 @@ constexpr std::string_view kUnfinished = ".tmp";
 constexpr std::size_t kLeastDigits = 8;
 constexpr std::size_t kMostDigits = 12;
 
-/// Returns the names of subfolders.
-std::vector<std::string> folders_in(const std::string& folder) {
-  std::vector<std::string> names;
+struct Entry {
+  std::string name;
+  bool is_link = false;
+  bool is_folder = false;  // perhaps behind a link
+};
+
+/// Returns the entries of a folder; none if it does not exist. Throws CheckpointError if it cannot be read.
+std::vector<Entry> entries_in(const std::string& folder) {
+  std::vector<Entry> entries;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code unreadable;
-    if (fs::is_directory(entry->symlink_status(unreadable))) names.push_back(entry->path().filename().string());
+    entries.push_back({.name = entry->path().filename().string(),
+                       .is_link = fs::is_symlink(entry->symlink_status(unreadable)),
+                       .is_folder = fs::is_directory(entry->status(unreadable))});
   }
-  return names;
+  if (error == std::errc::permission_denied) {
+    throw CheckpointError(fmt::format("{}: cannot be read ({})", folder, error.message()));
+  }
+  return entries;
+}
+
+/// Returns the steps of the checkpoints that are in the folder itself, not behind a link. Ascending.
+std::vector<std::int64_t> own_steps(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const Entry& entry : entries_in(folder)) {
+    if (const auto step = step_of_name(entry.name); step && entry.is_folder && !entry.is_link) steps.push_back(*step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+/// Returns a line for each name of a checkpoint after step `after` that is no folder.
+std::vector<std::string> passed_over(const std::string& folder, std::int64_t after) {
+  std::vector<std::string> lines;
+  for (const Entry& entry : entries_in(folder)) {
+    const auto step = step_of_name(entry.name);
+    if (!step || *step <= after || entry.is_folder) continue;
+    lines.push_back(
+        fmt::format("{}/{}: {}", folder, entry.name,
+                    entry.is_link ? "is a link to no folder" : "is a file, not the folder of a checkpoint"));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -55,8 +89,8 @@ std::string unfinished_path(const std::string& folder, std::int64_t step) {
 
 std::vector<std::int64_t> listed_steps(const std::string& folder) {
   std::vector<std::int64_t> steps;
-  for (const std::string& name : folders_in(folder)) {
-    if (const auto step = step_of_name(name)) steps.push_back(*step);
+  for (const Entry& entry : entries_in(folder)) {
+    if (const auto step = step_of_name(entry.name); step && entry.is_folder) steps.push_back(*step);
   }
   std::ranges::sort(steps);
   return steps;
@@ -70,7 +104,7 @@ std::vector<std::int64_t> expired_steps(const std::vector<std::int64_t>& steps, 
 }
 
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention) {
-  std::vector<std::int64_t> steps = listed_steps(folder);
+  std::vector<std::int64_t> steps = own_steps(folder);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
   for (const std::int64_t step : expired_steps(steps, retention)) {
     disk.rename(checkpoint_path(folder, step), unfinished_path(folder, step));
@@ -79,8 +113,9 @@ void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newe
 }
 
 void remove_leftovers(Disk& disk, const std::string& folder) {
-  for (const std::string& name : folders_in(folder)) {
-    if (!name.ends_with(kUnfinished)) continue;
+  for (const Entry& entry : entries_in(folder)) {
+    const std::string& name = entry.name;
+    if (!entry.is_folder || entry.is_link || !name.ends_with(kUnfinished)) continue;
     if (!step_of_name(name.substr(0, name.size() - kUnfinished.size()))) continue;
     remove_with_files(disk, folder + "/" + name);
   }
@@ -101,7 +136,10 @@ Newest newest_checkpoint(const std::string& folder, int threads, const std::func
   for (const std::int64_t step : newest_first) {
     try {
       newest.checkpoint = open_checkpoint(checkpoint_path(folder, step), threads, progress);
-      if (newest.checkpoint->manifest.step == step) return newest;
+      if (newest.checkpoint->manifest.step == step) {
+        for (std::string& line : passed_over(folder, step)) newest.refused.push_back(std::move(line));
+        return newest;
+      }
       newest.refused.push_back(
           fmt::format("{}: is a checkpoint of step {}", newest.checkpoint->path, newest.checkpoint->manifest.step));
       newest.checkpoint.reset();
@@ -109,6 +147,7 @@ Newest newest_checkpoint(const std::string& folder, int threads, const std::func
       newest.refused.emplace_back(error.what());
     }
   }
+  for (std::string& line : passed_over(folder, -1)) newest.refused.push_back(std::move(line));
   return newest;
 }
 

@@ -24,9 +24,9 @@ struct Checkpoint {
 /// Newest valid checkpoint of a folder, and the reasons why newer ones were rejected.
 struct Newest {
   std::optional<Checkpoint> checkpoint;
-  std::vector<std::string> refused;  ///< one line for each newer checkpoint that is invalid
+  std::vector<std::string> refused;  ///< one line for each newer name of a checkpoint that is none or invalid
 };
-/// Finds the newest valid checkpoint in `folder`; does not throw if there is none.
+/// Finds the newest valid checkpoint in `folder`, perhaps behind a link; does not throw if there is none.
 [[nodiscard]] Newest newest_checkpoint(const std::string& folder, int threads,
                                        const std::function<void()>& progress = {});
 
@@ -48,19 +48,21 @@ inline constexpr const char* kLatestName = "latest";
 [[nodiscard]] std::string checkpoint_path(const std::string& folder, std::int64_t step);
 [[nodiscard]] std::string unfinished_path(const std::string& folder, std::int64_t step);
 
-/// Returns the steps in the names of the folder's checkpoints, ascending.
+/// Returns the steps in the names of the folder's checkpoints and of links to checkpoints, ascending. Throws
+/// CheckpointError if the folder cannot be read.
 [[nodiscard]] std::vector<std::int64_t> listed_steps(const std::string& folder);
 
 /// Checkpoints to keep: the newest `last`, and the steps that are multiples of `every` (0: none)
 struct Retention {
   std::int64_t last = 3;
   std::int64_t every = 0;
+  friend bool operator==(const Retention&, const Retention&) = default;
 };
 [[nodiscard]] std::vector<std::int64_t> expired_steps(const std::vector<std::int64_t>& steps,
                                                       const Retention& retention);
 
-/// Removes checkpoints up to step `newest`, the last committed step, except those to keep. Each disappears from
-/// listed_steps() atomically. Throws the errors of `disk`.
+/// Removes checkpoints up to step `newest`, the last committed step, except those to keep and links. Each disappears
+/// from listed_steps() atomically. Throws the errors of `disk`.
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention);
 
 /// Removes the unfinished checkpoints (`*.tmp`) of killed runs. No other process may write in the folder. Throws the

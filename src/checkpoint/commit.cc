@@ -67,6 +67,7 @@ void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step)
     disk.sync_folder(folder);
     return;
   }
+  if (!fs::is_directory(place, none)) throw CheckpointError(place + ": is a file; remove it, or give another folder");
   // A rejected checkpoint, or the same step again.
   if (!disk.exchange(unfinished, place)) {
     remove_with_files(disk, place);

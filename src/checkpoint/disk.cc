@@ -84,6 +84,7 @@ void write_file(Disk& disk, const std::string& path, const std::string& text) {
 
 void remove_with_files(Disk& disk, const std::string& folder) {
   std::error_code error;
+  if (std::filesystem::is_symlink(folder, error)) return disk.remove_file(folder);
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) files.push_back(entry.path().string());
   for (const std::string& file : files) disk.remove_file(file);

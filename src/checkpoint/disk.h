@@ -35,7 +35,7 @@ class Disk {
 
 /// Writes or replaces a file and waits until its bytes are on the disk. Does not wait for its folder entry.
 void write_file(Disk& disk, const std::string& path, const std::string& text);
-/// Removes a folder that contains only files.
+/// Removes a folder that contains only files. If `folder` is a link, removes only the link.
 void remove_with_files(Disk& disk, const std::string& folder);
 
 }  // namespace chimera

@@ -91,7 +91,52 @@ FileDescriptor open_existing(const std::string& path) {
   return file;
 }
 
+std::filesystem::path parent_of(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+/// Returns the parent folder of `path` or, if it does not exist, the nearest folder above that exists.
+std::filesystem::path nearest_parent(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path place = std::filesystem::absolute(parent_of(path), error);
+  while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  return place;
+}
+
 }  // namespace
+
+void make_parents(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(parent_of(path), error);
+  if (error) fail(path, error.value());
+}
+
+void require_parents(const std::string& path) {
+  const std::filesystem::path place = nearest_parent(path);
+  std::error_code error;
+  if (!std::filesystem::is_directory(place, error)) fail(path, ENOTDIR);
+  if (::access(place.c_str(), W_OK | X_OK) != 0) fail(path, errno);
+}
+
+std::optional<std::uint64_t> free_bytes(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(nearest_parent(path), error);
+  return error ? std::nullopt : std::optional<std::uint64_t>(space.available);
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code error;
+  if (one == other || std::filesystem::equivalent(one, other, error)) return true;
+  const std::filesystem::path first = std::filesystem::weakly_canonical(one, error);
+  return !error && first == std::filesystem::weakly_canonical(other, error) && !error;
+}
+
+void require_unused(const std::string& flag, const std::string& path, bool overwrites) {
+  std::error_code absent;
+  if (overwrites || !std::filesystem::is_regular_file(path, absent) || std::filesystem::is_empty(path, absent)) return;
+  throw ConfigError(flag + " " + path + ": exists already; give another file, or --overwrite");
+}
 
 void write_whole(const std::string& path, const std::string& text) {
   if (!is_replaced(path)) {
@@ -99,6 +144,7 @@ void write_whole(const std::string& path, const std::string& text) {
     if (cause != 0) fail(path, cause);
     return;
   }
+  make_parents(path);
   const Unfinished unfinished(path);
   int cause = write_all(unfinished.file, text);
   if (cause == 0 && std::rename(unfinished.name.c_str(), path.c_str()) == 0) return;
@@ -114,7 +160,9 @@ void require_writable_whole(const std::string& path) {
     open_existing(path);
     return;
   }
-  std::remove(Unfinished(path).name.c_str());
+  require_parents(path);
+  std::error_code absent;
+  if (std::filesystem::is_directory(parent_of(path), absent)) std::remove(Unfinished(path).name.c_str());
 }
 
 TemporaryFolder::TemporaryFolder() {

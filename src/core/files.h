@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace chimera {
@@ -13,12 +15,27 @@ inline constexpr std::size_t kMostInputBytes = std::size_t{64} << 20;
 /// read or has more than `most` bytes.
 [[nodiscard]] std::string read_whole(const std::string& path, std::size_t most = kMostInputBytes);
 
-/// Replaces a file atomically: writes a new file next to it and renames that. Writes in place if `path` is not a
-/// regular file. Throws ConfigError if it cannot write.
+/// Replaces a file atomically: writes a new file next to it and renames that. Creates missing parent folders. Writes in
+/// place if `path` is not a regular file. Throws ConfigError if it cannot write.
 void write_whole(const std::string& path, const std::string& text);
 
-/// Throws ConfigError if write_whole() would fail now. Changes no file.
+/// Throws ConfigError if write_whole() would fail now. Changes no file and creates no folder.
 void require_writable_whole(const std::string& path);
+
+/// Creates the missing parent folders of a file. Throws ConfigError, naming the file, if it cannot.
+void make_parents(const std::string& path);
+
+/// Throws ConfigError if make_parents() would fail now, or no file can be made in the parent folder. Creates nothing.
+void require_parents(const std::string& path);
+
+/// Returns the bytes that are free for the file `path`, which need not exist; nothing if the system does not say.
+[[nodiscard]] std::optional<std::uint64_t> free_bytes(const std::string& path);
+
+/// Returns whether both paths name the same file or, if they do not exist, would do so.
+[[nodiscard]] bool is_same_file(const std::string& one, const std::string& other);
+
+/// Throws ConfigError, naming `flag`, if `path` is a regular file that is not empty, unless `overwrites`.
+void require_unused(const std::string& flag, const std::string& path, bool overwrites);
 
 /// A new private folder for temporary files. The destructor removes it with its content.
 class TemporaryFolder {

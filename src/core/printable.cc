@@ -1,5 +1,9 @@
 #include "core/printable.h"
 
+#include <fmt/format.h>
+#include <cmath>
+#include <iterator>
+
 namespace chimera {
 
 std::string printable(std::string_view text, std::size_t most) {
@@ -14,6 +18,13 @@ std::string printable(std::string_view text, std::size_t most) {
     }
   }
   return text.size() > most ? quote + " ..." : quote;
+}
+
+std::string bytes_text(double bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; std::abs(bytes) >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
+  return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
 }
 
 }  // namespace chimera

@@ -11,4 +11,7 @@ namespace chimera {
 /// Limit of printable() for the message of a parser, which may quote the text.
 inline constexpr std::size_t kParserMessage = 300;
 
+/// Example: `1.5 GiB`; up to four digits.
+[[nodiscard]] std::string bytes_text(double bytes);
+
 }  // namespace chimera

@@ -38,6 +38,7 @@ struct Opened {
   std::vector<const DataFile*> files;
   bool is_plain_text = true;
   std::string description;
+  std::vector<std::string> passed_over;
 };
 
 bool is_bytes_of_text(const TokenFile& file) {
@@ -68,9 +69,10 @@ void add_stream(const std::shared_ptr<const TokenStream>& stream, Opened& opened
   }
 }
 
-void describe(const std::string& path, const std::string& format, std::int64_t tokens, Opened& opened) {
+void describe(const std::string& path, const FoundTokens& found, std::int64_t tokens, Opened& opened) {
   if (!opened.description.empty()) opened.description += "; ";
-  opened.description += fmt::format("{}: {}, {} tokens", path, format, tokens);
+  opened.description += fmt::format("{}: {}, {} tokens", path, found.format, tokens);
+  if (!found.passed_over.empty()) opened.passed_over.push_back(found.passed_over);
 }
 
 /// Opens the training tokens of `path`.
@@ -80,7 +82,7 @@ FoundTokens open_training(const std::string& path, const TokenOptions& options, 
     throw ConfigError(fmt::format("the folder {} has only shards for validation; expected training shards too", path));
   }
   add_stream(found.training, opened);
-  describe(path, found.format, found.training->size(), opened);
+  describe(path, found, found.training->size(), opened);
   return found;
 }
 
@@ -93,7 +95,7 @@ void add_validation(const std::string& path, const TokenOptions& options, Opened
   const FoundTokens found = open_tokens(path, options);
   const auto& stream = for_validation(found);
   add_stream(stream, opened);
-  describe(path, found.format, stream->size(), opened);
+  describe(path, found, stream->size(), opened);
   opened.validation.push_back(whole(stream, path + " (validation)"));
 }
 
@@ -141,6 +143,7 @@ Corpus open_corpus(const DataOptions& options) {
   corpus.files_ = std::move(opened.files);
   corpus.is_plain_text_ = opened.is_plain_text;
   corpus.description_ = std::move(opened.description);
+  corpus.passed_over_ = std::move(opened.passed_over);
   return corpus;
 }
 
@@ -152,8 +155,8 @@ WholeSource open_whole_source(const std::string& path, const TokenOptions& optio
   const auto& stream = for_validation(found);
   Opened opened;
   add_stream(stream, opened);
-  describe(path, found.format, stream->size(), opened);
-  return {whole(stream, path), opened.is_plain_text, std::move(opened.description)};
+  describe(path, found, stream->size(), opened);
+  return {whole(stream, path), opened.is_plain_text, std::move(opened.description), found.passed_over};
 }
 
 }  // namespace chimera

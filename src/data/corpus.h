@@ -41,6 +41,8 @@ class Corpus {
   [[nodiscard]] bool is_plain_text() const { return is_plain_text_; }
   /// Returns a one-line summary: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ...".
   [[nodiscard]] const std::string& description() const { return description_; }
+  /// Returns a line for each folder with entries that are not read.
+  [[nodiscard]] const std::vector<std::string>& passed_over() const { return passed_over_; }
 
  private:
   friend Corpus open_corpus(const DataOptions& options);
@@ -52,6 +54,7 @@ class Corpus {
   std::vector<const DataFile*> files_;  ///< owned by the streams of the views
   bool is_plain_text_ = true;
   std::string description_;
+  std::vector<std::string> passed_over_;
 };
 
 /// Opens all files, and checks the ids of up to 2^25 tokens per source in evenly spaced blocks. Throws ConfigError,
@@ -63,6 +66,7 @@ struct WholeSource {
   TokenView tokens;           ///< named like the path
   bool is_plain_text = true;  ///< see Corpus::is_plain_text()
   std::string description;    ///< see Corpus::description()
+  std::string passed_over;    ///< see FoundTokens
 };
 
 /// Opens a path, not a mixture; if a folder has validation shards, only those. Throws as open_corpus() does.

@@ -82,8 +82,13 @@ DataFile::State DataFile::state() const {
   constexpr std::int64_t kSecond = 1'000'000'000;
   struct stat status {};
   check_system(::fstat(file_.get(), &status), "examine " + path_);
-  return {static_cast<std::int64_t>(status.st_dev), static_cast<std::int64_t>(status.st_ino), status.st_size,
-          status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec, static_cast<std::int64_t>(status.st_nlink)};
+  const auto nanoseconds = [](const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; };
+  return {static_cast<std::int64_t>(status.st_dev),
+          static_cast<std::int64_t>(status.st_ino),
+          status.st_size,
+          nanoseconds(status.st_mtim),
+          nanoseconds(status.st_ctim),
+          static_cast<std::int64_t>(status.st_nlink)};
 }
 
 namespace {
@@ -92,7 +97,8 @@ constexpr std::size_t kHexDigits = 16;
 
 /// Returns the path of the cache entry.
 std::string kept_in(const HashCache& cache, const DataFile::State& state) {
-  return fmt::format("{}/{:x}-{:x}-{:x}-{:x}", cache.folder, state.device, state.inode, state.size, state.modified);
+  return fmt::format("{}/{:x}-{:x}-{:x}-{:x}-{:x}", cache.folder, state.device, state.inode, state.size, state.modified,
+                     state.changed);
 }
 
 std::optional<std::uint64_t> kept_hash(const std::string& path) {

@@ -37,6 +37,7 @@ class DataFile {
     std::int64_t inode = 0;
     std::int64_t size = 0;
     std::int64_t modified = 0;  ///< nanoseconds since 1970
+    std::int64_t changed = 0;   ///< ctime in nanoseconds, which programs cannot put back
     std::int64_t links = 0;     ///< hard links; 0 for a file in memory
     friend bool operator==(const State&, const State&) = default;
   };
@@ -58,8 +59,8 @@ struct HashCache {
 
 [[nodiscard]] HashCache default_hash_cache();
 
-/// Returns the XXH3 hash (64 bits) of a file. A cached hash is valid until device, inode, size or modification time
-/// change. Ignores errors when it writes the cache. Calls `progress` after each block.
+/// Returns the XXH3 hash (64 bits) of a file. A cached hash is valid until device, inode, size, modification time or
+/// ctime change. Ignores errors when it writes the cache. Calls `progress` after each block.
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, const HashCache& cache,
                                          const std::function<void()>& progress);
 

@@ -1,11 +1,13 @@
 #include "data/open_tokens.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
@@ -109,21 +111,45 @@ bool is_for_validation(const fs::path& file) {
   return false;
 }
 
-std::vector<fs::path> files_ending_in(const std::string& suffix, const std::string& folder) {
-  std::vector<fs::path> files;
+/// Returns the entries of a folder by name, without hidden ones.
+std::vector<fs::path> entries_of(const std::string& folder) {
+  std::vector<fs::path> entries;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == suffix) files.push_back(entry.path());
+    if (!entry.path().filename().string().starts_with('.')) entries.push_back(entry.path());
   }
   if (error) throw ConfigError(fmt::format("cannot read the folder {}: {}", folder, error.message()));
-  std::sort(files.begin(), files.end());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+std::vector<fs::path> ending_in(std::string_view suffix, const std::vector<fs::path>& entries) {
+  std::vector<fs::path> files;
+  std::ranges::copy_if(entries, std::back_inserter(files), [&](const fs::path& e) { return e.extension() == suffix; });
   return files;
 }
 
+/// Returns one line about the entries that are not read; empty if all are.
+std::string passed_over(const std::string& folder, const std::vector<fs::path>& entries,
+                        const std::vector<std::string_view>& read) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> names;
+  for (const fs::path& entry : entries) {
+    if (std::ranges::find(read, entry.extension().string()) == read.end()) names.push_back(entry.filename().string());
+  }
+  if (names.empty()) return "";
+  const std::size_t count = names.size();
+  names.resize(std::min(count, kNamed));
+  return fmt::format("{}: passed over {}{}; only names that end in {} are read", folder, fmt::join(names, ", "),
+                     count > kNamed ? fmt::format(" and {} more", count - kNamed) : "", fmt::join(read, " or "));
+}
+
 FoundTokens open_folder(const std::string& folder, const TokenOptions& options) {
-  const auto shards = files_ending_in(std::string(kRawSuffix), folder);
-  const auto texts = files_ending_in(".txt", folder);
-  for (const fs::path& index : files_ending_in(std::string(kMegatronIndexSuffix), folder)) {
+  constexpr std::string_view kTextSuffix = ".txt";
+  const std::vector<fs::path> entries = entries_of(folder);
+  const auto shards = ending_in(kRawSuffix, entries);
+  const auto texts = ending_in(kTextSuffix, entries);
+  for (const fs::path& index : ending_in(kMegatronIndexSuffix, entries)) {
     const fs::path tokens = fs::path(index).replace_extension(kMegatronTokensSuffix);
     if (!is_there(tokens))
       throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index.string(), tokens.string()));
@@ -152,6 +178,8 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   found.format = fmt::format("{} in a folder of {}", first.layout().format, training.size() + validation.size());
   if (!training.empty()) found.training = std::make_shared<const TokenStream>(std::move(training));
   if (!validation.empty()) found.validation = std::make_shared<const TokenStream>(std::move(validation));
+  found.passed_over = shards.empty() ? passed_over(folder, entries, {kTextSuffix})
+                                     : passed_over(folder, entries, {kRawSuffix, kMegatronIndexSuffix});
   return found;
 }
 

@@ -28,6 +28,7 @@ struct FoundTokens {
   std::shared_ptr<const TokenStream> training;    ///< null if a folder has only validation shards
   std::shared_ptr<const TokenStream> validation;  ///< null if there are no validation shards
   std::string format;                             ///< name of the format for messages, such as "Megatron tokens"
+  std::string passed_over;                        ///< line about the entries of a folder that are not read, or empty
 };
 
 /// Returns the layout of an llm.c shard, or nothing without its magic number. Throws ConfigError, naming the file, if
@@ -35,7 +36,8 @@ struct FoundTokens {
 [[nodiscard]] std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions& options);
 
 /// Opens `path`. The first match is the format:
-/// - a folder: its *.bin or its *.txt, by name. The word "val" or "validation" in a name marks a validation shard.
+/// - a folder: its *.bin or its *.txt, by name, without hidden files (.NAME). The word "val" or "validation" in a name
+/// marks a validation shard.
 /// - PREFIX, PREFIX.bin or PREFIX.idx, if PREFIX.idx exists: Megatron's format.
 /// - a file with a magic number of llm.c: that format.
 /// - another *.bin: raw 16-bit tokens.

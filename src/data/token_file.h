@@ -73,6 +73,10 @@ class TokenFile {
   [[nodiscard]] std::int64_t size() const { return layout_.count; }
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] const TokenLayout& layout() const { return layout_; }
+  /// Returns whether an index, or a mark that the vocabulary has, separates the documents of this file.
+  [[nodiscard]] bool separates_documents() const {
+    return layout_.index || (layout_.mark && layout_.mark->id < vocabulary_);
+  }
 
   /// Fills `tokens` from token `first` on. Throws ConfigError, naming the position, for an id outside the vocabulary;
   /// Error if the file has shrunk; std::out_of_range beyond the end.

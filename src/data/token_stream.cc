@@ -19,6 +19,12 @@ TokenStream::TokenStream(std::vector<TokenFile> files) : files_(std::move(files)
   for (const TokenFile& file : files_) starts_.push_back(starts_.back() + file.size());
 }
 
+bool TokenStream::separates_documents() const {
+  const auto is_text = [](const TokenFile& file) { return file.layout().format == kTextFormat; };
+  return std::ranges::any_of(files_, &TokenFile::separates_documents) ||
+         (files_.size() > 1 && std::ranges::any_of(files_, is_text));
+}
+
 std::vector<TokenStream::Piece> TokenStream::pieces(std::int64_t first, std::int64_t count) const {
   if (first < 0 || count < 0 || first > size() || count > size() - first) {
     throw std::out_of_range(fmt::format("{} tokens from {} on, of {}", count, first, size()));

@@ -28,6 +28,8 @@ class TokenStream {
 
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
+  /// Returns whether the stream knows where documents end: several texts, or a file that separates its documents.
+  [[nodiscard]] bool separates_documents() const;
 
   /// Fills `tokens` from token `first` on. Throws as TokenFile::read() does.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
@@ -54,6 +56,7 @@ class TokenView {
 
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const TokenStream& stream() const { return *stream_; }
   /// Returns `count` tokens from `first` on.
   [[nodiscard]] std::vector<std::int64_t> read(std::int64_t first, std::int64_t count) const;
   /// See TokenStream::document_starts().

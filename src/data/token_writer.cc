@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/files.h"
 
 namespace chimera {
 namespace {
@@ -40,6 +41,7 @@ bool has_bytes(const std::string& path, std::int64_t bytes) {
 
 /// Opens and locks a file, and truncates it to `bytes` bytes. Throws ConfigError if another process has locked it.
 FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
+  make_parents(path);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) cannot_write(path, errno);
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -103,6 +105,11 @@ bool TokenWriter::has(const std::string& prefix, TokenFileFormat format, std::in
     return false;
   }
   return has_bytes(tokens_path_of(prefix) + kUnfinished, token_bytes(format, token_type(format, vocabulary), written));
+}
+
+std::vector<std::string> TokenWriter::paths(const std::string& prefix, TokenFileFormat format) {
+  if (format != TokenFileFormat::Megatron) return {tokens_path_of(prefix)};
+  return {tokens_path_of(prefix), index_path_of(prefix)};
 }
 
 TokenWriter::TokenWriter(std::string prefix, TokenFileFormat format, std::int64_t vocabulary,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/choices.h"
 #include "core/file_descriptor.h"
@@ -30,6 +31,8 @@ struct WrittenTokens {
 /// naming the file, if it cannot write.
 class TokenWriter {
  public:
+  /// Returns the files that a writer with these arguments finishes.
+  [[nodiscard]] static std::vector<std::string> paths(const std::string& prefix, TokenFileFormat format);
   /// Returns whether an earlier writer with these arguments left at least `written` unfinished.
   [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                                 const WrittenTokens& written);

@@ -291,11 +291,19 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Returns name, size and modification time of a file.
+/// Returns what changes with the content of a file. Programs can put the modification time back, but not the time of
+/// the change itself (ctime).
 json stamp(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {path};
-  return {path, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  return {path,
+          status.st_dev,
+          status.st_ino,
+          status.st_size,
+          status.st_mtim.tv_sec,
+          status.st_mtim.tv_nsec,
+          status.st_ctim.tv_sec,
+          status.st_ctim.tv_nsec};
 }
 
 }  // namespace
@@ -365,6 +373,7 @@ class Output {
                       fmt::format("{} {} {} {}", to_text(options.format), options.end_of_document,
                                   to_text(options.invalid), to_text(options.empty)));
     saves_ = !has_stream(options.inputs);
+    for (const std::string& path : TokenWriter::paths(options.output, options.format)) require_free(path);
     if (saves_) go_on(tokenizer.vocabulary_size());
     if (writer_) return;
     writer_.emplace(options.output, options.format, tokenizer.vocabulary_size());
@@ -405,6 +414,20 @@ class Output {
   }
 
  private:
+  void require_free(const std::string& path) const {
+    for (const std::string& input : options_.inputs.paths) {
+      if (!is_same_file(path, input)) continue;
+      throw ConfigError(
+          fmt::format("--output {}: would replace the input {}; give another name", options_.output, input));
+    }
+    for (const TokenizerFile& file : tokenizer_files(options_.tokenizer)) {
+      if (!is_same_file(path, file.path)) continue;
+      throw ConfigError(
+          fmt::format("--output {}: would replace {} of the tokenizer; give another name", options_.output, file.path));
+    }
+    require_unused("--output", path, options_.overwrite);
+  }
+
   /// Continues an interrupted run with the same key if its files still exist.
   void go_on(std::int64_t vocabulary) {
     const auto earlier = read_resume(resume_path(), key_);

@@ -87,6 +87,7 @@ struct TokenizeOptions {
   int workers = 1;
   std::int64_t save_every = std::int64_t{256} << 20;  ///< bytes of input between saves
   std::size_t block_bytes = InputReader::kBlockBytes;
+  bool overwrite = false;  ///< replace existing files
   std::function<void(const std::string& text)> print = {};
 };
 
@@ -104,7 +105,8 @@ struct TokenizeReport {
 
 /// Tokenizes the inputs in order, whatever the number of workers. Progress is saved in PREFIX.resume, and the same call
 /// continues from there if the inputs are files and have not changed. Calls `progress` after each block. Throws
-/// ConfigError if input, tokenizer or output is invalid, and then deletes files that no call can continue.
+/// ConfigError if input, tokenizer or output is invalid, and then deletes files that no call can continue. An output
+/// must not be an input, nor exist without `overwrite`.
 TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeReport&)>& progress);
 
 }  // namespace chimera

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "safetensors/weight_files.h"
 
 namespace chimera {
@@ -104,8 +105,9 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes) {
   if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
   if (::access(parent.c_str(), W_OK | X_OK) != 0) fail_to_write(folder, errno);
   if (space.available >= bytes) return;
-  throw ConfigError(fmt::format("{}: the files need {:.1f} GB, and {:.1f} GB are free", folder,
-                                static_cast<double>(bytes) / 1e9, static_cast<double>(space.available) / 1e9));
+  throw ConfigError(fmt::format("{}: the files need {}, and {} are free", folder,
+                                bytes_text(static_cast<double>(bytes)),
+                                bytes_text(static_cast<double>(space.available))));
 }
 
 std::string StagedFolder::path_of(const std::string& folder, std::int64_t number) {

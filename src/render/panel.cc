@@ -102,13 +102,6 @@ Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Expla
   return totals;
 }
 
-std::string bytes_text(double bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; std::abs(bytes) >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
-  return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
-}
-
 std::string message_volume_text(const Totals& totals) {
   return totals.message_bytes ? bytes_text(*totals.message_bytes) : fmt::format("{:g} tensors", totals.message_volume);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/printable.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
@@ -42,8 +43,6 @@ struct Panel {
 /// Returns the panel of a simulated schedule, titled by its name and shape.
 [[nodiscard]] Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs);
 
-/// Example: `1.5 GiB`; up to four digits.
-[[nodiscard]] std::string bytes_text(double bytes);
 /// Examples: `96 tensors`, `12 MiB`.
 [[nodiscard]] std::string message_volume_text(const Totals& totals);
 /// Examples: `8 stage gradients`, `1.5 GiB`.

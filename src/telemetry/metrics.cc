@@ -1,6 +1,7 @@
 #include "telemetry/metrics.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json.h"
 
 namespace chimera {
@@ -94,11 +96,25 @@ std::string to_json_line(const StepMetrics& metrics) {
 
 namespace {
 
-/// Opens the file for appending; truncates a regular file to `bytes`.
+bool is_locked(const FileDescriptor& file, int kind) {
+  return ::flock(file.get(), kind | LOCK_NB) != 0 && errno == EWOULDBLOCK;  // other errors: no locks there
+}
+
+[[noreturn]] void refuse_locked(const std::string& path) {
+  throw ConfigError(fmt::format("--metrics {}: another run is writing this file; give another one", path));
+}
+
+/// Opens and locks the file for appending; truncates a regular file to `bytes`.
 FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
+  try {
+    make_parents(path);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--metrics {}", error.what()));
+  }
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
   std::error_code none;
   const bool is_kept = file.get() >= 0 && !std::filesystem::is_regular_file(path, none);
+  if (file.get() >= 0 && !is_kept && is_locked(file, LOCK_EX)) refuse_locked(path);
   if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), bytes) != 0)) {
     throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
   }
@@ -121,6 +137,41 @@ std::string kept_lines(const std::string& path, std::int64_t last_step) {
     if (!step.is_object() || !step.contains("step") || step["step"] > last_step) break;
   }
   return kept;
+}
+
+void require_unlocked_lines(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return;
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() >= 0 && is_locked(file, LOCK_SH)) refuse_locked(path);
+}
+
+void require_continuable_lines(const std::string& path, std::int64_t last_step,
+                               const std::optional<nlohmann::json>& loss) {
+  require_unlocked_lines(path);
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none) || std::filesystem::is_empty(path, none)) return;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("--metrics {}: {}; give another file, or --overwrite", path, why));
+  };
+  std::ifstream file(path, std::ios::binary);
+  std::int64_t before = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto metrics = try_json(line);
+    if (!metrics.is_object() || !metrics.contains("loss") || !metrics.contains("step") ||
+        !metrics["step"].is_number_integer()) {
+      if (before > 0 && file.eof()) break;  // a line that a crash of the machine has cut
+      refuse("is not a file of metrics");
+    }
+    const std::int64_t step = metrics["step"];
+    if (before > 0 && step != before + 1) refuse(fmt::format("step {} follows step {}", step, before));
+    if (loss && step == last_step && metrics["loss"] == *loss) return;
+    if (loss && step >= last_step) {
+      refuse(fmt::format("its step {} is not the one of this run's checkpoint", step));
+    }
+    before = step;
+  }
+  if (loss) refuse(fmt::format("ends at step {}, before step {} of this run's checkpoint", before, last_step));
 }
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t last_step)

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -81,10 +82,21 @@ struct StepMetrics {
 /// `last_step` is 0 or the file does not exist.
 [[nodiscard]] std::string kept_lines(const std::string& path, std::int64_t last_step);
 
-/// File with one JSON object per step. Lines are never partially written (see RecordFile).
+/// Throws ConfigError unless a run that continues after `last_step` can continue the file: the file is absent, empty,
+/// not regular, or its line of that step has this loss; null stands for a loss that is not finite. An empty `loss`
+/// accepts any metrics of steps. Also throws if another run is writing the file.
+void require_continuable_lines(const std::string& path, std::int64_t last_step,
+                               const std::optional<nlohmann::json>& loss);
+
+/// Throws ConfigError if another run is writing the file.
+void require_unlocked_lines(const std::string& path);
+
+/// File with one JSON object per step. Lines are never partially written (see RecordFile). The file is locked while it
+/// is open.
 class MetricsFile {
  public:
-  /// Truncates an existing file to kept_lines(). Throws ConfigError if it cannot be written.
+  /// Truncates an existing file to kept_lines(). Creates missing parent folders. Throws ConfigError if it cannot be
+  /// written, or another run is writing it.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }
   /// Throws like RecordFile::finish().

@@ -142,7 +142,7 @@ TEST(RefusalTest, FilesThatCannotBeReadOrWritten) {
       {{"check", "two\nlines.json"}, {"two lines.json: cannot be read"}},
       {{"simulate", "--file", ""}, {"--file: the name of a file is missing"}},
       {schedule_with("--output", directory), {"cannot be written", "Is a directory"}},
-      {schedule_with("--output", scratch.path("missing/picture.txt")), {"cannot be written", "No such file"}},
+      {schedule_with("--output", scratch.write("file", "") + "/picture.txt"), {"cannot be written", "Not a directory"}},
       {schedule_with("--output", ""), {"--output: the name of a file is missing"}},
   });
 }

@@ -31,7 +31,8 @@ TEST(CheckpointFolderTest, ListsCheckpointsByName) {
   }
   static_cast<void>(scratch.write("step-00000004", "a file"));
   std::filesystem::create_directory_symlink(scratch.path("step-00000020"), scratch.path("step-00000005"));
-  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(3, 20));
+  std::filesystem::create_symlink(scratch.path("absent"), scratch.path("step-00000006"));
+  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(3, 5, 20));
   EXPECT_THAT(listed_steps(scratch.path("none")), IsEmpty());
 }
 
@@ -49,6 +50,33 @@ TEST(CheckpointFolderTest, KeepsCheckpointsNewerThanTheCommitted) {
     std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));
   remove_superfluous(real_disk(), scratch.path(""), 20, {.last = 1, .every = 0});
   EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(20, 30));
+}
+
+TEST(CheckpointFolderTest, RemovesNoLinks) {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path("elsewhere"));
+  static_cast<void>(scratch.write("elsewhere/manifest.json", "of another run"));
+  std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("step-00000010"));
+  std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("step-00000015.tmp"));
+  for (const std::int64_t step : {20, 30}) std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));
+  remove_superfluous(real_disk(), scratch.path(""), 30, {.last = 1, .every = 0});
+  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(10, 30));
+  remove_leftovers(real_disk(), scratch.path(""));
+  remove_with_files(real_disk(), scratch.path("step-00000010"));
+  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(30));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("step-00000015.tmp")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
+}
+
+TEST(CheckpointFolderTest, SaysWhichNamesAreNoCheckpoints) {
+  const Scratch scratch;
+  static_cast<void>(scratch.write("step-00000010", "a file"));
+  std::filesystem::create_symlink(scratch.path("absent"), scratch.path("step-00000020"));
+  const Newest newest = newest_checkpoint(scratch.path("."), 0);
+  EXPECT_FALSE(newest.checkpoint);
+  EXPECT_THAT(newest.refused, ::testing::UnorderedElementsAre(
+                                  scratch.path("./step-00000010") + ": is a file, not the folder of a checkpoint",
+                                  scratch.path("./step-00000020") + ": is a link to no folder"));
 }
 
 }  // namespace

@@ -132,6 +132,26 @@ TEST(CommitTest, ReplacesAnInvalidCheckpointOfTheSameStep) {
   }
 }
 
+TEST(CommitTest, AFileInTheWayStays) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path("run"));
+  const std::string file = scratch.write("run/step-00000001", "of the user");
+  EXPECT_THAT([&] { save_sample(sound_disk(), scratch.path("run"), 1); },
+              ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("step-00000001: is a file; remove it")));
+  EXPECT_EQ(read_file(file), "of the user");
+}
+
+TEST(CommitTest, ALinkInTheWayIsReplacedAndItsTargetStays) {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path("elsewhere"));
+  std::filesystem::create_directory(scratch.path("run"));
+  const std::string file = scratch.write("elsewhere/manifest.json", "of another run");
+  std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("run/step-00000001"));
+  save_sample(sound_disk(), scratch.path("run"), 1);
+  EXPECT_TRUE(newest_checkpoint(scratch.path("run"), 1).checkpoint);
+  EXPECT_EQ(read_file(file), "of another run");
+}
+
 TEST(CommitTest, AnotherRunsLeftoversAreRemoved) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");

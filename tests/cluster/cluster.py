@@ -48,7 +48,7 @@ class TrainingTest(unittest.TestCase):
     def training(self, stages=2):
         return [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--stages", str(stages),
                 "--micro-batches", "4", "--micro-batch-size", "2", "--sequence", "32", "--steps", "3", "--dtype", "float64",
-                "--reduction", "canonical", "--metrics", str(self.metrics)]
+                "--reduction", "canonical", "--overwrite", "--metrics", str(self.metrics)]
 
     def run_words(self, words, **variables):
         return subprocess.run(words, env=self.environment | variables, capture_output=True, text=True, timeout=PATIENCE)

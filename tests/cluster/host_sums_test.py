@@ -28,7 +28,7 @@ class HostSumsTest(TrainingTest):
     def words(self, steps, *flags):
         return [CHIMERA, "train", "--model", "gpt2-tiny", "--vocabulary", "8192", "--data", str(self.text), "--stages", "1",
                 "--schedule", "1f1b", "--data-parallel", str(RANKS), "--micro-batches", "1", "--micro-batch-size", "1",
-                "--sequence", "16", "--steps", str(steps), "--metrics", str(self.metrics), *flags]
+                "--sequence", "16", "--steps", str(steps), "--overwrite", "--metrics", str(self.metrics), *flags]
 
     def train(self, words):
         """Returns the bytes that each host has sent."""
@@ -58,7 +58,7 @@ class HostSumsTest(TrainingTest):
         """The rank that launches first, on one host, still has to send data that the other host waits for."""
         words = [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--schedule", "chimera", "--stages", "2",
                  "--data-parallel", "2", "--replica-layout", "near", "--micro-batches", "1", "--micro-batch-size", "2",
-                 "--sequence", "16", "--steps", "30", "--dtype", "float64", "--metrics", str(self.metrics)]
+                 "--sequence", "16", "--steps", "30", "--dtype", "float64", "--overwrite", "--metrics", str(self.metrics)]
         self.train(words)
         self.assertEqual(len(self.losses()), 30)
 

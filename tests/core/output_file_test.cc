@@ -59,10 +59,40 @@ TEST(OutputFileTest, RefusesWhatCannotBeWritten) {
   const Scratch scratch;
   const auto refusal = [](const char* reason) { return ThrowsMessage<ConfigError>(HasSubstr(reason)); };
   EXPECT_THAT([&] { require_writable_whole(scratch.path("")); }, refusal("Is a directory"));
-  EXPECT_THAT([&] { require_writable_whole(scratch.path("none/file")); }, refusal("No such file"));
-  EXPECT_THAT([&] { write_whole(scratch.path("none/file"), "text"); }, refusal("No such file"));
   EXPECT_THAT([&] { write_whole("/dev/full", "text"); }, refusal("No space left on device"));
   EXPECT_EQ(files_in(scratch), 0U);
+  const std::string file = scratch.write("file", "text");
+  EXPECT_THAT([&] { require_writable_whole(file + "/other"); }, refusal("Not a directory"));
+  EXPECT_THAT([&] { write_whole(file + "/other", "text"); }, refusal("Not a directory"));
+  EXPECT_EQ(read_file(file), "text");
+}
+
+TEST(OutputFileTest, MakesParentFolders) {
+  const Scratch scratch;
+  const std::string path = scratch.path("a/b/file");
+  require_writable_whole(path);
+  EXPECT_EQ(files_in(scratch), 0U) << "a check makes nothing";
+  write_whole(path, "text");
+  EXPECT_EQ(read_file(path), "text");
+}
+
+TEST(OutputFileTest, ExistingContentIsLostOnlyOnRequest) {
+  const Scratch scratch;
+  const std::string path = scratch.write("file", "text");
+  EXPECT_THAT([&] { require_unused("--output", path, false); },
+              ThrowsMessage<ConfigError>("--output " + path + ": exists already; give another file, or --overwrite"));
+  EXPECT_NO_THROW(require_unused("--output", path, true));
+  EXPECT_NO_THROW(require_unused("--output", scratch.write("empty", ""), false));
+  EXPECT_NO_THROW(require_unused("--output", "/dev/null", false));
+}
+
+TEST(OutputFileTest, NamesOfOneFileAreTheSame) {
+  const Scratch scratch;
+  const std::string path = scratch.write("file", "text");
+  std::filesystem::create_symlink(path, scratch.path("link"));
+  EXPECT_TRUE(is_same_file(path, scratch.path("link")));
+  EXPECT_TRUE(is_same_file(scratch.path("absent"), scratch.path("./absent")));
+  EXPECT_FALSE(is_same_file(path, scratch.path("other")));
 }
 
 TEST(OutputFileTest, WritesToNonRegularFiles) {

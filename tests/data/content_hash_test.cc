@@ -45,6 +45,16 @@ TEST_F(ContentHashTest, AFileThatChangedIsReadAgain) {
   EXPECT_EQ(blocks_read_, 2);
 }
 
+TEST_F(ContentHashTest, AFileThatChangedWithItsTimePutBackIsReadAgain) {
+  const std::string path = scratch_.write("a", "text");
+  const auto time = std::filesystem::last_write_time(path);
+  const std::uint64_t first = hash(path);
+  static_cast<void>(scratch_.write("a", "TEXT"));
+  std::filesystem::last_write_time(path, time);
+  EXPECT_NE(hash(path), first);
+  EXPECT_EQ(blocks_read_, 2);
+}
+
 TEST_F(ContentHashTest, InvalidCachedHashCountsAsMissing) {
   const std::string path = scratch_.write("a", "text");
   const std::uint64_t first = hash(path);

@@ -144,6 +144,52 @@ TEST_F(FolderTest, ShardsFollowEachOtherByName) {
   EXPECT_THAT(found.training->document_starts(0, 5), ElementsAre(3)) << "a text is a document";
 }
 
+TEST_F(FolderTest, HiddenFilesAreNotRead) {
+  add("a.txt", "123");
+  add("._a.txt", "macOS keeps attributes here");
+  add(".txt", "hidden");
+  const FoundTokens found = open_tokens(folder(), {});
+  EXPECT_THAT(all_of(found.training), ElementsAre('1', '2', '3'));
+  EXPECT_EQ(found.passed_over, "");
+}
+
+TEST_F(FolderTest, SaysWhatItPassesOver) {
+  add("a.txt", "123");
+  add("b.jsonl", "{}");
+  EXPECT_EQ(open_tokens(folder(), {}).passed_over,
+            folder() + ": passed over b.jsonl; only names that end in .txt are read");
+  for (const char* name : {"c.TXT", "d.md", "e.gz"}) add(name, "?");
+  EXPECT_EQ(open_tokens(folder(), {}).passed_over,
+            folder() + ": passed over b.jsonl, c.TXT, d.md and 1 more; only names that end in .txt are read");
+}
+
+TEST_F(FolderTest, FollowsLinks) {
+  add("a.txt", "12");
+  static_cast<void>(scratch_.write("elsewhere", "34"));
+  std::filesystem::create_symlink(scratch_.path("elsewhere"), folder() + "/b.txt");
+  EXPECT_THAT(all_of(open(folder())), ElementsAre('1', '2', '3', '4'));
+  std::filesystem::create_symlink(scratch_.path("absent"), folder() + "/c.txt");
+  expect_refused(folder(), "c.txt: No such file or directory");
+}
+
+/// GPT-2's mark is in no smaller vocabulary.
+TEST_F(FolderTest, SeparatesDocumentsOnlyWithAKnownMark) {
+  const auto separates = [](const std::string& path, const TokenOptions& options) {
+    return open(path, options)->separates_documents();
+  };
+  EXPECT_TRUE(separates(fixture("uint16.bin"), {}));
+  EXPECT_FALSE(separates(fixture("raw.bin"), {}));
+  EXPECT_TRUE(separates(fixture("raw.bin"), {.end_of_document = 99}));
+  EXPECT_FALSE(separates(fixture("raw.bin"), {.vocabulary = 99, .end_of_document = 99}));
+  const std::string shard = scratch_.write("l.bin", bytes_of(LlmcHeader{.tokens = 2}) + std::string(4, '\0'));
+  EXPECT_TRUE(separates(shard, {}));
+  EXPECT_FALSE(separates(shard, {.vocabulary = 300}));
+  add("a.txt", "12");
+  EXPECT_FALSE(separates(folder(), {}));
+  add("b.txt", "34");
+  EXPECT_TRUE(separates(folder(), {}));
+}
+
 TEST_F(FolderTest, KeepsShardsForValidationApart) {
   add("train.txt", "train");
   add("fineweb_val_000000.txt", "v");

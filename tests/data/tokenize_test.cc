@@ -33,6 +33,7 @@ class TokenizeTest : public ::testing::Test {
     options_.output = scratch_.path("out");
     options_.inputs.field = "text";
     options_.block_bytes = 1000;
+    options_.overwrite = true;
   }
 
   TokenizeReport run() {
@@ -206,6 +207,49 @@ TEST_F(TokenizeTest, InterveningRunInvalidatesAnInterruptedRun) {
   options_ = first;
   EXPECT_EQ(run().resumed, 0);
   EXPECT_EQ(read_file(scratch_.path("out.bin")), whole);
+}
+
+TEST_F(TokenizeTest, InputWithItsTimePutBackStartsOver) {
+  const std::string input = scratch_.write("a.txt", text_);
+  const auto time = std::filesystem::last_write_time(input);
+  options_.inputs.paths = {input};
+  options_.save_every = 1000;
+  break_after(5);
+  std::string other = text_;
+  other.front() = 'i';
+  scratch_.write("a.txt", other);
+  std::filesystem::last_write_time(input, time);
+  EXPECT_EQ(run().resumed, 0);
+}
+
+TEST_F(TokenizeTest, ReplacesNeitherAnInputNorATokenizer) {
+  const std::string input = scratch_.write("o.bin", text_);
+  options_.inputs.paths = {input};
+  options_.output = scratch_.path("o");
+  options_.format = TokenFileFormat::Raw;
+  EXPECT_THAT(refusal(), HasSubstr("--output " + options_.output + ": would replace the input " + input));
+  EXPECT_EQ(read_file(input), text_);
+}
+
+TEST_F(TokenizeTest, ReplacesFilesOnlyOnRequest) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.overwrite = false;
+  run();
+  const std::string tokens = read_file(scratch_.path("out.bin"));
+  EXPECT_THAT(refusal(), HasSubstr("out.bin: exists already; give another file, or --overwrite"));
+  EXPECT_EQ(read_file(scratch_.path("out.bin")), tokens);
+  std::filesystem::remove(scratch_.path("out.bin"));
+  EXPECT_THAT(refusal(), HasSubstr("out.idx: exists already"));
+  options_.overwrite = true;
+  run();
+  EXPECT_EQ(read_file(scratch_.path("out.bin")), tokens);
+}
+
+TEST_F(TokenizeTest, MakesParentFolders) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.output = scratch_.path("new/folder/out");
+  run();
+  EXPECT_TRUE(exists("new/folder/out.bin"));
 }
 
 TEST_F(TokenizeTest, StartsOverIfTheOutputIsGone) {

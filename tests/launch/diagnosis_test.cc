@@ -168,6 +168,21 @@ TEST(FlightRecordTest, SkipsInvalidEvents) {
   EXPECT_EQ(events[1].progress.step, 3);
 }
 
+TEST(FlightFolderTest, OtherFilesAreNeitherMovedNorRemoved) {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path("docs"));
+  const std::string file = scratch.write("docs/thesis.tex", "years of work");
+  const auto is_refused = ThrowsMessage<ConfigError>(HasSubstr("docs: has thesis.tex, which is no flight record"));
+  EXPECT_THAT([&] { require_flight_folder(scratch.path("docs")); }, is_refused);
+  EXPECT_THAT([&] { begin_flight(scratch.path("docs"), flight({}).job); }, is_refused);
+  remove_flight(scratch.path("docs"));
+  EXPECT_TRUE(std::filesystem::exists(file));
+  std::filesystem::rename(scratch.path("docs"), scratch.path("flight-previous"));
+  EXPECT_THAT([&] { begin_flight(scratch.path("flight"), flight({}).job); },
+              ThrowsMessage<ConfigError>(HasSubstr("flight-previous: has thesis.tex")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("flight-previous/thesis.tex")));
+}
+
 TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   const Scratch scratch;
   const std::string folder = scratch.path("run/flight");

@@ -2,11 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "core/json.h"
 #include "multiprocess/training.h"
+#include "support/refusal.h"
 #include "support/scratch.h"
 
 namespace chimera::testing {
@@ -52,6 +58,135 @@ TEST_P(TrainingCheckpointTest, KilledRunResumesWithTheSameNumbers) {
 
 INSTANTIATE_TEST_SUITE_P(, TrainingCheckpointTest,
                          ::testing::Values("kill@step:3:7", "kill@before-rename:0:2", "kill-launcher@updated:1:6"));
+
+/// A small run in `run`, without a file of metrics of its own.
+Arguments small_run(const Scratch& scratch, const std::string& steps) {
+  return {"train",
+          "--data",
+          scratch.write("text.txt", sample_text()),
+          "--model",
+          "gpt2-tiny",
+          "--schedule",
+          "none",
+          "--sequence",
+          "32",
+          "--micro-batch-size",
+          "1",
+          "--threads",
+          "1",
+          "--checkpoint",
+          scratch.path("run"),
+          "--save-every",
+          "2",
+          "--steps",
+          steps};
+}
+
+TEST(TrainingFolderTest, OutputsMayBeInTheFolderThatTheRunMakes) {
+  const Scratch scratch;
+  const ProgramResult result = run_program(
+      small_run(scratch, "2") + Arguments{"--metrics", scratch.path("run/metrics.jsonl"), "--report",
+                                          scratch.path("run/report.html"), "--trace", scratch.path("new/trace.json")});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(read_metrics(scratch.path("run/metrics.jsonl")).size(), 2U);
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("run/report.html")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("new/trace.json")));
+}
+
+TEST(TrainingFolderTest, AResumedRunContinuesItsOwnMetricsOnly) {
+  const Scratch scratch;
+  const std::string metrics = scratch.path("run/metrics.jsonl");
+  ASSERT_EQ(run_program(small_run(scratch, "4")).exit_code, 0);
+  EXPECT_EQ(read_metrics(metrics).size(), 4U) << "the default";
+  const std::string own = read_file(metrics);
+  const Arguments resumed = small_run(scratch, "6") + Arguments{"--resume", "auto"};
+  for (const std::string& foreign : {std::string("a diary\n"), own.substr(0, own.find('\n') + 1),
+                                     std::string("{\"step\": 4, \"loss\": 1}\n{\"step\": 5, \"loss\": 1}\n")}) {
+    const std::string path = scratch.write("other.jsonl", foreign);
+    expect_refusal({resumed + Arguments{"--metrics", path}, {"--metrics " + path, "--overwrite"}});
+    EXPECT_EQ(read_file(path), foreign);
+  }
+  const ProgramResult rest = run_program(resumed);
+  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_THAT(read_file(metrics), ::testing::StartsWith(own));
+  EXPECT_EQ(read_metrics(metrics).size(), 6U);
+}
+
+TEST(TrainingFolderTest, ARunThatGoesOnKeepsItsMetrics) {
+  const Scratch scratch;
+  const std::string metrics = scratch.path("m.jsonl");
+  ProgramRun run(small_training(scratch, "m.jsonl") +
+                 Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "1000000"});
+  run.await_message("step 3/");
+  const pid_t second = ::fork();
+  if (second == 0) {
+    ::close(STDERR_FILENO);
+    const std::string text = scratch.path("text.txt");
+    ::execl(CHIMERA_PROGRAM, CHIMERA_PROGRAM, "train", "--data", text.c_str(), "--model", "gpt2-tiny", "--sequence",
+            "32", "--steps", "1", "--overwrite", "--metrics", metrics.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(second, &status, 0), second);
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  run.send(run.process(), SIGTERM);
+  const ProgramResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 143) << result.messages;
+  const auto steps = read_metrics(metrics);
+  ASSERT_GE(steps.size(), 3U);
+  EXPECT_EQ(steps.front().at("step"), 1);
+  EXPECT_EQ(steps.back().at("step"), steps.size()) << "no line is lost";
+}
+
+TEST(TrainingFolderTest, AResumedRunKeepsAsManyCheckpointsAsBefore) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(small_run(scratch, "10") + Arguments{"--keep", "100"}).exit_code, 0);
+  const auto saved = [&] {
+    const auto list = read_json(run_program({"checkpoint", "list", scratch.path("run"), "--format", "json"}).output);
+    return list.at("checkpoints").size();
+  };
+  EXPECT_EQ(saved(), 5U);
+  const ProgramResult rest = run_program(small_run(scratch, "12") + Arguments{"--resume", "auto"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_THAT(rest.messages, HasSubstr("--keep 100 --keep-every 0, as in the saved run"));
+  EXPECT_EQ(saved(), 6U);
+  EXPECT_EQ(run_program(small_run(scratch, "14") + Arguments{"--resume", "auto", "--keep", "2"}).exit_code, 0);
+  EXPECT_EQ(saved(), 2U);
+}
+
+TEST(TrainingFolderTest, ResumesBehindALinkAndSaysWhatItPassesOver) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(small_run(scratch, "2")).exit_code, 0);
+  std::filesystem::rename(scratch.path("run/step-00000002"), scratch.path("elsewhere"));
+  std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("run/step-00000002"));
+  static_cast<void>(scratch.write("run/step-00000003", "a file"));
+  const ProgramResult rest = run_program(small_run(scratch, "4") + Arguments{"--resume", "auto"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_THAT(rest.messages, HasSubstr("step-00000003: is a file, not the folder of a checkpoint"));
+  const auto steps = read_metrics(scratch.path("run/metrics.jsonl"));
+  ASSERT_EQ(steps.size(), 4U);
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
+  std::filesystem::remove(scratch.path("run/step-00000002"));
+  std::filesystem::remove_all(scratch.path("run/step-00000004"));
+  expect_refusal({small_run(scratch, "4") + Arguments{"--resume", "auto"},
+                  {"has no good checkpoint", "step-00000003: is a file"}});
+}
+
+TEST(TrainingFolderTest, ALimitOnFileSizesEndsNoRun) {
+  const Scratch scratch;
+  ProgramSetup setup;
+  setup.in_process = [] {
+    const rlimit limit{2048, 2048};  // some lines of metrics, and no checkpoint
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const ProgramResult result = ProgramRun(small_run(scratch, "3"), setup).wait();
+  EXPECT_EQ(result.killed_by, 0);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("the checkpoint of step 2 is not saved: "));
+  EXPECT_THAT(result.messages, HasSubstr("(File too large); training continues"));
+  EXPECT_THAT(result.messages, HasSubstr("the last checkpoint is tried again in 0.25 s"));
+  EXPECT_THAT(result.messages, HasSubstr("the last step is not saved"));
+}
 
 TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
   const Scratch scratch;

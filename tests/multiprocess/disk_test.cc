@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "multiprocess/training.h"
+#include "support/refusal.h"
 #include "support/scratch.h"
 
 namespace chimera::testing {
@@ -78,17 +79,56 @@ TEST(DiskTest, FullDiskDoesNotEndTheRunAndFilesContinue) {
   const SmallFileSystem disk(scratch.path("disk"));
   if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
   const std::string filler = scratch.path("disk/filler");
-  std::ofstream(filler) << std::string(22 << 20, 'x');
-  ProgramRun run(saving_training(scratch, "60", "2", "disk/metrics.jsonl"));
+  ProgramRun run(saving_training(scratch, "1000000", "2", "disk/metrics.jsonl"));
+  run.await_message("step 1/");
+  std::ofstream(filler) << std::string(24 << 20, 'x');
   run.await_message("is not saved");
   std::filesystem::remove(filler);
+  run.send(run.process(), SIGTERM);
   const ProgramResult result = run.wait();
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.exit_code, 75) << result.messages;
   const auto unsaved =
       AllOf(HasSubstr("is not saved"), HasSubstr("No space left on device"), EndsWith("; training continues"));
-  EXPECT_THAT(complaints(result), Each(AnyOf(unsaved, HasSubstr("--metrics"))));
-  EXPECT_EQ(read_metrics(scratch.path("disk/metrics.jsonl")).size(), 60U);
-  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run/step-00000060")}).exit_code, 0);
+  EXPECT_THAT(complaints(result), Each(AnyOf(unsaved, HasSubstr("--metrics"), HasSubstr("ended by a signal"),
+                                             HasSubstr("is tried again in"))));
+  const auto steps = read_metrics(scratch.path("disk/metrics.jsonl"));
+  EXPECT_EQ(steps.back().at("step"), steps.size());
+  EXPECT_EQ(saved_steps(scratch).back(), steps.back().at("step"));
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
+}
+
+TEST(DiskTest, ADiskWithoutRoomForACheckpointIsRefusedAtTheStart) {
+  const Scratch scratch;
+  const SmallFileSystem disk(scratch.path("disk"));
+  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
+  const std::string filler = scratch.path("disk/filler");
+  std::ofstream(filler) << std::string(24 << 20, 'x');
+  const Arguments flags = saving_training(scratch, "4", "2");
+  for (const Arguments& more : {Arguments{}, Arguments{"--dry-run"}}) {
+    expect_refusal({flags + more, {"--checkpoint " + scratch.path("disk/run") + ": a checkpoint needs ", "are free"}});
+  }
+  std::filesystem::remove(filler);
+  const ProgramResult many =
+      run_program(saving_training(scratch, "1000", "1") + Arguments{"--keep", "1000", "--dry-run"});
+  EXPECT_EQ(many.exit_code, 0);
+  EXPECT_THAT(many.messages, HasSubstr("checkpoints of "));
+  EXPECT_THAT(many.messages, HasSubstr("give a lower --keep"));
+}
+
+TEST(DiskTest, TheLastSaveIsTriedAgain) {
+  const Scratch scratch;
+  const SmallFileSystem disk(scratch.path("disk"));
+  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
+  const std::string filler = scratch.path("disk/filler");
+  ProgramRun run(saving_training(scratch, "1000000", "100000000"));
+  run.await_message("step 1/");
+  std::ofstream(filler) << std::string(24 << 20, 'x');
+  run.send(run.process(), SIGTERM);
+  run.await_message("is tried again");
+  std::filesystem::remove(filler);
+  const ProgramResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 75) << result.messages;
+  EXPECT_THAT(saved_steps(scratch), SizeIs(1));
 }
 
 TEST(DiskTest, ReadOnlyDiskDoesNotEndTheRun) {
@@ -114,12 +154,13 @@ TEST(DiskTest, FailedSaveIsRetriedBeforeTheNext) {
   const SmallFileSystem disk(scratch.path("disk"));
   if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
   const std::string filler = scratch.path("disk/filler");
-  std::ofstream(filler) << std::string(23 << 20, 'x');
-  ProgramRun run(saving_training(scratch, "100000", "150"));
+  ProgramRun run(saving_training(scratch, "1000000", "1000"));
+  run.await_message("step 1/");
+  std::ofstream(filler) << std::string(24 << 20, 'x');
   run.await_message("is not saved");
   std::filesystem::remove(filler);
   while (saved_steps(scratch).empty()) run.watch_for(std::chrono::milliseconds(1));
-  EXPECT_THAT(saved_steps(scratch), ElementsAre(AllOf(Gt(150), Lt(300))));
+  EXPECT_THAT(saved_steps(scratch), ElementsAre(AllOf(Gt(1000), Lt(2000))));
   run.send(run.process(), SIGTERM);
   EXPECT_EQ(run.wait().exit_code, 75);
 }

@@ -211,6 +211,20 @@ TEST(TrainingLimitTest, GradientsUseSocketsWithoutSharedMemory) {
   }
 }
 
+/// A folder in which nothing can be made, as a read-only /tmp.
+TEST(TrainingLimitTest, NamesATemporaryFolderThatCannotBeWritten) {
+  const Scratch scratch;
+  const ProgramResult result =
+      ProgramRun(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "2"},
+                 {.environment = {"CHIMERA_RANK=0", "CHIMERA_WORLD_SIZE=2", "CHIMERA_LOCAL_RANK=0",
+                                  "CHIMERA_LOCAL_WORLD_SIZE=2", "TMPDIR=/proc"}})
+          .wait();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.messages, HasSubstr("the rendezvous folder '/proc/chimera-"));
+  EXPECT_THAT(result.messages, HasSubstr("cannot be made ("));
+  EXPECT_THAT(result.messages, HasSubstr("set TMPDIR to a folder that can be written"));
+}
+
 /// An epoch is 21 steps. The limit leaves some ten descriptors beyond the ranks' needs.
 TEST(TrainingLimitTest, ManyStepsTakeNoMoreDescriptorsNorMemoryThanAFew) {
   const std::size_t count = std::getenv("CHIMERA_LONG_TESTS") == nullptr ? 250 : 1000;

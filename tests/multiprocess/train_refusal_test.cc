@@ -20,7 +20,7 @@ class TrainRefusalTest : public ::testing::Test {
   }
 
   [[nodiscard]] Arguments command(const Arguments& flags) const {
-    Arguments all = {"train"};
+    Arguments all = {"train", "--overwrite"};
     for (const Arguments& pair : {Arguments{"--model", "gpt2-tiny"},
                                   {"--data", data_},
                                   {"--sequence", "32"},
@@ -77,9 +77,41 @@ TEST_F(TrainRefusalTest, FilesOfTokens) {
       {{"--data", "0.7:" + data_ + " 0:" + data_}, {"0 is not a weight of a mixture; expected a number above 0"}},
       {{"--data", data_, "--validation", "1.5"}, {"--validation 1.5: expected a share", "or a file"}},
       {{"--validation", "missing.txt"}, {"missing.txt", "No such file"}},
-      {{"--validate-batches", "0"}, {"--validate-batches must be 1 to"}},
+      {{"--validate-every", "1", "--validate-batches", "0"}, {"--validate-batches must be 1 to"}},
       {{"--end-of-document", "-5"}, {"--end-of-document must be 0 to"}},
       {{"--documents", "split", "--model", "bert-tiny"}, {"--documents split", "bert-tiny", "pairs of texts"}},
+  });
+}
+
+TEST_F(TrainRefusalTest, DataGivenTwiceOrWithoutWeights) {
+  const std::string other = scratch_.write("other.txt", sample_text());
+  expect_refusals({
+      {{"--data", data_, "--data", other}, {"--data: is given twice", data_, other, "a mixture such as"}},
+      {{"--validation", data_, "--validation", other}, {"--validation: is given twice"}},
+      {{"--data", data_, other}, {"--data: 2 words without weights", "a mixture such as"}},
+  });
+}
+
+TEST_F(TrainRefusalTest, DocumentsWithoutBoundaries) {
+  const std::string raw = scratch_.write("raw.bin", std::string(4000, '\1'));  // 2,000 tokens of value 257
+  expect_refusals({
+      {{"--documents", "split"}, {"--documents split: ", "a text file is one document"}},
+      {{"--documents", "split", "--data", raw, "--vocabulary", "300"},
+       {"--documents split: " + raw, "no token of the vocabulary is known to separate", "--end-of-document"}},
+      {{"--documents", "split", "--data", raw, "--vocabulary", "300", "--end-of-document", "300"},
+       {"no token of the vocabulary"}},
+      {{"--end-of-document", "1"}, {"--end-of-document is for --documents split"}},
+      {{"--end-of-document", "1", "--documents", "split"}, {"is for raw and llm.c tokens"}},
+  });
+}
+
+TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
+  expect_refusals({
+      {{"--validate-batches", "2"}, {"--validate-batches is for --validate-every"}},
+      {{"--memory", "4"}, {"--memory is for --recompute auto or --plan auto"}},
+      {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
+      {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
+      {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},
   });
 }
 
@@ -228,7 +260,7 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
   const std::string profile = scratch_.write("here.json", "a profile");
   expect_refusals({
       {{"--metrics", ""}, {"--metrics: the name of a file is missing"}},
-      {{"--metrics", scratch_.path("missing/metrics.jsonl")}, {"cannot be written", "No such file"}},
+      {{"--metrics", words + "/metrics.jsonl"}, {"cannot be written", "Not a directory"}},
       {{"--metrics", scratch_.path("")}, {"cannot be written", "Is a directory"}},
       {{"--metrics", data_}, {"the run reads this file"}},
       {{"--metrics", alias}, {"the run reads this file"}},
@@ -241,6 +273,23 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
   EXPECT_EQ(read_file(words), "[UNK]\nthe\n");
 }
 
+TEST_F(TrainRefusalTest, FilesOfOtherRuns) {
+  const Arguments run = {"train", "--model", "gpt2-tiny", "--data", data_, "--sequence", "32", "--steps", "2"};
+  const std::string folder = scratch_.path("texts");
+  std::filesystem::create_directory(folder);
+  static_cast<void>(scratch_.write("texts/a.txt", sample_text()));
+  const std::string report = scratch_.write("report.html", "the last report");
+  expect_refusal(
+      {run + Arguments{"--metrics", metrics_}, {"--metrics " + metrics_ + ": exists already", "--overwrite"}});
+  expect_refusal({run + Arguments{"--report", report}, {"--report " + report + ": exists already", "--overwrite"}});
+  expect_refusals({
+      {{"--data", folder, "--metrics", folder + "/b.txt"}, {"is in the folder " + folder, "give another folder"}},
+      {{"--flight-record", folder}, {"--flight-record " + folder + ": has a.txt, which is no flight record"}},
+  });
+  EXPECT_EQ(read_file(metrics_), "the last run\n");
+  EXPECT_EQ(read_file(report), "the last report");
+}
+
 TEST_F(TrainRefusalTest, ObservationFiles) {
   const std::string trace = scratch_.write("trace.json", "the last trace");
   expect_refusals({
@@ -249,7 +298,7 @@ TEST_F(TrainRefusalTest, ObservationFiles) {
       {{"--trace", metrics_}, {"--trace", "--metrics writes this file"}},
       {{"--op-times", scratch_.path("new"), "--timeline", scratch_.path("new")},
        {"--timeline", "--op-times writes this file"}},
-      {{"--op-times", scratch_.path("missing/times.json")}, {"--op-times", "cannot be written", "No such file"}},
+      {{"--op-times", trace + "/times.json"}, {"--op-times", "cannot be written", "Not a directory"}},
       {{"--timeline", scratch_.path("")}, {"--timeline", "cannot be written", "Is a directory"}},
       {{"--trace", trace, "--stages", "3"}, {"--stages must be even"}},
   });

@@ -22,6 +22,7 @@ Arguments small_training(const Scratch& scratch, const std::string& metrics) {
           "32",
           "--dtype",
           "float64",
+          "--overwrite",
           "--metrics",
           scratch.path(metrics)};
 }

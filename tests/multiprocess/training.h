@@ -15,7 +15,8 @@ using Arguments = std::vector<std::string>;
 [[nodiscard]] Arguments operator+(Arguments first, const Arguments& second);
 
 /// `train` on a sample text with 2 sequences of 32 tokens per micro-batch in float64, its metrics in file `metrics` of
-/// the directory. Tests cannot override these flags, as a flag may appear only once.
+/// the directory, where they replace those of an earlier run. Tests cannot override these flags, as a flag may appear
+/// only once.
 [[nodiscard]] Arguments small_training(const Scratch& scratch, const std::string& metrics = "metrics.jsonl");
 
 /// About 8 KB of sentences of random words, the same at each call.

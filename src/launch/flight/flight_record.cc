@@ -208,13 +208,40 @@ fs::path find_folder(const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+/// Returns what a folder of flight records does not have, in words; empty if there is nothing of the kind.
+std::string other_content(const std::string& folder) {
+  std::error_code absent;
+  if (!fs::exists(folder, absent)) return "";
+  if (!fs::is_directory(folder, absent)) return "is not a folder";
+  for (const auto& entry : fs::directory_iterator(folder, absent)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_record = name == kJobName || name == kVerdictName || entry.path().extension() == ".flight" ||
+                           name.find(".unfinished") != std::string::npos;
+    if (!is_record) return fmt::format("has {}, which is no flight record", name);
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string flight_path(const std::string& folder, int rank) {
   return fmt::format("{}/rank-{:04}.flight", folder, rank);
+}
+
+void require_flight_folder(const std::string& folder) {
+  for (const std::string& replaced : {folder, folder + "-previous"}) {
+    if (const std::string other = other_content(replaced); !other.empty()) {
+      throw ConfigError(fmt::format("{}: {}; give another folder", replaced, other));
+    }
+  }
 }
 
 void begin_flight(const std::string& folder, const FlightJob& job) {
   try {
     const std::string previous = folder + "-previous";
+    require_flight_folder(folder);
     if (fs::exists(folder)) {
       fs::remove_all(previous);
       fs::rename(folder, previous);
@@ -237,7 +264,7 @@ void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
 
 void remove_flight(const std::string& folder) {
   std::error_code none;
-  fs::remove_all(folder, none);
+  if (other_content(folder).empty()) fs::remove_all(folder, none);
 }
 
 Flight read_flight_folder(const std::string& path) {

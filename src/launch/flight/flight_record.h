@@ -60,11 +60,14 @@ struct FlightVerdict {
 /// Returns `folder`/rank-0003.flight.
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);
 
-/// Creates the folder for an attempt; renames an existing folder to `folder`-previous. Throws Error if this fails.
+/// Throws ConfigError if `folder` or `folder`-previous has other files than flight records, which would be lost.
+void require_flight_folder(const std::string& folder);
+/// Creates the folder for an attempt; renames an existing folder to `folder`-previous. Throws Error if this fails, or
+/// as require_flight_folder() does.
 void begin_flight(const std::string& folder, const FlightJob& job);
 /// Adds the verdict. Throws Error if it cannot be written.
 void write_verdict(const std::string& folder, const FlightVerdict& verdict);
-/// Removes the folder of a successful job; ignores errors.
+/// Removes the folder of a successful job if it has only flight records; ignores errors.
 void remove_flight(const std::string& folder);
 
 struct Flight {

@@ -233,7 +233,11 @@ std::filesystem::path own_folder() {
     throw Error("no folder for the rendezvous file of the ranks: " + error.message() +
                 "; set TMPDIR to a folder that exists");
   const std::filesystem::path folder = parent / fmt::format("chimera-{}", ::getuid());
-  ::mkdir(folder.c_str(), 0700);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Error(
+        fmt::format("the rendezvous folder '{}' cannot be made ({}); set TMPDIR to a folder that can be written",
+                    folder.string(), system_message(errno)));
+  }
   struct stat status {};
   const bool is_own = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid() &&
                       (status.st_mode & 077U) == 0;

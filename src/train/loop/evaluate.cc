@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/cgroup.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "data/corpus.h"
 #include "engine/stored_values.h"
@@ -91,6 +92,7 @@ Evaluation evaluate(const EvaluationOptions& options, const std::function<void(c
   require_memory_for(model, "weights", weight_bytes(model, options.dtype));
   const DataTokenizer tokenizer(options.tokenizer, folder.get(), model);
   const WholeSource source = open_whole_source(options.data, tokenizer.token_options());
+  if (!source.passed_over.empty()) messages().write("chimera: " + source.passed_over + "\n");
   SampleOptions sample_options = tokenizer.sample_options(source.is_plain_text);
   sample_options.sequence = options.sequence;
   sample_options.seed = static_cast<std::uint64_t>(options.seed);

@@ -110,6 +110,9 @@ void SaveRetries::note_failure(Clock::time_point now) {
 
 namespace {
 
+/// Longest pause before the last checkpoint is tried again.
+constexpr std::chrono::milliseconds kLongestLastPause{8000};
+
 /// Creates the folder if needed, and locks it while the descriptor is open.
 FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   try {
@@ -207,11 +210,26 @@ void Checkpointer::save(const StepMetrics& metrics) {
 
 bool Checkpointer::finish(const StepMetrics& last) {
   agree();
-  if (saved_ != last.step) {
+  for (auto pause = SaveRetries::kFirstPause; saved_ != last.step; pause *= 2) {
     save(last);
     agree();
+    if (saved_ == last.step || pause > kLongestLastPause) break;
+    if (rank_ == RankId(0)) {
+      messages().write(fmt::format("chimera: the last checkpoint is tried again in {:.3g} s\n",
+                                   std::chrono::duration<double>(pause).count()));
+    }
+    wait(pause);
   }
   return saved_ == last.step;
+}
+
+/// Waits without seeming to hang.
+void Checkpointer::wait(std::chrono::milliseconds pause) {
+  const auto end = std::chrono::steady_clock::now() + pause;
+  while (std::chrono::steady_clock::now() < end) {
+    note_progress({RankProgress::Phase::Ending});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 /// Waits until no rank saves.
@@ -318,6 +336,7 @@ void Checkpointer::commit_parts() {
   try {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, saved_metrics_);
+    description.run[kKeepSection] = {{"last", options.keep.last}, {"every", options.keep.every}};
     commit(disk_, options.folder, saving_, static_cast<int>(job_.num_ranks()), description);
   } catch (const std::exception&) {
     abandon(disk_, options.folder, saving_);

@@ -102,8 +102,8 @@ class Checkpointer {
   [[nodiscard]] bool stops_after(std::int64_t step) const { return stopping_ && may_save_after(step); }
   /// Copies this rank's part and starts to write it.
   void save(const StepMetrics& metrics);
-  /// Waits for the current save, then saves the last step if needed. Returns whether the newest checkpoint has the last
-  /// step. All ranks call it.
+  /// Waits for the current save, then saves the last step if needed; tries again for about 16 s if that fails. Returns
+  /// whether the newest checkpoint has the last step. All ranks call it.
   [[nodiscard]] bool finish(const StepMetrics& last);
 
   /// State shared by all ranks: newest checkpoint, whether a save is due, whether the run ends.
@@ -122,6 +122,7 @@ class Checkpointer {
   void start(std::function<void()> task);
   void work(const std::stop_token& stopped);
   void agree();
+  static void wait(std::chrono::milliseconds pause);
   void advance();
   void write_part();
   void commit_parts();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
@@ -24,6 +26,7 @@
 #include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
+#include "launch/flight/flight_record.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
 #include "train/setup/data_tokenizer.h"
@@ -84,39 +87,46 @@ struct Output {
   const std::string& path;
 };
 
-bool is_same_file(const std::string& one, const std::string& other) {
-  std::error_code absent;
-  return one == other || std::filesystem::equivalent(one, other, absent);
-}
-
 /// Returns false for files such as /dev/null, which several flags may share.
 bool is_kept(const std::string& path) {
   std::error_code absent;
   return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
 }
 
-void add_files(std::vector<std::string>& files, const std::string& path) {
-  std::error_code unreadable;
-  if (!std::filesystem::is_directory(path, unreadable)) return files.push_back(path);
-  for (const auto& entry : std::filesystem::directory_iterator(path, unreadable))
-    files.push_back(entry.path().string());
+bool is_in_folder(const std::string& path, const std::string& folder) {
+  std::error_code absent;
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return std::filesystem::is_directory(folder, absent) && is_same_file(parent.empty() ? "." : parent, folder);
 }
 
-std::vector<std::string> inputs(const TrainOptions& options) {
-  std::vector<std::string> files = options.files_read;
-  for (const std::string& path : {options.model, options.schedule_file, options.tokenizer, options.from}) {
-    add_files(files, path);
-  }
-  for (const std::string& data : {options.data, options.validation}) {
-    for (const MixtureEntry& entry : parse_mixture(data)) add_files(files, entry.path);
-  }
-  return files;
+/// Returns whether runs read a file of this name in a folder of --data.
+bool has_name_of_data(const std::string& path) {
+  return std::ranges::any_of(std::array{".bin", ".idx", ".txt"},
+                             [&](const char* ending) { return path.ends_with(ending); });
 }
 
 void require_no_input(const Output& output, const TrainOptions& options) {
-  for (const std::string& input : inputs(options)) {
-    if (!is_same_file(output.path, input)) continue;
-    throw ConfigError(fmt::format("{} {}: the run reads this file; give another one", output.flag, output.path));
+  const std::string& path = output.path;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("{} {}: {}", output.flag, path, why));
+  };
+  std::vector<std::string> files = options.files_read;
+  files.insert(files.end(), {options.model, options.schedule_file, options.tokenizer, options.from});
+  std::error_code absent;
+  const bool exists = std::filesystem::exists(path, absent);
+  for (const std::string& file : files) {
+    if (file.empty()) continue;
+    if (is_same_file(path, file) || (exists && is_in_folder(path, file))) {
+      refuse("the run reads this file; give another one");
+    }
+  }
+  for (const std::string& data : {options.data, options.validation}) {
+    for (const MixtureEntry& entry : parse_mixture(data)) {
+      if (is_same_file(path, entry.path)) refuse("the run reads this file; give another one");
+      if (!is_in_folder(path, entry.path) || !has_name_of_data(path)) continue;
+      refuse(fmt::format("is in the folder {}, where runs read each file with such a name; give another folder",
+                         entry.path));
+    }
   }
 }
 
@@ -127,12 +137,37 @@ void require_distinct(const Output& output, const Output& other) {
 
 /// Metrics are appended line by line. A pipe is not opened, as closing it would end its reader's input.
 void require_appendable(const Output& output) {
-  std::error_code unreadable;
-  const bool can_be_written = std::filesystem::is_fifo(output.path, unreadable)
-                                  ? ::access(output.path.c_str(), W_OK) == 0
-                                  : std::ofstream(output.path, std::ios::app).is_open();
-  if (can_be_written) return;
-  throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(errno)));
+  std::error_code none;
+  const auto refuse = [&](int cause) {
+    throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(cause)));
+  };
+  if (!std::filesystem::exists(output.path, none)) {
+    try {
+      return require_parents(output.path);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
+    }
+  }
+  if (std::filesystem::is_directory(output.path, none)) refuse(EISDIR);
+  if (::access(output.path.c_str(), W_OK) != 0) refuse(errno);
+}
+
+/// Throws ConfigError if the file of --metrics belongs to another run.
+void require_own_metrics(const Job& job) {
+  const TrainOptions& options = job.options;
+  const std::string& path = options.metrics;
+  if (options.overwrite || options.is_restart) return require_unlocked_lines(path);
+  if (job.first_step > 0) {
+    const auto& progress = job.checkpoints->resumed->checkpoint.manifest.run.at("progress");
+    return require_continuable_lines(path, job.first_step,
+                                     nlohmann::json(progress.value("loss", nlohmann::ordered_json())));
+  }
+  // Without a checkpoint, --resume auto starts again what ended before its first one.
+  if (options.resume.is_auto && is_in_folder(path, options.checkpoint.folder)) {
+    return require_continuable_lines(path, 0, std::nullopt);
+  }
+  require_unlocked_lines(path);
+  require_unused("--metrics", path, false);
 }
 
 void require_replaceable(const Output& output) {
@@ -180,7 +215,8 @@ void require_exportable(const JobShape& job) {
   }
 }
 
-void require_outputs(const TrainOptions& options) {
+void require_outputs(const Job& job) {
+  const TrainOptions& options = job.options;
   if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
     throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
   }
@@ -196,16 +232,26 @@ void require_outputs(const TrainOptions& options) {
     for (const Output& other : given) require_distinct(output, other);
     given.push_back(output);
   }
+  if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
+    try {
+      require_flight_folder(flight);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("--flight-record {}", error.what()));
+    }
+  }
   if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
   if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
   if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
     throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
   }
   for (const Output& output : given) {
-    if (&output.path == &options.metrics) {
-      require_appendable(output);
-    } else {
-      require_replaceable(output);
+    const bool is_metrics = &output.path == &options.metrics;
+    is_metrics ? require_appendable(output) : require_replaceable(output);
+    if (!options.reports) continue;
+    if (is_metrics) {
+      require_own_metrics(job);
+    } else if (job.first_step == 0 && !options.is_restart) {  // else they are from the run before
+      require_unused(output.flag, output.path, options.overwrite);
     }
   }
 }
@@ -435,7 +481,7 @@ Job prepare_job(const JobShape& shape) {
   open_checkpoints(job);
   const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
-  require_outputs(options);
+  require_outputs(job);
   if (!options.export_folder.empty()) require_exportable(job);
   return job;
 }
@@ -451,9 +497,41 @@ DataOptions data_options(const TrainOptions& options, const DataTokenizer& token
   return data;
 }
 
+bool is_text(const TokenView& source) {
+  return std::ranges::all_of(source.stream().files(),
+                             [](const TokenFile& file) { return file.layout().format == kTextFormat; });
+}
+
 void require_documents(const Job& job) {
-  if (job.options.documents == Documents::Pack || is_causal(job.model.family)) return;
-  throw ConfigError(fmt::format("--documents split: samples of model {} are pairs of texts; use pack", job.model.name));
+  const TrainOptions& options = job.options;
+  const std::vector<TokenView>& sources = job.corpus->split(Split::Train).sources;
+  if (options.end_of_document != kNoToken) {
+    if (options.documents == Documents::Pack) throw ConfigError("--end-of-document is for --documents split");
+    const auto has_mark = [](const TokenFile& file) { return file.layout().mark.has_value(); };
+    const bool has_effect = std::ranges::any_of(
+        sources, [&](const TokenView& source) { return std::ranges::any_of(source.stream().files(), has_mark); });
+    if (!has_effect)
+      throw ConfigError("--end-of-document is for raw and llm.c tokens, and --data has none; leave it out");
+  }
+  if (options.documents == Documents::Pack) return;
+  const auto refuse = [](const std::string& why) { throw ConfigError("--documents split: " + why); };
+  if (!is_causal(job.model.family)) {
+    refuse(fmt::format("samples of model {} are pairs of texts; use pack", job.model.name));
+  }
+  bool separates_any = false;
+  for (const TokenView& source : sources) {
+    const bool separates = source.stream().separates_documents();
+    separates_any = separates_any || separates;
+    if (separates || is_text(source)) continue;
+    refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; give --end-of-document",
+                       source.name()));
+  }
+  if (!separates_any) {
+    refuse(
+        fmt::format("{}: a text file is one document; use pack, or give a folder of texts, or tokens of "
+                    "`chimera tokenize`",
+                    sources.front().name()));
+  }
 }
 
 }  // namespace
@@ -463,6 +541,9 @@ void open_data(Job& job) {
   if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file, or one of tokens");
   const DataTokenizer tokenizer(options.tokenizer, job.from.get(), job.model);
   job.corpus = std::make_shared<Corpus>(open_corpus(data_options(options, tokenizer)));
+  if (options.reports) {
+    for (const std::string& line : job.corpus->passed_over()) messages().write("chimera: " + line + "\n");
+  }
   require_documents(job);
   SampleOptions samples = tokenizer.sample_options(job.corpus->is_plain_text());
   samples.sequence = options.sequence;

@@ -94,8 +94,9 @@ void require_repairable(const JobShape& job);
 /// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.
 void require_exportable(const JobShape& job);
 
-/// Throws ConfigError if an output file cannot be written, is an input of the run, or is written by two flags.
-void require_outputs(const TrainOptions& options);
+/// Throws ConfigError if an output file cannot be written, is an input of the run, is from another run, or is written
+/// by two flags.
+void require_outputs(const Job& job);
 
 /// Returns the maximum number of open files of a rank, a process of thread ranks, or the launcher.
 [[nodiscard]] std::int64_t descriptors_needed(const Job& job);

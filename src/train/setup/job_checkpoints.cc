@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -10,11 +11,14 @@
 #include "core/cgroup.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "core/printable.h"
 #include "engine/stored_values.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
+#include "model_config/parameters.h"
 #include "train/setup/run_record.h"
 
 namespace chimera {
@@ -34,6 +38,7 @@ NextStart next_start(const Job& job, std::int64_t failed_step) {
 namespace {
 
 constexpr const char* kAuto = "auto";
+constexpr std::int64_t kManyCheckpoints = 100;
 constexpr const char* kNone = "none";
 
 void note_slow_checkpoint() { note_progress({RankProgress::Phase::StartUp}); }
@@ -122,6 +127,24 @@ std::map<std::string, std::string> description_of(const Job& job) {
   return files;
 }
 
+/// Flags that are not given keep their values of the saved run.
+void take_retention(Job& job, const nlohmann::ordered_json& run) {
+  const auto section = run.find(kKeepSection);
+  if (section == run.end() || !section->is_object()) return;
+  CheckpointOptions& options = job.options.checkpoint;
+  const Retention usual = options.keep;
+  const auto take = [&](const char* name, bool is_given, std::int64_t least, std::int64_t& value) {
+    const auto found = section->find(name);
+    if (is_given || found == section->end() || !found->is_number_integer()) return;
+    value = std::max(found->get<std::int64_t>(), least);
+  };
+  take("last", options.keeps_last, 1, options.keep.last);
+  take("every", options.keeps_every, 0, options.keep.every);
+  if (options.folder.empty() || options.keep == usual || !job.options.reports) return;
+  messages().write(
+      fmt::format("chimera: --keep {} --keep-every {}, as in the saved run\n", options.keep.last, options.keep.every));
+}
+
 LossWatch watch_of(const nlohmann::ordered_json& progress) {
   if (!progress.contains("loss_watch")) return {};
   const auto& watch = progress.at("loss_watch");
@@ -144,8 +167,38 @@ WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& na
 
 }  // namespace
 
+double checkpoint_bytes(const JobShape& job) {
+  const auto copies = static_cast<double>(1 + moments_of(job.options.optimizer.kind));
+  return copies * static_cast<double>(parameter_count(job.model) * bytes_of(master_type(job.options.dtype)));
+}
+
+void require_space(const JobShape& job, std::int64_t first_step) {
+  const CheckpointOptions& options = job.options.checkpoint;
+  if (options.folder.empty()) return;
+  const auto available = free_bytes(options.folder + "/" + checkpoint_name(0));
+  if (!available) return;
+  const auto free = static_cast<double>(*available);
+  const double one = checkpoint_bytes(job);
+  if (free < one) {
+    throw ConfigError(fmt::format("--checkpoint {}: a checkpoint needs {}, and {} are free there", options.folder,
+                                  bytes_text(one), bytes_text(free)));
+  }
+  const std::int64_t steps = job.options.steps - first_step;
+  const std::int64_t saves = options.every.steps > 0 ? (steps + options.every.steps - 1) / options.every.steps : steps;
+  const auto existing = static_cast<std::int64_t>(listed_steps(options.folder).size());
+  // The oldest checkpoint is removed when the next one is complete.
+  const std::int64_t most = std::min(saves, options.keep.last + 1 - std::min(existing, options.keep.last));
+  if (options.every.steps == 0 && most > kManyCheckpoints) return;  // a time between saves says nothing of their number
+  if (free >= one * static_cast<double>(most)) return;
+  messages().write(fmt::format(
+      "chimera: --checkpoint {}: {} checkpoints of {} may be kept and written there, and {} are free; give a lower "
+      "--keep, or a larger disk\n",
+      options.folder, most, bytes_text(one), bytes_text(free)));
+}
+
 void open_checkpoints(Job& job) {
   const std::string asked = std::exchange(job.options.resume.from, kNone);
+  job.options.resume.is_auto = asked == kAuto;
   if ((asked.empty() || asked == kNone) && job.options.checkpoint.folder.empty()) return;
   require_saving(job);
   auto checkpoints = std::make_shared<JobCheckpoints>();
@@ -161,6 +214,7 @@ void open_checkpoints(Job& job) {
       CheckpointTensors tensors(newest.checkpoint->path, newest.checkpoint->manifest);
       const auto& progress = newest.checkpoint->manifest.run.at("progress");
       job.first_step = newest.checkpoint->manifest.step;
+      take_retention(job, newest.checkpoint->manifest.run);
       job.options.resume.from = newest.checkpoint->path;
       checkpoints->resumed = ResumedRun{*std::move(newest.checkpoint), std::move(tensors),
                                         progress.at("updates").get<std::int64_t>(), watch_of(progress)};
@@ -170,6 +224,7 @@ void open_checkpoints(Job& job) {
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
   }
+  if (job.options.reports) require_space(job, job.first_step);
   if (asked != kAuto) require_own_folder(job);  // auto has rejected newer ones; new saves replace them
 }
 

@@ -46,6 +46,15 @@ struct JobCheckpoints {
 /// --checkpoint folder has newer checkpoints.
 void open_checkpoints(Job& job);
 
+/// Section of a manifest's run: the retention of the run that saved it.
+inline constexpr const char* kKeepSection = "keep";
+
+/// Returns the bytes of the tensors of one checkpoint.
+[[nodiscard]] double checkpoint_bytes(const JobShape& job);
+/// Throws ConfigError if the disk of --checkpoint has no room for one checkpoint. Reports on messages() if it has none
+/// for all checkpoints that the run keeps. Does nothing without --checkpoint.
+void require_space(const JobShape& job, std::int64_t first_step);
+
 /// Returns the checkpoint's parameters.
 [[nodiscard]] InitialValue resumed_values(const Job& job);
 /// Restores this rank's optimizer state from the checkpoint.

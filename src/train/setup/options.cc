@@ -9,6 +9,7 @@
 #include "core/cgroup.h"
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace chimera {
 
@@ -64,10 +65,8 @@ void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std:
 void require_memory_for(const ModelConfig& model, const std::string& what, double bytes) {
   const double available = available_memory_bytes();
   if (bytes <= available) return;
-  constexpr double gibibyte = 1 << 30;
-  throw ConfigError(
-      fmt::format("model {}: {} need {:.1f} GiB, this machine (or its control group) has {:.1f}; use a smaller model",
-                  model.name, what, bytes / gibibyte, available / gibibyte));
+  throw ConfigError(fmt::format("model {}: {} need {}, this machine (or its control group) has {}; use a smaller model",
+                                model.name, what, bytes_text(bytes), bytes_text(available)));
 }
 
 }  // namespace chimera

@@ -40,6 +40,8 @@ struct CheckpointOptions {
   std::string folder;  ///< Empty: no saves
   SaveInterval every{.steps = 0, .seconds = 600};
   Retention keep;
+  bool keeps_last = false;   ///< `keep.last` is given, so a resumed run does not take the saved run's
+  bool keeps_every = false;  ///< the same for `keep.every`
 };
 
 struct ResumeOptions {
@@ -48,6 +50,7 @@ struct ResumeOptions {
   std::string from;
   bool other_data = false;  ///< Allows other data or another mini-batch
   bool is_checked = false;  ///< The launcher has verified `from`, a single checkpoint
+  bool is_auto = false;     ///< `from` was `auto`; open_checkpoints() replaces it by the checkpoint
 };
 
 /// Throws ConfigError if `sequence` exceeds the model's positions or sliding window, or if a micro-batch fits no
@@ -150,7 +153,14 @@ struct TrainOptions {
   std::string timeline;       // HTML page: a measured step and its simulation
   std::string report;         // HTML report of the run
 
+  bool overwrite = false;  // Outputs may replace files of other runs
+
   std::vector<std::string> files_read;  // Further inputs: --machine profile, --config file
+
+  // Whether this process reports what it found in folders, and checks that outputs are this run's: the launcher, or
+  // rank 0 of another launcher
+  bool reports = true;
+  bool is_restart = false;  // Another launcher or the batch system has started the run before
 
   NonFinite non_finite = NonFinite::Abort;
   std::int64_t failed_step = 0;   // Step (from 1) that ended the previous attempt; 0: none

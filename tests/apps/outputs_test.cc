@@ -1,0 +1,143 @@
+// Files that commands write: never an input or another file, unless --overwrite allows it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "support/paths.h"
+#include "support/program.h"
+#include "support/refusal.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+const Words kShape = {"--stages", "2", "--micro-batches", "2"};
+
+Words operator+(Words first, const Words& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+TEST(OutputsTest, ExistingFilesAreReplacedOnlyOnRequest) {
+  const Scratch scratch;
+  const std::string text = scratch.write("book.txt", "the heaven and the earth and the sea");
+  const std::string output = scratch.path("out.bin");
+  const std::vector<std::pair<std::string, Words>> commands = {
+      {"--output", Words{"schedule", "gpipe"} + kShape},
+      {"--output", Words{"simulate", "gpipe"} + kShape},
+      {"--output", Words{"sweep", "--schedules", "gpipe"} + kShape},
+      {"--chart", Words{"sweep", "--schedules", "gpipe"} + kShape},
+      {"--output", {"model", "gpt2-tiny"}},
+      {"--output", {"tokenizer", "train", text, "--vocabulary", "258"}},
+      {"--output", {"tokenize", text, "--tokenizer", "bytes", "--output-format", "raw"}},
+  };
+  for (const auto& [flag, words] : commands) {
+    SCOPED_TRACE(words.front() + " " + flag);
+    static_cast<void>(scratch.write("out.bin", "of another run"));
+    const std::string named = words.front() == "tokenize" ? scratch.path("out") : output;
+    expect_refusal({words + Words{flag, named}, {flag + " " + output + ": exists already", "--overwrite"}});
+    EXPECT_EQ(read_file(output), "of another run");
+    EXPECT_EQ(run_program(words + Words{flag, named, "--overwrite"}).exit_code, 0);
+    EXPECT_THAT(read_file(output), ::testing::Not(::testing::AnyOf("", "of another run")));
+  }
+}
+
+TEST(OutputsTest, AnInputIsNeverReplaced) {
+  const Scratch scratch;
+  const std::string text = scratch.write("book.txt", "the heaven and the earth and the sea");
+  const std::string link = scratch.path("link");
+  std::filesystem::create_symlink(text, link);
+  for (const std::string& output : {text, link}) {
+    const Words words = {"tokenizer", "train", text, "--vocabulary", "258", "--output", output};
+    expect_refusal({words, {"--output " + output, "names this file"}});
+    expect_refusal({words + Words{"--overwrite"}, {"--output " + output, "names this file"}});
+  }
+  const std::string tokens = scratch.write("o.bin", "text in spite of its name");
+  expect_refusal({{"tokenize", tokens, "--tokenizer", "bytes", "--output-format", "raw", "--output", scratch.path("o"),
+                   "--overwrite"},
+                  {"would replace the input " + tokens}});
+  const std::string sweep = scratch.path("x");
+  expect_refusal({Words{"sweep", "--schedules", "gpipe", "--output", sweep, "--chart", sweep} + kShape,
+                  {"--output names this file"}});
+  EXPECT_EQ(read_file(text), "the heaven and the earth and the sea");
+  EXPECT_EQ(read_file(tokens), "text in spite of its name");
+}
+
+TEST(OutputsTest, ParentFoldersAreMade) {
+  const Scratch scratch;
+  const Words words = Words{"schedule", "gpipe"} + kShape;
+  EXPECT_EQ(run_program(words + Words{"--output", scratch.path("a/b/picture.txt")}).exit_code, 0);
+  EXPECT_EQ(read_file(scratch.path("a/b/picture.txt")), run_program(words).output);
+}
+
+TEST(OutputsTest, AMinusIsStandardOutput) {
+  const Words words = Words{"schedule", "gpipe"} + kShape;
+  const ProgramResult result = run_program(words + Words{"--output", "-"});
+  EXPECT_EQ(result.output, run_program(words).output);
+  EXPECT_FALSE(result.left_files);
+}
+
+/// As `ulimit -f`: the kernel would kill a program that does not ignore SIGXFSZ.
+TEST(OutputsTest, ALimitOnFileSizesIsAFullDisk) {
+  const Scratch scratch;
+  const std::string text = scratch.write("book.txt", std::string(100'000, 'a'));
+  const auto limited = [&](const Words& words) {
+    ProgramSetup setup;
+    setup.in_process = [] {
+      const rlimit limit{1000, 1000};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+    };
+    const ProgramResult result = ProgramRun(words, setup).wait();
+    EXPECT_EQ(result.exit_code, 2) << result.killed_by;
+    EXPECT_THAT(result.messages, HasSubstr("cannot be written (File too large)"));
+    EXPECT_EQ(lines_of(result.messages).size(), 1U) << result.messages;
+  };
+  limited({"tokenize", text, "--tokenizer", "bytes", "--output", scratch.path("out")});
+  limited({"tokenizer", "train", testing::source_path("/README.md"), "--vocabulary", "300", "--output",
+           scratch.path("new/tokenizer.json")});
+  limited({"schedule", "gpipe", "--stages", "8", "--micro-batches", "8", "--format", "svg", "--output",
+           scratch.path("picture.svg")});
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(scratch.path(""))) {
+    EXPECT_TRUE(entry.path() == text || entry.is_directory()) << entry.path();
+  }
+}
+
+TEST(OutputsTest, FlagsWithoutEffectAreRefused) {
+  const Scratch scratch;
+  const std::string lines = scratch.write("metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n");
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {Words{"sweep", "--schedules", "gpipe", "--value", "makespan"} + kShape, {"--value is for --chart"}},
+           {Words{"sweep", "--schedules", "gpipe", "--over", "stages"} + kShape, {"--over is for --chart"}},
+           {{"top", lines, "--once", "--interval", "2"}, {"--interval is for a view that updates"}},
+           {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--save-every", "2"},
+            {"--save-every", "saves no"}},
+           {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--overwrite"}, {"--overwrite", "no file"}},
+           {{"plan", "--data", lines, "--machine", testing::source_path("/machines/p100-aries.json"), "--workers", "2",
+             "--mini-batch", "2"},
+            {"--data is for --run"}},
+       }) {
+    expect_refusal(refusal);
+  }
+}
+
+TEST(OutputsTest, AFolderWithoutCheckpointsIsNamed) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path("run"));
+  for (const char* action : {"list", "show", "verify"}) {
+    expect_refusal({{"checkpoint", action, scratch.path("run")}, {scratch.path("run") + ": has no checkpoints"}});
+  }
+  expect_refusal({{"checkpoint", "convert", scratch.path("run"), "--output", scratch.path("x")},
+                  {scratch.path("run") + ": has no checkpoints"}});
+  static_cast<void>(scratch.write("run/step-00000010", "a file"));
+  expect_refusal({{"checkpoint", "list", scratch.path("run")},
+                  {"run: has no checkpoints; ", "step-00000010: is a file, not the folder of a checkpoint"}});
+}
+
+}  // namespace
+}  // namespace chimera::testing
