@@ -1,13 +1,18 @@
 #include "launch/local/place.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
+#include <string>
 
 #include "core/error.h"
 #include "support/scratch.h"
@@ -208,8 +213,22 @@ TEST_F(RendezvousPointTest, RankZeroListensAtTheGivenAddress) {
 TEST_F(RendezvousPointTest, IsTheFirstNodeOfASlurmStep) {
   const RendezvousPoint point = rendezvous(kSlurm);
   EXPECT_EQ(point.host, "n5");
-  EXPECT_EQ(point.port, 20000 + 77 * 16 + 1);
+  EXPECT_EQ(point.port, 20000 + 77 * 17 + 1);
   EXPECT_NE(rendezvous(with(kSlurm, {{"SLURM_STEP_ID", "2"}})).port, point.port) << "side by side";
+}
+
+TEST_F(RendezvousPointTest, SlurmJobsHaveTheirOwnPorts) {
+  std::set<std::uint16_t> ports;
+  for (int job = 1; job <= 10'000; ++job) {
+    ports.insert(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", std::to_string(job)}})).port);
+  }
+  EXPECT_EQ(ports.size(), 10'000);
+  EXPECT_EQ(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", "4294967295"}})).port, 20000 + 4294967295 * 17 % 10000 + 1);
+  EXPECT_THAT(
+      [] {
+        static_cast<void>(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", "77x"}})));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("SLURM_JOB_ID is '77x'; expected a number")));
 }
 
 TEST_F(RendezvousPointTest, NamesMissingVariables) {
@@ -230,8 +249,31 @@ TEST(ExpandHostsTest, ReadsListsAsSlurmWritesThem) {
   EXPECT_THAT(expand_hosts("a"), ElementsAre("a"));
   EXPECT_THAT(expand_hosts("n[0-2,07],login,m[9-10]"), ElementsAre("n0", "n1", "n2", "n07", "login", "m9", "m10"));
   EXPECT_THAT(expand_hosts("n[008-010]"), ElementsAre("n008", "n009", "n010"));
-  for (const char* list : {"n[0-2", "n[0-1]x"}) {
-    EXPECT_THAT([&] { static_cast<void>(expand_hosts(list)); }, ThrowsMessage<ConfigError>(HasSubstr(list)));
+  EXPECT_THAT(expand_hosts("n[4294967294-4294967295]"), ElementsAre("n4294967294", "n4294967295"));
+}
+
+TEST(ExpandHostsTest, NamesTheFaultOfAList) {
+  const std::map<std::string, std::string> faults = {
+      {"n[0-2", "has a bracket that does not close"},
+      {"n[0-1]x", "has text after a bracket"},
+      {"[node1,node2]", "has 'node1' in place of a number or range"},
+      {"a[-]", "has '-' in place of a number or range"},
+      {"a[]", "has '' in place of a number or range"},
+      {"a[1,]", "has '' in place of a number or range"},
+      {"a[1--2]", "has '1--2' in place of a number or range"},
+      {"a[3-1]", "has '3-1' in place of a number or range"},
+      {"a[1-9999999999]", "has '1-9999999999' in place of a number or range"},
+      {"a[4294967290-4294967296]", "has '4294967290-4294967296' in place of a number or range"},
+      {"a[0-4294967295]", "has '0-4294967295' in place of a number or range"},
+      {",a", "has '' in place of a name"},
+      {"a,,b", "has '' in place of a name"},
+      {"a, b", "has ' b' in place of a name"},
+      {"a]", "has 'a]' in place of a name"},
+      {"a,", "ends with a comma"},
+  };
+  for (const auto& [list, fault] : faults) {
+    EXPECT_THAT([&list = list] { static_cast<void>(expand_hosts(list)); },
+                ThrowsMessage<ConfigError>(HasSubstr(fmt::format("the node list '{}' {}; expected", list, fault))));
   }
 }
 
