@@ -38,6 +38,12 @@ TEST(ReportTest, ProgressFitsALine) {
   EXPECT_THAT(progress_line(metrics, 100), HasSubstr("validation 3.5000"));
 }
 
+TEST(ReportTest, ProgressFitsANarrowTerminal) {
+  EXPECT_EQ(progress_line(step_20(), 100, 56), "step 20/100  loss 3.2145  12.3 ktok/s  ETA 32 s");
+  EXPECT_EQ(progress_line(step_20(), 100, 40), "step 20/100  loss 3.2145  12.3 ktok/s");
+  EXPECT_EQ(progress_line(step_20(), 100, 20), "step 20/100  loss 3.2145");
+}
+
 TEST(ReportTest, ProgressHasMemoryAndUtilizationIfKnown) {
   StepMetrics metrics = step_20();
   metrics.peak_memory_bytes = 300 << 20;
