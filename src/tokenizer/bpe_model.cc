@@ -36,7 +36,9 @@ TokenId require_token(const TextMap<TokenId>& vocabulary, const std::string& tok
                       const std::string& source) {
   const TokenId id = id_or_none(vocabulary, token);
   if (id != kNoToken) return id;
-  throw ConfigError(fmt::format("{}: merge {}: '{}' is not in the vocabulary", source, merge + 1, printable(token)));
+  throw ConfigError(
+      fmt::format("{}: merge {}: '{}' is not in the vocabulary; give vocabulary and merges of the same tokenizer",
+                  source, merge + 1, printable(token)));
 }
 
 }  // namespace
