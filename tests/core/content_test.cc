@@ -24,9 +24,7 @@ const std::vector<std::pair<std::string, std::string>>& foreign() {
   static const std::vector<std::pair<std::string, std::string>> kFiles = {
       {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 7\n", "a pointer of Git LFS"},
       {"\x1F\x8B\x08\x08", "a gzip archive; unpack it: gunzip -k a b"},
-      {"\xFD"
-       "7zXZ",
-       "an xz archive; unpack it: unxz -k a b"},
+      {"\xFD\x37zXZ", "an xz archive; unpack it: unxz -k a b"},
       {"BZh91AY&SY", "a bzip2 archive; unpack it: bunzip2 -k a b"},
       {"\x28\xB5\x2F\xFD$", "a zstd archive; unpack it: unzstd a b"},
       {"\x04\x22\x4D\x18", "an lz4 archive; unpack it: unlz4 a b"},
@@ -40,9 +38,7 @@ const std::vector<std::pair<std::string, std::string>>& foreign() {
       {"SQLite format 3", "a database of SQLite"},
       {"\x89HDF\r\n\x1A\n", "an HDF5 file"},
       {"GGUF\x03", "a model of llama.cpp"},
-      {"\x7F"
-       "ELF",
-       "a program"},
+      {"\177ELF", "a program"},
   };
   return kFiles;
 }
