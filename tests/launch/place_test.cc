@@ -135,7 +135,7 @@ TEST(FindPlaceTest, RejectsInvalidVariables) {
   expect_refused(with(kHydra, {{"PMI_RANK", "4"}}), "MPICH gives rank 4 of 4; expected less than the world size");
   expect_refused(with(kHydra, {{"MPI_LOCALRANKID", "-1"}}), "MPI_LOCALRANKID is '-1'");
   expect_refused(with(kHydra, {{"MPI_LOCALNRANKS", "5"}}), "local world size 5");
-  for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a"}) {
+  for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a", "2(x-1),3(x6)", "0,2(x9)"}) {
     expect_refused(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", tasks}}), "SLURM_STEP_TASKS_PER_NODE is");
   }
 }
@@ -206,6 +206,7 @@ TEST_F(RendezvousPointTest, RankZeroListensAtTheGivenAddress) {
   const Variables told = {{"CHIMERA_WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "7"}};
   EXPECT_TRUE(rendezvous(with(told, {{"CHIMERA_RANK", "0"}})).listens);
   EXPECT_FALSE(rendezvous(with(told, {{"CHIMERA_RANK", "1"}})).listens);
+  EXPECT_EQ(rendezvous(with(told, {{"CHIMERA_RANK", "1"}, {"MASTER_ADDR", "[fd00::1]"}})).host, "fd00::1");
   const Variables own = {{"CHIMERA_RANK", "1"}, {"CHIMERA_MASTER_ADDR", "b"}, {"CHIMERA_MASTER_PORT", "9"}};
   EXPECT_EQ(rendezvous(with(told, own)).host, "b");
 }

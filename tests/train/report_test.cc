@@ -57,6 +57,9 @@ TEST(ReportTest, ProgressHasMemoryAndUtilizationIfKnown) {
 
 TEST(ReportTest, SamplesAreOneLineForATerminal) {
   EXPECT_EQ(sample_line("one\r\ntwo \x1B[2J \xC3\xB1"), "  sample: one  two  [2J \xC3\xB1");
+  EXPECT_EQ(sample_line("one \xC2\x9B"
+                        "2J \xC2\xA0 two"),
+            "  sample: one  2J \xC2\xA0 two");
 }
 
 TEST(ReportTest, ProgressOfLongRunsOmitsDerivedNumbers) {

@@ -260,7 +260,9 @@ std::optional<RendezvousPoint> given_server(const Variables& variables) {
       throw ConfigError(fmt::format("{} is set but {} is not; set both, or none", address.empty() ? port : host,
                                     address.empty() ? host : port));
     }
-    if (!address.empty()) return RendezvousPoint{.host = address, .port = port_of(port, number)};
+    const bool has_brackets = address.starts_with('[') && address.ends_with(']');  // as in [fd00::1]:29500
+    const std::string name = has_brackets ? address.substr(1, address.size() - 2) : address;
+    if (!address.empty()) return RendezvousPoint{.host = name, .port = port_of(port, number)};
   }
   return std::nullopt;
 }

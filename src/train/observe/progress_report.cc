@@ -98,6 +98,10 @@ std::string progress_line(const StepMetrics& metrics, std::int64_t steps, std::s
 
 std::string sample_line(const std::string& sample) {
   std::string line = "  sample: " + sample;
+  // U+0080 .. U+009F control terminals too.
+  for (std::size_t i = 0; i + 1 < line.size(); ++i) {
+    if (line[i] == '\xC2' && static_cast<unsigned char>(line[i + 1]) < 0xA0) line.replace(i, 2, " ");
+  }
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   return line;
