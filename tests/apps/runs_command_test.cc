@@ -124,6 +124,20 @@ TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {
   EXPECT_THAT(read_file(page), HasSubstr("Runs side by side"));
 }
 
+TEST(RunsCommandTest, JsonHasNamesThatAreNotUtf8) {
+  const Scratch scratch;
+  const std::string a = scratch.write("a\xFF.jsonl", metrics(5, 1));
+  const std::string b = scratch.write("b.jsonl", metrics(5, 3));
+  const json view = read_json(run_program({"top", a, "--format", "json"}).output);
+  EXPECT_EQ(view["metrics"], scratch.path("a\uFFFD.jsonl"));
+  const json both = read_json(run_program({"compare", a, b, "--format", "json"}).output);
+  EXPECT_EQ(both["runs"].size(), 2U);
+  const json report = read_json(run_program({"tokenize", scratch.write("book\xE9.txt", "day and night"), "--tokenizer",
+                                             "bytes", "--output", scratch.path("out\xFF"), "--format", "json"})
+                                    .output);
+  EXPECT_EQ(report["files"][0], scratch.path("out\uFFFD.bin"));
+}
+
 TEST(RunsCommandTest, RefuseMissingAndInvalidRuns) {
   const Scratch scratch;
   const std::string bad = scratch.write("bad.jsonl", "no step\n");
