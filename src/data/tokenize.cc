@@ -274,9 +274,15 @@ class JsonLine {
     return std::min(static_cast<std::size_t>(place - json_.data()), json_.size());
   }
 
+  /// Returns the place of the first control character in a string.
   [[nodiscard]] std::size_t control_character() const {
-    const auto found = std::ranges::find_if(json_, [](unsigned char c) { return c < 0x20; });
-    return static_cast<std::size_t>(found - json_.begin());
+    bool in_string = false;
+    for (std::size_t i = 0; i < json_.size(); ++i) {
+      if (json_[i] == '"') in_string = !in_string;
+      if (in_string && static_cast<unsigned char>(json_[i]) < 0x20) return i;
+      if (in_string && json_[i] == '\\') ++i;
+    }
+    return json_.size();
   }
 
   std::string_view json_;
