@@ -42,8 +42,8 @@ void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int 
   files.push_back(write_shard(real_disk(), unfinished, shard_name(kind, rank, ranks), shard, [] {}));
 }
 
-void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks, const NamedTensors& weights,
-                const NamedTensors& state) {
+void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks,
+                const NamedTensors& weights, const NamedTensors& state) {
   const std::string unfinished = open_unfinished(real_disk(), folder.string(), step);
   std::vector<FileRecord> files;
   write_tensors(ShardKind::Weights, unfinished, rank, ranks, weights, files);
@@ -108,7 +108,8 @@ void bind_checkpoints(py::module_& module) {
              py::arg("weights"), py::arg("state"), unlocked);
   module.def("commit", &commit_parts, py::arg("folder"), py::arg("step"), py::arg("ranks"), py::arg("run"), unlocked);
   module.def(
-      "abandon", [](const std::filesystem::path& folder, std::int64_t step) { abandon(real_disk(), folder.string(), step); },
+      "abandon",
+      [](const std::filesystem::path& folder, std::int64_t step) { abandon(real_disk(), folder.string(), step); },
       py::arg("folder"), py::arg("step"), unlocked);
   module.def(
       "remove_superfluous",

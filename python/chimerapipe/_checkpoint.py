@@ -249,7 +249,7 @@ def read_into(reader: _training.OpenCheckpoint, name: str, value: Tensor) -> Non
 
 
 def as_json(record: Mapping[str, Any], what: str) -> str:
-    """Raises ConfigError for values that JSON cannot represent. Bytes of file names that are not UTF-8 become U+FFFD."""
+    """Bytes that are not UTF-8 become U+FFFD. Raises ConfigError for values that JSON cannot represent."""
     try:
         return re.sub("[\ud800-\udfff]", "\ufffd", json.dumps(record, allow_nan=False, ensure_ascii=False))
     except (TypeError, ValueError) as error:

@@ -197,7 +197,7 @@ const char* cause_of(simdjson::error_code error) {
     case simdjson::UNESCAPED_CHARS: return "a string has a control character; write it as an escape, such as \\t";
     case simdjson::STRING_ERROR: return "a string has an invalid escape";
     case simdjson::INCOMPLETE_ARRAY_OR_OBJECT:
-      return "the object does not end on its line; make lines of it: jq -c . FILE";
+      return "the line does not end with its object; make lines of longer objects: jq -c . FILE";
     case simdjson::TAPE_ERROR: return "expected a name, a colon, a comma or the end of the object";
     case simdjson::TRAILING_CONTENT: return "something follows the object; expected one object per line";
     case simdjson::DEPTH_ERROR: return "objects and arrays are nested too deeply";
