@@ -1,13 +1,12 @@
 #include "pictures.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <string_view>
 
 #include "core/error.h"
+#include "core/terminal.h"
 #include "render/html.h"
 #include "render/perfetto.h"
 #include "render/svg.h"
@@ -22,17 +21,7 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-bool colors_are_welcome() {
-  const char* terminal = std::getenv("TERM");
-  return !is_set("NO_COLOR") && terminal != nullptr && std::string_view(terminal) != "dumb";
-}
-
 bool is_file(const std::string& name) { return name.ends_with(".json") || name.ends_with(".csv"); }
-
-std::size_t terminal_columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
 
 }  // namespace
 
@@ -46,10 +35,9 @@ void PictureFlags::add_to(CLI::App& app) {
 }
 
 TextStyle PictureFlags::text_style(const std::string& output) const {
-  const bool on_terminal = output.empty() && isatty(STDOUT_FILENO) == 1;
-  return {
-      .colored = color == ColorChoice::Always || (color == ColorChoice::Auto && on_terminal && colors_are_welcome()),
-      .columns = on_terminal ? terminal_columns() : 0};
+  return {.colored = color == ColorChoice::Always || (color == ColorChoice::Auto && output.empty() &&
+                                                      takes_escapes(STDOUT_FILENO) && !is_set("NO_COLOR")),
+          .columns = output.empty() ? terminal_columns(STDOUT_FILENO) : 0};
 }
 
 void PictureFlags::check_format(Format format) const {

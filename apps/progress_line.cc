@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "core/console.h"
+#include "core/terminal.h"
 
 namespace chimera::apps {
 namespace {
@@ -13,7 +14,7 @@ constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace
 
-ProgressLine::ProgressLine() : on_terminal_(::isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine() : on_terminal_(takes_escapes(STDERR_FILENO)) {}
 
 void ProgressLine::show(const std::function<std::string()>& make) {
   const auto now = std::chrono::steady_clock::now();
@@ -22,7 +23,7 @@ void ProgressLine::show(const std::function<std::string()>& make) {
   const bool is_first = !has_begun_;
   has_begun_ = true;
   if (on_terminal_) {
-    messages().show(kClearLine + make());
+    messages().show(kClearLine + clipped(make(), terminal_columns(STDERR_FILENO)));
   } else if (!is_first) {
     messages().write(make() + "\n");
   }

@@ -6,15 +6,15 @@
 
 namespace chimera::apps {
 
-/// Progress on standard error. On a terminal, one line is rewritten at most five times a second; elsewhere, a line is
-/// added at most every ten seconds.
+/// Progress on standard error. On a terminal that takes escape sequences, one line is rewritten at most five times a
+/// second, cut to the width; elsewhere, a line is added at most every ten seconds.
 class ProgressLine {
  public:
   ProgressLine();
 
   /// Calls `make` and shows its text, unless the last line is too recent.
   void show(const std::function<std::string()>& make);
-  /// Clears the line if standard error is a terminal.
+  /// Clears the line if it was rewritten.
   void clear() const;
 
  private:

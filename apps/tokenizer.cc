@@ -4,6 +4,7 @@
 #include <set>
 
 #include "commands.h"
+#include "core/content.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "help.h"
@@ -41,6 +42,7 @@ std::string learn(const TrainTokenizerOptions& options) {
   WordCounts words;
   for (const std::string& path : options.files) {
     const std::string text = read_whole(path, kMostText);
+    require_text_content(path, text, "give its text: jq -r .text FILE | chimera tokenizer train -");
     if (const auto place = find_invalid_utf8(text)) {
       throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8", name_of_input(path), *place));
     }

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +10,7 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "core/terminal.h"
 #include "help.h"
 #include "options.h"
 #include "telemetry/top_view.h"
@@ -28,10 +28,10 @@ struct TopArguments {
 std::atomic<bool> is_over = false;
 void end_view(int) { is_over = true; }
 
-std::size_t terminal_columns() {
+std::size_t view_columns() {
   constexpr std::size_t kUsual = 100;
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+  const std::size_t columns = terminal_columns(STDOUT_FILENO);
+  return columns == 0 ? kUsual : columns;
 }
 
 /// Returns how long to observe the ranks for a view, as a part of the interval.
@@ -47,9 +47,9 @@ void show_live(const TopArguments& options) {
   const auto interval = std::chrono::duration<double>(options.interval);
   while (!is_over) {
     const auto next = std::chrono::steady_clock::now() + interval;
-    const std::string view = to_text(look_at(options.run, watched(options.interval)), terminal_columns());
-    std::cout << "\033[H\033[2J" << view << "\nevery " << options.interval << " s; Ctrl-C ends this view, not the run\n"
-              << std::flush;
+    const std::string view = to_text(look_at(options.run, watched(options.interval)), view_columns());
+    const std::string note = fmt::format("\nevery {} s; Ctrl-C ends this view, not the run\n", options.interval);
+    std::cout << "\033[H\033[2J" << clipped(view + note, view_columns()) << std::flush;
     std::this_thread::sleep_until(next);
   }
 }
@@ -79,10 +79,10 @@ void add_top(CLI::App& program, int&) {
     if (options->once && interval->count() > 0) {
       throw ConfigError("--interval is for a view that updates; leave out --interval or --once");
     }
-    const bool lives = !options->once && format->count() == 0 && ::isatty(STDOUT_FILENO) == 1;
+    const bool lives = !options->once && format->count() == 0 && takes_escapes(STDOUT_FILENO);
     if (lives) return show_live(*options);
     const TopView view = look_at(options->run, watched(options->interval));
-    write_output("", options->format == Format::Json ? to_json(view) : to_text(view, terminal_columns()));
+    write_output("", options->format == Format::Json ? to_json(view) : to_text(view, view_columns()));
   });
 }
 

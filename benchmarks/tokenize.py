@@ -9,6 +9,9 @@ in memory, with one thread per core. Loading the tokenizer is not counted. The t
 
 It also prints MB per second of CPU time (of all threads; for `chimera tokenize`, of the whole command), which is valid
 on a shared machine too.
+
+--runs measures only `chimera tokenize`, without the package: CPU time per byte of long runs of emoji, blanks and line
+ends, and their ratio to prose.
 """
 import argparse
 import json
@@ -63,6 +66,28 @@ def of_chimera(program, tokenizer, jsonl, cores, folder):
     return [report["seconds"], cpu_seconds_of_children() - before, report["tokens"]]
 
 
+RUNS = {"emoji": "\U0001F600", "emoji of 9 kinds": "".join(chr(0x1F600 + 7 * i) for i in range(9)), "blanks": " ",
+        "line ends": "\n", "blank lines": "   \n"}
+
+
+def measure_runs(flags, tokenizer, folder):
+    """Prints CPU time per byte of runs of 8 MB, as text files, against prose of the same size."""
+    size = 8 << 20
+    prose = flags.corpus.read_text()
+    texts = {"prose": prose, **RUNS}
+    files = {}
+    for name, unit in texts.items():
+        files[name] = folder / f"{name}.txt"
+        files[name].write_text((unit * (size // len(unit.encode()) + 1))[:size])
+    times = {name: [] for name in texts}
+    for _ in range(flags.rounds):
+        for name, file in files.items():
+            times[name].append(of_chimera(flags.program, tokenizer, file, 1, folder)[1] / file.stat().st_size * 1e9)
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    for name, median in medians.items():
+        print(f"{name}: {median:.1f} ns of CPU time per byte, {median / medians['prose']:.2f} times prose")
+
+
 def pinned(cores):
     return ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))]
 
@@ -74,6 +99,7 @@ def main():
     parser.add_argument("--program", default=ROOT / "build" / "chimera")
     parser.add_argument("--corpus", type=Path, default=ROOT / "corpus" / "bible.txt")
     parser.add_argument("--tokenizer", help="a tokenizer.json (default: a byte-level BPE of 8192 of the corpus)")
+    parser.add_argument("--runs", action="store_true")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -81,6 +107,8 @@ def main():
         if not flags.tokenizer:
             subprocess.run([flags.program, "tokenizer", "train", "--vocabulary", "8192", flags.corpus, "--output", tokenizer],
                            check=True)
+        if flags.runs:
+            return measure_runs(flags, tokenizer, folder)
         texts, size = documents(flags.corpus, flags.megabytes)
         jsonl = folder / "texts.jsonl"
         jsonl.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <pybind11/stl/filesystem.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -16,6 +18,7 @@
 #include "checkpoint/shard.h"
 #include "core/cgroup.h"
 #include "core/json.h"
+#include "errors.h"
 #include "model/element_types.h"
 
 namespace py = pybind11;
@@ -39,17 +42,17 @@ void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int 
   files.push_back(write_shard(real_disk(), unfinished, shard_name(kind, rank, ranks), shard, [] {}));
 }
 
-void write_part(const std::string& folder, std::int64_t step, int rank, int ranks, const NamedTensors& weights,
-                const NamedTensors& state) {
-  const std::string unfinished = open_unfinished(real_disk(), folder, step);
+void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks,
+                const NamedTensors& weights, const NamedTensors& state) {
+  const std::string unfinished = open_unfinished(real_disk(), folder.string(), step);
   std::vector<FileRecord> files;
   write_tensors(ShardKind::Weights, unfinished, rank, ranks, weights, files);
   write_tensors(ShardKind::OptimizerState, unfinished, rank, ranks, state, files);
   finish_part(real_disk(), unfinished, rank, files);
 }
 
-void commit_parts(const std::string& folder, std::int64_t step, int ranks, const std::string& run) {
-  commit(real_disk(), folder, step, ranks, {.run = read_ordered_json(run), .files = {}});
+void commit_parts(const std::filesystem::path& folder, std::int64_t step, int ranks, const std::string& run) {
+  commit(real_disk(), folder.string(), step, ranks, {.run = read_ordered_json(run), .files = {}});
 }
 
 at::ScalarType scalar_type_of(ElementType type, const std::string& name) {
@@ -65,7 +68,7 @@ class OpenCheckpoint {
  public:
   /// `path`: a checkpoint, or a folder whose newest valid checkpoint is opened. `verify`: compare the hashes of all
   /// bytes.
-  OpenCheckpoint(const std::string& path, bool verify) : OpenCheckpoint(found(path, verify)) {}
+  OpenCheckpoint(const std::filesystem::path& path, bool verify) : OpenCheckpoint(found(path.string(), verify)) {}
 
   [[nodiscard]] const std::string& path() const { return checkpoint_.path; }
   [[nodiscard]] std::int64_t step() const { return checkpoint_.manifest.step; }
@@ -105,20 +108,26 @@ void bind_checkpoints(py::module_& module) {
              py::arg("weights"), py::arg("state"), unlocked);
   module.def("commit", &commit_parts, py::arg("folder"), py::arg("step"), py::arg("ranks"), py::arg("run"), unlocked);
   module.def(
-      "abandon", [](const std::string& folder, std::int64_t step) { abandon(real_disk(), folder, step); },
+      "abandon",
+      [](const std::filesystem::path& folder, std::int64_t step) { abandon(real_disk(), folder.string(), step); },
       py::arg("folder"), py::arg("step"), unlocked);
   module.def(
       "remove_superfluous",
-      [](const std::string& folder, std::int64_t newest, std::int64_t keep) {
-        remove_superfluous(real_disk(), folder, newest, {.last = keep, .every = 0});
+      [](const std::filesystem::path& folder, std::int64_t newest, std::int64_t keep) {
+        remove_superfluous(real_disk(), folder.string(), newest, {.last = keep, .every = 0});
       },
       py::arg("folder"), py::arg("newest"), py::arg("keep"), unlocked);
   py::class_<OpenCheckpoint>(module, "OpenCheckpoint")
-      .def(py::init<const std::string&, bool>(), py::arg("path"), py::arg("verify"), unlocked)
-      .def_property_readonly("path", &OpenCheckpoint::path)
+      .def(py::init<const std::filesystem::path&, bool>(), py::arg("path"), py::arg("verify"), unlocked)
+      .def_property_readonly("path", [](const OpenCheckpoint& open) { return text_with_any_bytes(open.path()); })
       .def_property_readonly("step", &OpenCheckpoint::step)
       .def_property_readonly("run", &OpenCheckpoint::run)
-      .def_property_readonly("refused", &OpenCheckpoint::refused)
+      .def_property_readonly("refused",
+                             [](const OpenCheckpoint& open) {
+                               py::list lines;
+                               for (const std::string& line : open.refused()) lines.append(text_with_any_bytes(line));
+                               return lines;
+                             })
       .def("names", &OpenCheckpoint::names)
       .def("read", &OpenCheckpoint::read, py::arg("name"));
 }

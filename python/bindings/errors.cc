@@ -37,8 +37,9 @@ Kinds& kinds() {
   return *all;
 }
 
+/// Keeps bytes that are not UTF-8, as Python's own file names do.
 void raise(const py::object& kind, const std::exception& error) {
-  PyErr_SetString(kind.ptr(), with_python_names(error.what()).c_str());
+  PyErr_SetObject(kind.ptr(), text_with_any_bytes(with_python_names(error.what())).ptr());
 }
 
 void translate(std::exception_ptr thrown) {
@@ -58,6 +59,13 @@ void translate(std::exception_ptr thrown) {
 }
 
 }  // namespace
+
+py::str text_with_any_bytes(const std::string& text) {
+  const auto size = static_cast<Py_ssize_t>(text.size());
+  auto decoded = py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(text.data(), size, "surrogateescape"));
+  if (!decoded) throw py::error_already_set();
+  return decoded;
+}
 
 void bind_errors(py::module_& module) {
   const auto add = [&](const char* name, const py::object& base, const char* text) {

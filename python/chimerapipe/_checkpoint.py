@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -248,8 +249,8 @@ def read_into(reader: _training.OpenCheckpoint, name: str, value: Tensor) -> Non
 
 
 def as_json(record: Mapping[str, Any], what: str) -> str:
-    """Raises ConfigError for values that JSON cannot represent."""
+    """Bytes that are not UTF-8 become U+FFFD. Raises ConfigError for values that JSON cannot represent."""
     try:
-        return json.dumps(record, allow_nan=False)
+        return re.sub("[\ud800-\udfff]", "\ufffd", json.dumps(record, allow_nan=False, ensure_ascii=False))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what}: {error}; give numbers, strings, lists and dicts") from None

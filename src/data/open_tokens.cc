@@ -6,13 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "core/content.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 
@@ -65,6 +70,34 @@ TokenLayout raw_layout(const DataFile& file, const TokenOptions& options) {
   return layout;
 }
 
+std::string head_of(const DataFile& file) {
+  std::string head(std::min(static_cast<std::size_t>(file.size()), kContentHead), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  return head;
+}
+
+/// Throws ConfigError if the file looks like tokens of 32 or 64 bits: every second number of 16 bits is a small upper
+/// half.
+void require_16_bits(const DataFile& file) {
+  constexpr std::size_t kLeast = 32;  // numbers
+  constexpr std::size_t kMost = 1 << 16;
+  constexpr std::uint16_t kUpper = 3;  // of ids below 2^18
+  if (file.size() % 4 != 0) return;
+  std::vector<std::uint16_t> numbers(std::min(static_cast<std::size_t>(file.size()) / sizeof(std::uint16_t), kMost));
+  file.read(0, std::as_writable_bytes(std::span(numbers)));
+  std::size_t small_lower = 0;
+  for (std::size_t i = 0; i < numbers.size(); i += 2) {
+    if (numbers[i + 1] > kUpper) return;
+    if (numbers[i] <= kUpper) ++small_lower;
+  }
+  if (numbers.size() < kLeast || small_lower > numbers.size() * 3 / 8) return;
+  throw ConfigError(fmt::format(
+      "{0}: looks like tokens of 32 or 64 bits; raw tokens have 16: write them as 16 bits, python3 -c 'import "
+      "numpy; numpy.fromfile(\"{0}\", \"uint32\").astype(\"uint16\").tofile(\"tokens.bin\")', or make files "
+      "for a larger vocabulary with chimera tokenize",
+      file.path()));
+}
+
 TokenFile open_text(DataFile file, const TokenOptions& options) {
   const std::int64_t bytes = file.size();
   if (bytes >= std::int64_t{kMegatronMagic.size()} &&
@@ -72,6 +105,8 @@ TokenFile open_text(DataFile file, const TokenOptions& options) {
     throw ConfigError(
         fmt::format("{}: is a Megatron index; its name must end in {}", file.path(), kMegatronIndexSuffix));
   }
+  require_text_content(file.path(), head_of(file),
+                       "make tokens of it: chimera tokenize FILE --field text --tokenizer TOKENIZER --output PREFIX");
   if (!options.encode) return {std::move(file), {.count = bytes}, options.vocabulary};
   if (bytes > kMostTextBytes) {
     throw ConfigError(
@@ -91,6 +126,8 @@ TokenFile open_file(const std::string& path, const TokenOptions& options) {
   DataFile file(path);
   if (auto layout = llmc_layout(file, options)) return {std::move(file), std::move(*layout), options.vocabulary};
   if (path.ends_with(kRawSuffix)) {
+    require_no_foreign_content(path, head_of(file));
+    require_16_bits(file);
     TokenLayout layout = raw_layout(file, options);
     return {std::move(file), std::move(layout), options.vocabulary};
   }

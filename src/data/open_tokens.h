@@ -42,7 +42,8 @@ struct FoundTokens {
 /// - a file with a magic number of llm.c: that format.
 /// - another *.bin: raw 16-bit tokens.
 /// - any other file: text.
-/// Throws ConfigError, naming the file, if a file is missing, empty, truncated or inconsistent.
+/// Throws ConfigError, naming the file, if a file is missing, empty, truncated or inconsistent, or if its content shows
+/// another format: an archive, a table, UTF-16, JSON, tokens of 32 bits without a header.
 [[nodiscard]] FoundTokens open_tokens(const std::string& path, const TokenOptions& options);
 
 }  // namespace chimera

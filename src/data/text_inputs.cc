@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
+#include "core/content.h"
 #include "core/error.h"
 
 namespace chimera {
@@ -40,7 +42,11 @@ FileDescriptor open_input(const std::string& path) {
 
 }  // namespace
 
-bool is_jsonl(const Inputs& inputs, const std::string& path) { return inputs.all_jsonl || path.ends_with(".jsonl"); }
+bool is_jsonl(const Inputs& inputs, const std::string& path) {
+  std::string lower = path;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return inputs.all_jsonl || lower.ends_with(".jsonl") || lower.ends_with(".ndjson");
+}
 
 std::int64_t total_bytes(const Inputs& inputs) {
   std::int64_t bytes = 0;
@@ -63,6 +69,9 @@ void InputReader::open() {
   if (place_.offset > 0 && ::lseek(file_.get(), place_.offset, SEEK_SET) < 0) cannot_read(name_of(path()), errno);
   is_open_ = true;
   at_end_ = false;
+  if (place_.offset > 0) return;
+  fill(std::min(block_bytes_, kContentHead));
+  require_text_content(path(), ahead_, is_jsonl(inputs_, path()) ? "" : "give --field text to read it");
 }
 
 void InputReader::fill(std::size_t bytes) {

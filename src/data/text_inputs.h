@@ -14,7 +14,7 @@ namespace chimera {
 struct Inputs {
   std::vector<std::string> paths;  ///< "-": standard input
   std::string field;               ///< JSONL field with the text
-  bool all_jsonl = false;          ///< whether all files are JSONL; if false, only files with names that end in .jsonl
+  bool all_jsonl = false;          ///< whether all files are JSONL; if false, only *.jsonl and *.ndjson
 };
 
 struct InputPlace {
@@ -37,7 +37,8 @@ struct InputBlock {
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
 };
 
-/// Reads the files in order. Throws ConfigError, naming the path, if a file cannot be read.
+/// Reads the files in order. Throws ConfigError, naming the path, if a file cannot be read, or if its first bytes show
+/// that it is neither text nor JSONL.
 class InputReader {
  public:
   /// Starts at `place`, the end of an earlier block. The tokenizer must outlive the reader.

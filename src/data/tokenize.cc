@@ -146,6 +146,8 @@ void write_resume(const std::string& path, const std::string& key, const Tokeniz
 
 namespace {
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 template <class Number>
 void append_as(std::string& bytes, const TokenIds& ids) {
   std::vector<Number> numbers(ids.begin(), ids.end());
@@ -158,30 +160,140 @@ void append_decimal(std::string& text, TokenId id) {
   text.append(digits, end);
 }
 
-/// Returns the text of a field. Calls `fail` with the reason of an error.
-template <class Fail>
-std::string_view text_of(simdjson::dom::element line, const std::string& field, Fail fail) {
-  simdjson::dom::object object;
-  if (line.get(object) != simdjson::SUCCESS) fail("expected a JSON object");
-  std::optional<simdjson::dom::element> found;
-  std::vector<std::string> names;
-  for (const auto& [name, value] : object) {
-    if (name == field && found) fail(fmt::format("the field '{}' is given twice; leave one of them out", field));
-    if (name == field) found = value;
-    if (names.size() < 8) names.push_back(printable(name));
+/// Returns the first escape \uD800 .. \uDFFF that is not part of a pair, at or after `from`, if any.
+std::optional<std::size_t> find_half_character(std::string_view json, std::size_t from) {
+  constexpr std::size_t kEscape = 6;  // bytes of \uD800
+  // Returns 'h' for the first half of a pair, 'l' for the second, or ' '.
+  const auto half_at = [&](std::size_t at) {
+    const std::string_view escape = json.substr(std::min(at, json.size()), kEscape);
+    if (escape.size() < kEscape || !escape.starts_with("\\u") || (escape[2] != 'd' && escape[2] != 'D')) return ' ';
+    return escape[3] == '8' || escape[3] == '9' || std::string_view("abAB").find(escape[3]) != escape.npos ? 'h'
+           : std::string_view("cdefCDEF").find(escape[3]) != escape.npos                                   ? 'l'
+                                                                                                           : ' ';
+  };
+  for (std::size_t at = json.find('\\', from); at != json.npos; at = json.find('\\', at)) {
+    const char half = half_at(at);
+    if (half == 'h' && half_at(at + kEscape) == 'l') {
+      at += 2 * kEscape;
+    } else if (half != ' ') {
+      return at;
+    } else {
+      at += 2;  // the escaped character may be a backslash
+    }
   }
-  if (!found) {
-    fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
-  }
-  std::string_view text;
-  if (found->get(text) != simdjson::SUCCESS) fail(fmt::format("the field '{}' is not a string", field));
-  return text;
+  return std::nullopt;
 }
+
+/// Replaces what --invalid replace covers: bytes that are not UTF-8, and halves of characters.
+std::string with_valid_characters(std::string_view json) {
+  std::string line = with_replacements(json);
+  for (auto at = find_half_character(line, 0); at; at = find_half_character(line, *at)) line.replace(*at, 6, "\\ufffd");
+  return line;
+}
+
+const char* cause_of(simdjson::error_code error) {
+  switch (error) {
+    case simdjson::UNCLOSED_STRING: return "a string does not end";
+    case simdjson::UNESCAPED_CHARS: return "a string has a control character; write it as an escape, such as \\t";
+    case simdjson::STRING_ERROR: return "a string has an invalid escape";
+    case simdjson::INCOMPLETE_ARRAY_OR_OBJECT:
+      return "the line does not end with its object; make lines of longer objects: jq -c . FILE";
+    case simdjson::TAPE_ERROR: return "expected a name, a colon, a comma or the end of the object";
+    case simdjson::TRAILING_CONTENT: return "something follows the object; expected one object per line";
+    case simdjson::DEPTH_ERROR: return "objects and arrays are nested too deeply";
+    default: return simdjson::error_message(error);
+  }
+}
+
+/// Reads the text of one field of a line. The other fields are skipped, so that they may have any content.
+class JsonLine {
+ public:
+  /// `fail` gets the column, from 0 and in bytes, and a reason; it must throw.
+  using Fail = std::function<void(std::size_t column, const std::string& reason)>;
+
+  /// `json` must be followed by readable padding.
+  JsonLine(simdjson::ondemand::parser& parser, std::string_view json, Fail fail) : json_(json), fail_(std::move(fail)) {
+    const auto error =
+        parser.iterate(json.data(), json.size(), json.size() + simdjson::SIMDJSON_PADDING).get(document_);
+    if (error == simdjson::UTF8_ERROR) {
+      fail_(find_invalid_utf8(json).value_or(0), "is not valid UTF-8; give --invalid replace to read it as U+FFFD");
+    }
+    if (error == simdjson::UNESCAPED_CHARS) fail_(control_character(), cause_of(error));
+    if (error != simdjson::SUCCESS) fail_(json.size(), cause_of(error));
+  }
+
+  /// Returns the text, which the parser keeps until its next line.
+  std::string_view text_of(const std::string& field) {
+    simdjson::ondemand::object object;
+    const auto error = document_.get_object().get(object);
+    if (error == simdjson::INCORRECT_TYPE) fail_(0, "expected a JSON object");
+    check(error);
+    std::optional<std::string_view> found;
+    std::vector<std::string> names;
+    for (auto each : object) {
+      simdjson::ondemand::field member;
+      check(std::move(each).get(member));
+      std::string_view name;
+      if (member.unescaped_key().get(name) != simdjson::SUCCESS) name = "?";
+      if (names.size() < 8) names.push_back(printable(name));
+      if (name != field) continue;
+      if (found) fail_(column(), fmt::format("the field '{}' is given twice; leave one of them out", field));
+      found = text_of(member.value(), field);
+    }
+    if (const char* rest = nullptr; document_.current_location().get(rest) == simdjson::SUCCESS) {
+      check(simdjson::TRAILING_CONTENT);
+    }
+    if (!found) {
+      fail_(0, fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
+    }
+    return *found;
+  }
+
+ private:
+  std::string_view text_of(simdjson::ondemand::value& value, const std::string& field) {
+    const auto place = static_cast<std::size_t>(value.raw_json_token().data() - json_.data());
+    std::string_view text;
+    const auto error = value.get_string().get(text);
+    if (error == simdjson::SUCCESS) return text;
+    if (error == simdjson::INCORRECT_TYPE) fail_(place, fmt::format("the field '{}' is not a string", field));
+    if (const auto half = find_half_character(json_, place); half && error == simdjson::STRING_ERROR) {
+      fail_(*half, fmt::format("{} is half of a character; give --invalid replace to read it as U+FFFD",
+                               json_.substr(*half, 6)));
+    }
+    fail_(place, cause_of(error));
+    return {};
+  }
+
+  void check(simdjson::error_code error) {
+    if (error != simdjson::SUCCESS) fail_(column(), cause_of(error));
+  }
+
+  std::size_t column() {
+    const char* place = nullptr;
+    if (document_.current_location().get(place) != simdjson::SUCCESS) return json_.size();
+    return std::min(static_cast<std::size_t>(place - json_.data()), json_.size());
+  }
+
+  /// Returns the place of the first control character in a string.
+  [[nodiscard]] std::size_t control_character() const {
+    bool in_string = false;
+    for (std::size_t i = 0; i < json_.size(); ++i) {
+      if (json_[i] == '"') in_string = !in_string;
+      if (in_string && static_cast<unsigned char>(json_[i]) < 0x20) return i;
+      if (in_string && json_[i] == '\\') ++i;
+    }
+    return json_.size();
+  }
+
+  std::string_view json_;
+  Fail fail_;
+  simdjson::ondemand::document document_;
+};
 
 }  // namespace
 
 struct BlockEncoder::Json {
-  simdjson::dom::parser parser;
+  simdjson::ondemand::parser parser;
 };
 
 BlockEncoder::BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options)
@@ -234,19 +346,23 @@ void BlockEncoder::encode_lines(InputBlock& block) {
 }
 
 void BlockEncoder::encode_line(InputBlock& block, std::size_t start, std::size_t size, std::int64_t line) {
-  const auto place = [&] { return fmt::format("{}: line {}", name(block), line); };
-  const auto fail = [&](const std::string& what) { throw ConfigError(fmt::format("{}: {}", place(), what)); };
-  simdjson::dom::element element;
+  const std::string place = fmt::format("{}: line {}", name(block), line);
+  const bool has_mark = block.begin.offset == 0 && start == 0 && block.text().starts_with(kByteOrderMark);
+  const std::size_t mark = has_mark ? kByteOrderMark.size() : 0;
   // Needs no copy, because the block continues behind the line (padding).
-  auto error = json_->parser.parse(block.bytes.data() + start, size, false).get(element);
-  if (error == simdjson::UTF8_ERROR && options_.invalid == InvalidText::Replace) {
-    error = json_->parser.parse(with_replacements(std::string_view(block.bytes).substr(start, size))).get(element);
+  std::string_view json = std::string_view(block.bytes).substr(start + mark, size - mark);
+  std::string replaced;
+  if (options_.invalid == InvalidText::Replace) {
+    replaced = with_valid_characters(json);
+    replaced.reserve(replaced.size() + simdjson::SIMDJSON_PADDING);
+    json = replaced;
   }
-  if (error == simdjson::UTF8_ERROR) fail("is not valid UTF-8; give --invalid replace to read it as U+FFFD");
-  if (error != simdjson::SUCCESS) fail(fmt::format("JSON: {}", simdjson::error_message(error)));
+  JsonLine reader(json_->parser, json, [&](std::size_t column, const std::string& reason) {
+    throw ConfigError(fmt::format("{}, column {}: {}", place, mark + column + 1, reason));
+  });
   ids_.clear();
-  encoder_->encode(text_of(element, options_.field, fail), ids_);
-  put(true, true, place());
+  encoder_->encode(reader.text_of(options_.field), ids_);
+  put(true, true, place);
 }
 
 void BlockEncoder::put(bool begins, bool ends, const std::string& place) {

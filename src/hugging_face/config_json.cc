@@ -229,16 +229,8 @@ void read_bert(const ConfigFields& config, ModelConfig& model) {
   model.tied = config.truth("tie_word_embeddings", true);
 }
 
-/// Reads `rope_parameters` (version 5) or `rope_scaling` (version 4); rope_theta may be outside.
-void read_rope(const ConfigFields& config, ModelConfig& model) {
-  config.require("partial_rotary_factor", 1.0);
-  config.require("rope_interleaved", false);
-  model.rope_theta = config.number("rope_theta", model.rope_theta);
-  const char* const name = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!config.has(name)) return;
-  if (config.has("rope_scaling") && config[name] != config["rope_scaling"]) {
-    config.fail("rope_parameters and rope_scaling differ; leave one of them out");
-  }
+/// Reads the rule of rotary positions in the object `name`.
+void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& model) {
   const ConfigFields rope = config.object(name);
   rope.require("partial_rotary_factor", 1.0);
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";
@@ -264,6 +256,22 @@ void read_rope(const ConfigFields& config, ModelConfig& model) {
                                               rope.integer("original_max_position_embeddings", model.positions));
 }
 
+/// Reads `rope_parameters` (version 5) or `rope_scaling` (version 4); rope_theta may be outside.
+void read_rope(const ConfigFields& config, ModelConfig& model) {
+  config.require("partial_rotary_factor", 1.0);
+  config.require("rope_interleaved", false);
+  model.rope_theta = config.number("rope_theta", model.rope_theta);
+  ModelConfig older = model;
+  if (config.has("rope_parameters")) read_rope_rule(config, "rope_parameters", model);
+  if (!config.has("rope_scaling")) return;
+  read_rope_rule(config, "rope_scaling", older);
+  if (!config.has("rope_parameters")) model = older;
+  const bool same_theta = !config.object("rope_scaling").has("rope_theta") || older.rope_theta == model.rope_theta;
+  if (older.rope_scaling != model.rope_scaling || !same_theta) {
+    config.fail("rope_parameters and rope_scaling differ; leave one of them out");
+  }
+}
+
 /// Qwen: the window may apply to some layers only. It limits the sequence of the whole model.
 void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
   const bool slides =
@@ -280,6 +288,9 @@ void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
       }
     }
     if (some_layer_slides && !slides) config.fail("layer_types has sliding_attention, but no sliding_window is used");
+    const auto types = static_cast<std::int64_t>(config["layer_types"].size());
+    if (types != model.layers)
+      config.fail(fmt::format("layer_types has {} entries for {} layers", types, model.layers));
   }
   if (slides && some_layer_slides) model.sliding_window = config.integer("sliding_window", 4096);
 }

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/content.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -37,7 +38,9 @@ std::string read_config(const std::string& folder) {
   if (!std::filesystem::is_regular_file(path, error)) {
     throw ConfigError(fmt::format("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName));
   }
-  return read_whole(path, kMostConfigBytes);
+  std::string text = read_whole(path, kMostConfigBytes);
+  require_downloaded_content(path, text);
+  return text;
 }
 
 std::string name_of(const std::string& folder) {

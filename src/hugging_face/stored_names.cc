@@ -12,7 +12,10 @@ constexpr const char* kBertDecoderBias = "cls.predictions.decoder.bias";
 constexpr const char* kBertDecoderWeight = "cls.predictions.decoder.weight";
 
 std::vector<std::string> bert_names(const ModelConfig& model, const std::string& parameter) {
-  if (parameter == kBertBias && !model.tied) return {kBertDecoderBias, kBertBias};
+  if (parameter == kBertBias) {
+    if (model.tied) return {kBertBias, kBertDecoderBias};
+    return {kBertDecoderBias, kBertBias};
+  }
   std::vector<std::string> names = {parameter};
   const auto add_older = [&](std::string_view ending, std::string_view older) {
     if (!parameter.ends_with(ending)) return;
@@ -23,9 +26,7 @@ std::vector<std::string> bert_names(const ModelConfig& model, const std::string&
   return names;
 }
 
-}  // namespace
-
-std::vector<std::string> stored_names(const ModelConfig& model, const std::string& parameter) {
+std::vector<std::string> names_of_parameter(const ModelConfig& model, const std::string& parameter) {
   switch (model.family) {
     case Family::Gpt2:
       if (parameter == kHead) return {parameter};
@@ -34,6 +35,16 @@ std::vector<std::string> stored_names(const ModelConfig& model, const std::strin
     case Family::Llama: break;
   }
   return {parameter};
+}
+
+}  // namespace
+
+std::vector<std::string> stored_names(const ModelConfig& model, const std::string& parameter) {
+  std::vector<std::string> names = names_of_parameter(model, parameter);
+  if (model.tied && parameter == tied_parameter(model).name) {
+    names.emplace_back(model.family == Family::Bert ? kBertDecoderWeight : kHead);
+  }
+  return names;
 }
 
 std::vector<std::string> exported_names(const ModelConfig& model, const std::string& parameter) {

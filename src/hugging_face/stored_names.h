@@ -12,7 +12,8 @@ namespace chimera {
 
 /// Returns the names that a folder may have for a parameter (of model_config/parameters.h), by precedence; transformers
 /// 5 writes the first. GPT-2's names may lack `transformer.`, and layer norms may have `gamma` and `beta`. An untied
-/// BERT has its vocabulary bias in the decoder, or in older files only as `cls.predictions.bias`.
+/// BERT has its vocabulary bias in the decoder, or in older files only as `cls.predictions.bias`. A tied model may have
+/// its matrix (and BERT's bias) only under the name in the head.
 [[nodiscard]] std::vector<std::string> stored_names(const ModelConfig& model, const std::string& parameter);
 
 /// Returns the names in an export: two for the vocabulary bias of an untied BERT.

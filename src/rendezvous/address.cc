@@ -101,6 +101,12 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
                                   fmt::join(names, ", ")));
   }
   if (!best) throw ConfigError(fmt::format("--interface {}: it has no address, or is down", interface));
+  if (is_link_local(*best)) {
+    throw ConfigError(
+        fmt::format("--interface {}: it has only the IPv6 link-local address {}, which other hosts cannot "
+                    "use for connections; give it another address",
+                    interface, to_text(*best)));
+  }
   return *best;
 }
 
@@ -185,6 +191,14 @@ std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
   if (addresses.empty()) {
     throw TransportError(
         fmt::format("cannot use {} for the rendezvous: {}", place_of(rendezvous), ::gai_strerror(error)));
+  }
+  // Each host has its own number for the link, and Gloo sends addresses with this number.
+  std::erase_if(addresses, is_link_local);
+  if (addresses.empty()) {
+    throw ConfigError(fmt::format(
+        "cannot use {} for the rendezvous: an IPv6 link-local address (fe80::) means another link on each host; give "
+        "another address of this host",
+        place_of(rendezvous)));
   }
   if (is_meant_as_it_is(rendezvous) || std::ranges::none_of(addresses, is_loopback)) return addresses;
   std::erase_if(addresses, is_loopback);

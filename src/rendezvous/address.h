@@ -19,7 +19,7 @@ struct SocketAddress {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-/// Returns the numeric address without the port, as "10.0.0.1" or "fe80::1%eth0".
+/// Returns the numeric address without the port, as "10.0.0.1" or "fd00::1".
 [[nodiscard]] std::string to_text(const SocketAddress& address);
 
 /// Returns "host:port", as "n0:29500".
@@ -27,8 +27,9 @@ struct SocketAddress {
 
 /// Returns the addresses of the rendezvous server, best first. Loopback addresses of a host name (Debian's /etc/hosts:
 /// 127.0.1.1) are dropped. If nothing remains, returns this host's address on the configured interface or the default
-/// route. "localhost" and literal addresses are kept. Throws TransportError if the name cannot be resolved or this host
-/// has no external address; ConfigError if the interface has no address.
+/// route. "localhost" and literal addresses are kept, except IPv6 link-local ones. Throws TransportError if the name
+/// cannot be resolved or this host has no external address; ConfigError if all addresses are link-local or the
+/// interface has no address.
 [[nodiscard]] std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous);
 
 /// Returns a socket that listens only at the first server address that can be bound. Throws TransportError if all fail.

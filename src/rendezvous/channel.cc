@@ -48,6 +48,7 @@ std::string read_secret(const std::string& path) {
   std::ifstream file(path);
   std::string secret;
   std::getline(file, secret);
+  if (secret.ends_with('\r')) secret.pop_back();
   if (secret.empty()) throw ConfigError(fmt::format("'{}' has no secret in its first line", path));
   return secret;
 }

@@ -5,8 +5,11 @@
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 
 #include "core/character_iterator.h"
+#include "core/content.h"
 #include "core/error.h"
 #include "safetensors/header_reader.h"
 
@@ -15,10 +18,22 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 
+/// Throws ConfigError if the first bytes are those of another format.
+void require_tensors(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read) {
+  std::string head(std::min<std::uint64_t>(file_bytes, kContentHead), '\0');
+  read(0, std::as_writable_bytes(std::span(head)));
+  require_downloaded_content(path, head);
+  const std::string_view start = std::string_view(head).substr(0, kLengthBytes);
+  if (std::ranges::all_of(start, [](unsigned char c) { return (c >= ' ' && c < 0x7F) || c == '\n'; })) {
+    throw ConfigError(fmt::format("{}: begins with the text {}; expected a safetensors file", path, shown_name(head)));
+  }
+}
+
 std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read) {
   if (file_bytes < kLengthBytes) {
     throw ConfigError(fmt::format("{}: {} bytes are too few for a safetensors file", path, file_bytes));
   }
+  require_tensors(path, file_bytes, read);
   std::array<std::byte, kLengthBytes> little_endian{};
   read(0, little_endian);
   std::uint64_t length = 0;

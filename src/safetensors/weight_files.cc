@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/character_iterator.h"
+#include "core/content.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "safetensors/header_reader.h"
@@ -173,6 +174,9 @@ std::string path_within(const std::string& folder, const std::string& index, con
 
 WeightMap weight_map_of(const std::string& index) {
   const RegularFile file(index);
+  std::string head(std::min<std::uint64_t>(file.bytes(), kContentHead), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  require_downloaded_content(index, head);
   return read_weight_map(index, file.bytes(),
                          [&](std::uint64_t offset, std::span<std::byte> into) { file.read(offset, into); });
 }

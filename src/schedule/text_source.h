@@ -23,7 +23,7 @@ class TextSource {
   [[nodiscard]] int peek() { return next_ != end_ || fill() ? static_cast<unsigned char>(*next_) : kEnd; }
   void advance() { ++next_; }
   /// Returns the first visible character without advancing, or kEnd if the first 64 KiB of a stream have none. Requires
-  /// that advance() was not called.
+  /// that advance() was not called. Skips a byte order mark.
   [[nodiscard]] int first_visible();
 
  private:

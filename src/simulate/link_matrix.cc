@@ -141,6 +141,7 @@ LinkMatrix read_link_matrix(const JsonValue& value) {
 }
 
 LinkMatrix links_from_text(const std::string& text, const std::string& source) {
+  if (text.starts_with("\xEF\xBB\xBF")) return links_from_text(text.substr(3), source);  // byte order mark
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || text[first] != '{') return CsvLinks(text, source).run();
   const nlohmann::json json = parse_json(text, source);

@@ -253,7 +253,7 @@ TopView look_at(const std::string& path, std::chrono::milliseconds watched) {
 
 std::string to_text(const TopView& view, std::size_t columns) {
   return fmt::format("{}\n{}\n\n", view.run.name, state_in_words(view)) +
-         steps_as_text(view, std::max<std::size_t>(columns, 40)) + ranks_as_text(view);
+         steps_as_text(view, std::max<std::size_t>(columns, 16)) + ranks_as_text(view);
 }
 
 std::string to_json(const TopView& view) {

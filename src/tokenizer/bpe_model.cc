@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <queue>
+#include <unordered_map>
+#include <vector>
 
 #include "core/error.h"
 #include "core/printable.h"
@@ -36,7 +41,9 @@ TokenId require_token(const TextMap<TokenId>& vocabulary, const std::string& tok
                       const std::string& source) {
   const TokenId id = id_or_none(vocabulary, token);
   if (id != kNoToken) return id;
-  throw ConfigError(fmt::format("{}: merge {}: '{}' is not in the vocabulary", source, merge + 1, printable(token)));
+  throw ConfigError(
+      fmt::format("{}: merge {}: '{}' is not in the vocabulary; give vocabulary and merges of the same tokenizer",
+                  source, merge + 1, printable(token)));
 }
 
 }  // namespace
@@ -211,43 +218,91 @@ void BpeModel::merge_symbols(TokenIds& symbols) const {
   }
 }
 
-void BpeModel::merge_long(TokenIds& symbols) const {
-  // Symbols form a linked list; merging removes the right symbol. Outdated candidates are skipped.
-  const std::size_t count = symbols.size();
-  std::vector<std::size_t> next(count);
-  std::vector<std::size_t> previous(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    next[i] = i + 1;
-    previous[i] = i - 1;  // the first wraps to a position beyond the end
+namespace {
+
+/// Places of a long word that wait for their merge: lowest rank first, then from left to right. Places of a rank share
+/// a queue, because a run of equal characters has few ranks.
+class WaitingMerges {
+ public:
+  using Place = std::uint32_t;
+
+  void add(std::uint32_t rank, Place place) {
+    Queue& queue = queue_of(rank);
+    if (queue.is_empty()) ranks_.push(rank);
+    if (!queue.is_empty() && place < queue.places.back()) queue.is_sorted = false;
+    queue.places.push_back(place);
   }
-  struct Candidate {
-    std::uint32_t rank;
-    std::size_t place;
-    bool operator>(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : place > other.place;
-    }
+
+  /// Moves to the next place. Returns false if there is none.
+  bool next(std::uint32_t& rank, Place& place) {
+    if (ranks_.empty()) return false;
+    rank = ranks_.top();
+    Queue& queue = queue_of(rank);
+    if (!queue.is_sorted) std::sort(queue.places.begin() + static_cast<std::ptrdiff_t>(queue.next), queue.places.end());
+    queue.is_sorted = true;
+    place = queue.places[queue.next++];
+    if (!queue.is_empty()) return true;
+    queue.places.clear();
+    queue.next = 0;
+    ranks_.pop();
+    return true;
+  }
+
+ private:
+  struct Queue {
+    std::vector<Place> places;
+    std::size_t next = 0;
+    bool is_sorted = true;
+    [[nodiscard]] bool is_empty() const { return next == places.size(); }
   };
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
-  const auto find = [&](std::size_t i) -> const Merge* {
+
+  Queue& queue_of(std::uint32_t rank) {
+    if (last_ == nullptr || rank != last_rank_) {
+      last_ = &queues_[rank];
+      last_rank_ = rank;
+    }
+    return *last_;
+  }
+
+  std::unordered_map<std::uint32_t, Queue> queues_;                                       // [rank]
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks_;  // with a place in the queue
+  Queue* last_ = nullptr;                                                                 // queue of last_rank_
+  std::uint32_t last_rank_ = 0;
+};
+
+}  // namespace
+
+void BpeModel::merge_long(TokenIds& symbols) const {
+  // Symbols form a linked list; merging removes the right symbol. Outdated places are skipped.
+  using Place = WaitingMerges::Place;
+  if (symbols.size() >= std::numeric_limits<Place>::max()) throw ConfigError("a word has more than 2^32 bytes");
+  const auto count = static_cast<Place>(symbols.size());
+  std::vector<Place> next(count);
+  std::vector<Place> previous(count);
+  for (Place i = 0; i < count; ++i) {
+    next[i] = i + 1;
+    previous[i] = i - 1;  // the first wraps to a place beyond the end
+  }
+  const auto find = [&](Place i) -> const Merge* {
     if (i >= count || symbols[i] == kNoToken || next[i] >= count) return nullptr;
     return merges_.find(symbols[i], symbols[next[i]]);
   };
-  const auto consider = [&](std::size_t i) {
-    if (const Merge* merge = find(i)) queue.push({merge->rank, i});
+  WaitingMerges waiting;
+  const auto consider = [&](Place i) {
+    if (const Merge* merge = find(i)) waiting.add(merge->rank, i);
   };
-  for (std::size_t i = 0; i < count; ++i) consider(i);
-  while (!queue.empty()) {
-    const Candidate top = queue.top();
-    queue.pop();
-    const Merge* merge = find(top.place);
-    if (merge == nullptr || merge->rank != top.rank) continue;
-    const std::size_t right = next[top.place];
-    symbols[top.place] = merge->id;
+  for (Place i = 0; i < count; ++i) consider(i);
+  std::uint32_t rank = 0;
+  for (Place left = 0; waiting.next(rank, left);) {
+    const Merge* merge = find(left);
+    if (merge == nullptr || merge->rank != rank) continue;
+    const Place right = next[left];
+    symbols[left] = merge->id;
     symbols[right] = kNoToken;
-    next[top.place] = next[right];
-    if (next[right] < count) previous[next[right]] = top.place;
-    consider(previous[top.place]);
-    consider(top.place);
+    next[left] = next[right];
+    if (next[right] < count) previous[next[right]] = left;
+    consider(previous[left]);
+    consider(left);
   }
   std::erase(symbols, kNoToken);
 }

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "core/content.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
@@ -33,6 +35,9 @@ constexpr const char* kOfOthers[] = {"special_tokens_map.json", "chat_template.j
 /// Calls `take(line, number)` for each line without its end, numbered from 1.
 template <class Take>
 void for_lines(const std::string& text, const std::string& source, Take take) {
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    throw ConfigError(source + ": begins with a byte order mark, which would be part of a token; save it without one");
+  }
   if (const auto place = find_invalid_utf8(text)) {
     throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8", source, *place));
   }
@@ -108,14 +113,40 @@ std::vector<TokenizerFile> files_of(const fs::path& path) {
   return {{path.string(), kTokenizerJson}, config};
 }
 
+std::string read_downloaded(const std::string& path) {
+  std::string text = read_whole(path);
+  require_downloaded_content(path, text);
+  return text;
+}
+
+/// Throws ConfigError if the merges make less than half of the tokens of several letters, except those like <name>.
+void require_merges_of(const BpeParts& bpe, const std::string& vocabulary_source, const std::string& merges_source) {
+  std::set<std::string> merged;
+  for (const auto& [left, right] : bpe.merges) merged.insert(left + right);
+  std::size_t long_tokens = 0;
+  std::size_t made = 0;
+  for (const auto& [token, id] : bpe.vocabulary) {
+    std::size_t end = 0;
+    if (token.empty() || (token.front() == '<' && token.back() == '>')) continue;
+    static_cast<void>(next_character(token, end));
+    if (end == token.size()) continue;
+    ++long_tokens;
+    if (merged.contains(token)) ++made;
+  }
+  if (2 * made >= long_tokens) return;
+  throw ConfigError(fmt::format(
+      "{}: makes {} of the {} tokens of several letters in {}; give the merges that were saved with this vocabulary",
+      merges_source, made, long_tokens, vocabulary_source));
+}
+
 std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
   const std::vector<TokenizerFile> files = files_of(path);
   const auto& [source, name] = files.front();
   const TokenizerConfig config = config_beside(path, name != kTokenizerJson);
-  const std::string text = read_whole(source);
+  const std::string text = read_downloaded(source);
   if (name == kVocabulary) {
     const std::string& merges = files[1].path;
-    return tokenizer_from_merges(text, source, read_whole(merges), merges, config);
+    return tokenizer_from_merges(text, source, read_downloaded(merges), merges, config);
   }
   if (name == kWords) return tokenizer_from_words(text, source, config);
   return tokenizer_from_json(text, source, config.token(kEndOfDocument));
@@ -134,6 +165,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, 
   bpe.byte_level = true;
   PipelineParts parts;
   parts.model = std::make_unique<BpeModel>(bpe, merges_source);
+  require_merges_of(bpe, vocabulary_source, merges_source);
   parts.pre_tokenizer = PreTokenizer({WordStep{WordPattern::Gpt2}});
   parts.decoder = Decoder({ByteLevelDecoding{}});
   parts.added = special_tokens(config, {{kEndOfDocument, kEndOfText}, {"unk_token", kEndOfText}}, bpe.vocabulary,

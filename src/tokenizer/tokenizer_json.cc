@@ -200,9 +200,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
   const JsonValue file(json, source);
   file.expect_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                       "post_processor", "decoder", "model"});
-  for (const char* field : {"truncation", "padding"}) {
-    if (is_set(file, field)) file.fail(fmt::format("{} changes what a text is encoded to; set it to null", field));
-  }
+  // truncation and padding are those of the program that wrote the file; transformers resets both.
   const JsonValue model = file.field("model");
   const std::string type = type_of(model);
   if (type != "BPE" && type != "WordPiece") {

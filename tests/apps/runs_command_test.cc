@@ -1,10 +1,15 @@
-// `chimera top` and `chimera compare`.
+// `chimera top` and `chimera compare`, and output for terminals.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 
+#include "core/file_descriptor.h"
 #include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
@@ -13,7 +18,9 @@ namespace chimera::testing {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Metrics of a run of `steps` steps.
 std::string metrics(int steps, double speed) {
@@ -43,6 +50,66 @@ TEST(TopCommandTest, PrintsTheViewOnceWithoutATerminal) {
   EXPECT_TRUE(view["ranks"].empty());
 }
 
+/// A terminal of 20 columns.
+class NarrowTerminal {
+ public:
+  NarrowTerminal() {
+    int ends[2] = {-1, -1};
+    const winsize size{.ws_row = 24, .ws_col = 20, .ws_xpixel = 0, .ws_ypixel = 0};
+    EXPECT_EQ(::openpty(&ends[0], &ends[1], nullptr, nullptr, &size), 0);
+    reader_ = FileDescriptor(ends[0]);
+    program_side_ = FileDescriptor(ends[1]);
+  }
+  [[nodiscard]] int program_side() const { return program_side_.get(); }
+
+  /// Returns all that was shown, after the program has ended.
+  std::string shown() {
+    program_side_ = FileDescriptor();
+    std::string text;
+    std::array<char, 4096> buffer{};
+    for (ssize_t count = 0; (count = ::read(reader_.get(), buffer.data(), buffer.size())) > 0;) {
+      text.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+
+ private:
+  FileDescriptor reader_;
+  FileDescriptor program_side_;
+};
+
+TEST(TopCommandTest, ADumbTerminalGetsNoEscapes) {
+  const Scratch scratch;
+  const std::string file = scratch.write("metrics.jsonl", metrics(7, 2));
+  NarrowTerminal terminal;
+  const ProgramResult result =
+      ProgramRun({"top", file}, {.environment = {"TERM=dumb"}, .output = terminal.program_side()}).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(terminal.shown(), AllOf(HasSubstr("step      7"), Not(HasSubstr("\x1b"))));
+}
+
+TEST(TokenizeCommandTest, ProgressFitsTheTerminal) {
+  const Scratch scratch;
+  const std::string book = scratch.write("book.txt", "Call me Ishmael.");
+  const auto messages = [&](const std::string& kind) {
+    NarrowTerminal terminal;
+    const ProgramResult result = ProgramRun({"tokenize", book, "--tokenizer", "bytes", "--output", scratch.path(kind)},
+                                            {.environment = {"TERM=" + kind}, .messages = terminal.program_side()})
+                                     .wait();
+    EXPECT_EQ(result.exit_code, 0);
+    return terminal.shown();
+  };
+  EXPECT_THAT(messages("dumb"), AllOf(HasSubstr("1 documents"), Not(HasSubstr("\x1b"))));
+  const std::string clears = "\r\x1b[K";
+  const std::string shown = messages("xterm");
+  ASSERT_THAT(shown, HasSubstr(clears));
+  for (std::size_t at = shown.find(clears); at != std::string::npos;) {
+    const std::size_t next = shown.find(clears, at + clears.size());
+    if (next != std::string::npos) EXPECT_LE(next - at - clears.size(), 20) << shown;
+    at = next;
+  }
+}
+
 TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {
   const Scratch scratch;
   const std::string a = scratch.write("a.jsonl", metrics(5, 1));
@@ -55,6 +122,20 @@ TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {
   const std::string page = scratch.path("page.html");
   EXPECT_EQ(run_program({"compare", a, b, "--format", "html", "--output", page}).exit_code, 0);
   EXPECT_THAT(read_file(page), HasSubstr("Runs side by side"));
+}
+
+TEST(RunsCommandTest, JsonHasNamesThatAreNotUtf8) {
+  const Scratch scratch;
+  const std::string a = scratch.write("a\xFF.jsonl", metrics(5, 1));
+  const std::string b = scratch.write("b.jsonl", metrics(5, 3));
+  const json view = read_json(run_program({"top", a, "--format", "json"}).output);
+  EXPECT_EQ(view["metrics"], scratch.path("a\uFFFD.jsonl"));
+  const json both = read_json(run_program({"compare", a, b, "--format", "json"}).output);
+  EXPECT_EQ(both["runs"].size(), 2U);
+  const json report = read_json(run_program({"tokenize", scratch.write("book\xE9.txt", "day and night"), "--tokenizer",
+                                             "bytes", "--output", scratch.path("out\xFF"), "--format", "json"})
+                                    .output);
+  EXPECT_EQ(report["files"][0], scratch.path("out\uFFFD.bin"));
 }
 
 TEST(RunsCommandTest, RefuseMissingAndInvalidRuns) {

@@ -85,6 +85,8 @@ TEST(TokenizeCommandTest, ReadsANamedPipe) {
 }
 
 TEST(TokenizeCommandTest, RefusesInvalidRequests) {
+  const Scratch scratch;
+  const std::string lines = scratch.write("my.json", "{\"text\": \"a\"}\n");
   const std::vector<Refusal> refusals = {
       {{"tokenize", "x.txt", "--tokenizer", "bytes", "--output", "out"}, {"x.txt: cannot be read"}},
       {{"tokenize", "-", "--output", "out"}, {"--tokenizer is required", "see `chimera tokenize --help`"}},
@@ -95,6 +97,9 @@ TEST(TokenizeCommandTest, RefusesInvalidRequests) {
       {{"tokenize", "-", "--tokenizer", "bytes", "--output", "out", "--workers", "9999"},
        {"--workers must be 0 to 1024"}},
       {{"tokenizer", "train", "-", "--vocabulary", "100"}, {"no text to learn from"}},
+      {{"tokenizer", "train", lines}, {"my.json: is JSON with an object per line", "jq -r .text"}},
+      {{"tokenize", lines, "--tokenizer", "bytes", "--output", "out"},
+       {"my.json: is JSON", "give --field text to read it"}},
       {{"tokenizer", "train", testing::source_path("/README.md"), "--vocabulary", "256"},
        {"1 special tokens and 256 bytes take 257"}},
       {{"tokenizer", "train", testing::source_path("/README.md"), "--special", "a", "--special", "a"},

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <numeric>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "megatron.h"
@@ -255,6 +259,34 @@ TEST(OpenTokensRefusalTest, RawTokensHaveTwoBytes) {
   const Scratch scratch;
   expect_refused(scratch.write("a.bin", "abc"),
                  "a.bin: has 3 bytes, so it cannot hold 16-bit tokens; expected an even");
+}
+
+TEST(OpenTokensRefusalTest, ContentOfAnotherKindIsNamed) {
+  const Scratch scratch;
+  expect_refused(scratch.write("a.txt.gz", "\x1F\x8B\x08\x08"), "a.txt.gz: is a gzip archive; unpack it: gunzip -k ");
+  expect_refused(scratch.write("a.bin", "\x93NUMPY\x01\x02"), "a.bin: is an array of NumPy; write its 16-bit tokens");
+  expect_refused(scratch.write("a.txt", std::string("h\0i\0", 4)), "a.txt: is not text: it has zero bytes");
+  const std::string lines = scratch.write("a.jsonl", "{\"text\": \"a\"}\n");
+  expect_refused(lines, "JSON with an object per line, not text; make tokens of it: chimera tokenize " + lines +
+                            " --field text --tokenizer TOKENIZER --output PREFIX");
+}
+
+TEST(OpenTokensRefusalTest, RawTokensOf32BitsAreNotReadAs16) {
+  const Scratch scratch;
+  std::vector<std::uint32_t> tokens(100);
+  std::iota(tokens.begin(), tokens.end(), 70'000);
+  const auto write = [&](const auto& numbers) {
+    const auto bytes = std::as_bytes(std::span(numbers));
+    return scratch.write("a.bin", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  expect_refused(write(tokens), "a.bin: looks like tokens of 32 or 64 bits; raw tokens have 16");
+  expect_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), "looks like tokens of 32 or 64 bits");
+  tokens.resize(4);
+  EXPECT_EQ(open(write(tokens))->size(), 8) << "too few to tell";
+  EXPECT_EQ(open(write(std::vector<std::uint16_t>(100, 0)))->size(), 100) << "all tokens are equal";
+  std::vector<std::uint16_t> short_tokens(100);
+  std::iota(short_tokens.begin(), short_tokens.end(), 0);
+  EXPECT_EQ(open(write(short_tokens))->size(), 100);
 }
 
 TEST(OpenTokensRefusalTest, AnIndexNeedsItsTokensAndItsName) {

@@ -290,14 +290,33 @@ TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
       {{scratch_.write("e.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"\"}\n")},
        "e.jsonl: line 3: the document is empty"},
       {{scratch_.write("f.jsonl", "{\"txt\": \"a\", \"n\": 1}\n")},
-       "f.jsonl: line 1: the field 'text' is missing; found: txt, n"},
+       "f.jsonl: line 1, column 1: the field 'text' is missing; found: txt, n"},
       {{scratch_.write("g.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n")},
-       "g.jsonl: line 2: the field 'text' is not a string"},
+       "g.jsonl: line 2, column 10: the field 'text' is not a string"},
       {{scratch_.write("h.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n")},
-       "h.jsonl: line 1: the field 'text' is given twice"},
-      {{scratch_.write("i.jsonl", "{\"text\": \"a\"\n")}, "i.jsonl: line 1: JSON: "},
-      {{scratch_.write("j.jsonl", "[1]\n")}, "j.jsonl: line 1: expected a JSON object"},
-      {{scratch_.write("k.jsonl", "{\"text\": \"\xFF\"}\n")}, "k.jsonl: line 1: is not valid UTF-8"},
+       "h.jsonl: line 1, column 23: the field 'text' is given twice"},
+      {{scratch_.write("i.jsonl", "{\"text\": \"a\"\n")},
+       "i.jsonl: line 1, column 1: the line does not end with its object; make lines of longer objects: jq -c . FILE"},
+      {{scratch_.write("j.jsonl", "[1]\n")}, "j.jsonl: line 1, column 1: expected a JSON object"},
+      {{scratch_.write("k.jsonl", "{\"text\": \"\xFF\"}\n")},
+       "k.jsonl: line 1, column 11: is not valid UTF-8; give --invalid replace"},
+      {{scratch_.write("m.jsonl", "\n{\"n\": 1, \"text\": \"a \\ud83d b\"}\n")},
+       "m.jsonl: line 2, column 21: \\ud83d is half of a character; give --invalid replace to read it as U+FFFD"},
+      {{scratch_.write("n.jsonl", "{\"text\": \"a\\q\"}\n")},
+       "n.jsonl: line 1, column 10: a string has an invalid escape"},
+      {{scratch_.write("o.jsonl", "{\t\"text\": \"a\tb\"}\n")},
+       "o.jsonl: line 1, column 13: a string has a control character; write it as an escape, such as \\t"},
+      {{scratch_.write("p.jsonl", "{\"text\": \"a}\n")}, "p.jsonl: line 1, column 13: a string does not end"},
+      {{scratch_.write("q.jsonl", "{\"text\": \"a\"} {\"text\": \"b\"}\n")},
+       "q.jsonl: line 1, column 15: something follows the object; expected one object per line"},
+      {{scratch_.write("r.jsonl", "{\"text\" \"a\"}\n")},
+       "r.jsonl: line 1, column 9: expected a name, a colon, a comma or the end of the object"},
+      {{scratch_.write("s.json", "{\"text\": \"a\"}\n")},
+       "s.json: is JSON with an object per line, not text; give --field text"},
+      {{scratch_.write("t.json", "[{\"text\": \"a\"}]\n")},
+       "t.json: is JSON, not text; make a file with an object per line: jq"},
+      {{scratch_.write("u.txt.gz", "\x1F\x8B\x08\x08")}, "u.txt.gz: is a gzip archive; unpack it: gunzip -k "},
+      {{scratch_.write("v.jsonl", "\x28\xB5\x2F\xFD")}, "v.jsonl: is a zstd archive; unpack it: unzstd "},
       {{scratch_.write("l.jsonl", "\n \n")}, "the input has no document with a token; nothing is written"},
       {{scratch_.path("none.txt")}, "none.txt: cannot be read (No such file or directory)"},
       {{"/"}, "/: is a directory"},
@@ -315,6 +334,23 @@ TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
   options_.end_of_document = "";
   options_.output = scratch_.path("no/such/folder/out");
   EXPECT_THAT(refusal(), HasSubstr("cannot be written (No such file or directory)"));
+}
+
+TEST_F(TokenizeTest, OtherFieldsAreNotRead) {
+  options_.inputs.paths = {
+      scratch_.write("a.jsonl",
+                     "\xEF\xBB\xBF{\"score\": NaN, \"text\": \"the God\", \"n\": 123456789012345678901234567890}\n"
+                     "{\"title\": \"\\ud83d\", \"\\ud83d\": 1, \"list\": [1, {\"text\": 2}], \"text\": \"heaven\"}\n"),
+      scratch_.write("b.ndjson", "{\"text\": \"a\"}\n"), scratch_.write("c.JSONL", "{\"text\": \"b\"}\r\n")};
+  EXPECT_EQ(printed(), lines_of_ids(options_.tokenizer, {"the God", "heaven", "a", "b"}));
+}
+
+TEST_F(TokenizeTest, HalvesOfCharactersCanBeReplaced) {
+  options_.inputs.paths = {scratch_.write("a.jsonl", R"({"text": "a \\ud83d \ud83d\uDE00 \ud83d\ud83d \\ude00 \uDEad"})"
+                                                     "\n{\"text\": \"\xFF \\uD83D\", \"\\udE00\": 1}\n")};
+  options_.invalid = InvalidText::Replace;
+  EXPECT_EQ(printed(),
+            lines_of_ids(options_.tokenizer, {"a \\ud83d \U0001F600 \uFFFD\uFFFD \\ude00 \uFFFD", "\uFFFD \uFFFD"}));
 }
 
 TEST_F(TokenizeTest, PoliciesForInvalidTextAndEmptyDocuments) {

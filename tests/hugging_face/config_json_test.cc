@@ -123,6 +123,12 @@ TEST(ConfigJsonTest, ReadsBothSpellingsOfRotaryPositions) {
   EXPECT_EQ(read(now).rope_scaling.original_positions, 64);
   EXPECT_EQ(read(now).rope_theta, 5e5);
 
+  json both = now;
+  both["rope_scaling"] = before["rope_scaling"];
+  EXPECT_EQ(read(both), read(now)) << "the same rule in both spellings";
+  both["rope_scaling"]["rope_theta"] = 5e4;
+  EXPECT_THAT(refusal_of(both, json::object()), HasSubstr("rope_parameters and rope_scaling differ"));
+
   json linear = llama();
   linear["rope_scaling"] = {{"type", "linear"}, {"factor", 4}};
   EXPECT_EQ(read(linear).rope_scaling.type, RopeScalingType::Linear);
@@ -179,6 +185,9 @@ TEST(ConfigJsonTest, RejectsUnsupportedFeaturesByName) {
       {llama(), {{"rope_interleaved", true}}, "rope_interleaved is true"},
       {llama("qwen3"), {{"layer_types", {"chunked_attention"}}}, "layer_types has \"chunked_attention\""},
       {llama("qwen3"), {{"layer_types", {"sliding_attention"}}}, "no sliding_window is used"},
+      {llama("qwen3"),
+       {{"layer_types", {"full_attention"}}, {"num_hidden_layers", 2}},
+       "layer_types has 1 entries for 2 layers"},
       {llama(), {{"hidden_size", "48"}}, "hidden_size must be a whole number, not \"48\""},
       {llama(), {{"hidden_size", 48.5}}, "hidden_size must be a whole number"},
       {llama(), {{"hidden_size", 18446744073709551615U}}, "hidden_size must be a whole number"},

@@ -120,6 +120,24 @@ TEST(ModelFolderTest, KnowsOlderNames) {
             "cls.predictions.bias");
 }
 
+TEST(ModelFolderTest, ATiedMatrixMayHaveTheNameOfTheHead) {
+  const auto renamed = [](const std::string& from, const std::string& to) {
+    return [=](Tensors& tensors) { named(tensors, from).name = to; };
+  };
+  EXPECT_EQ(
+      place_of(Folder(small(Family::Gpt2, true), renamed("transformer.wte.weight", "lm_head.weight")), "wte.weight"),
+      "lm_head.weight");
+  EXPECT_EQ(place_of(Folder(small(Family::Llama, true), renamed("model.embed_tokens.weight", "lm_head.weight")),
+                     "model.embed_tokens.weight"),
+            "lm_head.weight");
+  const Folder bert(small(Family::Bert, true), [](Tensors& tensors) {
+    named(tensors, "bert.embeddings.word_embeddings.weight").name = "cls.predictions.decoder.weight";
+    named(tensors, "cls.predictions.bias").name = "cls.predictions.decoder.bias";
+  });
+  EXPECT_EQ(place_of(bert, "bert.embeddings.word_embeddings.weight"), "cls.predictions.decoder.weight");
+  EXPECT_EQ(place_of(bert, "cls.predictions.bias"), "cls.predictions.decoder.bias");
+}
+
 TEST(ModelFolderTest, SkipsFilesWithoutWeights) {
   const TensorEntry mask{.name = "transformer.h.0.attn.bias", .type = ElementType::U8, .shape = {1, 1, 10, 10}};
   EXPECT_EQ(Folder(small(Family::Gpt2, true), with(mask)).refusal(), "");

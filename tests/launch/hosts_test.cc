@@ -32,7 +32,8 @@ TEST(HostsTest, Ipv6AddressesNeedNoRankCount) {
 }
 
 TEST(HostsTest, RejectsInvalidHostLists) {
-  for (const char* list : {"", "a,", ",a", "a:0", "a:x", "a:", "a:5000", ":4", "-oProxyCommand=x"}) {
+  for (const char* list :
+       {"", "a,", ",a", "a:0", "a:x", "a:", "a:5000", ":4", "-oProxyCommand=x", "n[1-2]", "n[1-2]:4", "a, b", "[a"}) {
     EXPECT_THROW(static_cast<void>(parse_hosts(list, 1)), ConfigError) << list;
   }
   EXPECT_THAT([] { return parse_hosts("a:1,a:2", 1); }, ThrowsMessage<ConfigError>(HasSubstr("'a' twice")));

@@ -1,13 +1,18 @@
 #include "launch/local/place.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
+#include <string>
 
 #include "core/error.h"
 #include "support/scratch.h"
@@ -130,7 +135,7 @@ TEST(FindPlaceTest, RejectsInvalidVariables) {
   expect_refused(with(kHydra, {{"PMI_RANK", "4"}}), "MPICH gives rank 4 of 4; expected less than the world size");
   expect_refused(with(kHydra, {{"MPI_LOCALRANKID", "-1"}}), "MPI_LOCALRANKID is '-1'");
   expect_refused(with(kHydra, {{"MPI_LOCALNRANKS", "5"}}), "local world size 5");
-  for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a"}) {
+  for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a", "2(x-1),3(x6)", "0,2(x9)"}) {
     expect_refused(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", tasks}}), "SLURM_STEP_TASKS_PER_NODE is");
   }
 }
@@ -201,6 +206,7 @@ TEST_F(RendezvousPointTest, RankZeroListensAtTheGivenAddress) {
   const Variables told = {{"CHIMERA_WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "7"}};
   EXPECT_TRUE(rendezvous(with(told, {{"CHIMERA_RANK", "0"}})).listens);
   EXPECT_FALSE(rendezvous(with(told, {{"CHIMERA_RANK", "1"}})).listens);
+  EXPECT_EQ(rendezvous(with(told, {{"CHIMERA_RANK", "1"}, {"MASTER_ADDR", "[fd00::1]"}})).host, "fd00::1");
   const Variables own = {{"CHIMERA_RANK", "1"}, {"CHIMERA_MASTER_ADDR", "b"}, {"CHIMERA_MASTER_PORT", "9"}};
   EXPECT_EQ(rendezvous(with(told, own)).host, "b");
 }
@@ -208,8 +214,22 @@ TEST_F(RendezvousPointTest, RankZeroListensAtTheGivenAddress) {
 TEST_F(RendezvousPointTest, IsTheFirstNodeOfASlurmStep) {
   const RendezvousPoint point = rendezvous(kSlurm);
   EXPECT_EQ(point.host, "n5");
-  EXPECT_EQ(point.port, 20000 + 77 * 16 + 1);
+  EXPECT_EQ(point.port, 20000 + 77 * 17 + 1);
   EXPECT_NE(rendezvous(with(kSlurm, {{"SLURM_STEP_ID", "2"}})).port, point.port) << "side by side";
+}
+
+TEST_F(RendezvousPointTest, SlurmJobsHaveTheirOwnPorts) {
+  std::set<std::uint16_t> ports;
+  for (int job = 1; job <= 10'000; ++job) {
+    ports.insert(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", std::to_string(job)}})).port);
+  }
+  EXPECT_EQ(ports.size(), 10'000);
+  EXPECT_EQ(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", "4294967295"}})).port, 20000 + 4294967295 * 17 % 10000 + 1);
+  EXPECT_THAT(
+      [] {
+        static_cast<void>(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", "77x"}})));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("SLURM_JOB_ID is '77x'; expected a number")));
 }
 
 TEST_F(RendezvousPointTest, NamesMissingVariables) {
@@ -230,8 +250,31 @@ TEST(ExpandHostsTest, ReadsListsAsSlurmWritesThem) {
   EXPECT_THAT(expand_hosts("a"), ElementsAre("a"));
   EXPECT_THAT(expand_hosts("n[0-2,07],login,m[9-10]"), ElementsAre("n0", "n1", "n2", "n07", "login", "m9", "m10"));
   EXPECT_THAT(expand_hosts("n[008-010]"), ElementsAre("n008", "n009", "n010"));
-  for (const char* list : {"n[0-2", "n[0-1]x"}) {
-    EXPECT_THAT([&] { static_cast<void>(expand_hosts(list)); }, ThrowsMessage<ConfigError>(HasSubstr(list)));
+  EXPECT_THAT(expand_hosts("n[4294967294-4294967295]"), ElementsAre("n4294967294", "n4294967295"));
+}
+
+TEST(ExpandHostsTest, NamesTheFaultOfAList) {
+  const std::map<std::string, std::string> faults = {
+      {"n[0-2", "has a bracket that does not close"},
+      {"n[0-1]x", "has text after a bracket"},
+      {"[node1,node2]", "has 'node1' in place of a number or range"},
+      {"a[-]", "has '-' in place of a number or range"},
+      {"a[]", "has '' in place of a number or range"},
+      {"a[1,]", "has '' in place of a number or range"},
+      {"a[1--2]", "has '1--2' in place of a number or range"},
+      {"a[3-1]", "has '3-1' in place of a number or range"},
+      {"a[1-9999999999]", "has '1-9999999999' in place of a number or range"},
+      {"a[4294967290-4294967296]", "has '4294967290-4294967296' in place of a number or range"},
+      {"a[0-4294967295]", "has '0-4294967295' in place of a number or range"},
+      {",a", "has '' in place of a name"},
+      {"a,,b", "has '' in place of a name"},
+      {"a, b", "has ' b' in place of a name"},
+      {"a]", "has 'a]' in place of a name"},
+      {"a,", "ends with a comma"},
+  };
+  for (const auto& [list, fault] : faults) {
+    EXPECT_THAT([&list = list] { static_cast<void>(expand_hosts(list)); },
+                ThrowsMessage<ConfigError>(HasSubstr(fmt::format("the node list '{}' {}; expected", list, fault))));
   }
 }
 

@@ -188,6 +188,25 @@ TEST(TrainingFolderTest, ALimitOnFileSizesEndsNoRun) {
   EXPECT_THAT(result.messages, HasSubstr("the last step is not saved"));
 }
 
+/// The manifest has the name of the tokenizer.
+TEST(TrainingNamesTest, ATokenizerWhoseNameIsNotUtf8CostsNoWeights) {
+  const Scratch scratch;
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (int i = 0; i < 295; ++i) words += "word" + std::to_string(i) + "\n";
+  const std::string tokenizer = scratch.write("bad\xFF.txt", words);
+  const std::string run = scratch.path("run\xE9");
+  const ProgramResult trained = run_program(
+      small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "2", "--tokenizer",
+                                          tokenizer, "--vocabulary", "300", "--checkpoint", run});
+  EXPECT_EQ(trained.exit_code, 0) << trained.messages;
+  for (const char* command : {"list", "show", "verify"}) {
+    const ProgramResult listed = run_program({"checkpoint", command, run, "--format", "json"});
+    EXPECT_EQ(listed.exit_code, 0) << listed.messages;
+    EXPECT_THAT(listed.output, HasSubstr("\uFFFD/step-00000002"));
+    EXPECT_FALSE(try_json(listed.output).is_discarded()) << listed.output;
+  }
+}
+
 TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");

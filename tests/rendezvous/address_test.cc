@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <string>
 
 #include "core/error.h"
 
@@ -46,6 +47,15 @@ TEST(AddressTest, AnotherNameOfThisHostIsNotLoopback) {
 TEST(AddressTest, ReportsAnUnknownName) {
   EXPECT_THAT([] { return server_addresses({.host = "no.such.host.invalid", .port = 7}); },
               ThrowsMessage<TransportError>(HasSubstr("cannot use no.such.host.invalid:7 for the rendezvous")));
+}
+
+TEST(AddressTest, RefusesALinkLocalAddress) {
+  for (const char* host : {"fe80::1", "fe80::1%lo"}) {
+    const auto refusal = ThrowsMessage<ConfigError>(AllOf(HasSubstr(std::string("cannot use ") + host + ":7 for the"),
+                                                          HasSubstr("IPv6 link-local address (fe80::)")));
+    EXPECT_THAT([&] { return server_addresses({.host = host, .port = 7}); }, refusal);
+    EXPECT_THAT([&] { return own_address({.host = host, .port = 7}); }, refusal);
+  }
 }
 
 TEST(AddressTest, OwnAddressIsOnTheRouteToThePeer) {

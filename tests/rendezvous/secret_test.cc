@@ -49,6 +49,8 @@ TEST(SecretTest, RejectsAFileThatOtherUsersCanRead) {
   EXPECT_THAT([&] { return read_secret(path); }, ThrowsMessage<ConfigError>(HasSubstr("chmod 600")));
   ::chmod(path.c_str(), 0600);
   EXPECT_EQ(read_secret(path), "a word");
+  std::ofstream(path) << "a word\r\n";
+  EXPECT_EQ(read_secret(path), "a word") << "of another editor on another host";
   std::ofstream(path).flush();
   EXPECT_THAT([&] { return read_secret(path); }, ThrowsMessage<ConfigError>(HasSubstr("has no secret")));
 }

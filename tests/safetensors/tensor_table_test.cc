@@ -55,6 +55,10 @@ const std::vector<Unsound>& unsound() {
   static const std::vector<Unsound> files = {
       {"", "0 bytes are too few"},
       {"1234567", "7 bytes are too few"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 7\n",
+       "is a pointer of Git LFS, not the file"},
+      {"<!DOCTYPE html>\n<html>", "is a web page, not the file itself; download it from its address with 'resolve'"},
+      {"Entry not found", "begins with the text 'Entry not found'; expected a safetensors file"},
       {file_of("", 0), "does not begin with '{'"},
       {std::string("\x10\0\0\0\0\0\0\0{}", 10), "is cut off: its header has 16 bytes, the whole file only 10"},
       {std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10), "gives its header 100000001 bytes; safetensors allows at most"},

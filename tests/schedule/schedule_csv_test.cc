@@ -190,7 +190,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ScheduleTextTest, TellsJsonFromCsvByItsFirstCharacter) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
-  for (const std::string& text : {to_json(schedule), "\n  " + to_json(schedule), to_csv(schedule)}) {
+  const std::string mark = "\xEF\xBB\xBF";  // as Excel writes it
+  for (const std::string& text : {to_json(schedule), "\n  " + to_json(schedule), to_csv(schedule),
+                                  mark + to_json(schedule), mark + to_csv(schedule)}) {
     TextSource source(text, "text");
     EXPECT_EQ(schedule_from_text(source).schedule, schedule);
   }

@@ -30,6 +30,12 @@ TEST(LinkMatrixTest, ReadsCsv) {
   EXPECT_EQ(links.alphas, (Rows{{0, 1}, {2, 0}}));
   EXPECT_EQ(links.betas, (Rows{{0, 3}, {4e-9, 0}}));
   EXPECT_FALSE(links_from_text("from,to,alpha\n1,0,2\n0,1,1\n", "links").needs_bytes());
+  EXPECT_EQ(links_from_text("\xEF\xBB\xBF"
+                            "from,to,alpha\n1,0,2\n0,1,1\n",
+                            "links")
+                .alphas[1][0],
+            2)
+      << "as Excel writes it";
 }
 
 TEST(LinkMatrixTest, RefusesInvalidMatrices) {

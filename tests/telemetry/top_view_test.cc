@@ -1,10 +1,12 @@
 #include "telemetry/top_view.h"
 #include "core/json.h"
+#include "core/terminal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace chimera {
 namespace {
@@ -36,6 +38,13 @@ TEST(TopViewTest, ShowsTheProgressOfTheRun) {
   EXPECT_THAT(text, HasSubstr("no process on this host writes it"));
   EXPECT_THAT(to_text(view_of(40, "40"), 80), HasSubstr("ended; all steps are done"));
   EXPECT_THAT(to_text(view_of(0, ""), 80), HasSubstr("no step yet"));
+}
+
+TEST(TopViewTest, BarsFitANarrowTerminal) {
+  std::istringstream lines(to_text(view_of(40, ""), 20));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("▁") != std::string::npos) EXPECT_EQ(line, clipped(line, 20));
+  }
 }
 
 TEST(TopViewTest, TimeAdvancesDuringTheRun) {

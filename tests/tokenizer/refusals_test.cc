@@ -47,10 +47,15 @@ TEST(TokenizerRefusalTest, UnchangedFileIsValid) {
   EXPECT_EQ(encode(*tokenizer, "<s>abba"), (TokenIds{3, 2, 1, 0}));
 }
 
+/// transformers resets both when it loads a file.
+TEST(TokenizerRefusalTest, TruncationAndPaddingOfTheWriterAreIgnored) {
+  const auto tokenizer =
+      tokenizer_from_json(file_with(R"({"truncation": {"max_length": 2}, "padding": {"pad_id": 0}})"), "t.json");
+  EXPECT_EQ(encode(*tokenizer, "<s>abba"), (TokenIds{3, 2, 1, 0}));
+}
+
 TEST(TokenizerRefusalTest, UnsupportedFeaturesAreRejectedByName) {
   const std::pair<const char*, const char*> refusals[] = {
-      {R"({"truncation": {"max_length": 5}})", "truncation changes what a text is encoded to"},
-      {R"({"padding": {}})", "padding changes what a text is encoded to"},
       {R"({"model": {"type": "Unigram"}})", "the model 'Unigram' is not supported; supported: BPE, WordPiece"},
       {R"({"model": {"dropout": 0.1}})", "model: dropout is not supported"},
       {R"({"model": {"end_of_word_suffix": "</w>"}})", "a end_of_word_suffix is not supported for BPE"},
@@ -125,12 +130,21 @@ TEST(TokenizerRefusalTest, MergesAndWordsNameTheLine) {
   EXPECT_EQ(merges("#version: 0.2\na b\n"), "not refused");
   EXPECT_EQ(merges("#version: 0.2\na b c\n"), "merges.txt: line 2: expected two tokens with a blank between them");
   EXPECT_EQ(merges("a\n"), "merges.txt: line 1: expected two tokens with a blank between them");
-  EXPECT_EQ(merges("b a\n"), "merges.txt: merge 1: 'ba' is not in the vocabulary");
+  EXPECT_EQ(merges("b a\n"),
+            "merges.txt: merge 1: 'ba' is not in the vocabulary; give vocabulary and merges of the same tokenizer");
+  for (const char* empty : {"", "#version: 0.2\n"}) {
+    EXPECT_EQ(merges(empty),
+              "merges.txt: makes 0 of the 1 tokens of several letters in vocab.json; give the merges that "
+              "were saved with this vocabulary");
+  }
+  EXPECT_THAT(merges("\xEF\xBB\xBF#version: 0.2\na b\n"), HasSubstr("merges.txt: begins with a byte order mark"));
   EXPECT_EQ(merges("a \xFF\n"), "merges.txt: byte 2 is not valid UTF-8");
   const auto words = [](const std::string& text) {
     return refusal_of([&] { (void)tokenizer_from_words(text, "vocab.txt"); });
   };
   EXPECT_EQ(words("[UNK]\na\n"), "not refused");
+  EXPECT_THAT(words("\xEF\xBB\xBF[UNK]\na\n"),
+              HasSubstr("vocab.txt: begins with a byte order mark, which would be part"));
   EXPECT_THAT(words("a\n"), HasSubstr("vocab.txt: '[UNK]' is missing"));
   EXPECT_THAT(words("[UNK]\na\na\n"), HasSubstr("vocab.txt: line 3: 'a' is given twice"));
   EXPECT_THAT(words("[UNK]\n\na\n"), HasSubstr("vocab.txt: line 2 is empty"));

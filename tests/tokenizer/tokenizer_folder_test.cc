@@ -172,6 +172,26 @@ TEST_F(TokenizerFolderTest, ListsTheFilesThatOpeningReads) {
   EXPECT_THAT(tokenizer_files("bytes"), IsEmpty());
 }
 
+TEST_F(TokenizerFolderTest, FilesThatWereNotDownloadedAreNamed) {
+  const char* const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 7\n";
+  write_gpt2();
+  scratch_.write("merges.txt", "<!DOCTYPE html>\n");
+  EXPECT_THAT(refusal(), HasSubstr("merges.txt: is a web page, not the file itself"));
+  scratch_.write("vocab.json", pointer);
+  EXPECT_THAT(refusal(), HasSubstr("vocab.json: is a pointer of Git LFS, not the file itself; fetch it: git lfs pull"));
+  scratch_.write("tokenizer.json", pointer);
+  EXPECT_THAT(refusal(), HasSubstr("tokenizer.json: is a pointer of Git LFS"));
+}
+
+TEST_F(TokenizerFolderTest, MergesMustFitTheVocabulary) {
+  write_gpt2();
+  std::filesystem::rename(scratch_.path("vocab.json"), scratch_.path("x_vocab.json"));
+  scratch_.write("x_merges.txt", "a c\n");
+  EXPECT_THAT([&] { (void)open_tokenizer(scratch_.path("x_vocab.json")); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr(
+                  "x_merges.txt: merge 1: 'c' is not in the vocabulary; give vocabulary and merges of the same")));
+}
+
 TEST_F(TokenizerFolderTest, UnreadableFolderIsRejected) {
   const std::string folder = scratch_.path(std::string(300, 'x'));  // longer than a file name may be
   EXPECT_THROW((void)open_tokenizer(folder), ConfigError);

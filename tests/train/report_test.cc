@@ -38,6 +38,12 @@ TEST(ReportTest, ProgressFitsALine) {
   EXPECT_THAT(progress_line(metrics, 100), HasSubstr("validation 3.5000"));
 }
 
+TEST(ReportTest, ProgressFitsANarrowTerminal) {
+  EXPECT_EQ(progress_line(step_20(), 100, 56), "step 20/100  loss 3.2145  12.3 ktok/s  ETA 32 s");
+  EXPECT_EQ(progress_line(step_20(), 100, 40), "step 20/100  loss 3.2145  12.3 ktok/s");
+  EXPECT_EQ(progress_line(step_20(), 100, 20), "step 20/100  loss 3.2145");
+}
+
 TEST(ReportTest, ProgressHasMemoryAndUtilizationIfKnown) {
   StepMetrics metrics = step_20();
   metrics.peak_memory_bytes = 300 << 20;
@@ -51,6 +57,9 @@ TEST(ReportTest, ProgressHasMemoryAndUtilizationIfKnown) {
 
 TEST(ReportTest, SamplesAreOneLineForATerminal) {
   EXPECT_EQ(sample_line("one\r\ntwo \x1B[2J \xC3\xB1"), "  sample: one  two  [2J \xC3\xB1");
+  EXPECT_EQ(sample_line("one \xC2\x9B"
+                        "2J \xC2\xA0 two"),
+            "  sample: one  2J \xC2\xA0 two");
 }
 
 TEST(ReportTest, ProgressOfLongRunsOmitsDerivedNumbers) {

@@ -10,12 +10,15 @@
 
 #include <array>
 #include <chrono>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "contract.h"
 #include "process.h"
 #include "support/scratch.h"
+#include "transport/gloo/rendezvous_store.h"
 
 namespace chimera {
 namespace {
@@ -24,6 +27,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 /// The ranks of one test.
 class Ranks {
@@ -186,6 +190,26 @@ TEST(GlooTransportTest, WaitTimeoutIsNotAPeerLoss) {
   EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
   EXPECT_EQ(ranks.await_rank(1), 3) << ranks.output();
   EXPECT_THAT(ranks.output(), HasSubstr("rank 0: receive from rank 1: Timed out"));
+}
+
+TEST(GlooTransportTest, TwoProcessesOfOneRankAreRefused) {
+  const MemoryFile file("store");
+  RendezvousStore first(file_rendezvous(file.path()), milliseconds(1));
+  EXPECT_THAT([&] { first.await_all(1, 2); },
+              ThrowsMessage<TransportError>(HasSubstr("have not joined within 0.001 s: 0")));
+  RendezvousStore second(file_rendezvous(file.path()), milliseconds(1));
+  EXPECT_THAT([&] { second.await_all(1, 2); },
+              ThrowsMessage<ConfigError>("two processes are rank 1; give each of the 2 processes its own rank"));
+}
+
+TEST(GlooTransportTest, RawErrorsHaveAnExplanation) {
+  const auto refused = [](const std::exception& error, const std::string& words) {
+    EXPECT_THAT([&] { rethrow_gloo("rank 0: joining 2 ranks", error); },
+                ThrowsMessage<TransportError>(HasSubstr("rank 0: joining 2 ranks: " + words)));
+  };
+  refused(std::system_error(EAGAIN, std::generic_category()), "the system has no more threads; raise the limit");
+  refused(std::runtime_error("Gloo connectFullMesh failed with [/gloo/pair.cc:81] Connect timeout [none]"),
+          "no connection in time; check that the hosts reach each other");
 }
 
 TEST(GlooTransportTest, DeathBeforeTheRendezvousEndsTheOthersInTime) {

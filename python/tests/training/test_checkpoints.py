@@ -62,6 +62,19 @@ def test_another_layout_goes_on_with_equal_bits(tmp_path):
         assert pipeline.save_checkpoint(tmp_path / "more").endswith("step-00000004")
 
 
+def test_names_that_are_not_utf8_cost_no_weights(tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    example, pipeline, optimizer = trainer(LAYOUTS[0])
+    train(example, pipeline, optimizer, 1)
+    path = pipeline.save_checkpoint(folder, optimizer=optimizer, extra={"data": folder})
+    loaded = pipeline.load_checkpoint(folder, optimizer=optimizer)
+    assert loaded.path == path
+    assert loaded.extra == {"data": folder.replace("\udce9", "\ufffd")}
+    with pytest.raises(cp.CheckpointError) as refused:
+        pipeline.load_checkpoint(folder + "2")
+    assert folder + "2" in str(refused.value)
+
+
 def perceptron_of_seed(seed):
     torch.manual_seed(seed)
     return perceptron(samples=16, layers=8)

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -264,7 +264,9 @@ std::optional<RendezvousPoint> given_server(const Variables& variables) {
       throw ConfigError(fmt::format("{} is set but {} is not; set both, or none", address.empty() ? port : host,
                                     address.empty() ? host : port));
     }
-    if (!address.empty()) return RendezvousPoint{.host = address, .port = port_of(port, number)};
+    const bool has_brackets = address.starts_with('[') && address.ends_with(']');  // as in [fd00::1]:29500
+    const std::string name = has_brackets ? address.substr(1, address.size() - 2) : address;
+    if (!address.empty()) return RendezvousPoint{.host = name, .port = port_of(port, number)};
   }
   return std::nullopt;
 }
@@ -278,15 +280,50 @@ std::string job_secret(const Variables& variables) {
   return file.empty() ? secret : read_secret(file);
 }
 
+/// Returns the number of a variable, or 0 if it is not set.
+std::uint32_t number_of(const Variables& variables, const char* name) {
+  const std::string text = value_of(variables, name);
+  const auto number = parse_number<std::uint32_t>(text.empty() ? "0" : text);
+  if (!number) throw ConfigError(fmt::format("{} is '{}'; expected a number", name, text));
+  return *number;
+}
+
 /// Returns the server of a SLURM step: its first node has rank 0; concurrent steps have different ports.
 RendezvousPoint slurm_server(const Variables& variables) {
-  constexpr unsigned long kFirstPort = 20000;  // below the ephemeral ports
-  constexpr unsigned long kPorts = 10000;
+  constexpr std::uint64_t kFirstPort = 20000;  // below the ephemeral ports
+  constexpr std::uint64_t kPorts = 10000;
+  constexpr std::uint64_t kSteps = 17;  // without a common factor with kPorts, so that 10000 jobs have their own ports
   const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
   if (nodes.empty()) throw ConfigError("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
-  const auto number = [&](const char* name) { return std::strtoul(value_of(variables, name).c_str(), nullptr, 10); };
-  const unsigned long port = kFirstPort + (number("SLURM_JOB_ID") * 16 + number("SLURM_STEP_ID")) % kPorts;
+  const std::uint64_t step = number_of(variables, "SLURM_JOB_ID") * kSteps + number_of(variables, "SLURM_STEP_ID");
+  const std::uint64_t port = kFirstPort + step % kPorts;
   return {.host = nodes.front(), .port = static_cast<std::uint16_t>(port)};
+}
+
+[[noreturn]] void refuse_nodes(const std::string& list, const std::string& fault) {
+  throw ConfigError(fmt::format(
+      "the node list '{}' {}; expected a list as in n[0-2,07],login, or MASTER_ADDR and MASTER_PORT", list, fault));
+}
+
+/// Appends the hosts of the ranges in a bracket, such as 0-2,07, behind `prefix`.
+void add_ranges(const std::string& list, const std::string& prefix, const std::string& ranges,
+                std::vector<std::string>& hosts) {
+  constexpr std::uint32_t kMostHosts = 1 << 16;  // MaxNodeCount of SLURM
+  for (std::size_t at = 0; at <= ranges.size();) {
+    const std::size_t end = std::min(ranges.find(',', at), ranges.size());
+    const std::string range = ranges.substr(at, end - at);
+    const std::size_t dash = std::min(range.find('-'), range.size());
+    const std::string digits = range.substr(0, dash);
+    const auto first = parse_number<std::uint32_t>(digits);
+    const auto last = dash == range.size() ? first : parse_number<std::uint32_t>(range.substr(dash + 1));
+    if (!first || !last || *last < *first || *last - *first >= kMostHosts) {
+      refuse_nodes(list, fmt::format("has '{}' in place of a number or range", range));
+    }
+    for (std::uint64_t n = *first; n <= *last; ++n) {
+      hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, digits.size()));
+    }
+    at = end + 1;
+  }
 }
 
 /// FileStore locks the file at every use, so this lock needs another file.
@@ -312,31 +349,22 @@ RendezvousFile::~RendezvousFile() {
 std::vector<std::string> expand_hosts(const std::string& list) {
   std::vector<std::string> hosts;
   for (std::size_t at = 0; at < list.size();) {
-    const auto comma = list.find(',', at);
-    const auto open = list.find('[', at);
-    if (open == std::string::npos || comma < open) {
-      hosts.push_back(list.substr(at, comma - at));
-      at = comma == std::string::npos ? list.size() : comma + 1;
-      continue;
+    const std::size_t end = std::min(list.find_first_of(",[", at), list.size());
+    const std::string name = list.substr(at, end - at);
+    at = end;
+    if (list[at] == '[') {
+      const auto close = list.find(']', at);
+      if (close == std::string::npos) refuse_nodes(list, "has a bracket that does not close");
+      add_ranges(list, name, list.substr(at + 1, close - at - 1), hosts);
+      at = close + 1;
+    } else if (name.empty() || name.find_first_of("] ") != std::string::npos) {
+      refuse_nodes(list, fmt::format("has '{}' in place of a name", name));
+    } else {
+      hosts.push_back(name);
     }
-    const auto close = list.find(']', open);
-    if (close == std::string::npos)
-      throw ConfigError(fmt::format("the node list '{}' has a bracket that does not close", list));
-    const std::string prefix = list.substr(at, open - at);
-    std::istringstream ranges(list.substr(open + 1, close - open - 1));
-    for (std::string range; std::getline(ranges, range, ',');) {
-      const auto dash = range.find('-');
-      const std::string first = range.substr(0, dash);
-      const long last = std::strtol(range.c_str() + (dash == std::string::npos ? 0 : dash + 1), nullptr, 10);
-      for (long n = std::strtol(first.c_str(), nullptr, 10); n <= last; ++n) {
-        hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, first.size()));
-      }
-    }
-    at = close + 1;
-    if (at < list.size() && list[at++] != ',') {
-      throw ConfigError(
-          fmt::format("the node list '{}' has text after a bracket; set MASTER_ADDR and MASTER_PORT", list));
-    }
+    if (at == list.size()) break;
+    if (list[at] != ',') refuse_nodes(list, "has text after a bracket");
+    if (++at == list.size()) refuse_nodes(list, "ends with a comma");
   }
   return hosts;
 }

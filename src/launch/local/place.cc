@@ -77,7 +77,7 @@ int tasks_of_node(const std::string& list, int node) {
   const auto number = [&] {
     int value = 0;
     const auto [rest, error] = std::from_chars(at, end, value);
-    if (error != std::errc{}) throw malformed();
+    if (error != std::errc{} || value < 1) throw malformed();
     at = rest;
     return value;
   };

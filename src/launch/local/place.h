@@ -88,8 +88,8 @@ class RendezvousFile {
   FileDescriptor lock_;  // locked by all users of the file
 };
 
-/// Expands a SLURM node list: "n[0-2,07],login" becomes n0, n1, n2, n07, login. Throws ConfigError for an unclosed
-/// bracket or text after a bracket.
+/// Expands a SLURM node list: "n[0-2,07],login" becomes n0, n1, n2, n07, login. Throws ConfigError, naming the list,
+/// if it has an empty name, an unclosed bracket, text after a bracket, or no rising range of numbers in a bracket.
 [[nodiscard]] std::vector<std::string> expand_hosts(const std::string& list);
 
 }  // namespace chimera

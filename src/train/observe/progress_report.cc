@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/console.h"
+#include "core/terminal.h"
 #include "model_config/parameters.h"
 #include "passes/unroll.h"
 #include "render/slots.h"
@@ -39,8 +40,6 @@ std::string memory_in_words(double bytes) {
   constexpr double kMiB = 1 << 20;
   return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
 }
-
-constexpr std::size_t kColumns = 100;
 
 /// A field of the line. Narrow lines drop the highest `spare` above 0 first.
 struct LineField {
@@ -83,38 +82,44 @@ std::string tokens_per_second(double rate) {
   return rate < 10'000 ? fmt::format("{:.0f} tok/s", rate) : fmt::format("{:.1f} ktok/s", rate / 1000);
 }
 
-std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
+std::string progress_line(const StepMetrics& metrics, std::int64_t steps, std::size_t columns) {
   std::vector<LineField> parts = {{fmt::format("step {}/{}", metrics.step, steps)},
                                   {fmt::format("loss {:.4f}", metrics.loss)}};
   if (metrics.validation_loss) parts.push_back({fmt::format("validation {:.4f}", *metrics.validation_loss)});
-  parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 3});
-  parts.push_back({tokens_per_second(metrics.tokens_per_second)});
-  if (metrics.utilization) parts.push_back({fmt::format("MFU {:.1f} %", 100 * *metrics.utilization), 1});
-  if (metrics.peak_memory_bytes > 0) parts.push_back({memory_in_words(metrics.peak_memory_bytes), 2});
-  parts.push_back({fmt::format("{:.3f} s/step", metrics.step_seconds), 4});
+  parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 5});
+  parts.push_back({tokens_per_second(metrics.tokens_per_second), 1});
+  if (metrics.utilization) parts.push_back({fmt::format("MFU {:.1f} %", 100 * *metrics.utilization), 3});
+  if (metrics.peak_memory_bytes > 0) parts.push_back({memory_in_words(metrics.peak_memory_bytes), 4});
+  parts.push_back({fmt::format("{:.3f} s/step", metrics.step_seconds), 6});
   const double left = metrics.seconds_left.value_or(metrics.step_seconds * static_cast<double>(steps - metrics.step));
-  parts.push_back({"ETA " + in_words(std::chrono::duration<double>(left))});
-  return joined_within(std::move(parts), kColumns);
+  parts.push_back({"ETA " + in_words(std::chrono::duration<double>(left)), 2});
+  return joined_within(std::move(parts), columns);
 }
 
 std::string sample_line(const std::string& sample) {
   std::string line = "  sample: " + sample;
+  // U+0080 .. U+009F control terminals too.
+  for (std::size_t i = 0; i + 1 < line.size(); ++i) {
+    if (line[i] == '\xC2' && static_cast<unsigned char>(line[i + 1]) < 0xA0) line.replace(i, 2, " ");
+  }
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   return line;
 }
 
-Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(takes_escapes(STDERR_FILENO)) {}
 
 // Writes each line at once, because the launcher writes there too.
 void Progress::show(const StepMetrics& metrics) {
   const bool last = metrics.step == steps_;
-  std::string line = progress_line(metrics, steps_);
+  const std::size_t columns = terminal_columns(STDERR_FILENO);
+  std::string line =
+      progress_line(metrics, steps_, columns == 0 ? kProgressColumns : std::min(columns, kProgressColumns));
   if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
   const bool stays = last || metrics.validation_loss || metrics.sample;
   if (on_terminal_) {
     if (stays) messages().write("\r\033[K" + line + "\n");
-    if (!stays) messages().show("\r\033[K" + line);
+    if (!stays) messages().show("\r\033[K" + clipped(line, columns));
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);

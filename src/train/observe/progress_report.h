@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -35,15 +36,18 @@ class Pace {
 /// Formats a rate: `3499 tok/s`, `12.3 ktok/s`.
 [[nodiscard]] std::string tokens_per_second(double rate);
 
+inline constexpr std::size_t kProgressColumns = 100;
+
 /// Returns `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`. Drops
-/// redundant fields first if the line exceeds 100 columns.
-[[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps);
+/// fields that others imply first if the line exceeds `columns`; step and losses stay.
+[[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps,
+                                        std::size_t columns = kProgressColumns);
 
 /// Returns `  sample: the king went to`, with blanks for control characters.
 [[nodiscard]] std::string sample_line(const std::string& sample);
 
-/// Shows steps on standard error. A terminal gets one rewritten line, other outputs about 20 lines, plus one per
-/// validation or sample.
+/// Shows steps on standard error. A terminal that takes escape sequences gets one rewritten line, other outputs about
+/// 20 lines, plus one per validation or sample.
 class Progress {
  public:
   explicit Progress(std::int64_t steps);

@@ -13,6 +13,7 @@
 #include <random>
 #include <streambuf>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
@@ -175,7 +176,15 @@ constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 /// another thread holds a connection's lock, and must not preempt that thread for a time slice (4 ms).
 std::shared_ptr<gloo::transport::Device> create_device(const std::string& address) {
   const BackgroundThreads events;
-  return ProcessGroupGloo::createDeviceForHostname(address.empty() ? "127.0.0.1" : address);
+  try {
+    return ProcessGroupGloo::createDeviceForHostname(address.empty() ? "127.0.0.1" : address);
+  } catch (const std::system_error&) {
+    throw;  // too few threads
+  } catch (const std::exception&) {
+    throw TransportError(
+        address.empty() ? "the loopback interface has no address; bring it up: ip link set lo up"
+                        : fmt::format("cannot listen at {}; give an --interface of this host that is up", address));
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <exception>
 #include <future>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -28,6 +29,9 @@ constexpr std::string_view kConnectFailed = "Gloo connectFullMesh failed with ";
 
 /// Returns the first line without Gloo's source location: "[/path/pair.cc:81] Connection closed".
 std::string reason(std::string text) {
+  if (text.find("Connect timeout") != std::string::npos) {
+    return "no connection in time; check that the hosts reach each other (firewall, --interface)";
+  }
   text = text.substr(0, text.find('\n'));
   if (text.starts_with(kConnectFailed)) text.erase(0, kConnectFailed.size());
   const auto end_of_place = text.find("] ");
@@ -48,6 +52,12 @@ std::string to_text(int rank, const Operation& operation) {
 }
 
 void rethrow_gloo(const std::string& operation, const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+    throw TransportError(operation +
+                         ": the system has no more threads; raise the limit of processes (ulimit -u, or the "
+                         "container's pids.max)");
+  }
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
   const bool by_gloo = dynamic_cast<const gloo::IoException*>(&error) != nullptr || text.starts_with(kConnectFailed);

@@ -189,7 +189,10 @@ RendezvousStore::~RendezvousStore() = default;
 
 // Only rank 0 checks all keys, to avoid quadratically many requests.
 void RendezvousStore::await_all(int rank, int world_size) {
-  store_->set(key_of(rank), std::vector<std::uint8_t>{1});
+  if (store_->add(key_of(rank), 1) > 1) {
+    throw ConfigError(
+        fmt::format("two processes are rank {}; give each of the {} processes its own rank", rank, world_size));
+  }
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
   try {

@@ -1,0 +1,121 @@
+#include "core/content.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kBlanks = " \t\r\n";
+
+/// A kind of file with fixed bytes at a fixed place.
+struct Kind {
+  std::size_t place;
+  std::string_view bytes;
+  const char* name;
+  const char* remedy;  ///< FILE stands for the path
+};
+
+constexpr const char* kMakeLines =
+    "make JSON lines of it: python3 -c 'import pandas; pandas.read_parquet(\"FILE\").to_json(\"text.jsonl\", "
+    "orient=\"records\", lines=True)'";
+
+const std::array kKinds = {
+    Kind{0, "version https://git-lfs.github.com/spec/", "is a pointer of Git LFS, not the file itself",
+         "fetch it: git lfs pull"},
+    Kind{0, "\x1F\x8B\x08", "is a gzip archive", "unpack it: gunzip -k FILE"},
+    Kind{0, "\xFD\x37zXZ", "is an xz archive", "unpack it: unxz -k FILE"},
+    Kind{4, "1AY&SY", "is a bzip2 archive", "unpack it: bunzip2 -k FILE"},
+    Kind{0, "\x28\xB5\x2F\xFD", "is a zstd archive", "unpack it: unzstd FILE"},
+    Kind{0, "\x04\x22\x4D\x18", "is an lz4 archive", "unpack it: unlz4 FILE"},
+    Kind{0, "PK\x03\x04", "is a zip archive", "unpack it: unzip FILE"},
+    Kind{0, "7z\xBC\xAF\x27\x1C", "is a 7z archive", "unpack it: 7z x FILE"},
+    Kind{257, "ustar", "is a tar archive", "unpack it: tar -xf FILE"},
+    Kind{0, "PAR1", "is a Parquet table", kMakeLines},
+    Kind{0, "ARROW1", "is an Arrow table",
+         "make JSON lines of it: python3 -c 'import pandas; pandas.read_feather(\"FILE\").to_json(\"text.jsonl\", "
+         "orient=\"records\", lines=True)'"},
+    Kind{0, "\x93NUMPY", "is an array of NumPy",
+         "write its 16-bit tokens: python3 -c 'import numpy; "
+         "numpy.load(\"FILE\").astype(\"uint16\").tofile(\"tokens.bin\")'"},
+    Kind{0, "%PDF-", "is a PDF document", "write its text: pdftotext FILE"},
+    Kind{0, "SQLite format 3", "is a database of SQLite", "write its text to a file"},
+    Kind{0, "\x89HDF\r\n", "is an HDF5 file", "write its text or tokens to a file"},
+    Kind{0, "GGUF", "is a model of llama.cpp", "give the folder of the model with safetensors"},
+    Kind{0, "\177ELF", "is a program", "give a text or tokens"},
+};
+
+[[noreturn]] void refuse(const std::string& path, std::string_view name, std::string remedy) {
+  constexpr std::string_view kFile = "FILE";
+  for (auto at = remedy.find(kFile); at != remedy.npos && path != "-"; at = remedy.find(kFile, at + path.size())) {
+    remedy.replace(at, kFile.size(), path);
+  }
+  throw ConfigError((path == "-" ? "standard input" : path) + ": " + std::string(name) + "; " + remedy);
+}
+
+/// Returns the text without a byte order mark and leading blanks.
+std::string_view begin_of_text(std::string_view head) {
+  if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
+  return head.substr(std::min(head.find_first_not_of(kBlanks), head.size()));
+}
+
+bool is_web_page(std::string_view head) {
+  std::string begin(begin_of_text(head).substr(0, 14));
+  std::ranges::transform(begin, begin.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return begin == "<!doctype html" || begin.starts_with("<html");
+}
+
+/// Returns whether the text begins as a JSON object with a name, or an array of objects.
+bool is_json(std::string_view begin) {
+  const char first = begin.empty() ? ' ' : begin[0];
+  const std::string_view inside = begin_of_text(begin.substr(begin.empty() ? 0 : 1));
+  return (first == '{' && inside.starts_with('"')) || (first == '[' && inside.starts_with('{'));
+}
+
+/// Returns whether the first line of JSON is an object, or too long to tell.
+bool has_object_in_line(std::string_view begin) {
+  if (begin[0] != '{') return false;
+  const auto end = begin.find('\n');
+  if (end == begin.npos && begin.size() > kContentHead / 2) return true;
+  const std::string_view line = begin.substr(0, end);
+  return line[line.find_last_not_of(kBlanks)] == '}';
+}
+
+}  // namespace
+
+void require_no_foreign_content(const std::string& path, std::string_view head) {
+  for (const Kind& kind : kKinds) {
+    if (head.size() > kind.place && head.substr(kind.place).starts_with(kind.bytes)) {
+      refuse(path, kind.name, kind.remedy);
+    }
+  }
+}
+
+void require_downloaded_content(const std::string& path, std::string_view head) {
+  require_no_foreign_content(path, head);
+  if (is_web_page(head)) {
+    refuse(path, "is a web page, not the file itself",
+           "download it from its address with 'resolve' in place of 'blob'");
+  }
+}
+
+void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy) {
+  require_no_foreign_content(path, head);
+  if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) {
+    refuse(path, "is UTF-16", "make UTF-8 of it: iconv -f UTF-16 -t UTF-8 FILE");
+  }
+  if (head.substr(0, kContentHead).find('\0') != head.npos) {
+    refuse(path, "is not text: it has zero bytes, as UTF-16 and binary files have",
+           "make UTF-8 of UTF-16: iconv -f UTF-16LE -t UTF-8 FILE");
+  }
+  const std::string_view begin = begin_of_text(head);
+  if (lines_remedy.empty() || path.ends_with(".txt") || !is_json(begin)) return;
+  if (has_object_in_line(begin)) refuse(path, "is JSON with an object per line, not text", lines_remedy);
+  refuse(path, "is JSON, not text", "make a file with an object per line: jq -c '.[]' FILE > FILE.jsonl");
+}
+
+}  // namespace chimera

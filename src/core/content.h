@@ -1,0 +1,24 @@
+#pragma once
+// Recognizes files of other kinds by their first bytes.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace chimera {
+
+/// Number of first bytes that the functions below take, at most.
+inline constexpr std::size_t kContentHead = 4096;
+
+/// Throws ConfigError if a file that begins with `head` is an archive, a table, a pointer of Git LFS or of another
+/// known kind, except text. The message has the command that makes the right file of it. `path`: "-" for standard
+/// input.
+void require_no_foreign_content(const std::string& path, std::string_view head);
+/// Same, and throws ConfigError for a web page. For files that are downloaded by name.
+void require_downloaded_content(const std::string& path, std::string_view head);
+/// Same as the first, and throws ConfigError for UTF-16, other text with zero bytes and, unless the name ends in .txt,
+/// JSON. `lines_remedy`: advice for a file with a JSON object per line, where FILE stands for the path; empty: JSON is
+/// welcome.
+void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy);
+
+}  // namespace chimera

@@ -1,0 +1,92 @@
+#include "core/content.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+std::string tar() { return "book.txt" + std::string(249, '\0') + "ustar"; }
+
+/// First bytes and the refusal.
+const std::vector<std::pair<std::string, std::string>>& foreign() {
+  static const std::vector<std::pair<std::string, std::string>> kFiles = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 7\n", "a pointer of Git LFS"},
+      {"\x1F\x8B\x08\x08", "a gzip archive; unpack it: gunzip -k a b"},
+      {"\xFD\x37zXZ", "an xz archive; unpack it: unxz -k a b"},
+      {"BZh91AY&SY", "a bzip2 archive; unpack it: bunzip2 -k a b"},
+      {"\x28\xB5\x2F\xFD$", "a zstd archive; unpack it: unzstd a b"},
+      {"\x04\x22\x4D\x18", "an lz4 archive; unpack it: unlz4 a b"},
+      {"PK\x03\x04", "a zip archive; unpack it: unzip a b"},
+      {"7z\xBC\xAF\x27\x1C", "a 7z archive; unpack it: 7z x a b"},
+      {tar(), "a tar archive; unpack it: tar -xf a b"},
+      {"PAR1\x15", "a Parquet table; make JSON lines of it: python3 -c 'import pandas; pandas.read_parquet(\"a b\")"},
+      {"ARROW1", "an Arrow table; make JSON lines"},
+      {"\x93NUMPY\x01", "an array of NumPy; write its 16-bit tokens: python3 -c 'import numpy; numpy.load(\"a b\")"},
+      {"%PDF-1.7", "a PDF document; write its text: pdftotext a b"},
+      {"SQLite format 3", "a database of SQLite"},
+      {"\x89HDF\r\n\x1A\n", "an HDF5 file"},
+      {"GGUF\x03", "a model of llama.cpp"},
+      {"\177ELF", "a program"},
+  };
+  return kFiles;
+}
+
+TEST(ContentTest, NamesForeignFilesAndTheRightCommand) {
+  for (const auto& [head, name] : foreign()) {
+    const auto refusal = ThrowsMessage<ConfigError>(AllOf(StartsWith("a b: is " + name), Not(HasSubstr("\n"))));
+    EXPECT_THAT([&head = head] { require_no_foreign_content("a b", head); }, refusal);
+    EXPECT_THAT([&head = head] { require_downloaded_content("a b", head); }, refusal);
+    EXPECT_THAT([&head = head] { require_text_content("a b", head, "read it"); }, refusal);
+  }
+  EXPECT_THAT([] { require_no_foreign_content("-", "\x1F\x8B\x08"); },
+              ThrowsMessage<ConfigError>(StartsWith("standard input: is a gzip archive; unpack it: gunzip -k FILE")));
+}
+
+TEST(ContentTest, AWebPageIsNoDownload) {
+  for (const char* head : {"<!DOCTYPE html><html>", "\n\n<!doctype HTML>", "<html class=\"a\">"}) {
+    EXPECT_THAT([&] { require_downloaded_content("a", head); },
+                ThrowsMessage<ConfigError>(StartsWith("a: is a web page, not the file itself")));
+    EXPECT_NO_THROW(require_text_content("a", head, "read it"));
+  }
+}
+
+TEST(ContentTest, TextIsUtf8WithoutJson) {
+  const std::vector<std::pair<std::string, std::string>> refusals = {
+      {std::string("\xFF\xFEh\0", 4), "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8 a"},
+      {std::string("\xFE\xFF\0h", 4), "UTF-16; "},
+      {std::string("h\0i\0", 4), "not text: it has zero bytes"},
+      {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "JSON with an object per line, not text; read it"},
+      {"\xEF\xBB\xBF {\"text\": \"a\"}", "JSON with an object per line, not text; read it"},
+      {"{\"text\": \"" + std::string(2 * kContentHead, 'a'), "JSON with an object per line, not text; read it"},
+      {"{\n  \"text\": \"a\"\n}\n", "JSON, not text; make a file with an object per line: jq -c '.[]' a > a.jsonl"},
+      {"[\n{\"text\": \"a\"}]", "JSON, not text; "},
+  };
+  for (const auto& [head, name] : refusals) {
+    EXPECT_THAT([&head = head] { require_text_content("a", head, "read it"); },
+                ThrowsMessage<ConfigError>(StartsWith("a: is " + name)));
+  }
+  for (const auto& [head, name] : refusals) {
+    if (name.starts_with("JSON")) {
+      EXPECT_NO_THROW(require_text_content("a.txt", head, "read it")) << "named as text";
+      EXPECT_NO_THROW(require_text_content("a", head, "")) << "welcome";
+    }
+  }
+  for (const char* head : {"", " ", "{", "[", "{a}", "[1] A note", "{ \n", "\xFF", "h\xC3\xA9"}) {
+    EXPECT_NO_THROW(require_text_content("a", head, "read it")) << head;
+  }
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,35 @@
+#include "core/json.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/paths.h"
+
+namespace chimera {
+namespace {
+
+TEST(JsonTextTest, BytesThatAreNotUtf8AreReplaced) {
+  EXPECT_EQ(json_text(nlohmann::json{{"bad\xFF.json", "caf\xE9"}}), "{\"bad\uFFFD.json\":\"caf\uFFFD\"}");
+  EXPECT_EQ(json_text(nlohmann::ordered_json{"\xFF"}, 0), "[\n\"\uFFFD\"\n]");
+  EXPECT_EQ(json_text(nlohmann::json("\xFF"), -1, JsonLetters::Ascii), "\"\\ufffd\"");
+}
+
+/// The library's own writers throw for such bytes.
+TEST(JsonTextTest, OnlyJsonTextWritesJson) {
+  for (const char* root : {"/src", "/apps", "/python"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(testing::source_path(root))) {
+      const std::string extension = entry.path().extension();
+      if ((extension != ".cc" && extension != ".h") || entry.path().filename() == "json.cc") continue;
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);) {
+        EXPECT_EQ(line.find(".dump("), std::string::npos) << entry.path() << ": " << line;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera
