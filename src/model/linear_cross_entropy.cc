@@ -140,10 +140,11 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 }  // namespace
 
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets, double scale,
-                                std::int64_t logits_of_chunk) {
+                                std::optional<std::int64_t> logits_of_chunk) {
   const std::int64_t vocabulary = out_in(head).size(0);
   require_below(targets, vocabulary, "target");
-  Problem problem{hidden, targets, head, scale, chunks_of(hidden.size(0), vocabulary, logits_of_chunk)};
+  const std::int64_t most = logits_of_chunk.value_or(hidden.is_cpu() ? kLogitsOfChunk : kLogitsOfGpuChunk);
+  Problem problem{hidden, targets, head, scale, chunks_of(hidden.size(0), vocabulary, most)};
   if (!at::GradMode::is_enabled()) return solve(problem, /*with_gradients=*/false).loss;
   return LinearCrossEntropyFunction::apply(hidden, head.weight, bias_of(head), std::move(problem));
 }
