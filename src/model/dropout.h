@@ -32,8 +32,8 @@ struct Dropout {
 };
 
 /// Sets elements of `input` [b, ...] to 0 with the given probability and divides the others by 1 - probability; returns
-/// `input` if dropout is not active. Keeps no mask: backward recomputes it, on the CPU at 1 to 2 ns per element, on a GPU
-/// in one kernel. On the CPU a mask element does not depend on the sample's place in the micro-batch.
+/// `input` if dropout is not active. Keeps no mask: backward recomputes it, on the CPU at 1 to 2 ns per element, on a
+/// GPU in one kernel. On the CPU a mask element does not depend on the sample's place in the micro-batch.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site);
 
 /// Scope of one layer's forward: KeyedDropout modules on this thread use its masks.

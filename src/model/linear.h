@@ -27,8 +27,8 @@ class WeightGradients : public torch::CustomClassHolder {
   void hand_over(std::function<void()> add);
   /// Runs and frees the stored functions in order.
   void run();
-  /// Adds `term`, possibly of a narrower type, to `sum`: on the CPU at once; on a GPU at the end of the running backward
-  /// or run(), where one or two kernels add many small terms. Call it from a function given to hand_over().
+  /// Adds `term`, possibly of a narrower type, to `sum`: on the CPU at once; on a GPU at the end of the running
+  /// backward or run(), where one or two kernels add many small terms. Call it from a function given to hand_over().
   void add(const at::Tensor& sum, const at::Tensor& term);
   [[nodiscard]] std::size_t kept() const { return kept_.size(); }
 

@@ -34,8 +34,8 @@ struct RotaryTable {
                                        const at::TensorOptions& options);
 
 /// Rotates each head of `input` [b, L, heads * d] by its token's angles; elements j and j + d/2 are the two
-/// coordinates. Backward keeps only the table, which has L positions. On a GPU three kernels, which round to the input's
-/// type twice.
+/// coordinates. Backward keeps only the table, which has L positions. On a GPU three kernels, which round to the
+/// input's type twice.
 [[nodiscard]] at::Tensor rotate(const at::Tensor& input, const RotaryTable& table);
 
 class LlamaStage final : public TransformerStage {

@@ -242,10 +242,10 @@ bool is_view(const c10::FunctionSchema& schema) {
 
 /// Kernels that an op launches on a GPU. Attention: of the fused kernels.
 int kernels_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  static const std::set<std::string> allocations = {"aten::empty", "aten::empty_strided", "aten::resize_",
-                                                    "aten::set_", "aten::_fused_sdp_choice"};
+  static const std::set<std::string> allocations = {"aten::empty", "aten::empty_strided", "aten::resize_", "aten::set_",
+                                                    "aten::_fused_sdp_choice"};
   static const std::map<std::string, int> several = {
-      {"aten::native_layer_norm_backward", 2},                         // input; weight and bias
+      {"aten::native_layer_norm_backward", 2},                           // input; weight and bias
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", 3}  // row sums; gradients; conversion
   };
   const std::string& name = op.schema().name();
