@@ -314,6 +314,14 @@ std::vector<at::Tensor> computed(const std::function<std::vector<at::Tensor>()>&
   return first;
 }
 
+at::Tensor wide_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType type) {
+  FakeDevice::get().launched("aten::mm", 1);
+  const auto results = computed([=, left = same_memory(left, at::kCPU), right = same_memory(right, at::kCPU)] {
+    return std::vector{left.to(type).mm(right.to(type))};
+  });
+  return same_memory(results[0], kDevice);
+}
+
 /// The CPU has none of the fused kernels; as they do, these round once.
 std::tuple<at::Tensor, at::Tensor> fused_rms_norm(const at::Tensor& input, at::IntArrayRef /*shape*/,
                                                   const std::optional<at::Tensor>& weight,
@@ -358,6 +366,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("addmm.dtype_out", add_wide_product);
   library.impl("_local_scalar_dense", read_element);
   library.impl("_copy_from", copy_from);
+  library.impl("mm.dtype", wide_product);
   library.impl("_fused_rms_norm", fused_rms_norm);
   library.impl("_fused_rms_norm_backward", fused_rms_norm_backward);
   // Without these, several other ops would be called.
