@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/transformers/attention.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
@@ -242,8 +243,8 @@ bool is_view(const c10::FunctionSchema& schema) {
 
 /// Kernels that an op launches on a GPU. Attention: of the fused kernels.
 int kernels_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  static const std::set<std::string> allocations = {"aten::empty", "aten::empty_strided", "aten::resize_", "aten::set_",
-                                                    "aten::_fused_sdp_choice"};
+  static const std::set<std::string> allocations = {"aten::empty", "aten::empty_strided", "aten::resize_",
+                                                    "aten::set_"};
   static const std::map<std::string, int> several = {
       {"aten::native_layer_norm_backward", 2},                           // input; weight and bias
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", 3}  // row sums; gradients; conversion
@@ -353,6 +354,15 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& out
   return {same_memory(results[0], kDevice), same_memory(results[1], kDevice)};
 }
 
+/// Chooses attention's kernels as the CPU does: fused ones if possible.
+std::int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                              const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
+                              std::optional<double> scale, bool is_grouped) {
+  const auto host = [](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU); };
+  return at::_fused_sdp_choice(host(query), host(key), host(value), mask ? std::optional(host(*mask)) : std::nullopt,
+                               dropout, is_causal, scale, is_grouped);
+}
+
 void record_stream(at::Tensor& /*tensor*/, at::Stream stream) {
   FakeDevice::get().told(fmt::format("memory is kept for stream {}", stream.id()));
 }
@@ -370,12 +380,22 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_fused_rms_norm", fused_rms_norm);
   library.impl("_fused_rms_norm_backward", fused_rms_norm_backward);
   // Without these, several other ops would be called.
-  for (const char* op : {"native_layer_norm", "_foreach_add_.List", "_foreach_copy_", "_fused_sdp_choice"}) {
+  for (const char* op : {"native_layer_norm", "_foreach_add_.List", "_foreach_copy_"}) {
     library.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
   }
 }
 
 }  // namespace
+
+}  // namespace chimera::testing
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &chimera::testing::attention_choice)
+
+}  // namespace at::native
+
+namespace chimera::testing {
 
 FakeDevice& FakeDevice::get() {
   static FakeDevice device;

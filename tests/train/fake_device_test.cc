@@ -26,6 +26,7 @@
 #include "train/loop/loader.h"
 #include "train/loop/run.h"
 #include "train/setup/device.h"
+#include "train/setup/dry_run.h"
 #include "transport/stream.h"
 
 namespace chimera {
@@ -134,6 +135,12 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
       EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
     }
   }
+}
+
+TEST_F(FakeDeviceTest, ThePlanCountsAGpusLogits) {
+  const TrainOptions options = options_of("gpt2-tiny", "1f1b");
+  EXPECT_EQ(workload_of(options).logits_of_chunk, kLogitsOfChunk);
+  EXPECT_EQ(workload_of(on_device(options)).logits_of_chunk, kLogitsOfGpuChunk);
 }
 
 TEST_F(FakeDeviceTest, RepeatedEventQueriesCountAsAWait) {
