@@ -18,53 +18,6 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kLanes = 16;
-constexpr std::int64_t kLow = 0xffff'ffff;
-
-/// The four words of a block in 64 bits each. int64 products wrap around, and kLow masks out the sign of shifted
-/// products.
-struct Blocks {
-  at::Tensor a, b, c, d;
-
-  void round(std::int64_t low_key, std::int64_t high_key) {
-    at::Tensor first = a * 0xD251'1F53;
-    at::Tensor second = c * 0xCD9E'8D57;
-    a = second.bitwise_right_shift(32).bitwise_and_(kLow).bitwise_xor(b).bitwise_xor_(low_key);
-    c = first.bitwise_right_shift(32).bitwise_and_(kLow).bitwise_xor(d).bitwise_xor_(high_key);
-    b = second.bitwise_and_(kLow);
-    d = first.bitwise_and_(kLow);
-  }
-};
-
-}  // namespace
-
-at::Tensor device_words(const WordSequences& sequences, std::int64_t samples, std::int64_t count, at::Device device) {
-  const auto options = at::TensorOptions(device).dtype(at::kLong);
-  constexpr auto kGroup = static_cast<std::int64_t>(kWordGroup);
-  const std::int64_t groups = (count + kGroup - 1) / kGroup;
-  const auto number = [&](std::uint32_t value) {
-    return at::full({1, 1, 1}, static_cast<std::int64_t>(value), options);
-  };
-  const auto ascending = [&](std::int64_t first, std::int64_t size) {
-    return at::arange(first, first + size, options).bitwise_and_(kLow);
-  };
-  Blocks blocks{.a = ascending(0, groups * kLanes).view({1, groups, kLanes}),
-                .b = number(sequences.step),
-                .c = ascending(sequences.first_sample, samples).view({samples, 1, 1}),
-                .d = number(sequences.place)};
-  auto low_key = static_cast<std::uint32_t>(sequences.key);
-  auto high_key = static_cast<std::uint32_t>(sequences.key >> 32U);
-  constexpr int kRounds = 10;
-  for (int round = 0; round < kRounds; ++round) {
-    blocks.round(low_key, high_key);
-    low_key += 0x9E37'79B9U;
-    high_key += 0xBB67'AE85U;
-  }
-  return at::stack({blocks.a, blocks.b, blocks.c, blocks.d}, 2).view({samples, groups * kGroup}).narrow(1, 0, count);
-}
-
-namespace {
-
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -105,13 +58,21 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const El
   }
 }
 
+/// The words of the first sample's sequence seed the device's generator, which draws the masks of all samples.
+std::uint64_t device_seed(const Masks& masks) {
+  std::array<std::uint32_t, 2> words{};
+  random_words(masks.key, {masks.step, masks.first_sample, masks.place}, /*group=*/0, words);
+  return std::uint64_t{words[1]} << 32U | words[0];
+}
+
 at::Tensor masked_on_device(const at::Tensor& input, const Masks& masks) {
-  const std::int64_t samples = input.size(0);
-  const at::Tensor words = device_words({masks.key, masks.step, masks.first_sample, masks.place}, samples,
-                                        input.numel() / samples, input.device());
-  const at::ScalarType wide = at::toOpMathType(input.scalar_type());
-  const at::Tensor factors = words.ge(static_cast<std::int64_t>(masks.drop_below)).to(wide).mul_(masks.scale);
-  return (input.to(wide) * factors.view(input.sizes())).to(input.scalar_type());
+  const at::Device device = input.device();
+  // Not the default generator, which rank threads share.
+  at::Generator generator =
+      at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  generator.set_current_seed(device_seed(masks));
+  const at::Tensor kept = at::empty(input.sizes(), input.options().dtype(at::kBool));
+  return at::native_dropout_backward(input, kept.bernoulli_(1 / masks.scale, generator), masks.scale);
 }
 
 at::Tensor masked(const at::Tensor& input, const Masks& masks) {

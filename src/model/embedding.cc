@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <functional>
-#include <utility>
-
 #include "core/error.h"
 #include "model/layers.h"
 #include "model/linear.h"
@@ -16,16 +13,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-void note_queue(AutogradContext* context) {
-  if (const auto& queue = WeightGradients::current()) context->saved_data["queue"] = at::IValue::make_capsule(queue);
-}
-
-void hand_over(AutogradContext* context, std::function<void()> add) {
-  const auto queue = context->saved_data.find("queue");
-  if (queue == context->saved_data.end()) return add();
-  c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule())->hand_over(std::move(add));
-}
 
 /// Computes sum[indices[i]] += rows[i] in order. On a GPU, index_add_ adds in any order; index_put_ sorts.
 void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows) {
@@ -40,13 +27,13 @@ void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows)
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table, const at::Tensor& tokens) {
     context->save_for_backward({table, tokens});
-    note_queue(context);
+    save_queue(context);
     return at::embedding(table, tokens);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
-    hand_over(context, [table = saved[0], tokens = saved[1], gradient = output_gradients[0]] {
+    hand_over(saved_queue(context), [table = saved[0], tokens = saved[1], gradient = output_gradients[0]] {
       add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
     });
     return {at::Tensor(), at::Tensor()};
@@ -58,14 +45,14 @@ struct PositionFunction : torch::autograd::Function<PositionFunction> {
                             std::int64_t first) {
     context->save_for_backward({table});
     context->saved_data["first"] = first;
-    note_queue(context);
+    save_queue(context);
     return embedded + table.narrow(0, first, embedded.size(1));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor& gradient = output_gradients[0];
-    hand_over(context, [table = saved[0], gradient, first = context->saved_data["first"].toInt()] {
+    hand_over(saved_queue(context), [table = saved[0], gradient, first = context->saved_data["first"].toInt()] {
       const at::NoGradGuard no_graph;
       gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));
     });

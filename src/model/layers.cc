@@ -31,9 +31,32 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   }
 };
 
+/// Writes the gradients of both halves of its input into one tensor; autograd would concatenate them.
+struct PackedSwigluFunction : torch::autograd::Function<PackedSwigluFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_and_up) {
+    context->save_for_backward({gate_and_up});
+    const auto halves = gate_and_up.chunk(2, -1);
+    return at::silu(halves[0]).mul_(halves[1]);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const at::Tensor gate_and_up = context->get_saved_variables()[0];
+    const auto halves = gate_and_up.chunk(2, -1);
+    const at::Tensor& gradient = output_gradients[0];
+    at::Tensor result = at::empty_like(gate_and_up);
+    auto gradients = result.chunk(2, -1);
+    at::mul_out(gradients[0], gradient, halves[1]);
+    at::silu_backward_out(gradients[0], gradients[0], halves[0]);
+    at::silu_out(gradients[1], halves[0]).mul_(gradient);
+    return {result};
+  }
+};
+
 }  // namespace
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return SwigluFunction::apply(gate, up); }
+
+at::Tensor swiglu(const at::Tensor& gate_and_up) { return PackedSwigluFunction::apply(gate_and_up); }
 
 namespace {
 
@@ -102,9 +125,36 @@ Attended behind(std::int64_t earlier, const at::Tensor& queries) {
   return {.mask = at::ones({length, earlier + length}, queries.options().dtype(at::kBool)).tril(earlier)};
 }
 
+/// Adds the gradients of weight and bias through the queue; autograd would convert and add each in kernels of its own.
+struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
+                            const at::Tensor& bias, double epsilon) {
+    auto [output, mean, scale] = at::native_layer_norm(input, weight.sizes(), weight, bias, epsilon);
+    context->save_for_backward({input, weight, bias, mean, scale});
+    save_queue(context);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& weight = saved[1];
+    const at::Tensor& bias = saved[2];
+    const auto [input_gradient, weight_term, bias_term] = at::native_layer_norm_backward(
+        output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[3], saved[4], weight, bias,
+        {context->needs_input_grad(0), weight.requires_grad(), bias.requires_grad()});
+    const auto queue = saved_queue(context);
+    hand_over(queue, [=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
+      if (weight_term.defined()) add_to_gradient(weight, weight_term, queue);
+      if (bias_term.defined()) add_to_gradient(bias, bias_term, queue);
+    });
+    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
+  if (!input.is_cpu()) return LayerNormFunction::apply(input, layer.weight, layer.bias, layer.epsilon);
   return at::layer_norm(input, layer.weight.sizes(), layer.weight, layer.bias, layer.epsilon);
 }
 

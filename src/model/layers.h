@@ -79,6 +79,8 @@ using LayerFactory = std::function<Layer()>;
 /// Returns silu(gate) * up with silu(x) = x sigmoid(x); all [..., F]. Keeps only its two inputs for backward. Source:
 /// Shazeer, "GLU Variants Improve Transformer", 2020.
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+/// Takes both halves as one tensor, [..., 2 F] -> [..., F].
+[[nodiscard]] at::Tensor swiglu(const at::Tensor& gate_and_up);
 
 /// Target of tokens without a loss.
 inline constexpr std::int64_t kIgnored = -100;

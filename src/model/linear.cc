@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -25,6 +27,42 @@ void WeightGradients::run() {
     add();
     add = nullptr;  // frees its tensors before the next one runs
   }
+  add_terms();
+}
+
+void WeightGradients::add(const at::Tensor& sum, const at::Tensor& term) {
+  const at::NoGradGuard no_graph;
+  if (sum.is_cpu()) {
+    sum.add_(term);
+    return;
+  }
+  // Kernels for many tensors must not write to one tensor twice.
+  const auto is_sum = [&](const at::Tensor& other) { return other.data_ptr() == sum.data_ptr(); };
+  if (std::ranges::any_of(sums_, is_sum)) add_terms();
+  if (sums_.empty() && !deferred_) {
+    auto& engine = torch::autograd::Engine::get_default_engine();
+    engine.queue_callback([self = Pointer::reclaim_copy(this)] { self->add_terms(); });
+  }
+  sums_.push_back(sum);
+  terms_.push_back(term);
+}
+
+void WeightGradients::add_terms() {
+  if (sums_.empty()) return;
+  const at::NoGradGuard no_graph;
+  const std::vector<at::Tensor> sums = std::exchange(sums_, {});
+  std::vector<at::Tensor> terms = std::exchange(terms_, {});
+  // _foreach_add_ adds tensors of one type in one kernel; _foreach_copy_ converts many in one kernel.
+  std::vector<at::Tensor> narrow;
+  std::vector<at::Tensor> widened;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (terms[i].scalar_type() == sums[i].scalar_type()) continue;
+    narrow.push_back(terms[i]);
+    terms[i] = at::empty_like(sums[i]);
+    widened.push_back(terms[i]);
+  }
+  if (!narrow.empty()) at::_foreach_copy_(widened, narrow);
+  at::_foreach_add_(sums, terms);
 }
 
 const WeightGradients::Pointer& WeightGradients::current() { return current_queue; }
@@ -32,6 +70,34 @@ const WeightGradients::Pointer& WeightGradients::current() { return current_queu
 WeightGradients::Scope::Scope(Pointer queue) : before_(std::exchange(current_queue, std::move(queue))) {}
 
 WeightGradients::Scope::~Scope() { current_queue = std::move(before_); }
+
+void save_queue(torch::autograd::AutogradContext* context) {
+  if (current_queue) context->saved_data["queue"] = at::IValue::make_capsule(current_queue);
+}
+
+WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context) {
+  const auto queue = context->saved_data.find("queue");
+  if (queue == context->saved_data.end()) return {};
+  return c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule());
+}
+
+void hand_over(const WeightGradients::Pointer& queue, std::function<void()> add) {
+  if (queue) {
+    queue->hand_over(std::move(add));
+  } else {
+    add();
+  }
+}
+
+void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue) {
+  const at::NoGradGuard no_graph;
+  const at::Tensor sum = gradient_of(parameter);
+  if (queue != nullptr) {
+    queue->add(sum, term);
+  } else {
+    sum.add_(term);
+  }
+}
 
 namespace {
 
@@ -59,7 +125,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias, WeightLayout layout) {
     context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
     context->saved_data["layout"] = static_cast<std::int64_t>(layout);
-    if (const auto& queue = WeightGradients::current()) context->saved_data["queue"] = at::IValue::make_capsule(queue);
+    save_queue(context);
     return at::linear(input, out_in({weight, {}, layout}), bias);
   }
 
@@ -71,15 +137,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     at::Tensor input_gradient;
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
-    auto add = [layer, input = rows_of(saved[0].detach()), rows = rows_of(output_gradient)] {
-      add_weight_gradient(layer, input, rows);
-    };
-    const auto queue = context->saved_data.find("queue");
-    if (queue == context->saved_data.end()) {
-      add();
-    } else {
-      c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule())->hand_over(std::move(add));
-    }
+    const auto queue = saved_queue(context);
+    hand_over(queue, [layer, input = rows_of(saved[0].detach()), rows = rows_of(output_gradient), queue = queue.get()] {
+      add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
+    });
     return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -102,7 +163,7 @@ at::Tensor gradient_of(at::Tensor parameter) {
 }
 
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
-                         const at::Tensor& factor) {
+                         const at::Tensor& factor, WeightGradients* queue) {
   const at::NoGradGuard no_graph;
   if (layer.weight.requires_grad()) {
     const at::Tensor gradient = gradient_of(layer.weight);
@@ -115,10 +176,9 @@ void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at:
     }
   }
   if (layer.bias.defined() && layer.bias.requires_grad()) {
-    at::Tensor gradient = gradient_of(layer.bias);
-    at::Tensor sum = output_gradient.sum(0, /*keepdim=*/false, gradient.scalar_type());
+    at::Tensor sum = output_gradient.sum(0, /*keepdim=*/false, gradient_of(layer.bias).scalar_type());
     if (factor.defined()) sum.mul_(factor);
-    gradient.add_(sum);
+    add_to_gradient(layer.bias, sum, queue);
   }
 }
 

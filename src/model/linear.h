@@ -7,6 +7,10 @@
 #include <optional>
 #include <vector>
 
+namespace torch::autograd {
+struct AutogradContext;
+}
+
 namespace chimera {
 
 /// Weight gradients that a micro-batch's backward still has to compute. A layer whose forward runs under a Scope passes
@@ -23,6 +27,9 @@ class WeightGradients : public torch::CustomClassHolder {
   void hand_over(std::function<void()> add);
   /// Runs and frees the stored functions in order.
   void run();
+  /// Adds `term`, possibly of a narrower type, to `sum`: on the CPU at once; on a GPU at the end of the running
+  /// backward or run(), where one or two kernels add many small terms. Call it from a function given to hand_over().
+  void add(const at::Tensor& sum, const at::Tensor& term);
   [[nodiscard]] std::size_t kept() const { return kept_.size(); }
 
   /// Returns the queue of the forward on this thread; null outside of any Scope.
@@ -41,9 +48,22 @@ class WeightGradients : public torch::CustomClassHolder {
   };
 
  private:
+  void add_terms();
+
   bool deferred_ = false;
   std::vector<std::function<void()>> kept_;
+  std::vector<at::Tensor> sums_;   // on a GPU: different tensors that terms_ are still to be added to
+  std::vector<at::Tensor> terms_;  // [sum]
 };
+
+/// Saves the current queue in the context of a layer's forward.
+void save_queue(torch::autograd::AutogradContext* context);
+/// Returns the queue saved in the layer's forward; null: none.
+[[nodiscard]] WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context);
+/// Passes `add` to the queue; runs it at once without a queue.
+void hand_over(const WeightGradients::Pointer& queue, std::function<void()> add);
+/// Adds `term` to the parameter's gradient, through the queue if it is not null.
+void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue);
 
 /// [in, out] in GPT-2, [out, in] in other models.
 enum class WeightLayout : std::uint8_t { InOut, OutIn };
@@ -66,8 +86,8 @@ struct Linear {
 [[nodiscard]] at::Tensor gradient_of(at::Tensor parameter);
 
 /// Adds to the gradients of weight and bias if they require grad. `input` [rows, in]; `output_gradient` [rows, out];
-/// `factor` []: scale of the output gradient, default 1.
+/// `factor` []: scale of the output gradient, default 1. `queue` is the running queue; null: none.
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
-                         const at::Tensor& factor = {});
+                         const at::Tensor& factor = {}, WeightGradients* queue = nullptr);
 
 }  // namespace chimera

@@ -36,11 +36,13 @@ struct Chunk {
   at::Tensor targets;  // [c]
 };
 
-/// [c, V], in at least float32.
+/// [c, V], in at least float32. A GPU's product of narrow factors can be wide (mm.dtype), without a conversion.
 at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
-  at::Tensor logits = at::linear(chunk.hidden, out_in(head), bias_of(head));
-  logits = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
-  return at::log_softmax(logits, 1);
+  const at::ScalarType wide = at::promote_types(chunk.hidden.scalar_type(), at::kFloat);
+  if (!chunk.hidden.is_cpu() && chunk.hidden.scalar_type() != wide && !head.bias.defined()) {
+    return at::log_softmax(at::mm(chunk.hidden, out_in(head).t(), wide), 1);
+  }
+  return at::log_softmax(at::linear(chunk.hidden, out_in(head), bias_of(head)).to(wide), 1);
 }
 
 /// Targets as indices [c, 1]; ignored targets are 0.
@@ -59,7 +61,10 @@ at::Tensor logit_gradient(const Problem& problem, const Chunk& chunk, at::Tensor
   const at::Tensor target_indices = indices(chunk);
   gradient.scatter_add_(1, target_indices, at::full_like(target_indices, -1, gradient.options()));
   const at::Tensor scales = (chunk.targets != kIgnored).to(gradient.scalar_type()).mul_(problem.scale);
-  return gradient.mul_(scales.unsqueeze(1)).to(chunk.hidden.scalar_type());
+  if (gradient.is_cpu()) return gradient.mul_(scales.unsqueeze(1)).to(chunk.hidden.scalar_type());
+  at::Tensor result = at::empty(gradient.sizes(), chunk.hidden.options());
+  at::mul_out(result, gradient, scales.unsqueeze(1));  // with the conversion in the same kernel
+  return result;
 }
 
 struct Result {
@@ -140,10 +145,11 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 }  // namespace
 
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets, double scale,
-                                std::int64_t logits_of_chunk) {
+                                std::optional<std::int64_t> logits_of_chunk) {
   const std::int64_t vocabulary = out_in(head).size(0);
   require_below(targets, vocabulary, "target");
-  Problem problem{hidden, targets, head, scale, chunks_of(hidden.size(0), vocabulary, logits_of_chunk)};
+  const std::int64_t most = logits_of_chunk.value_or(hidden.is_cpu() ? kLogitsOfChunk : kLogitsOfGpuChunk);
+  Problem problem{hidden, targets, head, scale, chunks_of(hidden.size(0), vocabulary, most)};
   if (!at::GradMode::is_enabled()) return solve(problem, /*with_gradients=*/false).loss;
   return LinearCrossEntropyFunction::apply(hidden, head.weight, bias_of(head), std::move(problem));
 }

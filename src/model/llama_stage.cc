@@ -62,16 +62,18 @@ at::Tensor rotated_on_cpu(const at::Tensor& input, const RotaryTable& table, dou
   return out;
 }
 
-at::Tensor turned_anywhere(const at::Tensor& input, const RotaryTable& table, double direction) {
-  const std::int64_t half = table.cosine.size(1);
-  const auto parts = input.reshape({input.size(0), input.size(1), -1, 2 * half}).chunk(2, /*dim=*/3);
-  const at::Tensor cosine = table.cosine.unsqueeze(1);
-  const at::Tensor sine = table.sine.unsqueeze(1) * direction;
-  return at::cat({parts[0] * cosine - parts[1] * sine, parts[1] * cosine + parts[0] * sine}, 3).view(input.sizes());
+at::Tensor rotated_on_device(const at::Tensor& input, const RotaryTable& table, double direction) {
+  const at::Tensor cosine = table.cosine.unsqueeze(1).unsqueeze(1);  // [L, 1, 1, d / 2]
+  const at::Tensor sine = table.sine.unsqueeze(1);                   // [L, 1, d / 2]
+  const at::Tensor in = input.reshape({input.size(0), input.size(1), -1, 2, table.cosine.size(1)});
+  const at::Tensor out = in * cosine;
+  out.select(3, 0).addcmul_(in.select(3, 1), sine, -direction);
+  out.select(3, 1).addcmul_(in.select(3, 0), sine, direction);
+  return out.view(input.sizes());
 }
 
 at::Tensor turned(const at::Tensor& input, const RotaryTable& table, double direction) {
-  return input.is_cpu() ? rotated_on_cpu(input, table, direction) : turned_anywhere(input, table, direction);
+  return input.is_cpu() ? rotated_on_cpu(input, table, direction) : rotated_on_device(input, table, direction);
 }
 
 struct RotateFunction : torch::autograd::Function<RotateFunction> {
@@ -154,20 +156,37 @@ RmsNorm LlamaStage::rms_norm_named(const std::string& name) {
 
 LlamaStage::Block LlamaStage::block_named(const std::string& name) {
   const std::string attention = name + ".self_attn.";
+  const Linear query_key_value =
+      config_.query_key_norm ? Linear{} : packed({attention + "q_proj", attention + "k_proj", attention + "v_proj"});
+  const Linear gate_and_up = packed({name + ".mlp.gate_proj", name + ".mlp.up_proj"});
+  const auto layer_of = [&](const Linear& packing, const std::string& layer) {
+    return packing.weight.defined() ? Linear{} : linear_named(layer, kLlamaLayout);
+  };
   const auto head_norm = [&](const char* which) {
     return config_.query_key_norm ? rms_norm_named(attention + which) : RmsNorm{};
   };
   return {rms_norm_named(name + ".input_layernorm"),
-          linear_named(attention + "q_proj", kLlamaLayout),
-          linear_named(attention + "k_proj", kLlamaLayout),
-          linear_named(attention + "v_proj", kLlamaLayout),
+          query_key_value,
+          layer_of(query_key_value, attention + "q_proj"),
+          layer_of(query_key_value, attention + "k_proj"),
+          layer_of(query_key_value, attention + "v_proj"),
           head_norm("q_norm"),
           head_norm("k_norm"),
           linear_named(attention + "o_proj", kLlamaLayout),
           rms_norm_named(name + ".post_attention_layernorm"),
-          linear_named(name + ".mlp.gate_proj", kLlamaLayout),
-          linear_named(name + ".mlp.up_proj", kLlamaLayout),
+          gate_and_up,
+          layer_of(gate_and_up, name + ".mlp.gate_proj"),
+          layer_of(gate_and_up, name + ".mlp.up_proj"),
           linear_named(name + ".mlp.down_proj", kLlamaLayout)};
+}
+
+Linear LlamaStage::packed(const std::vector<std::string>& names) {
+  std::vector<at::Tensor> matrices;
+  for (const std::string& name : names) {
+    if (has_parameter(name + ".bias")) return {};
+    matrices.push_back(parameter(name + ".weight"));
+  }
+  return {packed_for_compute(matrices), {}, kLlamaLayout};
 }
 
 RotaryTable LlamaStage::table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const {
@@ -190,6 +209,18 @@ at::Tensor LlamaStage::positioned(const at::Tensor& projection, const RmsNorm& n
   return rotate(rms_norm(heads, norm).flatten(2), table);
 }
 
+QueryKeyValue LlamaStage::projections(const Block& layer, const at::Tensor& normed, std::int64_t first) const {
+  if (!layer.query_key_value.weight.defined()) {
+    return {positioned(linear(normed, layer.query), layer.query_norm, first),
+            positioned(linear(normed, layer.key), layer.key_norm, first), linear(normed, layer.value)};
+  }
+  const std::int64_t query = config_.heads * head_size_of(config_);
+  const std::int64_t key = key_value_heads_of(config_) * head_size_of(config_);
+  const auto parts = linear(normed, layer.query_key_value).split({query + key, key}, /*dim=*/2);
+  const auto turned = positioned(parts[0], /*norm=*/{}, first).split({query, key}, /*dim=*/2);
+  return {turned[0], turned[1], parts[1]};
+}
+
 at::Tensor LlamaStage::embed(const MicroBatch& batch) const {
   const at::Tensor embedded = token_embedding(embedding_, batch.tokens);
   return dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
@@ -200,16 +231,14 @@ at::Tensor LlamaStage::block(std::size_t index, const at::Tensor& hidden, const 
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const at::Tensor normed = rms_norm(hidden, layer.input_norm);
-  const std::int64_t first = first_position(batch);
-  const QueryKeyValue projections = {positioned(linear(normed, layer.query), layer.query_norm, first),
-                                     positioned(linear(normed, layer.key), layer.key_norm, first),
-                                     linear(normed, layer.value)};
-  const QueryKeyValue seen = with_earlier(index, projections, batch);
+  const QueryKeyValue seen = with_earlier(index, projections(layer, normed, first_position(batch)), batch);
   const at::Tensor attended = causal_attention(seen, config_.heads, masks, mask);
   const at::Tensor middle =
       hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   const at::Tensor gated = rms_norm(middle, layer.post_attention_norm);
-  const at::Tensor inner = swiglu(linear(gated, layer.gate), linear(gated, layer.up));
+  const at::Tensor inner = layer.gate_and_up.weight.defined()
+                               ? swiglu(linear(gated, layer.gate_and_up))
+                               : swiglu(linear(gated, layer.gate), linear(gated, layer.up));
   return middle + dropout(linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
 }
 

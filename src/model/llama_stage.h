@@ -34,7 +34,8 @@ struct RotaryTable {
                                        const at::TensorOptions& options);
 
 /// Rotates each head of `input` [b, L, heads * d] by its token's angles; elements j and j + d/2 are the two
-/// coordinates. Backward keeps only the table, which has L positions.
+/// coordinates. Backward keeps only the table, which has L positions. On a GPU three kernels, which round to the
+/// input's type twice.
 [[nodiscard]] at::Tensor rotate(const at::Tensor& input, const RotaryTable& table);
 
 class LlamaStage final : public TransformerStage {
@@ -46,6 +47,7 @@ class LlamaStage final : public TransformerStage {
  private:
   struct Block {
     RmsNorm input_norm;
+    Linear query_key_value;  ///< one matrix for the next three, or undefined
     Linear query;
     Linear key;
     Linear value;
@@ -53,6 +55,7 @@ class LlamaStage final : public TransformerStage {
     RmsNorm key_norm;    ///< per head; undefined without query_key_norm
     Linear attention_output;
     RmsNorm post_attention_norm;
+    Linear gate_and_up;  ///< one matrix for the next two, or undefined
     Linear gate;
     Linear up;
     Linear down;
@@ -64,6 +67,10 @@ class LlamaStage final : public TransformerStage {
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] RmsNorm rms_norm_named(const std::string& name);
   [[nodiscard]] Block block_named(const std::string& name);
+  /// Returns the linear layers `names` as one, if they have no bias and packed_for_compute() packs their matrices.
+  [[nodiscard]] Linear packed(const std::vector<std::string>& names);
+  /// Returns the projections of `normed` [b, L, H], with rotated queries and keys, at positions from `first` on.
+  [[nodiscard]] QueryKeyValue projections(const Block& layer, const at::Tensor& normed, std::int64_t first) const;
   /// Applies norm (if defined) and rotation to queries or keys, [b, L, heads * d], at positions from `first` on.
   [[nodiscard]] at::Tensor positioned(const at::Tensor& projection, const RmsNorm& norm, std::int64_t first) const;
   /// Returns positions `first` .. `end` - 1 of a cached table. Throws ConfigError if `end` exceeds the model's

@@ -10,6 +10,8 @@
 #include <array>
 #include <cmath>
 
+#include "model/linear.h"
+
 // Fused on the CPU: ATen would pass over the hidden states about six times.
 
 namespace chimera {
@@ -123,27 +125,11 @@ Gradients backward_on_cpu(const at::Tensor& x, const at::Tensor& weight, const a
   return result;
 }
 
-Normed forward_anywhere(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  const at::Tensor wide = x.to(at::promote_types(x.scalar_type(), at::kFloat));
-  const at::Tensor scales = (wide.square().mean(-1, /*keepdim=*/true) + epsilon).rsqrt();
-  return {(wide * scales).to(x.scalar_type()) * weight, scales.flatten()};
-}
-
-Gradients backward_anywhere(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& scales,
-                            const at::Tensor& gradient) {
-  const std::int64_t n = weight.numel();
-  const at::Tensor normed = x.reshape({-1, n}).to(scales.scalar_type()) * scales.unsqueeze(1);
-  const at::Tensor incoming = gradient.reshape({-1, n}).to(scales.scalar_type());
-  const at::Tensor weighted = incoming * weight;
-  const at::Tensor input = scales.unsqueeze(1) * (weighted - normed * (weighted * normed).mean(-1, /*keepdim=*/true));
-  return {input.to(x.scalar_type()).view(x.sizes()), (incoming * normed).sum(0)};
-}
-
 struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             double epsilon) {
     const at::Tensor x = input.contiguous();
-    const Normed normed = x.is_cpu() ? forward_on_cpu(x, weight, epsilon) : forward_anywhere(x, weight, epsilon);
+    const Normed normed = forward_on_cpu(x, weight, epsilon);
     context->save_for_backward({x, weight, normed.scales});
     return normed.output;
   }
@@ -151,15 +137,39 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor gradient = output_gradients[0].contiguous();
-    const auto solve = gradient.is_cpu() ? backward_on_cpu : backward_anywhere;
-    const Gradients gradients = solve(saved[0], saved[1], saved[2], gradient);
+    const Gradients gradients = backward_on_cpu(saved[0], saved[1], saved[2], gradient);
     return {gradients.input, gradients.weight, at::Tensor()};
+  }
+};
+
+/// LibTorch's kernels on GPUs: one forward, two backward.
+struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
+                            double epsilon) {
+    auto [output, scales] = at::_fused_rms_norm(input, weight.sizes(), weight, epsilon);
+    context->save_for_backward({input, weight, scales});
+    save_queue(context);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& weight = saved[1];
+    const auto [input_gradient, term] =
+        at::_fused_rms_norm_backward(output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[2], weight,
+                                     {context->needs_input_grad(0), weight.requires_grad()});
+    const auto queue = saved_queue(context);
+    hand_over(queue, [=, term = term, queue = queue.get()] {
+      if (term.defined()) add_to_gradient(weight, term, queue);
+    });
+    return {input_gradient, at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& input, const RmsNorm& layer) {
+  if (!input.is_cpu()) return FusedRmsNormFunction::apply(input, layer.weight, layer.epsilon);
   return RmsNormFunction::apply(input, layer.weight, layer.epsilon);
 }
 

@@ -43,6 +43,29 @@ at::Tensor Stage::for_compute(const at::Tensor& leaf) {
   return copy;
 }
 
+at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
+  const at::Tensor& first = leaves.front();
+  if (first.is_cpu() || first.scalar_type() == compute_type_) return {};
+  const std::int64_t columns = first.size(1);
+  std::int64_t rows = 0;
+  for (const at::Tensor& leaf : leaves) {
+    const auto offset = static_cast<std::size_t>(rows * columns) * first.element_size();
+    if (leaf.grad().data_ptr() != static_cast<std::byte*>(first.grad().data_ptr()) + offset) return {};
+    rows += leaf.size(0);
+  }
+  const at::Tensor packed = at::empty({rows, columns}, first.options().dtype(compute_type_));
+  rows = 0;
+  for (const at::Tensor& leaf : leaves) {
+    copied_.push_back(leaf);
+    copies_.push_back(packed.narrow(0, rows, leaf.size(0)).copy_(leaf.detach()));
+    rows += leaf.size(0);
+  }
+  packed.requires_grad_();
+  at::impl::GetVariableHooks()->set_grad_dtype(packed, first.scalar_type());
+  packed.mutable_grad() = first.grad().as_strided({rows, columns}, {columns, 1});
+  return packed;
+}
+
 void Stage::update_copies() {
   const at::NoGradGuard no_graph;
   for (std::size_t i = 0; i < copies_.size(); ++i) copies_[i].copy_(copied_[i]);

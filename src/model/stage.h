@@ -64,6 +64,10 @@ class Stage : public ParameterGroup {
   [[nodiscard]] at::ScalarType compute_type() const { return compute_type_; }
   /// Returns `leaf`, one of leaves(), or its copy in compute_type(), which the first call makes.
   [[nodiscard]] at::Tensor for_compute(const at::Tensor& leaf);
+  /// Returns copies of matrices, some of leaves(), in compute_type() as rows of one matrix, whose gradient is theirs:
+  /// one product on a GPU instead of several. Undefined on the CPU, where a larger product might round differently,
+  /// without low-precision copies, or if the leaves' gradients are not adjacent in memory.
+  [[nodiscard]] at::Tensor packed_for_compute(const std::vector<at::Tensor>& leaves);
 
  private:
   at::ScalarType compute_type_;

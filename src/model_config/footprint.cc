@@ -165,7 +165,7 @@ LayerTensors::LayerTensors(const ModelConfig& config, const Workload& workload)
       sequences_(static_cast<double>(workload.micro_batch_size)),
       length_(static_cast<double>(workload.sequence)),
       tokens_(sequences_ * length_),
-      chunks_(chunks_of(num_targets(config, workload), config.vocabulary)),
+      chunks_(chunks_of(num_targets(config, workload), config.vocabulary, workload.logits_of_chunk)),
       targets_(static_cast<double>(chunks_.tokens)),
       width_(static_cast<double>(config.hidden)),
       inner_width_(static_cast<double>(config.feed_forward)),

@@ -21,6 +21,11 @@ inline constexpr auto kNames<LayerKind> = std::to_array<Named<LayerKind>>({{Laye
                                                                            {LayerKind::Block, "block"},
                                                                            {LayerKind::Head, "head"}});
 
+/// Maximum number of logits in a chunk of the head, unless one token has more: on the CPU 64 MiB in float32, on a GPU
+/// 512 MiB, since the weight gradient of each chunk reads and writes the whole gradient of the head's matrix.
+inline constexpr std::int64_t kLogitsOfChunk = std::int64_t{1} << 24;
+inline constexpr std::int64_t kLogitsOfGpuChunk = std::int64_t{1} << 27;
+
 struct Workload {
   std::int64_t micro_batch_size = 1;  // b
   std::int64_t sequence = 128;        // L
@@ -29,6 +34,7 @@ struct Workload {
   std::int64_t optimizer_bytes = 8;   // bytes per parameter: AdamW's two moments in float32
   bool dropout = false;               // probability above 0
   bool split_documents = false;       // attention stays inside documents
+  std::int64_t logits_of_chunk = kLogitsOfChunk;
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
@@ -66,9 +72,6 @@ struct StageFootprint {
 /// Returns the sizes and FLOPs of a stage. Throws ConfigError as layer_footprint() does.
 [[nodiscard]] StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage,
                                              const Workload& workload);
-
-/// Maximum number of logits in a chunk, unless one token has more: 64 MiB in float32.
-inline constexpr std::int64_t kLogitsOfChunk = std::int64_t{1} << 24;
 
 /// Consecutive chunks of `size` tokens; the last may be smaller.
 struct TokenChunks {

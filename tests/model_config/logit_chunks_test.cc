@@ -30,6 +30,15 @@ TEST(LogitChunksTest, ChunksAreAboutEqualAndHoldEveryTokenOnce) {
 
 TEST(LogitChunksTest, AnOversizedVocabularyTakesOneTokenAtATime) { EXPECT_EQ(chunks_of(3, 1000, 10).count(), 3); }
 
+// A GPU's chunk holds all 1,024 tokens; the CPU's W recomputes three of four chunks.
+TEST(LogitChunksTest, AGpusWRecomputesFewerLogits) {
+  const ModelConfig config = find_model("gpt2");
+  Workload workload = {.sequence = 1024};
+  const double cpu = layer_footprint(config, LayerKind::Head, workload).weight_gradient_flops;
+  workload.logits_of_chunk = kLogitsOfGpuChunk;
+  EXPECT_DOUBLE_EQ(cpu / layer_footprint(config, LayerKind::Head, workload).weight_gradient_flops, 1.75);
+}
+
 TEST(LogitChunksTest, WithoutTokensThereIsNoChunk) {
   EXPECT_EQ(chunks_of(0, 1000).count(), 0);
   EXPECT_EQ(chunks_of(0, 1000).last_size(), 0);

@@ -1,8 +1,10 @@
 #include "support/fake_device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/transformers/attention.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
@@ -107,6 +109,9 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
   [[nodiscard]] c10::DeviceIndex getCurrentDevice() const override { return 0; }
   [[nodiscard]] c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory(); }
   [[nodiscard]] bool isPinnedPtr(const void* data) const override { return pinned_memory().has(data); }
+  [[nodiscard]] at::Generator getNewGenerator(c10::DeviceIndex /*device*/) const override {
+    return at::detail::createCPUGenerator();
+  }
 };
 
 bool is_fake(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kFakeDevice; }
@@ -229,8 +234,33 @@ bool depends_on_values(const std::string& op) {
   return ops.contains(op);
 }
 
+bool is_view(const c10::FunctionSchema& schema) {
+  const auto is_alias = [](const c10::Argument& result) {
+    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  };
+  return std::ranges::any_of(schema.returns(), is_alias);
+}
+
+/// Kernels that an op launches on a GPU. Attention: of the fused kernels.
+int kernels_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  static const std::set<std::string> allocations = {"aten::empty", "aten::empty_strided", "aten::resize_",
+                                                    "aten::set_"};
+  static const std::map<std::string, int> several = {
+      {"aten::native_layer_norm_backward", 2},                           // input; weight and bias
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", 3}  // row sums; gradients; conversion
+  };
+  const std::string& name = op.schema().name();
+  if (is_view(op.schema()) || allocations.contains(name)) return 0;
+  // A matrix is copied to the result before the product is added; a bias is not.
+  const auto& sum = stack[stack.size() - op.schema().arguments().size()];
+  if (name == "aten::addmm" && sum.toTensor().dim() == 2) return 2;
+  const auto found = several.find(name);
+  return found == several.end() ? 1 : found->second;
+}
+
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   FakeDevice::get().given();
+  FakeDevice::get().launched(op.schema().name(), kernels_of(op, *stack));
   if (depends_on_values(op.schema().name())) FakeDevice::get().waited(op.schema().name());
   Call(op).run(*stack);
 }
@@ -241,6 +271,7 @@ at::Scalar read_element(const at::Tensor& tensor) {
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  FakeDevice::get().launched("aten::copy_", 1);
   const auto memory = [](const at::Tensor& tensor) { return is_fake(tensor) ? same_memory(tensor, at::kCPU) : tensor; };
   if (is_fake(from) != is_fake(to)) {
     const at::Tensor& host = is_fake(from) ? to : from;
@@ -262,12 +293,74 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
 at::Tensor& add_wide_product(const at::Tensor& term, const at::Tensor& left, const at::Tensor& right,
                              at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& sum) {
   FakeDevice::get().given();
+  FakeDevice::get().launched("aten::addmm", 1);
   if (!sum.is_same(term)) throw std::logic_error("a product is added, but not in place");
   const auto wide = [type](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
   const auto add = [=, sum = same_memory(sum, at::kCPU)] { sum.addmm_(wide(left), wide(right), beta, alpha); };
   add();
   if (auto* recording = FakeDevice::get().recording()) recording->push_back(add);
   return sum;
+}
+
+/// Runs `compute` on the CPU; a recording repeats it.
+std::vector<at::Tensor> computed(const std::function<std::vector<at::Tensor>()>& compute) {
+  FakeDevice::get().given();
+  const std::vector<at::Tensor> first = compute();
+  if (auto* recording = FakeDevice::get().recording()) {
+    recording->push_back([=] {
+      const std::vector<at::Tensor> again = compute();
+      for (std::size_t i = 0; i < first.size(); ++i) first[i].copy_(again[i]);
+    });
+  }
+  return first;
+}
+
+at::Tensor wide_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType type) {
+  FakeDevice::get().launched("aten::mm", 1);
+  const auto results = computed([=, left = same_memory(left, at::kCPU), right = same_memory(right, at::kCPU)] {
+    return std::vector{left.to(type).mm(right.to(type))};
+  });
+  return same_memory(results[0], kDevice);
+}
+
+/// The CPU has none of the fused kernels; as they do, these round once.
+std::tuple<at::Tensor, at::Tensor> fused_rms_norm(const at::Tensor& input, at::IntArrayRef /*shape*/,
+                                                  const std::optional<at::Tensor>& weight,
+                                                  std::optional<double> epsilon) {
+  FakeDevice::get().launched("aten::_fused_rms_norm", 1);
+  const auto results = computed([=, input = same_memory(input, at::kCPU), weight = same_memory(*weight, at::kCPU)] {
+    const at::Tensor x = input.to(at::promote_types(input.scalar_type(), at::kFloat));
+    const at::Tensor scales = (x.square().mean(-1, /*keepdim=*/true) + epsilon.value()).rsqrt();
+    return std::vector{(x * scales * weight).to(input.scalar_type()), scales};
+  });
+  return {same_memory(results[0], kDevice), same_memory(results[1], kDevice)};
+}
+
+std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& output_gradient, const at::Tensor& input,
+                                                           at::IntArrayRef /*shape*/, const at::Tensor& scales,
+                                                           const std::optional<at::Tensor>& weight,
+                                                           std::array<bool, 2> /*mask*/) {
+  FakeDevice::get().launched("aten::_fused_rms_norm_backward", 2);  // input; weight
+  const auto host = [](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU); };
+  const auto results = computed([gradient = host(output_gradient), input = host(input), scales = host(scales),
+                                 weight = host(*weight)] {
+    const at::ScalarType wide = scales.scalar_type();
+    const at::Tensor normed = input.to(wide) * scales;
+    const at::Tensor weighted = gradient.to(wide) * weight.to(wide);
+    const at::Tensor mean = (weighted * normed).mean(-1, /*keepdim=*/true);
+    const at::Tensor term = (gradient.to(wide) * normed).flatten(0, -2).sum(0);
+    return std::vector{(scales * (weighted - normed * mean)).to(input.scalar_type()), term.to(weight.scalar_type())};
+  });
+  return {same_memory(results[0], kDevice), same_memory(results[1], kDevice)};
+}
+
+/// Chooses attention's kernels as the CPU does: fused ones if possible.
+std::int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                              const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
+                              std::optional<double> scale, bool is_grouped) {
+  const auto host = [](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU); };
+  return at::_fused_sdp_choice(host(query), host(key), host(value), mask ? std::optional(host(*mask)) : std::nullopt,
+                               dropout, is_causal, scale, is_grouped);
 }
 
 void record_stream(at::Tensor& /*tensor*/, at::Stream stream) {
@@ -283,9 +376,26 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("addmm.dtype_out", add_wide_product);
   library.impl("_local_scalar_dense", read_element);
   library.impl("_copy_from", copy_from);
+  library.impl("mm.dtype", wide_product);
+  library.impl("_fused_rms_norm", fused_rms_norm);
+  library.impl("_fused_rms_norm_backward", fused_rms_norm_backward);
+  // Without these, several other ops would be called.
+  for (const char* op : {"native_layer_norm", "_foreach_add_.List", "_foreach_copy_"}) {
+    library.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+  }
 }
 
 }  // namespace
+
+}  // namespace chimera::testing
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &chimera::testing::attention_choice)
+
+}  // namespace at::native
+
+namespace chimera::testing {
 
 FakeDevice& FakeDevice::get() {
   static FakeDevice device;
@@ -309,6 +419,7 @@ void FakeDevice::clear() {
   looked_at_.clear();
   streams_ = 0;
   given_count_ = 0;
+  kernels_.clear();
   events_of_recordings_.clear();
 }
 
@@ -381,6 +492,16 @@ bool FakeDevice::is_done(std::intptr_t event) {
 std::int64_t FakeDevice::given_count() {
   const std::scoped_lock lock(mutex_);
   return given_count_;
+}
+
+void FakeDevice::launched(const std::string& op, int kernels) {
+  const std::scoped_lock lock(mutex_);
+  kernels_.insert(kernels_.end(), static_cast<std::size_t>(kernels), op);
+}
+
+std::vector<std::string> FakeDevice::kernels() {
+  const std::scoped_lock lock(mutex_);
+  return kernels_;
 }
 
 FakeDevice::Unrecorded::Unrecorded() { ++unrecorded; }

@@ -41,6 +41,9 @@ class FakeDevice {
   void finish_events_up_to(std::intptr_t event);
   /// Number of kernels and copies that the host has issued or recorded.
   std::int64_t given_count();
+  /// Names of the ops that launch kernels on a GPU, once per kernel of torch 2.11 there, since clear(). Views and
+  /// allocations launch none.
+  std::vector<std::string> kernels();
   /// Imitates a CUDA graph: repeat() runs the kernels that `work` gives to the calling thread's current stream again,
   /// on the same memory. Like CUDA it throws if the work waits for the device, copies from host memory, queries an
   /// event of the recording, or waits for an event recorded before. Unlike CUDA it also runs the work while it records.
@@ -68,6 +71,7 @@ class FakeDevice {
   bool is_done(std::intptr_t event);
   void looked_at(std::intptr_t event);
   void given();  // counts one kernel or copy
+  void launched(const std::string& op, int kernels);
   void recorded(std::intptr_t event, c10::StreamId stream);
   void awaited(std::intptr_t event, c10::StreamId stream);
 
@@ -81,6 +85,7 @@ class FakeDevice {
   std::set<std::intptr_t> looked_at_;
   c10::StreamId streams_ = 0;
   std::int64_t given_count_ = 0;
+  std::vector<std::string> kernels_;
   std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // active recordings
   std::set<std::intptr_t> events_of_recordings_;
 };

@@ -15,10 +15,8 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/random.h"
 #include "engine/optimizer.h"
 #include "launch/local/place.h"
-#include "model/dropout.h"
 #include "model/linear.h"
 #include "runtime/gradient_norms.h"
 #include "support/fake_accelerator.h"
@@ -28,6 +26,7 @@
 #include "train/loop/loader.h"
 #include "train/loop/run.h"
 #include "train/setup/device.h"
+#include "train/setup/dry_run.h"
 #include "transport/stream.h"
 
 namespace chimera {
@@ -67,21 +66,40 @@ TrainOptions options_of(const std::string& model, const std::string& schedule) {
   return options;
 }
 
+void expect_same(const testing::Trained& device, const testing::Trained& expected) {
+  EXPECT_THAT(device.losses, Pointwise(DoubleNear(1e-9), expected.losses));
+  EXPECT_THAT(device.gradient_norms, Pointwise(DoubleNear(1e-9), expected.gradient_norms));
+  for (const auto& [name, values] : device.parameters) {
+    EXPECT_TRUE(values.front().device() == kDevice) << name;
+    EXPECT_TRUE(at::allclose(values.front().cpu(), expected.parameters.at(name).front().cpu(), 0, 1e-9)) << name;
+  }
+}
+
 TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     for (const std::string schedule : {"none", "1f1b", "chimera", "zb-h1"}) {
       SCOPED_TRACE(model + " " + schedule);
-      TrainOptions options = options_of(model, schedule);
-      options.dropout = 0.1;
-      const testing::Trained cpu = testing::train(options, 3);
-      const testing::Trained device = testing::train(on_device(options), 3);
-      EXPECT_THAT(device.losses, Pointwise(DoubleNear(1e-9), cpu.losses));
-      EXPECT_THAT(device.gradient_norms, Pointwise(DoubleNear(1e-9), cpu.gradient_norms));
-      for (const auto& [name, values] : device.parameters) {
-        EXPECT_TRUE(values.front().device() == kDevice) << name;
-        EXPECT_TRUE(at::allclose(values.front().cpu(), cpu.parameters.at(name).front(), 0, 1e-9)) << name;
-      }
+      const TrainOptions options = options_of(model, schedule);
+      expect_same(testing::train(on_device(options), 3), testing::train(options, 3));
     }
+  }
+}
+
+/// The device's masks are not the CPU's, but equal for all schedules and for recomputation.
+TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    const auto trained = [&](const std::string& schedule, RecomputeRule recompute) {
+      TrainOptions options = on_device(options_of(model, schedule));
+      options.dropout = 0.1;
+      options.recompute.rule = recompute;
+      return testing::train(options, 3);
+    };
+    const testing::Trained expected = trained("none", RecomputeRule::None);
+    for (const std::string schedule : {"1f1b", "chimera", "zb-h1"}) {
+      SCOPED_TRACE(model + " " + schedule);
+      expect_same(trained(schedule, RecomputeRule::None), expected);
+    }
+    expect_same(trained("none", RecomputeRule::Full), expected);
   }
 }
 
@@ -117,6 +135,12 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
       EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
     }
   }
+}
+
+TEST_F(FakeDeviceTest, ThePlanCountsAGpusLogits) {
+  const TrainOptions options = options_of("gpt2-tiny", "1f1b");
+  EXPECT_EQ(workload_of(options).logits_of_chunk, kLogitsOfChunk);
+  EXPECT_EQ(workload_of(on_device(options)).logits_of_chunk, kLogitsOfGpuChunk);
 }
 
 TEST_F(FakeDeviceTest, RepeatedEventQueriesCountAsAWait) {
@@ -199,34 +223,6 @@ TEST_F(FakeDeviceTest, LoaderPinsPrefetchedData) {
     }
   }
   EXPECT_EQ(loader.cache_misses(), 0);
-}
-
-TEST_F(FakeDeviceTest, DeviceMasksEqualTheCpus) {
-  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    for (const std::int64_t columns : {1, 64, 100, 4099}) {
-      const at::Tensor input = at::rand({3, columns}, at::kDouble).to(type);
-      const Dropout masks = {
-          .probability = 0.3, .seed = 11, .step = 5, .first_sample = 0xffff'fffeLL, .layer = 2};  // wraps around
-      const at::Tensor on_cpu = dropout(input, masks, DropoutSite::AttentionOutput);
-      const at::Tensor there = input.to(kDevice);
-      FakeDevice::get().clear();
-      const at::Tensor made = dropout(there, masks, DropoutSite::AttentionOutput);
-      EXPECT_THAT(FakeDevice::get().waits(), ElementsAre());
-      EXPECT_TRUE(at::equal(made.cpu(), on_cpu)) << type << " " << columns;
-    }
-  }
-}
-
-TEST_F(FakeDeviceTest, DeviceRandomWordsEqualTheCpus) {
-  constexpr std::uint64_t kKey = 0xfedc'ba98'7654'3210U;
-  const at::Tensor words = device_words({kKey, 7, 0xffff'ffffU, 0x8000'0001U}, 2, 1000, at::kCPU);
-  std::array<std::uint32_t, 1000> right{};
-  for (std::uint32_t sample = 0; sample < 2; ++sample) {
-    random_words(kKey, {7, 0xffff'ffffU + sample, 0x8000'0001U}, 0, right);
-    for (std::int64_t i = 0; i < 1000; ++i) {
-      ASSERT_EQ(words[sample][i].item<std::int64_t>(), right[static_cast<std::size_t>(i)]) << sample << " " << i;
-    }
-  }
 }
 
 TEST_F(FakeDeviceTest, NormsEqualTheCpus) {

@@ -58,6 +58,7 @@ Workload workload_of(const TrainOptions& options) {
   workload.sequence = options.sequence;
   workload.dropout = options.dropout > 0;
   workload.split_documents = options.documents == Documents::Split;
+  if (options.device == DeviceKind::Cuda) workload.logits_of_chunk = kLogitsOfGpuChunk;
   return workload;
 }
 

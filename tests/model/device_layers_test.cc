@@ -1,0 +1,323 @@
+// Layers on a GPU: kernels per block, and equality with the CPU's layers. The GPU is a fake device, whose kernels are
+// the CPU's (support/fake_device.h).
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/dropout.h"
+#include "model/layers.h"
+#include "model/linear.h"
+#include "model/linear_cross_entropy.h"
+#include "model/llama_stage.h"
+#include "model/rms_norm.h"
+#include "model/stage.h"
+#include "support/fake_device.h"
+
+namespace chimera {
+namespace {
+
+using testing::FakeDevice;
+
+const at::Device kDevice(testing::kFakeDevice, 0);
+
+class DeviceLayersTest : public ::testing::Test {
+ protected:
+  DeviceLayersTest() {
+    FakeDevice::install();
+    FakeDevice::get().clear();
+  }
+};
+
+/// A stage with one block or more, between other stages.
+std::unique_ptr<Stage> inner_stage(const ModelConfig& config, std::int64_t blocks, at::ScalarType type,
+                                   at::Device device) {
+  return make_stage(config, {.first_layer = 0, .end_layer = blocks}, type, /*seed=*/1, TiedLeaves{}, device);
+}
+
+struct Kernels {
+  std::vector<std::string> forward;
+  std::vector<std::string> backward;
+};
+
+/// Kernels of a whole backward (B), or of I and W.
+Kernels kernels_of(const std::string& model, std::int64_t blocks, bool is_split) {
+  ModelConfig config = find_model(model);
+  config.layers = blocks;
+  const auto stage = inner_stage(config, blocks, at::kBFloat16, kDevice);
+  const at::Tensor input = at::rand({2, 8, config.hidden}).to(at::kBFloat16).to(kDevice).requires_grad_();
+  const auto queue = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(queue);
+  Kernels kernels;
+  FakeDevice::get().clear();
+  const at::Tensor output = stage->forward(input, {});
+  kernels.forward = FakeDevice::get().kernels();
+  const at::Tensor gradient = at::ones(output.sizes(), output.options());
+  FakeDevice::get().clear();
+  if (is_split) queue->defer();
+  torch::autograd::backward({output}, {gradient});
+  queue->run();
+  kernels.backward = FakeDevice::get().kernels();
+  return kernels;
+}
+
+/// Prints how often each op was called.
+std::string counts(const std::vector<std::string>& kernels) {
+  std::map<std::string, int> times;
+  for (const std::string& name : kernels) ++times[name];
+  return fmt::format("{}", times);
+}
+
+struct BlockKernels {
+  std::string model;
+  std::size_t forward;
+  std::size_t backward;
+  std::size_t added;  // more per backward of a stage
+};
+
+class KernelsPerBlockTest : public DeviceLayersTest, public ::testing::WithParamInterface<BlockKernels> {};
+
+// In bfloat16 with float32 master weights, as in training on a GPU. docs/devices.md has the numbers.
+TEST_P(KernelsPerBlockTest, AreThoseOfTheDocuments) {
+  const auto& [model, forward, backward, added] = GetParam();
+  for (const bool is_split : {false, true}) {
+    const Kernels one = kernels_of(model, 1, is_split);
+    const Kernels three = kernels_of(model, 3, is_split);
+    EXPECT_EQ(one.forward.size(), forward) << counts(one.forward);
+    EXPECT_EQ(three.forward.size(), 3 * forward) << counts(three.forward);
+    EXPECT_EQ(one.backward.size(), backward + added) << counts(one.backward);
+    EXPECT_EQ(three.backward.size(), 3 * backward + added) << counts(three.backward);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, KernelsPerBlockTest,
+                         ::testing::Values(BlockKernels{"gpt2-tiny", 10, 23, 2}, BlockKernels{"llama-tiny", 14, 27, 2}),
+                         [](const auto& info) { return info.param.model.substr(0, info.param.model.find('-')); });
+
+using Arguments = std::vector<at::Tensor>;
+using Function = std::function<at::Tensor(const Arguments&)>;
+
+/// The result, and the gradients of all arguments for a given gradient of the result.
+std::vector<at::Tensor> results_of(const Function& function, const Arguments& values, const at::Tensor& gradient,
+                                   at::Device device) {
+  Arguments arguments;
+  for (const at::Tensor& value : values) arguments.push_back(value.detach().clone().to(device).requires_grad_());
+  const auto queue = c10::make_intrusive<WeightGradients>();
+  at::Tensor result;
+  {
+    const WeightGradients::Scope scope(queue);
+    result = function(arguments);
+  }
+  torch::autograd::backward({result}, {gradient.to(device)});
+  std::vector<at::Tensor> results = {result.detach().cpu()};
+  for (const at::Tensor& argument : arguments) results.push_back(argument.grad().cpu());
+  return results;
+}
+
+/// Results and gradients differ by at most `tolerance` times the largest element.
+void expect_close(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const at::Tensor right = expected[i].to(at::kDouble);
+    const double error = (actual[i].to(at::kDouble) - right).abs().max().item<double>();
+    EXPECT_LE(error, tolerance * right.abs().max().item<double>()) << i;
+  }
+}
+
+void expect_as_on_cpu(const Function& function, const Arguments& values) {
+  at::manual_seed(1);
+  const at::Tensor gradient = at::randn_like(function(values).detach());
+  const auto on_cpu = results_of(function, values, gradient, at::kCPU);
+  expect_close(results_of(function, values, gradient, kDevice), on_cpu, 1e-13);
+  Arguments narrow;
+  for (const at::Tensor& value : values) narrow.push_back(value.to(at::kBFloat16));
+  expect_close(results_of(function, narrow, gradient.to(at::kBFloat16), kDevice), on_cpu, 0.02);
+}
+
+at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
+
+TEST_F(DeviceLayersTest, NormsAreTheCpus) {
+  at::manual_seed(2);
+  const Arguments values = {random({2, 7, 24}), random({24}), random({24})};
+  expect_as_on_cpu([](const Arguments& a) { return layer_norm(a[0], {a[1], a[2], 1e-5}); }, values);
+  expect_as_on_cpu([](const Arguments& a) { return rms_norm(a[0], {a[1], 1e-5}); }, {values[0], values[1]});
+}
+
+/// LibTorch's CPU has no fused kernels; it composes the op.
+TEST_F(DeviceLayersTest, RmsNormIsLibTorchs) {
+  at::manual_seed(3);
+  const Arguments values = {random({2, 7, 24}), random({24})};
+  const at::Tensor gradient = random({2, 7, 24});
+  const auto theirs = [](const Arguments& a) { return std::get<0>(at::_fused_rms_norm(a[0], {24}, a[1], 1e-5)); };
+  const auto ours = [](const Arguments& a) { return rms_norm(a[0], {a[1], 1e-5}); };
+  expect_close(results_of(ours, values, gradient, kDevice), results_of(theirs, values, gradient, at::kCPU), 1e-13);
+}
+
+TEST_F(DeviceLayersTest, RotationIsTheCpus) {
+  ModelConfig config = find_model("llama-tiny");
+  config.head_size = 6;
+  const RotaryTable table = rotary_table(config, 9, at::kDouble);
+  const auto rotated = [&](const Arguments& a) {
+    const at::TensorOptions options = a[0].options();
+    const at::Tensor part = a[0].narrow(2, 6, 12);  // rows with gaps, as in a packed projection
+    return rotate(part, {table.cosine.to(options), table.sine.to(options)});
+  };
+  at::manual_seed(4);
+  expect_as_on_cpu(rotated, {random({2, 9, 24})});
+  FakeDevice::get().clear();
+  const RotaryTable there = {table.cosine.to(kDevice), table.sine.to(kDevice)};
+  const at::Tensor input = random({2, 9, 18}).to(kDevice);
+  FakeDevice::get().clear();
+  (void)rotate(input, there);
+  EXPECT_EQ(FakeDevice::get().kernels().size(), 3U);
+}
+
+TEST_F(DeviceLayersTest, PackedSwigluIsSwiglu) {
+  at::manual_seed(5);
+  const auto parts = [](const Arguments& a) {
+    const auto halves = a[0].chunk(2, -1);
+    return swiglu(halves[0], halves[1]);
+  };
+  const auto packed = [](const Arguments& a) { return swiglu(a[0]); };
+  const Arguments values = {random({3, 5, 14})};
+  const at::Tensor gradient = random({3, 5, 7});
+  for (const at::Device device : {at::Device(at::kCPU), kDevice}) {
+    expect_close(results_of(packed, values, gradient, device), results_of(parts, values, gradient, at::kCPU), 1e-14);
+  }
+}
+
+TEST_F(DeviceLayersTest, BiasGradientsAreTheCpus) {
+  at::manual_seed(6);
+  const auto twice = [](const Arguments& a) {  // adds to the same gradients twice
+    const Linear layer{a[1], a[2], WeightLayout::OutIn};
+    return linear(linear(a[0], layer), layer);
+  };
+  expect_as_on_cpu(twice, {random({2, 3, 5}), random({5, 5}), random({5})});
+}
+
+TEST_F(DeviceLayersTest, TermsAreAddedAtTheEndOfBackwardOrOfW) {
+  for (const bool is_split : {false, true}) {
+    const auto queue = c10::make_intrusive<WeightGradients>();
+    const Linear layer{at::ones({3, 2}, kDevice).requires_grad_(), at::zeros({3}, kDevice).requires_grad_()};
+    at::Tensor output;
+    {
+      const WeightGradients::Scope scope(queue);
+      output = linear(at::ones({4, 2}, kDevice), layer);
+    }
+    if (is_split) queue->defer();
+    torch::autograd::backward({output}, {at::ones({4, 3}, kDevice)});
+    EXPECT_EQ(layer.bias.grad().defined(), !is_split);
+    queue->run();
+    EXPECT_TRUE(at::equal(layer.bias.grad().cpu(), at::full({3}, 4.0)));
+  }
+}
+
+/// Results and the flat gradient of a stage in bfloat16.
+std::vector<at::Tensor> stage_results(const ModelConfig& config, at::Device device, bool is_split) {
+  const auto stage = inner_stage(config, config.layers, at::kBFloat16, device);
+  at::manual_seed(7);
+  const at::Tensor input = at::randn({2, 8, config.hidden}).to(at::kBFloat16).to(device).requires_grad_();
+  const at::Tensor gradient = at::randn({2, 8, config.hidden}).to(at::kBFloat16).to(device);
+  const auto queue = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(queue);
+  const at::Tensor output = stage->forward(input, {});
+  if (is_split) queue->defer();
+  torch::autograd::backward({output}, {gradient});
+  queue->run();
+  return {output.detach().cpu(), input.grad().cpu(), stage->gradients().cpu()};
+}
+
+TEST_F(DeviceLayersTest, StagesInBfloat16AreTheCpus) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    SCOPED_TRACE(model);
+    ModelConfig config = find_model(model);
+    config.layers = 2;
+    const auto whole = stage_results(config, kDevice, false);
+    expect_close(whole, stage_results(config, at::kCPU, false), 0.03);
+    const auto split = stage_results(config, kDevice, true);
+    for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(split[i], whole[i])) << i;
+  }
+}
+
+/// The copies of packed matrices follow their master weights.
+TEST_F(DeviceLayersTest, PackedMatricesAreUpdated) {
+  ModelConfig config = find_model("llama-tiny");
+  config.layers = 1;
+  const auto stage = inner_stage(config, 1, at::kBFloat16, kDevice);
+  const at::Tensor input = at::ones({1, 4, config.hidden}, at::TensorOptions(kDevice).dtype(at::kBFloat16));
+  {
+    const at::NoGradGuard no_graph;
+    for (const Parameter& parameter : stage->parameters()) parameter.value.zero_();
+  }
+  stage->update_copies();
+  EXPECT_TRUE(at::equal(stage->forward(input, {}).cpu(), input.cpu())) << "only the residual connections are left";
+}
+
+TEST_F(DeviceLayersTest, AMaskIsTwoKernelsAndRepeats) {
+  const Dropout masks = {.probability = 0.3, .seed = 11, .step = 5, .first_sample = 0xffff'fffeLL, .layer = 2};
+  constexpr auto kSite = DropoutSite::AttentionOutput;
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const at::Tensor input = at::ones({3, 40, 50}, at::TensorOptions(kDevice).dtype(type));
+    FakeDevice::get().clear();
+    const at::Tensor dropped = dropout(input, masks, kSite);
+    EXPECT_EQ(FakeDevice::get().kernels().size(), 2U);
+    EXPECT_TRUE(FakeDevice::get().waits().empty());
+    const at::Tensor host = dropped.cpu();
+    EXPECT_NEAR(host.eq(0).to(at::kDouble).mean().item<double>(), 0.3, 5 * std::sqrt(0.3 * 0.7 / 6000));
+    EXPECT_NEAR(host.max().item<double>(), 1 / 0.7, 0.01);
+    EXPECT_TRUE(at::equal(dropout(input, masks, kSite).cpu(), host));
+    const at::Tensor transposed = input.transpose(1, 2).contiguous().transpose(1, 2);
+    EXPECT_TRUE(at::equal(dropout(transposed, masks, kSite).cpu(), host));
+    const at::Tensor leaf = input.detach().clone().requires_grad_();
+    torch::autograd::backward({dropout(leaf, masks, kSite)}, {input});
+    EXPECT_TRUE(at::equal(leaf.grad().cpu(), host));
+  }
+}
+
+TEST_F(DeviceLayersTest, MasksOfOtherKeysAreIndependent) {
+  const Dropout one = {.probability = 0.4, .seed = 1, .step = 2, .first_sample = 8, .layer = 3};
+  const auto mask = [](const Dropout& masks, DropoutSite site = DropoutSite::FeedForwardOutput) {
+    return dropout(at::ones({4, 5, 1000}, kDevice), masks, site).cpu();
+  };
+  std::vector<at::Tensor> others = {mask(one.in_layer(4)), mask(one, DropoutSite::AttentionOutput)};
+  Dropout other = one;
+  ++other.seed;
+  others.push_back(mask(other));
+  for (std::int64_t Dropout::*field : {&Dropout::step, &Dropout::first_sample}) {
+    other = one;
+    ++(other.*field);
+    others.push_back(mask(other));
+  }
+  others.push_back(mask(one).roll(1, 0));  // another sample
+  constexpr double kExpected = 0.4 * 0.4 + 0.6 * 0.6;
+  for (const at::Tensor& each : others) {
+    const double agreement = each.eq(mask(one)).to(at::kDouble).mean().item<double>();
+    EXPECT_NEAR(agreement, kExpected, 5 * std::sqrt(kExpected * (1 - kExpected) / 20'000));
+  }
+}
+
+/// The weight gradient of each chunk reads and writes the whole matrix.
+TEST_F(DeviceLayersTest, TheHeadHasLargerChunksThanOnTheCpu) {
+  constexpr std::int64_t kVocabulary = 70'000;
+  constexpr std::int64_t kTokens = 256;
+  ASSERT_EQ(chunks_of(kTokens, kVocabulary).count(), 2);
+  const Linear head{at::ones({kVocabulary, 2}, kDevice).requires_grad_(), {}};
+  const at::Tensor hidden = at::ones({kTokens, 2}, kDevice).requires_grad_();
+  const at::Tensor targets = at::zeros({kTokens}, at::TensorOptions(kDevice).dtype(at::kLong));
+  FakeDevice::get().clear();
+  torch::autograd::backward({linear_cross_entropy(hidden, head, targets, /*scale=*/1)});
+  const auto kernels = FakeDevice::get().kernels();
+  EXPECT_EQ(std::ranges::count(kernels, "aten::_log_softmax"), 1) << counts(kernels);
+}
+
+}  // namespace
+}  // namespace chimera
