@@ -339,6 +339,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .hang = milliseconds(job.options.hang_seconds),
                  .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
                  .waits_idle = !uses_gpu(job.options),
+                 .records_steps = job.options.cuda_graphs,
                  .saves = !job.options.checkpoint.folder.empty(),
                  .most_restarts = static_cast<int>(job.options.max_restarts),
                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
