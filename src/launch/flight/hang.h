@@ -36,9 +36,9 @@ class HangWatch {
   /// far. Until all ranks have completed the first observed step, and so every kind of op, the limit is `at_start`
   /// (zero: kStartUpFactor * beyond). During start-up it is `beyond` if a signal has stopped a process.
   ///
-  /// If `records_steps`, steps after the second run without progress notes (--cuda-graphs). From then on the limit is at
-  /// least `beyond` longer than kRecordedFactor times the first two observed steps together: the first one is as slow as
-  /// the recording of a step, the second as its repetition.
+  /// If `records_steps`, steps after the second run without progress notes (--cuda-graphs). From then on the limit is
+  /// at least `beyond` longer than kRecordedFactor times the first two observed steps together: the first one is as
+  /// slow as the recording of a step, the second as its repetition.
   explicit HangWatch(Duration beyond, Duration at_start = {}, bool records_steps = false)
       : beyond_(beyond),
         at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond),

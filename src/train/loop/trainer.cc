@@ -444,11 +444,12 @@ void Trainer::rehearse_flip(std::string_view point, std::size_t tensor) {
 }
 
 /// Returns hashes of the stages here that have replicas.
-StateHashes Trainer::hash_copies() const {
+StateHashes Trainer::hash_copies() {
+  const HashHooks hooks{.after_tensor = [&] { progress_.note_more(); }, .before_wait = [&] { progress_.catch_up(); }};
   StateHashes hashes;
   for (const StageCopies& stage : copies_) {
     const auto& ranks = stage.ranks;
-    if (std::ranges::find(ranks, rank_) != ranks.end()) hashes[stage.group] = hash_bytes(state_of(stage.group));
+    if (std::ranges::find(ranks, rank_) != ranks.end()) hashes[stage.group] = hash_bytes(state_of(stage.group), hooks);
   }
   return hashes;
 }
@@ -482,7 +483,7 @@ void Trainer::repair(const DeviatingStage& stage) {
 
 /// Throws Error if the state changed since the last update. Called before this rank votes for a step or shares its
 /// weights.
-void Trainer::require_unchanged() const {
+void Trainer::require_unchanged() {
   if (hashes_.empty() || hash_copies() == hashes_) return;
   throw Error(
       "weights or optimizer state of this rank changed since the last update: memory or a processor changes bits");
@@ -580,11 +581,11 @@ void Trainer::agree_on_last_step(RankId metrics_source) {
 }
 
 /// Returns weights and optimizer state in the same order on all ranks of the group. Omits optimizer state if it is
-/// sharded, and on a GPU, where hashing must copy it to the host.
+/// sharded.
 std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   std::vector<at::Tensor> tensors;
   std::vector<OptimizerTensor> remembered;
-  if (!job_.options.shard_optimizer && device_.is_cpu()) {
+  if (!job_.options.shard_optimizer) {
     remembered = optimizer_ ? optimizer_->state() : stage_optimizers_.at(StageId(group.value()))->state();
   }
   for (const Parameter& parameter : trained_.at(group)->parameters()) {
