@@ -166,8 +166,10 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   const bool repairs = job_.options.different_copies == DifferentCopies::Repair;
   if (repairs && is_closed_ && hashes_.empty()) compare_copies();  // Baseline for require_unchanged() in the first step
   bool goes_on = is_closed_ || close_step(on_step);
+  double used_memory = 0;
   while (goes_on && done_ < steps) {
     const StepMetrics metrics = do_step(done_);
+    used_memory = std::max(used_memory, metrics.used_memory_bytes.value_or(0));
     if (done_ == first_step_ + 1 && done_ < steps) {  // First use of memory and caches
       driver_->executor().forget_op_times();
       optimizer_seconds_ = 0;
@@ -179,6 +181,8 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   RunSummary summary;
   if (done_ > first_step_) summary = summarize();
   summary.is_whole = done_ == steps;
+  summary.peak_memory_bytes = last_metrics_.peak_memory_bytes;
+  summary.used_memory_bytes = used_memory;
   return summary;
 }
 
@@ -243,6 +247,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
           },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_memory_of(device_),
+      .used_memory = used_memory_of(device_),
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
       .before_wait = [&] { progress_.catch_up(); },
       .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
@@ -262,6 +267,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   metrics.peak_memory_bytes = totals.peak_memory_bytes;
+  if (!device_.is_cpu()) metrics.used_memory_bytes = totals.used_memory_bytes;
   if (!leaves_out) skipped_in_row_ = totals.is_skipped ? skipped_in_row_ + 1 : 0;
   skipped_ += totals.is_skipped ? 1 : 0;
   metrics.is_skipped = totals.is_skipped;
