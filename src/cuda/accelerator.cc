@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -144,7 +145,7 @@ class CudaAccelerator final : public Accelerator {
   }
 
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override {
-    const c10::DeviceGuard guard(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu)));
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
     std::size_t free = 0;
     std::size_t total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
