@@ -99,7 +99,8 @@ std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks&
   const at::NoGradGuard no_grad;
   if (tensors.empty()) return 0;
   const auto options = at::TensorOptions(tensors.front().device()).dtype(at::kLong);
-  const at::Tensor weights = at::arange(1, 2 * kHashedAtOnce, 2, options).mul_(kOddMultiplier);
+  const std::int64_t most = std::ranges::max(tensors, {}, &at::Tensor::numel).numel();
+  const at::Tensor weights = at::arange(1, 2 * std::min(most, kHashedAtOnce) + 1, 2, options).mul_(kOddMultiplier);
   const at::Tensor hash = at::zeros({}, options);
   for (const at::Tensor& tensor : tensors) {
     const at::Tensor elements = as_integers(tensor.detach());
