@@ -293,8 +293,15 @@ void print_dry_run(const TrainRequest& all) {
   write_output("", *all.dry_run == Format::Json ? dry_run_json(job, expected) : dry_run_text(job, expected));
 }
 
-/// Returns the peak FLOP/s for MFU; 0 if unknown.
-double peak_flops(const Job& job, const TrainRequest& all) {
+/// Returns the peak FLOP/s for MFU; 0 if unknown. A profile of this machine has only the peak of CPUs.
+double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
+  if (uses_gpu(job.options)) {
+    const GpuPeak peak = gpu_peak(job);
+    if (peak.flops == 0 && speaks) {
+      messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
+    }
+    return peak.flops;
+  }
   if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
   const double peak = matrix_peak(read_machine(all.machine), job.options.dtype, job.num_ranks(), intra_op_threads(job));
   if (peak == 0 && !all.plans) {
@@ -388,6 +395,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .hang = milliseconds(job.options.hang_seconds),
                  .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
                  .waits_idle = !uses_gpu(job.options),
+                 .records_steps = job.options.cuda_graphs,
                  .saves = !job.options.checkpoint.folder.empty(),
                  .most_restarts = static_cast<int>(job.options.max_restarts),
                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
@@ -439,8 +447,9 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       take_gpu(all.options, place->local_rank, place->local_size);
     }
     Job job = prepare_job(all.options);
-    if (job.options.reports) report_threads(job);
-    job.peak_flops = peak_flops(job, all);
+      if (job.options.reports) report_threads(job);
+    const bool speaks = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
+    job.peak_flops = peak_flops(job, all, speaks);
     if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }

@@ -132,10 +132,10 @@ void TrainPlanFlags::add_to(CLI::App& app) {
   plan_option = add_choice(app, "--plan", plan,
                            "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the "
                            "planner, from --machine, --workers, --mini-batch and --memory (default none)");
-  others = {
-      add_path(app, "--machine", machine, "machine profile in JSON, for --plan auto, --dry-run and the MFU of a run"),
-      add_count(app, "--workers", workers, "total number of workers (P = W x D), for --plan auto"),
-      add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers, for --plan auto")};
+  others = {add_path(app, "--machine", machine,
+                     "machine profile in JSON, for --plan auto, --dry-run and the MFU of a run on CPUs"),
+            add_count(app, "--workers", workers, "total number of workers (P = W x D), for --plan auto"),
+            add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers, for --plan auto")};
 }
 
 void TrainPlanFlags::check_flags() const {

@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -83,6 +84,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
         make_communicators(plan, limits, [&](const NewCommunicator& wanted) { return groups->make(wanted); });
     to.device = groups->device();
     to.sums_in_order = options.sums_in_order;
+    to.timeout = options.timeout;
     to.keep = groups;  // Process groups read the store
     to.connected = [groups] { groups->rendezvous().stop_accepting(); };
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
@@ -142,6 +144,14 @@ class CudaAccelerator final : public Accelerator {
     return stats.allocated_bytes[static_cast<std::size_t>(StatType::AGGREGATE)].peak;
   }
 
+  [[nodiscard]] std::int64_t used_bytes(int gpu) const override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
+    std::size_t free = 0;
+    std::size_t total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return static_cast<std::int64_t>(total - free);
+  }
+
   [[nodiscard]] std::string problem() const override {
     try {
       static_cast<void>(c10::cuda::device_count_ensure_non_zero());
@@ -177,7 +187,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_5() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_6() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

@@ -1,5 +1,6 @@
 #include "engine/step_driver.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace chimera {
@@ -9,14 +10,26 @@ StepDriver::StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, st
     : run_(run),
       rule_(std::move(rule)),
       worker_(worker),
-      executor_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied) {}
+      transport_(transport),
+      executor_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied) {
+  executor_.connect_sums();
+}
 
 StepTotals StepDriver::train(const std::vector<Instruction>& instructions, const StepHooks& hooks) {
   const StepResult result = executor_.run(instructions, hooks);
+  note_end_of_step();
   return {.loss = sum_in_data_order(run_, result.losses) / static_cast<double>(run_.updates()),
           .gradient_norm = result.gradient_norm,
           .peak_memory_bytes = result.peak_memory_bytes,
+          .used_memory_bytes = result.used_memory_bytes,
           .is_skipped = result.is_skipped};
+}
+
+/// Counts from the end of the previous step, because a rank may be late from its work between steps.
+void StepDriver::note_end_of_step() {
+  const auto now = Clock::now();
+  longest_ = std::max(longest_, now - std::exchange(last_end_, now));
+  transport_.note_longest_step(std::chrono::ceil<std::chrono::milliseconds>(longest_));
 }
 
 double StepDriver::validate(const Program& program, const StepHooks& hooks) {

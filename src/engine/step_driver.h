@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -16,6 +17,7 @@ struct StepTotals {
   double loss = 0;  ///< Mean of the step
   double gradient_norm = 0;
   double peak_memory_bytes = 0;
+  double used_memory_bytes = 0;
   bool is_skipped = false;
 };
 
@@ -30,7 +32,7 @@ struct UpdateRule {
 /// executor borrows, and the run's shape.
 class StepDriver {
  public:
-  /// The parameters after `rule` are the parameters of Executor.
+  /// The parameters after `rule` are the parameters of Executor. Connects the sums; collective over all ranks.
   StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, std::map<StageId, Stage*> stages,
              Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
 
@@ -48,10 +50,16 @@ class StepDriver {
   [[nodiscard]] const Executor& executor() const { return executor_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  void note_end_of_step();
+
   const RunShape& run_;
   UpdateRule rule_;
   WorkerId worker_;
+  Transport& transport_;
   Executor executor_;
+  Clock::time_point last_end_ = Clock::now();  // Of a step
+  Clock::duration longest_{};
 };
 
 }  // namespace chimera

@@ -168,6 +168,10 @@ void Executor::drop() {
   if (canonical_) canonical_->drop();
 }
 
+void Executor::connect_sums() const {
+  for (const auto& [id, group] : groups_) transport_.connect_sums(id, group->gradients());
+}
+
 std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
 
 /// Returns the spec of the tensor that an op sends: a forward's output, or a backward's input gradient.

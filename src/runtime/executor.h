@@ -63,6 +63,8 @@ struct StepHooks {
   std::function<void(double gradient_norm)> optimizer_step;
   /// Returns the peak bytes of this worker's process.
   std::function<double()> peak_memory;
+  /// Returns the bytes in use on this worker's device, by all processes. Empty on the CPU.
+  std::function<double()> used_memory = {};
   /// Updates the weights of a stage, given the norm of its gradients. `last` is the last micro-batch in them. Only
   /// called by programs that update stages separately.
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
@@ -87,6 +89,7 @@ struct StepResult {
   // over all stages, before clipping; 0 without backwards; root mean square over several updates
   double gradient_norm = 0;
   double peak_memory_bytes = 0;  // maximum over workers
+  double used_memory_bytes = 0;  // maximum over workers
   bool is_skipped = false;       // weights were not updated: non-finite result, or leaves_out_update
 };
 
@@ -112,6 +115,9 @@ class Executor {
 
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
   void drop();
+
+  /// Calls Transport::connect_sums() for all parameter groups. Call it once, before the first step; collective.
+  void connect_sums() const;
 
   /// Returns the current instruction as text; empty between steps.
   [[nodiscard]] std::string current() const;

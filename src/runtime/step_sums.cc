@@ -27,12 +27,13 @@ std::vector<double> StepSums::pack() const {
   std::vector<double> numbers = squares;
   numbers.insert(numbers.end(), losses.begin(), losses.end());
   numbers.insert(numbers.end(), peak_memory.begin(), peak_memory.end());
+  numbers.insert(numbers.end(), used_memory.begin(), used_memory.end());
   if (votes) std::ranges::copy(votes->pack(), std::back_inserter(numbers));
   return numbers;
 }
 
 void StepSums::unpack(std::span<const double> numbers) {
-  for (std::vector<double>* field : {&squares, &losses, &peak_memory}) {
+  for (std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory}) {
     std::ranges::copy(numbers.first(field->size()), field->begin());
     numbers = numbers.subspan(field->size());
   }
@@ -48,7 +49,7 @@ at::Tensor StepSums::loss_in(const at::Tensor& packed, std::size_t loss) const {
 bool StepSums::are_finite() const {
   const auto is_finite = [](double value) { return std::isfinite(value); };
   return std::ranges::all_of(squares, is_finite) && std::ranges::all_of(losses, is_finite) &&
-         std::ranges::all_of(peak_memory, is_finite);
+         std::ranges::all_of(peak_memory, is_finite) && std::ranges::all_of(used_memory, is_finite);
 }
 
 // On a device, the numbers stay there until the sum, the host's only wait of a step.
@@ -58,9 +59,12 @@ StepSums Executor::sum_numbers(std::int64_t step, const StepHooks& hooks) {
   const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
   StepSums sums{.squares = std::vector<double>(norms_.count(), 0),
                 .losses = std::vector<double>(groups * micro_batches, 0),
-                .peak_memory = std::vector<double>(groups * workers, 0)};
+                .peak_memory = std::vector<double>(groups * workers, 0),
+                .used_memory = std::vector<double>(groups * workers, 0)};
   if (hooks.votes != nullptr) sums.votes = *hooks.votes;
-  sums.peak_memory[shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
+  const std::size_t own = shape_.group.index() * workers + worker_.index();
+  sums.peak_memory[own] = hooks.peak_memory();
+  if (hooks.used_memory) sums.used_memory[own] = hooks.used_memory();
   std::map<std::size_t, at::Tensor> losses;  // by index
   for (std::size_t m = 0; m < micro_batches; ++m) {
     if (auto loss = losses_.extract(MicroBatchId(step * shape_.micro_batches + static_cast<std::int64_t>(m)))) {
@@ -95,6 +99,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   result_.gradient_norm = std::sqrt(square);
   result_.losses = std::move(sums.losses);
   result_.peak_memory_bytes = std::ranges::max(sums.peak_memory);
+  result_.used_memory_bytes = std::ranges::max(sums.used_memory);
 }
 
 namespace {

@@ -30,6 +30,7 @@ struct StepSums {
   std::vector<double> squares;          ///< Squared gradient norms (GradientNorms)
   std::vector<double> losses;           ///< [group][micro-batch]
   std::vector<double> peak_memory;      ///< [group][worker], bytes
+  std::vector<double> used_memory;      ///< [group][worker], bytes
   std::optional<SaveVotes> votes = {};  ///< Set on all workers or on none
 
   [[nodiscard]] std::vector<double> pack() const;

@@ -85,6 +85,7 @@ std::string to_json_line(const StepMetrics& metrics) {
                   R"("step_seconds": {:.17g}, "tokens_per_second": {:.17g}, "peak_memory_bytes": {:.0f})",
                   metrics.step, number(metrics.loss), number(metrics.gradient_norm), metrics.learning_rate,
                   metrics.tokens, metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
+  if (metrics.used_memory_bytes) line += fmt::format(R"(, "used_memory_bytes": {:.0f})", *metrics.used_memory_bytes);
   if (metrics.is_skipped) line += R"(, "skipped": true)";
   if (metrics.utilization) line += fmt::format(R"(, "mfu": {:.17g})", *metrics.utilization);
   if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {:.17g})", *metrics.seconds_left);

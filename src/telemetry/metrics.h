@@ -63,13 +63,14 @@ struct StepMetrics {
   std::int64_t tokens = 0;
   double step_seconds = 0;
   double tokens_per_second = 0;
-  double peak_memory_bytes = 0;
-  bool is_skipped = false;             // no update: the loss or a gradient was not finite, or the step is excluded
-  std::int64_t skipped = 0;            // skipped steps since the run started or resumed
-  std::int64_t updates = 0;            // updates of each weight, over all attempts of the run
-  LossWatch loss_watch = {};           // state after this step
-  std::optional<double> utilization;   // MFU: model FLOPs over the machine's matrix-product throughput
-  std::optional<double> seconds_left;  // estimated from the last steps
+  double peak_memory_bytes = 0;             // of a process, or of its tensors on a GPU; the largest of all ranks
+  std::optional<double> used_memory_bytes;  // in use on a GPU, by all processes; the largest of all ranks
+  bool is_skipped = false;                  // no update: the loss or a gradient was not finite, or the step is excluded
+  std::int64_t skipped = 0;                 // skipped steps since the run started or resumed
+  std::int64_t updates = 0;                 // updates of each weight, over all attempts of the run
+  LossWatch loss_watch = {};                // state after this step
+  std::optional<double> utilization;        // MFU: model FLOPs over the machine's matrix-product throughput
+  std::optional<double> seconds_left;       // estimated from the last steps
   std::optional<double> validation_loss;
   std::optional<std::string> parameters_hash;  // only for canonical runs
   std::optional<std::string> sample;           // text generated after --prompt

@@ -28,7 +28,7 @@ struct NcclOptions {
   bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
   Fingerprint fingerprint = {};  ///< compared across ranks before they connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
-  /// A longer wait ends the process: NCCL cannot name the straggler.
+  /// A longer wait ends the process: NCCL cannot name the straggler. Slow steps extend it (note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 
@@ -50,6 +50,9 @@ class Accelerator {
   [[nodiscard]] virtual GpuTraits traits(int gpu) const = 0;
   /// Returns this process's peak bytes of tensors on the GPU.
   [[nodiscard]] virtual std::int64_t peak_bytes(int gpu) const = 0;
+  /// Returns the bytes in use on the GPU (cudaMemGetInfo): also free blocks of torch's allocator, CUDA, NCCL, and other
+  /// processes.
+  [[nodiscard]] virtual std::int64_t used_bytes(int gpu) const = 0;
   /// Returns CUDA's reason, in one line, if there are no GPUs, else "".
   [[nodiscard]] virtual std::string problem() const = 0;
   /// Implements RecordWork. Throws Error with the first line of a CUDA error.
@@ -62,7 +65,7 @@ class Accelerator {
 
 /// Name of the C function that returns the library's Accelerator. Increment the number when this interface or Transport
 /// changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_5";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_6";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

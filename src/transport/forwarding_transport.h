@@ -28,6 +28,10 @@ class ForwardingTransport : public Transport {
                                             const std::vector<std::int64_t>& counts) override {
     return ranks_->start_all_gather(group, std::move(buffer), counts);
   }
+  void connect_sums(ParameterGroupId group, const at::Tensor& gradients) override {
+    ranks_->connect_sums(group, gradients);
+  }
+  void note_longest_step(std::chrono::milliseconds longest) override { ranks_->note_longest_step(longest); }
   void all_sum(std::span<double> values) override { ranks_->all_sum(values); }
   std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
     return ranks_->sum_to_host(values, before_wait);

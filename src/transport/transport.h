@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,6 +50,12 @@ class Transport {
   /// elements. All members pass the same counts, with a total of at most the buffer's size, and wait in one order.
   virtual std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) = 0;
+  /// Connects the sums of the group's `gradients`, which may be overwritten, if the transport connects them by size.
+  /// Blocks. All members call it for their groups in one order, before the first step.
+  virtual void connect_sums(ParameterGroupId /*group*/, const at::Tensor& /*gradients*/) {}
+  /// Makes timeouts longer than steps. They count from the start of an operation, which on a device may be a step
+  /// before its turn.
+  virtual void note_longest_step(std::chrono::milliseconds /*longest*/) {}
   /// Sums `values` over all ranks in place, with the same bits on each; blocks.
   virtual void all_sum(std::span<double> values) = 0;
   /// Returns the same sums of doubles on a device (flat, contiguous). Waits once for the device; calls `before_wait`,

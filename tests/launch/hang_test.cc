@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "launch/local/rank.h"
+
 namespace chimera {
 namespace {
 
@@ -94,6 +96,56 @@ TEST(HangTest, TheFirstStepMayTakeAsLongAsTheStart) {
   EXPECT_TRUE(hangs_within(seconds(3)));
 }
 
+/// A job with --cuda-graphs: instructions of the first two steps are noted, later steps only at their ends.
+class RecordingJob {
+ public:
+  explicit RecordingJob(bool records_steps) : watch_(milliseconds(2500), seconds(120), records_steps) {}
+
+  /// Runs a step of `time`. Returns whether the job ever hung.
+  bool step(seconds time, bool notes_instructions) {
+    ++look_.step;
+    bool hung = look(true);
+    for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= look(notes_instructions);
+    return hung;
+  }
+
+ private:
+  bool look(bool progress) {
+    look_.counts[0] += progress ? 1 : 0;
+    return watch_.look(now_, look_);
+  }
+
+  HangWatch watch_;
+  HangWatch::Clock::time_point now_;
+  HangWatch::Look look_{.counts = {1}, .in_steps = true, .work = {}};
+};
+
+TEST(HangTest, ARecordedStepMayTakeTwiceAsLongAsTheFirstTwo) {
+  RecordingJob job(/*records_steps=*/true);
+  EXPECT_FALSE(job.step(seconds(6), true));
+  EXPECT_FALSE(job.step(seconds(5), true));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(job.step(seconds(23), false)) << "twice 11 s, and 2.5 s";
+  EXPECT_TRUE(job.step(seconds(27), false)) << "the longest pause, and 2.5 s";
+
+  RecordingJob unrecorded(/*records_steps=*/false);
+  EXPECT_FALSE(unrecorded.step(seconds(6), true));
+  EXPECT_FALSE(unrecorded.step(seconds(5), true));
+  EXPECT_TRUE(unrecorded.step(seconds(4), false));
+}
+
+TEST(HangTest, HangsOfARecordingJobAreFound) {
+  RecordingJob first(/*records_steps=*/true);
+  EXPECT_TRUE(first.step(seconds(124), false));
+  RecordingJob second(/*records_steps=*/true);
+  EXPECT_FALSE(second.step(seconds(6), true));
+  EXPECT_TRUE(second.step(seconds(16), false)) << "twice 6 s, and 2.5 s";
+  RecordingJob fourth(/*records_steps=*/true);
+  EXPECT_FALSE(fourth.step(seconds(2), true));
+  EXPECT_FALSE(fourth.step(seconds(2), true));
+  EXPECT_FALSE(fourth.step(seconds(2), false));
+  EXPECT_TRUE(fourth.step(seconds(12), false));
+}
+
 TEST(HangTest, DiskIsGivenMoreTime) {
   HangWatch watch(seconds(2));
   HangWatch::Clock::time_point now;
@@ -170,6 +222,18 @@ TEST(HangTest, IsDescribedInOneLine) {
       "rank 2 has made no progress for 31.2 s: like the others, it waits at wait for 0F2 from worker 0 in step 4");
   EXPECT_EQ(describe_hang({1, true, {}}, pause),
             "rank 1 has made no progress for 31.2 s: stopped by a signal at start-up");
+}
+
+TEST(ProgressPageTest, MoreOfAnActivityIsProgressToo) {
+  ProgressPage page(2);
+  note_more_progress();  // Outside of a rank
+  note_progress_on(&page, 1);
+  note_progress({RankProgress::Phase::Steps, 7, {}});
+  for (int tensor = 0; tensor < 3; ++tensor) note_more_progress();
+  note_progress_on(nullptr, 0);
+  EXPECT_EQ(page.count(1), 4U);
+  EXPECT_EQ(page.last(1).phase, RankProgress::Phase::Steps);
+  EXPECT_EQ(page.last(1).step, 7);
 }
 
 TEST(ProgressPageTest, ShowsTheLastProgressOfEachRank) {

@@ -14,7 +14,11 @@ namespace {
 using ::testing::ElementsAre;
 
 StepSums numbers_of_a_step() {
-  return {.squares = {1, 2}, .losses = {3, 4, 5}, .peak_memory = {6}, .votes = SaveVotes{7, 8, 9, 10, 11}};
+  return {.squares = {1, 2},
+          .losses = {3, 4, 5},
+          .peak_memory = {6},
+          .used_memory = {16},
+          .votes = SaveVotes{7, 8, 9, 10, 11}};
 }
 
 TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
@@ -25,13 +29,14 @@ TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
   EXPECT_THAT(sums.squares, ElementsAre(2, 4));
   EXPECT_THAT(sums.losses, ElementsAre(6, 8, 10));
   EXPECT_THAT(sums.peak_memory, ElementsAre(12));
+  EXPECT_THAT(sums.used_memory, ElementsAre(32));
   EXPECT_THAT(sums.votes->pack(), ElementsAre(14, 16, 18, 20, 22));
 }
 
 TEST(StepSumsTest, VotesTakeNoNumbersInARunWithoutCheckpoints) {
   StepSums sums = numbers_of_a_step();
   sums.votes.reset();
-  EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6, 16));
 }
 
 TEST(StepSumsTest, APackedTensorIsReadAndWrittenInPlace) {
@@ -43,7 +48,7 @@ TEST(StepSumsTest, APackedTensorIsReadAndWrittenInPlace) {
 }
 
 TEST(StepSumsTest, AnyNumberThatIsNotFiniteIsFound) {
-  for (auto field : {&StepSums::squares, &StepSums::losses, &StepSums::peak_memory}) {
+  for (auto field : {&StepSums::squares, &StepSums::losses, &StepSums::peak_memory, &StepSums::used_memory}) {
     StepSums sums = numbers_of_a_step();
     EXPECT_TRUE(sums.are_finite());
     (sums.*field).back() = std::numeric_limits<double>::infinity();

@@ -21,6 +21,7 @@ struct FakeAccelerator final : Accelerator {
                     .memory_bytes = 1 << 30};
   std::string fault = {};
   std::int64_t peak = 0;
+  std::int64_t used = 0;
   std::function<std::unique_ptr<Transport>()> connects = []() -> std::unique_ptr<Transport> {
     throw std::logic_error("nobody connects these");
   };
@@ -33,6 +34,7 @@ struct FakeAccelerator final : Accelerator {
     return traits;
   }
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return peak + gpu; }
+  [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return used + gpu; }
   [[nodiscard]] std::string problem() const override { return fault; }
   std::function<std::unique_ptr<RecordedWork>(const std::function<void()>&)> records =
       [](const auto&) -> std::unique_ptr<RecordedWork> { throw std::logic_error("nobody records on these"); };

@@ -1,6 +1,7 @@
 #include "support/fake_network.h"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 #include <utility>
 
@@ -34,6 +35,9 @@ class FakeBackend final : public c10d::Backend {
   FakeBackend(FakeNetwork& network, FakeNetwork::Group& group, std::size_t member)
       : Backend(static_cast<int>(member), static_cast<int>(group.waiting.size())), network_(network), group_(group) {}
 
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    network_.set_timeout(group_, static_cast<std::size_t>(getRank()), timeout);
+  }
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) override {
     if (to == getRank()) throw std::logic_error("a send to oneself");
     return issue({.kind = Kind::Send, .in = tensors.front()});
@@ -80,9 +84,10 @@ class FakeBackend final : public c10d::Backend {
   FakeNetwork::Group& group_;
 };
 
-FakeNetwork::Way way_of(Kind kind) {
-  const bool transfers = kind == Kind::Send || kind == Kind::Receive || kind == Kind::AllToAll;
-  return transfers ? FakeNetwork::Way::Transfers : FakeNetwork::Way::Collectives;
+FakeNetwork::Way way_of(const Call& call) {
+  const bool transfers = call.kind == Kind::Send || call.kind == Kind::Receive || call.kind == Kind::AllToAll;
+  if (transfers) return {Kind::Send, 0};
+  return {call.kind, std::bit_width(static_cast<std::uint64_t>(call.in.numel()))};
 }
 
 FakeNetwork::Group group_of(std::size_t members) {
@@ -138,6 +143,35 @@ void FakeNetwork::close(const std::string& why) {
   changed_.notify_all();
 }
 
+std::size_t FakeNetwork::sum_connections() {
+  const std::scoped_lock lock(mutex_);
+  std::size_t connections = 0;
+  for (const Group& group : process_groups_) connections += group.connecting.size();
+  return connections;
+}
+
+std::set<std::chrono::milliseconds> FakeNetwork::timeouts() {
+  const std::scoped_lock lock(mutex_);
+  std::set<std::chrono::milliseconds> all;
+  const auto add = [&](const Group& group) {
+    for (std::size_t member = 0; member < group.waiting.size(); ++member) {
+      const auto found = group.timeouts.find(member);
+      all.insert(found == group.timeouts.end() ? std::chrono::milliseconds(-1) : found->second);
+    }
+  };
+  add(everyone_);
+  for (const Group& group : process_groups_) {
+    if (group.waiting.size() > 1) add(group);
+  }
+  for (const auto& [ranks, directions] : pairs_) std::ranges::for_each(directions, add);
+  return all;
+}
+
+void FakeNetwork::set_timeout(Group& group, std::size_t member, std::chrono::milliseconds timeout) {
+  const std::scoped_lock lock(mutex_);
+  group.timeouts[member] = timeout;
+}
+
 std::string FakeNetwork::why_closed() {
   const std::scoped_lock lock(mutex_);
   return why_;
@@ -146,7 +180,7 @@ std::string FakeNetwork::why_closed() {
 void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call) {
   std::unique_lock lock(mutex_);
   group.waiting[member].push_back(call);
-  std::set<std::size_t>& connecting = group.connecting[way_of(call->kind)];
+  std::set<std::size_t>& connecting = group.connecting[way_of(*call)];
   connecting.insert(member);
   if (std::ranges::none_of(group.waiting, [](const auto& calls) { return calls.empty(); })) {
     std::vector<std::shared_ptr<Call>> met;

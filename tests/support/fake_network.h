@@ -1,11 +1,12 @@
 #pragma once
 // c10d process groups between threads, as strict as NCCL: the k-th calls of all members of a group match, and a
-// transfer is done when both ends have reached it. A member's first transfer, and its first collective, block until the
-// other members join, because NCCL connects them on the caller's thread.
+// transfer is done when both ends have reached it. A member's first transfer, and its first collective of a kind and
+// size, block until the other members join, because NCCL connects them on the caller's thread.
 
 #include <ATen/ATen.h>
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -17,6 +18,7 @@
 #include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <utility>
 #include <vector>
 
 #include "transport/pairs/pair_transport.h"
@@ -32,6 +34,10 @@ class FakeNetwork {
   [[nodiscard]] Communicators communicators(int rank, bool sums_in_order = false);
   /// Makes every wait throw, now and later; the first reason stays.
   void close(const std::string& why);
+  /// Returns the number of connections of groups for sums so far.
+  [[nodiscard]] std::size_t sum_connections();
+  /// Returns the timeouts of the members of all groups, without repetition.
+  [[nodiscard]] std::set<std::chrono::milliseconds> timeouts();
   /// Reason for which it was closed; empty if it was not.
   [[nodiscard]] std::string why_closed();
 
@@ -46,15 +52,18 @@ class FakeNetwork {
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
     bool done = false;
   };
-  /// Kinds of calls that NCCL connects separately.
-  enum class Way : std::uint8_t { Transfers, Collectives };
+  /// Calls that NCCL connects separately: all transfers; collectives by kind and order of magnitude of their elements,
+  /// for which NCCL may choose another algorithm.
+  using Way = std::pair<Kind, int>;
   /// Calls of one process group, by member.
   struct Group {
     std::vector<std::deque<std::shared_ptr<Call>>> waiting = {};
-    std::map<Way, std::set<std::size_t>> connecting = {};  // members that have made a call of this kind
+    std::map<Way, std::set<std::size_t>> connecting = {};            // members that have made such a call
+    std::map<std::size_t, std::chrono::milliseconds> timeouts = {};  // by member
   };
   void issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call);
   void wait_for(const Call& call);
+  void set_timeout(Group& group, std::size_t member, std::chrono::milliseconds timeout);
 
  private:
   void carry_out(const std::vector<std::shared_ptr<Call>>& calls);

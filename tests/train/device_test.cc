@@ -95,6 +95,7 @@ struct ObservingAccelerator final : Accelerator {
   [[nodiscard]] int num_devices() const override { return gpus.num_devices(); }
   [[nodiscard]] GpuTraits traits(int gpu) const override { return gpus.traits(gpu); }
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return gpus.peak_bytes(gpu); }
+  [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return gpus.used_bytes(gpu); }
   [[nodiscard]] std::string problem() const override {
     const char* value = std::getenv("CUDA_MODULE_LOADING");
     seen = value == nullptr ? "" : value;
@@ -173,10 +174,13 @@ TEST(DeviceTest, Float32ProductsAreExactByDefault) {
 TEST(DeviceTest, MemoryIsThatOfTheDevice) {
   testing::FakeAccelerator gpus;
   gpus.peak = 1000;
+  gpus.used = 5000;
   const ScopedAcceleratorOverride instead(gpus);
   EXPECT_EQ(peak_memory_of(at::Device(at::kCUDA, 3))(), 1003);
+  EXPECT_EQ(used_memory_of(at::Device(at::kCUDA, 3))(), 5003);
   const double before = peak_resident_bytes();
   EXPECT_GE(peak_memory_of(at::kCPU)(), before);
+  EXPECT_FALSE(used_memory_of(at::kCPU)) << "of a GPU only";
 }
 
 TEST(DeviceTest, PeakBelongsToTheLongestMatchingName) {
@@ -185,7 +189,34 @@ TEST(DeviceTest, PeakBelongsToTheLongestMatchingName) {
   EXPECT_EQ(bfloat16_peak("NVIDIA A100-SXM4-80GB"), 312e12);
   EXPECT_EQ(bfloat16_peak("NVIDIA L40S"), 362e12);
   EXPECT_EQ(bfloat16_peak("NVIDIA L4"), 121e12);
-  EXPECT_EQ(bfloat16_peak("Fake GPU"), 0);
+  EXPECT_EQ(bfloat16_peak("NVIDIA H100 80GB HBM3"), 989.4e12);
+  EXPECT_EQ(bfloat16_peak("NVIDIA GH200 480GB"), 989.4e12);
+}
+
+TEST(DeviceTest, PartsOfGpusAndUnknownNamesHaveNoPeak) {
+  for (const char* name : {"Fake GPU", "", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A100-SXM4-40GB MIG 3g.20gb",
+                           "NVIDIA L40G", "NVIDIA A100X", "NVIDIA A1000 Laptop GPU", "NVIDIA H20", "NVIDIA L4000"}) {
+    EXPECT_EQ(bfloat16_peak(name), 0) << name;
+  }
+}
+
+TEST(DeviceTest, PeakOfAJobCountsItsGpusAndItsType) {
+  testing::FakeAccelerator gpus;
+  gpus.each.name = "NVIDIA A100-SXM4-80GB";
+  const ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
+  options.device = DeviceKind::Cuda;
+  options.dtype = DataType::BFloat16;
+  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 4 * 312e12);
+  options.transport = TransportKind::Threads;
+  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 312e12) << "ranks share a GPU";
+  options.dtype = DataType::Float32;
+  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 0);
+  EXPECT_THAT(gpu_peak(job_shape(options)).what, AllOf(HasSubstr("NVIDIA A100-SXM4-80GB"), HasSubstr("float32")));
+  options.tf32 = true;
+  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 156e12);
+  gpus.each.name = "NVIDIA A100-SXM4-80GB MIG 1g.10gb";
+  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 0);
 }
 
 }  // namespace

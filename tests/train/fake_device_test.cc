@@ -235,6 +235,23 @@ TEST_F(FakeDeviceTest, NormsEqualTheCpus) {
   }
 }
 
+TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
+  gpus_.peak = 1000;
+  gpus_.used = 5000;
+  for (const bool is_there : {false, true}) {
+    TrainOptions options = options_of("gpt2-tiny", "1f1b");
+    if (is_there) options = on_device(options);
+    const Job job = prepare_job(options);
+    run_rank_threads(4, job.rank_groups(), [&](RankId rank, Transport& transport) {
+      const OwnStream stream(device_of(options, rank));
+      Trainer trainer(job, rank, transport);
+      const StepMetrics metrics = trainer.train_step(0);
+      EXPECT_EQ(metrics.used_memory_bytes, is_there ? std::optional(5000.0) : std::nullopt);
+      if (is_there) EXPECT_EQ(metrics.peak_memory_bytes, 1000);
+    });
+  }
+}
+
 /// Fails at its first operation, and in its destructor records the errors reported so far.
 class FailingTransport final : public Transport {
  public:

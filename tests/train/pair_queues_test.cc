@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <mutex>
+#include <set>
 
 #include "core/error.h"
 #include "generate/registry.h"
@@ -11,12 +13,14 @@
 #include "support/schedules.h"
 #include "support/training.h"
 #include "train/setup/device.h"
+#include "transport/forwarding_transport.h"
 
 namespace chimera {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
+using ::testing::SizeIs;
 
 constexpr std::int64_t kSteps = 2;
 
@@ -93,6 +97,98 @@ TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
   options.replica_layout = ReplicaLayout::Far;
   EXPECT_THAT(talking_pairs(prepare_job(options)),
               ElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{3, 4}, RankPair{4, 5}));
+}
+
+/// Trains over pairwise communicators, with `act` before the first step and after each step of rank 0.
+template <class Act>
+std::string train_and_act(const TrainOptions& options, testing::FakeNetwork& network, const Job& job, Act&& act) {
+  const auto ranks = static_cast<int>(options.data_parallel * 4);
+  const auto train = [&](RankId rank) {
+    at::set_num_threads(1);
+    const auto transport =
+        make_pair_transport(network.communicators(static_cast<int>(rank.value()), job.canonical.has_value()));
+    Trainer trainer(job, rank, *transport);
+    std::array<double, 1> nothing{};
+    for (std::int64_t step = 0; step <= kSteps; ++step) {
+      transport->all_sum(nothing);  // all ranks are here
+      if (rank == RankId(0)) act(step, *transport);
+      transport->all_sum(nothing);
+      if (step < kSteps) static_cast<void>(trainer.train_step(step));
+    }
+  };
+  static_cast<void>(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
+  return network.why_closed();
+}
+
+/// NCCL connects an algorithm at the first sum whose size selects it.
+TEST(PairQueuesTest, StepsConnectNoSums) {
+  for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical}) {
+    TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
+    options.reduction = reduction;
+    const Job job = prepare_job(options);
+    testing::FakeNetwork network(4, job.rank_groups(), talking_pairs(job));
+    std::vector<std::size_t> connections;
+    const auto count = [&](std::int64_t, Transport&) { connections.push_back(network.sum_connections()); };
+    ASSERT_EQ(train_and_act(options, network, job, count), "");
+    EXPECT_THAT(connections, SizeIs(kSteps + 1));
+    EXPECT_THAT(connections, ::testing::Each(connections.front()));
+  }
+}
+
+TEST(PairQueuesTest, TimeoutsAreLongerThanSteps) {
+  using std::chrono::hours;
+  using std::chrono::minutes;
+  const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
+  const Job job = prepare_job(options);
+  testing::FakeNetwork network(4, job.rank_groups(), talking_pairs(job));
+  std::vector<std::set<std::chrono::milliseconds>> timeouts;
+  const auto act = [&](std::int64_t step, Transport& transport) {
+    timeouts.push_back(network.timeouts());
+    if (step < kSteps) return;
+    transport.note_longest_step(hours(1));
+    transport.note_longest_step(minutes(10));
+    timeouts.push_back(network.timeouts());
+  };
+  ASSERT_EQ(train_and_act(options, network, job, act), "");
+  for (std::int64_t step = 0; step <= kSteps; ++step) {
+    EXPECT_THAT(timeouts[static_cast<std::size_t>(step)], ElementsAre(minutes(30))) << "short steps";
+  }
+  EXPECT_THAT(timeouts.back(), ElementsAre(minutes(30), hours(4))) << "rank 0 has had a step of an hour";
+}
+
+/// Compares the noted durations with the times of the steps' sums.
+class NotedSteps final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  void all_sum(std::span<double> values) override {
+    ForwardingTransport::all_sum(values);
+    if (notes_ > 0) within_a_step_ = std::max(within_a_step_, Clock::now() - last_note_);
+  }
+  void note_longest_step(std::chrono::milliseconds longest) override {
+    EXPECT_GE(longest, within_a_step_);
+    EXPECT_GE(longest, longest_);
+    longest_ = longest;
+    last_note_ = Clock::now();
+    ++notes_;
+  }
+  [[nodiscard]] int notes() const { return notes_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_note_;
+  Clock::duration within_a_step_{};  // From the end of the previous step to the sum of numbers
+  std::chrono::milliseconds longest_{1};
+  int notes_ = 0;
+};
+
+TEST(PairQueuesTest, TheTransportIsToldTheLongestStep) {
+  const Job job = prepare_job(testing::small_options("gpt2-tiny", "none", {1, 2}));
+  run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& alone) {
+    NotedSteps transport(alone);
+    Trainer trainer(job, rank, transport);
+    for (std::int64_t step = 0; step < 3; ++step) static_cast<void>(trainer.train_step(step));
+    EXPECT_EQ(transport.notes(), 3);
+  });
 }
 
 }  // namespace

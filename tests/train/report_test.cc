@@ -140,6 +140,15 @@ TEST(ReportTest, SummaryComparesMeasuredAndSimulated) {
               HasSubstr("measured 20.0000 s (median); predicted 16.0000 s (-20.0 %)"));
 }
 
+TEST(ReportTest, SummaryHasTheMemoryOfAGpu) {
+  const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
+  RunSummary run = measured(job, 1, 2);
+  run.peak_memory_bytes = 3 << 20;
+  EXPECT_EQ(summary(job, run, 4).find("GPU"), std::string::npos);
+  run.used_memory_bytes = 1.5 * (1 << 30);
+  EXPECT_THAT(summary(job, run, 4), HasSubstr("GPU memory: tensors 3 MiB at most; in use 1.50 GiB at most"));
+}
+
 TEST(ReportTest, SummarySaysIfRanksShareCores) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   const std::string text = summary(job, measured(job, 1, 2), 2);

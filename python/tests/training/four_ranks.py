@@ -65,13 +65,16 @@ def go_on_from_checkpoints(folder):
         report(f"refused: {error}")
 
 
-def gloo_backend(store, rank, size, device, blocks):
-    assert blocks >= 1
-    return torch.distributed.ProcessGroupGloo(store, rank, size, timedelta(minutes=1))
-
-
 def train_over_pairs():
     """Trains in the order and with the groups of NCCL, but with Gloo on the CPU."""
+    timeouts = []
+
+    def gloo_backend(store, rank, size, device, blocks):
+        assert blocks >= 1
+        backend = torch.distributed.ProcessGroupGloo(store, rank, size, timedelta(minutes=1))
+        timeouts.append(lambda: backend.options._timeout)
+        return backend
+
     with (
         mock.patch.object(cp._pipeline, "uses_nccl", lambda device, world: world > 1),
         mock.patch.object(cp._processes, "new_backend", gloo_backend),
@@ -79,6 +82,7 @@ def train_over_pairs():
     ):
         for schedule in SCHEDULES:
             expect_equal("perceptron", schedule)
+    assert {timeout() for timeout in timeouts} == {timedelta(minutes=30)}
     report(f"{len(SCHEDULES)} schedules over pairs")
 
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/console.h"
@@ -28,9 +29,19 @@ bool HangWatch::works(const Look& look, Duration passed) const {
   return false;
 }
 
+/// The time includes the end of the step, such as a validation.
+void HangWatch::time_step(const Look& look, Duration passed) {
+  if (steps_to_time_ == 0 || !last_.in_steps) return;
+  step_ += passed;
+  if (look.step <= last_.step) return;
+  first_steps_ += std::exchange(step_, Duration::zero());
+  --steps_to_time_;
+}
+
 bool HangWatch::look(Clock::time_point now, const Look& look) {
   const Duration passed = last_look_ ? std::min(now - *last_look_, 2 * interval()) : Duration::zero();
   last_look_ = now;
+  time_step(look, passed);
   pause_ += passed;
   counted_ += works(look, passed) ? passed / kWorkFactor : passed;
   if (look.counts != last_.counts) {
@@ -42,7 +53,8 @@ bool HangWatch::look(Clock::time_point now, const Look& look) {
   if (!look.in_steps) return counted_ > at_start;
   if (!first_step_) first_step_ = look.step;
   const bool has_seen_all = look.step == 0 || look.step > *first_step_;
-  return counted_ > longest_ + (has_seen_all ? beyond_ : std::max(beyond_, at_start));
+  const Duration longest = std::max(longest_, kRecordedFactor * first_steps_);
+  return counted_ > longest + (has_seen_all ? beyond_ : std::max(beyond_, at_start));
 }
 
 HangWatch::Look look_at(const ProgressPage& page, int ranks) {
@@ -83,8 +95,8 @@ std::chrono::nanoseconds processor_time() {
 }  // namespace
 
 ThreadWatch::ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start,
-                         bool waits_idle)
-    : page_(ranks), ranks_(ranks), watch_(hang, hang_at_start), waits_idle_(waits_idle) {
+                         bool waits_idle, bool records_steps)
+    : page_(ranks), ranks_(ranks), watch_(hang, hang_at_start, records_steps), waits_idle_(waits_idle) {
   if (hang.count() > 0) thread_ = std::thread([this] { run(); });
 }
 

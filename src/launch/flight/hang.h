@@ -35,10 +35,17 @@ class HangWatch {
   /// A job hangs if no rank makes progress for `beyond` (more than zero) longer than the longest pause in its steps so
   /// far. Until all ranks have completed the first observed step, and so every kind of op, the limit is `at_start`
   /// (zero: kStartUpFactor * beyond). During start-up it is `beyond` if a signal has stopped a process.
-  explicit HangWatch(Duration beyond, Duration at_start = {})
-      : beyond_(beyond), at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond) {}
+  ///
+  /// If `records_steps`, steps after the second run without progress notes (--cuda-graphs). From then on the limit is
+  /// at least `beyond` longer than kRecordedFactor times the first two observed steps together: the first one is as
+  /// slow as the recording of a step, the second as its repetition.
+  explicit HangWatch(Duration beyond, Duration at_start = {}, bool records_steps = false)
+      : beyond_(beyond),
+        at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond),
+        steps_to_time_(records_steps ? 2 : 0) {}
   static constexpr int kStartUpFactor = 4;
   static constexpr int kWorkFactor = 20;
+  static constexpr int kRecordedFactor = 2;
 
   /// Returns the polling interval. A gap counts as at most twice the interval.
   [[nodiscard]] Duration interval() const;
@@ -49,9 +56,13 @@ class HangWatch {
 
  private:
   [[nodiscard]] bool works(const Look& look, Duration passed) const;
+  void time_step(const Look& look, Duration passed);
 
   Duration beyond_;
   Duration at_start_;
+  int steps_to_time_;       ///< First steps that are not completed yet
+  Duration step_{};         ///< Time in the current one
+  Duration first_steps_{};  ///< Time of the completed ones
   Duration pause_{};
   Duration counted_{};  ///< Part of pause_ that counts
   Duration longest_{};  ///< Longest counted pause in the steps
@@ -81,7 +92,8 @@ struct StuckRank {
 class ThreadWatch {
  public:
   /// Parameters as in LaunchPlan; `hang` 0 disables detection.
-  ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle);
+  ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle,
+              bool records_steps);
   ThreadWatch(const ThreadWatch&) = delete;
   ThreadWatch& operator=(const ThreadWatch&) = delete;
   ~ThreadWatch();

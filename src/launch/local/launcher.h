@@ -70,6 +70,8 @@ struct LaunchPlan {
   std::chrono::milliseconds hang_at_start{0};
   /// Whether waiting ranks use no CPU time, so that CPU time proves work (see HangWatch). False if they wait for a GPU.
   bool waits_idle = true;
+  /// Whether steps after the second run without progress notes (see HangWatch).
+  bool records_steps = false;
   /// Whether SIGUSR1 makes ranks in their steps save and end with kSavedExit.
   bool saves = false;
   /// Maximum number of restarts (see Restarts). `next_start` receives the failed step, from 1; 0: outside of steps.

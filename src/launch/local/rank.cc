@@ -191,13 +191,23 @@ RankEnvironment join_place(const RankPlace& place) {
   return self;
 }
 
+namespace {
+
+/// Returns the page of the calling thread, or null outside of a rank.
+ThreadProgress current_progress() {
+  if (thread_progress.page != nullptr || !own_progress) return thread_progress;
+  return {&own_progress->page, own_progress->rank};
+}
+
+}  // namespace
+
 void note_progress(const RankProgress& progress) {
   record_flight(progress);
-  if (thread_progress.page != nullptr) {
-    thread_progress.page->note(thread_progress.rank, progress);
-  } else if (own_progress) {
-    own_progress->page.note(own_progress->rank, progress);
-  }
+  if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, progress);
+}
+
+void note_more_progress() {
+  if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, page->last(rank));
 }
 
 void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }

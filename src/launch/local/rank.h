@@ -39,6 +39,10 @@ struct RankEnvironment {
 /// outside a rank.
 void note_progress(const RankProgress& progress);
 
+/// Counts progress within the last activity, such as each tensor of a copy. Not in flight records. Otherwise like
+/// note_progress().
+void note_more_progress();
+
 /// Redirects note_progress() of the calling thread to `page`; null: to the page of the process.
 void note_progress_on(ProgressPage* page, int rank);
 

@@ -131,7 +131,7 @@ Supervisor::Supervisor(RankProcesses ranks, const RankChannels& channels, Signal
       signals_(signals),
       plan_(plan),
       kills_(kills) {
-  if (plan.hang.count() > 0) hang_watch_.emplace(plan.hang, plan.hang_at_start);
+  if (plan.hang.count() > 0) hang_watch_.emplace(plan.hang, plan.hang_at_start, plan.records_steps);
 }
 
 StartOutcome Supervisor::run() {
@@ -289,7 +289,7 @@ void Supervisor::advance_recovery() {
 
 /// Restarts hang detection, with the limit of start-up.
 void Supervisor::watch_anew() {
-  if (plan_.hang.count() > 0) hang_watch_.emplace(plan_.hang);
+  if (plan_.hang.count() > 0) hang_watch_.emplace(plan_.hang, std::chrono::milliseconds(0), plan_.records_steps);
 }
 
 bool Supervisor::hangs() {

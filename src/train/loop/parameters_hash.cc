@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "launch/local/rank.h"
+
 namespace chimera {
 
 std::string parameters_hash(const std::vector<std::string>& names, const std::vector<const ParameterGroup*>& own,
@@ -19,6 +21,7 @@ std::string parameters_hash(const std::vector<std::string>& names, const std::ve
       const auto at = 2 * (std::lower_bound(names.begin(), names.end(), parameter.name) - names.begin());
       halves[static_cast<std::size_t>(at)] = static_cast<double>(hash >> 32U);
       halves[static_cast<std::size_t>(at) + 1] = static_cast<double>(hash & 0xffffffffU);
+      note_more_progress();
     }
   }
   transport.all_sum(halves);

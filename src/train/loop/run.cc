@@ -283,7 +283,7 @@ int run_threads(const Job& job) {
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
   ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
-                    !uses_gpu(job.options));
+                    !uses_gpu(job.options), job.options.cuda_graphs);
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const RecordedRank recorded(job, static_cast<int>(rank.value()));

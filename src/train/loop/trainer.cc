@@ -166,8 +166,10 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   const bool repairs = job_.options.different_copies == DifferentCopies::Repair;
   if (repairs && is_closed_ && hashes_.empty()) compare_copies();  // Baseline for require_unchanged() in the first step
   bool goes_on = is_closed_ || close_step(on_step);
+  double used_memory = 0;
   while (goes_on && done_ < steps) {
     const StepMetrics metrics = do_step(done_);
+    used_memory = std::max(used_memory, metrics.used_memory_bytes.value_or(0));
     if (done_ == first_step_ + 1 && done_ < steps) {  // First use of memory and caches
       driver_->executor().forget_op_times();
       optimizer_seconds_ = 0;
@@ -179,6 +181,8 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   RunSummary summary;
   if (done_ > first_step_) summary = summarize();
   summary.is_whole = done_ == steps;
+  summary.peak_memory_bytes = last_metrics_.peak_memory_bytes;
+  summary.used_memory_bytes = used_memory;
   return summary;
 }
 
@@ -243,6 +247,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
           },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_memory_of(device_),
+      .used_memory = used_memory_of(device_),
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
       .before_wait = [&] { progress_.catch_up(); },
       .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
@@ -262,6 +267,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   metrics.peak_memory_bytes = totals.peak_memory_bytes;
+  if (!device_.is_cpu()) metrics.used_memory_bytes = totals.used_memory_bytes;
   if (!leaves_out) skipped_in_row_ = totals.is_skipped ? skipped_in_row_ + 1 : 0;
   skipped_ += totals.is_skipped ? 1 : 0;
   metrics.is_skipped = totals.is_skipped;
@@ -444,11 +450,12 @@ void Trainer::rehearse_flip(std::string_view point, std::size_t tensor) {
 }
 
 /// Returns hashes of the stages here that have replicas.
-StateHashes Trainer::hash_copies() const {
+StateHashes Trainer::hash_copies() {
+  const HashHooks hooks{.after_tensor = [&] { progress_.note_more(); }, .before_wait = [&] { progress_.catch_up(); }};
   StateHashes hashes;
   for (const StageCopies& stage : copies_) {
     const auto& ranks = stage.ranks;
-    if (std::ranges::find(ranks, rank_) != ranks.end()) hashes[stage.group] = hash_bytes(state_of(stage.group));
+    if (std::ranges::find(ranks, rank_) != ranks.end()) hashes[stage.group] = hash_bytes(state_of(stage.group), hooks);
   }
   return hashes;
 }
@@ -482,7 +489,7 @@ void Trainer::repair(const DeviatingStage& stage) {
 
 /// Throws Error if the state changed since the last update. Called before this rank votes for a step or shares its
 /// weights.
-void Trainer::require_unchanged() const {
+void Trainer::require_unchanged() {
   if (hashes_.empty() || hash_copies() == hashes_) return;
   throw Error(
       "weights or optimizer state of this rank changed since the last update: memory or a processor changes bits");
@@ -580,11 +587,11 @@ void Trainer::agree_on_last_step(RankId metrics_source) {
 }
 
 /// Returns weights and optimizer state in the same order on all ranks of the group. Omits optimizer state if it is
-/// sharded, and on a GPU, where hashing must copy it to the host.
+/// sharded.
 std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   std::vector<at::Tensor> tensors;
   std::vector<OptimizerTensor> remembered;
-  if (!job_.options.shard_optimizer && device_.is_cpu()) {
+  if (!job_.options.shard_optimizer) {
     remembered = optimizer_ ? optimizer_->state() : stage_optimizers_.at(StageId(group.value()))->state();
   }
   for (const Parameter& parameter : trained_.at(group)->parameters()) {

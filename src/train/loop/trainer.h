@@ -112,10 +112,10 @@ class Trainer {
   bool save_where_due(const StepMetrics& metrics);
   void watch_loss(StepMetrics& metrics);
   void rehearse_flip(std::string_view point, std::size_t tensor);
-  [[nodiscard]] StateHashes hash_copies() const;
+  [[nodiscard]] StateHashes hash_copies();
   void compare_copies();
   void repair(const DeviatingStage& stage);
-  void require_unchanged() const;
+  void require_unchanged();
   std::string hash_parameters();
   void note_instruction(const Instruction& instruction);
   std::function<void(const std::string&, bool)> skip_hook(std::int64_t step);

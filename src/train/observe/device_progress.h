@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <deque>
+#include <optional>
 
 #include "launch/flight/progress.h"
 #include "transport/stream.h"
@@ -22,6 +23,8 @@ class DeviceProgress {
 
   /// Reports `progress` after all work submitted to the current stream so far, in a later call of note() or catch_up().
   void note(const RankProgress& progress);
+  /// The same for note_more_progress().
+  void note_more();
   /// Waits until the device reaches all noted progress, and reports it meanwhile. A later wait for results is then no
   /// apparent hang.
   void catch_up();
@@ -31,7 +34,7 @@ class DeviceProgress {
  private:
   struct Noted {
     StreamMark mark;
-    RankProgress progress;
+    std::optional<RankProgress> progress;  // Empty: more of the last activity
   };
   void look();
 

@@ -19,6 +19,8 @@ struct RunSummary {
   OpTimes op_times{0};                 // Times of ops without the first step, unless it is the only one
   double step_seconds = 0;             // Median over the same steps
   double optimizer_seconds = 0;        // Mean on the slowest worker
+  double peak_memory_bytes = 0;        // As in StepMetrics
+  double used_memory_bytes = 0;        // The same; 0 on the CPU
   std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers
 };
 

@@ -175,6 +175,10 @@ std::string summary(const Job& job, const RunSummary& run, int cores) {
         "  least their sum over the cores, {:.4f} s\n",
         job.local_ranks(), cores, made.turns);
   }
+  if (run.used_memory_bytes > 0) {
+    text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
+                        memory_in_words(run.peak_memory_bytes), memory_in_words(run.used_memory_bytes));
+  }
   return text;
 }
 

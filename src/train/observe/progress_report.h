@@ -72,7 +72,7 @@ struct StepForecast {
 /// to this process.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
 
-/// Compares the measured step time with the forecast.
+/// Compares the measured step time with the forecast. For a GPU, adds a line about its memory.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
 
 }  // namespace chimera

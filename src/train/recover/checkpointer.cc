@@ -65,13 +65,16 @@ void CheckpointPart::add(std::vector<Piece>& pieces, std::string name, const at:
   pieces.push_back({std::move(entry), source, {}});
 }
 
-void CheckpointPart::copy() {
+// Pageable memory: the driver stages its copies through pinned memory, and pinning a checkpoint would take as long as
+// the copies, and twice the memory (CachingHostAllocator rounds up to powers of two).
+void CheckpointPart::copy(const std::function<void()>& progress) {
   const at::NoGradGuard no_grad;
   for (std::vector<Piece>* pieces : {&weights_, &state_}) {
     for (Piece& piece : *pieces) {
       const at::Tensor source = piece.source.detach();
       if (!piece.copy.defined()) piece.copy = at::empty_like(source, source.options().device(at::kCPU));
       piece.copy.copy_(source);
+      progress();
     }
   }
 }
@@ -204,7 +207,7 @@ void Checkpointer::save(const StepMetrics& metrics) {
   saved_metrics_ = metrics;
   last_save_ = std::chrono::steady_clock::now();
   phase_ = Phase::Writing;
-  part_.copy();
+  part_.copy(note_more_progress);
   start([this] { write_part(); });
 }
 

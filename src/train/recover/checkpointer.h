@@ -38,8 +38,8 @@ class CheckpointPart {
   CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
                  const std::vector<OptimizerTensor>& state);
 
-  /// Copies the tensors to own memory, which later calls reuse.
-  void copy();
+  /// Copies the tensors to own memory, which later calls reuse. Calls `progress` after each.
+  void copy(const std::function<void()>& progress);
   /// Writes the copy into an unfinished checkpoint. Calls `progress` repeatedly.
   [[nodiscard]] std::vector<FileRecord> write(Disk& disk, const std::string& unfinished,
                                               const std::function<void()>& progress) const;

@@ -2,6 +2,7 @@
 #define XXH_INLINE_ALL
 #include "train/recover/copies.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <xxhash.h>
@@ -63,14 +64,54 @@ std::vector<StageCopies> stage_copies(const Job& job) {
   return all;
 }
 
-std::uint64_t hash_bytes(std::span<const at::Tensor> tensors) {
+std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& hooks) {
+  if (!tensors.empty() && !tensors.front().is_cpu()) return element_hash(tensors, hooks);
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor value = tensor.cpu();
+    const at::Tensor value = tensor.contiguous();
     XXH3_64bits_update(&state, value.data_ptr(), value.nbytes());
+    if (hooks.after_tensor) hooks.after_tensor();
   }
   return XXH3_64bits_digest(&state);
+}
+
+namespace {
+
+constexpr std::int64_t kHashedAtOnce = 1 << 22;  // Elements; bounds the temporary memory
+constexpr auto kOddMultiplier = static_cast<std::int64_t>(0x9e37'79b9'7f4a'7c15U);
+
+/// Returns the elements as integers, flat.
+at::Tensor as_integers(const at::Tensor& tensor) {
+  switch (tensor.element_size()) {
+    case 1: return tensor.view(at::kChar).flatten();
+    case 2: return tensor.view(at::kShort).flatten();
+    case 4: return tensor.view(at::kInt).flatten();
+    default: return tensor.view(at::kLong).flatten();
+  }
+}
+
+}  // namespace
+
+/// Sums elements times odd weights, modulo 2^64 as int64 arithmetic does. A change of one element is less than 2^64, so
+/// its product with an odd weight is not 0.
+std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks) {
+  const at::NoGradGuard no_grad;
+  if (tensors.empty()) return 0;
+  const auto options = at::TensorOptions(tensors.front().device()).dtype(at::kLong);
+  const std::int64_t most = std::ranges::max(tensors, {}, &at::Tensor::numel).numel();
+  const at::Tensor weights = at::arange(1, 2 * std::min(most, kHashedAtOnce) + 1, 2, options).mul_(kOddMultiplier);
+  const at::Tensor hash = at::zeros({}, options);
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor elements = as_integers(tensor.detach());
+    for (std::int64_t first = 0; first < elements.numel(); first += kHashedAtOnce) {
+      const at::Tensor part = elements.narrow(0, first, std::min(kHashedAtOnce, elements.numel() - first));
+      hash.mul_(kOddMultiplier).add_(part.mul(weights.narrow(0, 0, part.numel())).sum());
+    }
+    if (hooks.after_tensor) hooks.after_tensor();
+  }
+  if (hooks.before_wait) hooks.before_wait();
+  return static_cast<std::uint64_t>(hash.item<std::int64_t>());
 }
 
 std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -24,8 +25,20 @@ struct StageCopies {
 /// groups.
 [[nodiscard]] std::vector<StageCopies> stage_copies(const Job& job);
 
-/// Returns the XXH3 hash (64 bits) of the bytes of all tensors in order.
-[[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors);
+/// Calls during a hash of many tensors; may be empty.
+struct HashHooks {
+  std::function<void()> after_tensor = {};  ///< The tensor is hashed, or its kernels are submitted
+  std::function<void()> before_wait = {};   ///< On a device, before the only wait for it
+};
+
+/// Returns a hash (64 bits) of the bytes of all tensors in order: XXH3 on the CPU, element_hash() on a device. Compare
+/// only hashes of one kind of device.
+[[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
+
+/// Returns a hash (64 bits) of the bytes of all tensors in order, which have one device. It is exact and equal on every
+/// kind of device. Tensor operations compute it on their device, at a few passes over the memory. Any change of a
+/// single element changes the hash.
+[[nodiscard]] std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
 using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
 

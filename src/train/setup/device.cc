@@ -22,11 +22,11 @@ namespace chimera {
 namespace {
 
 struct Peak {
-  std::string_view begins;  // Prefix of the name
+  std::string_view begins;  // Words at the start of the name
   double teraflops;
 };
 
-// Longer prefixes come first.
+// Longer names come first.
 constexpr std::array kPeaks = {
     Peak{"NVIDIA B200", 2250},
     Peak{"NVIDIA GH200", 989.4},
@@ -49,8 +49,13 @@ constexpr std::array kPeaks = {
 }  // namespace
 
 double bfloat16_peak(std::string_view name) {
+  if (name.find(" MIG ") != std::string_view::npos) return 0;
+  const auto begins_with = [name](std::string_view words) {
+    return name.starts_with(words) &&
+           (name.size() == words.size() || name[words.size()] == ' ' || name[words.size()] == '-');
+  };
   for (const Peak& peak : kPeaks) {
-    if (name.starts_with(peak.begins)) return 1e12 * peak.teraflops;
+    if (begins_with(peak.begins)) return 1e12 * peak.teraflops;
   }
   return 0;
 }
@@ -221,6 +226,27 @@ std::function<double()> peak_memory_of(at::Device device) {
   return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
     return static_cast<double>(gpus.peak_bytes(gpu));
   };
+}
+
+std::function<double()> used_memory_of(at::Device device) {
+  if (device.is_cpu()) return {};
+  return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
+    return static_cast<double>(gpus.used_bytes(gpu));
+  };
+}
+
+GpuPeak gpu_peak(const JobShape& job) {
+  const TrainOptions& options = job.options;
+  const std::string name = accelerator().traits(static_cast<int>(device_of(options, RankId(0)).index())).name;
+  const bool is_tf32 = options.dtype == DataType::Float32 && options.tf32;
+  double share = 0;  // Of the bfloat16 peak
+  if (options.dtype == DataType::BFloat16) share = 1;
+  if (is_tf32) share = 0.5;
+  const auto ranks = static_cast<int>(job.num_ranks());
+  int gpus = has_processes(options) ? ranks : 1;
+  if (ranks_share_gpus()) gpus = std::min(gpus, accelerator().num_devices());
+  return {.flops = share * gpus * bfloat16_peak(name),
+          .what = fmt::format("{} with {}{}", name, to_text(options.dtype), is_tf32 ? " and --tf32" : "")};
 }
 
 void use_numbers(const TrainOptions& options) {

@@ -15,7 +15,7 @@
 namespace chimera {
 
 /// Returns the bfloat16 peak in FLOP/s, dense with float32 accumulation, from NVIDIA's data sheet of the GPU called
-/// `name` ("NVIDIA H200"); 0 if not known.
+/// `name` ("NVIDIA H200"); 0 if not known, and for a MIG slice ("NVIDIA H200 MIG 1g.18gb").
 [[nodiscard]] double bfloat16_peak(std::string_view name);
 
 [[nodiscard]] at::ScalarType scalar_type(DataType type);
@@ -78,6 +78,19 @@ void require_recordable(const TrainOptions& options, std::int64_t ranks);
 
 /// Returns a function for peak memory in bytes: resident set of the process on the CPU, allocated tensors on a GPU.
 [[nodiscard]] std::function<double()> peak_memory_of(at::Device device);
+
+/// Returns a function for Accelerator::used_bytes(); an empty function on the CPU.
+[[nodiscard]] std::function<double()> used_memory_of(at::Device device);
+
+/// Peak of a job's matrix products on its GPUs.
+struct GpuPeak {
+  double flops = 0;  ///< FLOP/s of all GPUs together, dense; 0 if not known
+  std::string what;  ///< "NVIDIA H200 with float32"
+};
+
+/// Returns the peak of a job on GPUs, all like the GPU of rank 0. It is known for bfloat16, and for float32 with
+/// --tf32, half of that; exact float32 products do not use tensor cores.
+[[nodiscard]] GpuPeak gpu_peak(const JobShape& job);
 
 /// Sets matrix products on GPUs to exact float32 or, with --tf32, TensorFloat32. Forces float32 sums for bfloat16; by
 /// default torch lets cuBLAS sum split-K parts in bfloat16.

@@ -91,9 +91,6 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous) {
   const std::string interface = rendezvous.host.empty() ? "lo" : own_interface(rendezvous);
   return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // exact name, not a prefix
           {"NCCL_RAS_ENABLE", "0"},                 // its port is open to anyone
-          // Otherwise the first collective of a size connects rings and trees, and blocks until the other members call
-          // it.
-          {"NCCL_RUNTIME_CONNECT", "0"},
           // Disables c10d's warning at each rank's first message.
           {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 }

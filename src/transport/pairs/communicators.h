@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,12 +40,11 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// hardware queues.
 [[nodiscard]] VariableList cuda_variables();
 
-/// Returns NCCL's variables: it listens only on the rendezvous interface (loopback on one host, else own_interface()),
-/// and connects collectives with the communicator.
+/// Returns NCCL's variables: it listens only on the rendezvous interface (loopback on one host, else own_interface()).
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
-/// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then takes
-/// each rank for a host of its own and sends through sockets, and the GPU runs one rank at a time.
+/// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then
+/// takes each rank for a host of its own and sends through sockets, and the GPU runs one rank at a time.
 [[nodiscard]] bool ranks_share_gpus();
 
 /// Sets the variables that the user has not set. No other thread may read the environment meanwhile.
@@ -66,6 +66,8 @@ struct Communicators {
   std::vector<Group> process_groups = {};  // by parameter group; null if this rank is not a member, or the only one
   Group everyone = {};                     // null for a single rank
   bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
+  /// Least timeout of an operation (Transport::note_longest_step). c10d's default for NCCL is 10 minutes.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Called once all ranks have connected all groups. May be empty.
   std::function<void()> connected = {};
   /// Called at the transport's end; may be empty. If `has_failed`, an exception ends the transport, so pending

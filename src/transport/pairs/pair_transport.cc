@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 #include <type_traits>
@@ -135,6 +136,7 @@ class PairTransport final : public Transport {
   /// between two members blocks each thread until the other member's call, so ranks that first receive from each other
   /// would deadlock.
   void connect() {
+    set_timeouts(to_.timeout);
     if (to_.everyone) connect_groups();
     if (to_.connected) to_.connected();
   }
@@ -206,6 +208,28 @@ class PairTransport final : public Transport {
     });
   }
 
+  void connect_sums(ParameterGroupId id, const at::Tensor& gradients) override {
+    const Group& group = group_of(id);
+    if (!group) return;
+    guarded(sum_of(id), [&] {
+      const int members = group->getSize();
+      if (to_.sums_in_order) {
+        const std::int64_t slice = (gradients.numel() + members - 1) / members;  // As in SliceExchange
+        std::vector<at::Tensor> mine{at::zeros({slice}, gradients.options())};
+        std::vector<std::vector<at::Tensor>> all(1);
+        for (int member = 0; member < members; ++member) all.front().push_back(at::empty_like(mine.front()));
+        group->allgather(all, mine)->wait();
+      } else {
+        std::vector<at::Tensor> sum{gradients};
+        group->allreduce(sum)->wait();
+      }
+    });
+  }
+
+  void note_longest_step(std::chrono::milliseconds longest) override {
+    if (kStepsOfTimeout * longest > timeout_) set_timeouts(kStepsOfTimeout * longest);
+  }
+
   void all_sum(std::span<double> values) override {
     if (!to_.everyone) return;
     const auto count = static_cast<std::int64_t>(values.size());
@@ -231,6 +255,11 @@ class PairTransport final : public Transport {
     return found->second;
   }
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
+
+  void set_timeouts(std::chrono::milliseconds timeout) {
+    timeout_ = timeout;
+    for (const Group& group : all_groups(to_)) group->setTimeout(timeout);
+  }
 
   void connect_groups() const {
     guarded(fmt::format("rank {}: connecting with its peers", to_.rank), [&] {
@@ -289,6 +318,7 @@ class PairTransport final : public Transport {
   }
 
   Communicators to_;
+  std::chrono::milliseconds timeout_{0};
   int exceptions_before_ = std::uncaught_exceptions();
 };
 

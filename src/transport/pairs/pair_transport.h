@@ -18,8 +18,16 @@ namespace chimera {
 /// ranks, because NCCL connects two members at their first transfer and blocks both threads. Source:
 /// ncclTransportP2pSetup, NVIDIA/nccl#783.
 ///
+/// connect_sums() runs the collectives of a gradient sum once at their size: NCCL chooses the algorithm (ring, tree,
+/// NVLS) by the size, and connects it at the first collective that uses it (ncclPrepareTasks, initAlgoChannels).
+/// NCCL_RUNTIME_CONNECT=0 would connect all algorithms of all communicators, and so allocate their buffers for pairs
+/// too, which need none of them.
+///
+/// Timeouts are at least Communicators::timeout, and at least kStepsOfTimeout times the longest step.
+///
 /// Gradient sums use the order of c10d's all-reduce. Throws TransportError; PeerLostError if a group reports a network
 /// or peer failure.
+inline constexpr int kStepsOfTimeout = 4;
 [[nodiscard]] std::unique_ptr<Transport> make_pair_transport(Communicators communicators);
 
 }  // namespace chimera
