@@ -6,6 +6,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -231,7 +232,9 @@ bool depends_on_values(const std::string& op) {
 
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   FakeDevice::get().given();
-  if (depends_on_values(op.schema().name())) FakeDevice::get().waited(op.schema().name());
+  const std::string name = op.schema().name();
+  if (depends_on_values(name)) FakeDevice::get().waited(name);
+  FakeDevice::get().used(name, tensors_in(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
   Call(op).run(*stack);
 }
 
@@ -249,6 +252,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
     if (!non_blocking) FakeDevice::get().waited(fmt::format("copies {} elements {}", from.numel(), direction));
     if (non_blocking && !pinned) FakeDevice::get().waited(fmt::format("copies {}, but not pinned", direction));
   }
+  if (is_fake(from) && is_fake(to)) FakeDevice::get().used("aten::copy_", {from, to});
   memory(to).copy_(memory(from));
   if (auto* recording = FakeDevice::get().recording()) {
     if (!is_fake(from)) throw std::logic_error("a recorded copy reads the host's memory");
@@ -263,6 +267,7 @@ at::Tensor& add_wide_product(const at::Tensor& term, const at::Tensor& left, con
                              at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& sum) {
   FakeDevice::get().given();
   if (!sum.is_same(term)) throw std::logic_error("a product is added, but not in place");
+  FakeDevice::get().used("aten::addmm", {left, right, sum});
   const auto wide = [type](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
   const auto add = [=, sum = same_memory(sum, at::kCPU)] { sum.addmm_(wide(left), wide(right), beta, alpha); };
   add();
@@ -310,6 +315,8 @@ void FakeDevice::clear() {
   streams_ = 0;
   given_count_ = 0;
   events_of_recordings_.clear();
+  wait_at_first_use_ = {};
+  used_.clear();
 }
 
 std::vector<std::string> FakeDevice::lines() {
@@ -381,6 +388,27 @@ bool FakeDevice::is_done(std::intptr_t event) {
 std::int64_t FakeDevice::given_count() {
   const std::scoped_lock lock(mutex_);
   return given_count_;
+}
+
+void FakeDevice::wait_at_first_uses(DeviceWait wait) {
+  const std::scoped_lock lock(mutex_);
+  wait_at_first_use_ = std::move(wait);
+}
+
+/// Work of the network (Unrecorded) is not the rank's.
+void FakeDevice::used(const std::string& op, const std::vector<at::Tensor>& inputs) {
+  if (current == 0 || unrecorded > 0) return;
+  DeviceWait wait;
+  std::string use = op;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!wait_at_first_use_) return;
+    for (const at::Tensor& input : inputs) {
+      if (input.defined()) use += fmt::format(" {} {}", c10::toString(input.scalar_type()), fmt::join(input.sizes(), "x"));
+    }
+    if (used_.emplace(current, use).second) wait = wait_at_first_use_;
+  }
+  if (wait) wait(current, use);
 }
 
 FakeDevice::Unrecorded::Unrecorded() { ++unrecorded; }
