@@ -404,7 +404,8 @@ void FakeDevice::used(const std::string& op, const std::vector<at::Tensor>& inpu
     const std::scoped_lock lock(mutex_);
     if (!wait_at_first_use_) return;
     for (const at::Tensor& input : inputs) {
-      if (input.defined()) use += fmt::format(" {} {}", c10::toString(input.scalar_type()), fmt::join(input.sizes(), "x"));
+      if (input.defined())
+        use += fmt::format(" {} {}", c10::toString(input.scalar_type()), fmt::join(input.sizes(), "x"));
     }
     if (used_.emplace(current, use).second) wait = wait_at_first_use_;
   }

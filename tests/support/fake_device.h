@@ -58,8 +58,8 @@ class FakeDevice {
     Unrecorded& operator=(const Unrecorded&) = delete;
     ~Unrecorded();
   };
-  /// Until clear(), calls `wait` at the first use of an op with inputs of these types and sizes on each stream: CUDA may
-  /// then wait until the whole device is idle. Each stream stands for a device; stream 0 does not count.
+  /// Until clear(), calls `wait` at the first use of an op with inputs of these types and sizes on each stream: CUDA
+  /// may then wait until the whole device is idle. Each stream stands for a device; stream 0 does not count.
   using DeviceWait = std::function<void(c10::StreamId stream, const std::string& use)>;
   void wait_at_first_uses(DeviceWait wait);
   /// Until clear(), each event is found done only at its second query, as if the host were ahead of the device.

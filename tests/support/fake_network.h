@@ -44,7 +44,7 @@ class FakeNetwork {
     int root = 0;                             // Broadcast: the member that sends
     std::vector<std::int64_t> sent = {};      // AllToAll: elements to each member
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
-    c10::StreamId stream = 0;  // current stream of the caller
+    c10::StreamId stream = 0;                 // current stream of the caller
     bool awaited = false;
     bool done = false;
   };
@@ -57,8 +57,8 @@ class FakeNetwork {
   };
   void issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call);
   void wait_for(Call& call);
-  /// Closes the network if a send or receive that was started on `stream` has not been waited for: a rank that waits for
-  /// its device then waits for a peer, which may wait for this rank. `why` names what waits.
+  /// Closes the network if a send or receive that was started on `stream` has not been waited for: a rank that waits
+  /// for its device then waits for a peer, which may wait for this rank. `why` names what waits.
   void device_waits(c10::StreamId stream, const std::string& why);
 
  private:

@@ -49,9 +49,8 @@ class WarmUpTest : public ::testing::Test {
                                 const Body& body) {
     const auto ranks = static_cast<int>(run.num_ranks());
     testing::FakeNetwork network(ranks, run.rank_groups(), pairs);
-    FakeDevice::get().wait_at_first_uses([&](c10::StreamId stream, const std::string& use) {
-      network.device_waits(stream, "the first use of " + use);
-    });
+    FakeDevice::get().wait_at_first_uses(
+        [&](c10::StreamId stream, const std::string& use) { network.device_waits(stream, "the first use of " + use); });
     const auto as_rank = [&](RankId rank) {
       at::set_num_threads(1);
       Communicators to = network.communicators(static_cast<int>(rank.value()), sums_in_order);
@@ -99,10 +98,9 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
       Scale stage(rank == RankId(1));
       Executor executor(WorkerId(rank.value()), {{StageId(rank.value()), &stage}}, transport, {{2}, at::kDouble},
                         program_shape(run, GroupId(0)));
-      const StepHooks hooks{
-          .load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kDevice)}; },
-          .optimizer_step = [](double) {},
-          .peak_memory = [] { return 1.0; }};
+      const StepHooks hooks{.load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kDevice)}; },
+                            .optimizer_step = [](double) {},
+                            .peak_memory = [] { return 1.0; }};
       const auto& instructions = program.workers[rank.index()];
       if (warms_up) executor.warm_up(instructions, hooks);
       static_cast<void>(executor.run(instructions, hooks));
