@@ -22,8 +22,8 @@ enum class FirstUse : std::uint8_t {
 
 /// Checks that a program always completes without buffering. A transfer happens only after both its start-send and its
 /// post-receive, matched in queue order by the discipline. Workers block only at waits, in ReduceScalars and, with
-/// FirstUse::IdleDevice, at the first op of a kind at a stage. Also
-/// checks the work of a program, and of a training program (with a backward, all-reduce or update):
+/// FirstUse::IdleDevice, at the first op of a kind at a stage. Also checks the work of a program, and of a training
+/// program (with a backward, all-reduce or update):
 /// - Every op runs once, on the worker that holds its stage, with its inputs there: F at every stage for every
 ///   micro-batch and, in training, B (or I and W).
 /// - Every tensor is sent at most once, each send matches the receive of the same tensor, and each end waits once for
