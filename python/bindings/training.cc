@@ -191,6 +191,12 @@ class Run {
     }
   }
 
+  /// Runs the ops of a step, or of a validation, once without messages on GPUs (RankFit::warm_up()).
+  void warm_up(const at::Tensor& input, const at::Tensor& target, bool validates) {
+    batch_->batch = {input, target};
+    on_all_ranks([&](std::size_t r) { validates ? ranks_[r]->warm_up_validation() : ranks_[r]->warm_up(); });
+  }
+
   /// Returns loss and gradient norm. Clips the gradients to `clip` (0: no clipping) and leaves them for the caller's
   /// optimizer.
   std::pair<double, double> step(const at::Tensor& input, const at::Tensor& target, double clip) {
@@ -356,6 +362,7 @@ PYBIND11_MODULE(_training, module) {
       .def("join_at_server", &join_at_server)
       .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"))
       .def("start", &Run::start)
+      .def("warm_up", &Run::warm_up, py::arg("inputs"), py::arg("targets"), py::arg("validates"))
       .def("step", &Run::step)
       .def("validate", &Run::validate)
       .def_property("steps", &Run::steps, &Run::set_steps);

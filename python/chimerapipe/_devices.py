@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import warnings
 from collections.abc import Iterator
 
 import torch
@@ -29,6 +31,7 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
     if device.type != "cuda":
         raise ConfigError(f"device {device}: expected cpu or cuda")
     if world > 1:
+        _warn_if_kernels_load_late()
         _set_gpu_variables(world)
     if not torch.cuda.is_available():
         why = "torch finds none" if torch.version.cuda else "this torch is built without CUDA"
@@ -44,6 +47,17 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
     if world > 1:
         torch.cuda.set_device(index)
     return torch.device("cuda", index)
+
+
+@functools.cache
+def _warn_if_kernels_load_late() -> None:
+    """Warns, once, if CUDA has started without the variable that _set_gpu_variables() sets."""
+    if torch.cuda.is_initialized() and os.environ.get("CUDA_MODULE_LOADING") != "EAGER":
+        warnings.warn(
+            "CUDA has started without CUDA_MODULE_LOADING=EAGER, so a kernel that is loaded during training may "
+            "deadlock with a receive; set it in the environment, or create the pipeline before the first use of the GPU",
+            stacklevel=4,
+        )
 
 
 def _set_gpu_variables(world: int) -> None:

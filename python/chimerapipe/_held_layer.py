@@ -60,19 +60,26 @@ class HeldLayer:
         return output
 
     @contextlib.contextmanager
+    def untouched_buffers(self) -> Iterator[None]:
+        saved = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, value in saved:
+                    buffer.copy_(value)
+
+    @contextlib.contextmanager
     def probing(self) -> Iterator[None]:
         """Checks calls for effects that replicas would not repeat. Clears gradients; restores buffers."""
-        saved = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         for parameter in self.module.parameters():
             parameter.grad = None
         self._probing = True
         try:
-            yield
+            with self.untouched_buffers():
+                yield
         finally:
             self._probing = False
-            with torch.no_grad():
-                for buffer, value in saved:
-                    buffer.copy_(value)
 
     def _probe(self, tensor: Tensor) -> Any:
         before = generator_states(self._device)

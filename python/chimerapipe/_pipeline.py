@@ -132,6 +132,7 @@ class Pipeline:
             "device": self._device.type,
         }
         self._started = False
+        self._validated = False
         self._autocast = Autocast(self._device)
         self._saver = Saver(self._processes)
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
@@ -212,6 +213,9 @@ class Pipeline:
         try:
             for layer in self._all():
                 layer.module.eval()
+            if not self._validated:
+                self._validated = True
+                self._warm_up(inputs, targets, validates=True)
             return float(self._processes.guarded(lambda: self._run.validate(inputs, targets)))
         finally:
             for module, mode in training:
@@ -409,3 +413,16 @@ class Pipeline:
             for layer in self._all():
                 probes.enter_context(layer.probing())
             self._processes.guarded(lambda: self._run.start(inputs, targets))
+        self._warm_up(inputs, targets, validates=False)
+
+    def _warm_up(self, inputs: Tensor, targets: Tensor, validates: bool) -> None:
+        """Runs all ops of a step or a validation once before its first message, without effects.
+
+        The first use of an op may wait for the whole GPU, which would deadlock with a receive on it.
+        """
+        if self._device.type == "cpu":
+            return
+        with untouched_generators(self._device), contextlib.ExitStack() as kept:
+            for layer in self._all():
+                kept.enter_context(layer.untouched_buffers())
+            self._processes.guarded(lambda: self._run.warm_up(inputs, targets, validates))

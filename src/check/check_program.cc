@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -251,9 +252,11 @@ constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
 
 class ProgramRun {
  public:
-  ProgramRun(const Program& program, ChannelDiscipline discipline, SummedStages summed)
+  ProgramRun(const Program& program, ChannelDiscipline discipline, SummedStages summed, FirstUse first_use)
       : program_(program),
         summed_(summed),
+        first_use_(first_use),
+        awaited_peers_(program.workers.size()),
         channels_(program.workers.size(), discipline),
         next_(program.workers.size(), 0),
         is_ready_(program.workers.size(), true),
@@ -274,7 +277,7 @@ class ProgramRun {
       while (next_[worker] < instructions.size() && step(worker, instructions[next_[worker]])) ++next_[worker];
     }
     collectives_.check_order(findings_);
-    if (!report_deadlock(program_, next_, collectives_, findings_)) report_unfinished();
+    if (!report_deadlock(program_, next_, awaited_peers_, collectives_, findings_)) report_unfinished();
     return findings_.take();
   }
 
@@ -300,6 +303,7 @@ class ProgramRun {
   /// Returns false if the instruction blocks.
   bool step(std::size_t worker, const Instruction& instruction) {
     if (!in_range(worker, instruction)) return true;
+    if (waits_for_device(worker, instruction)) return false;
     switch (instruction.kind) {
       case InstructionKind::Compute:
         if (begins_pair(instruction)) check_pair(worker);
@@ -318,6 +322,17 @@ class ProgramRun {
       case InstructionKind::DropWeights: drop_weights(worker, instruction.op); return true;
     }
     return true;
+  }
+
+  /// Returns whether this is a first use that waits for the worker's transfers or all-reduces.
+  bool waits_for_device(std::size_t worker, const Instruction& instruction) {
+    const bool computes =
+        instruction.kind == InstructionKind::Compute || instruction.kind == InstructionKind::Recompute;
+    if (first_use_ == FirstUse::Nothing || !computes) return false;
+    if (used_.contains({worker, instruction.kind, instruction.op.kind, instruction.op.stage})) return false;
+    if (!awaited_peers_[worker].empty() || collectives_.has_incomplete(worker)) return true;
+    used_.emplace(worker, instruction.kind, instruction.op.kind, instruction.op.stage);
+    return false;
   }
 
   bool in_range(std::size_t worker, const Instruction& instruction) {
@@ -449,10 +464,20 @@ class ProgramRun {
     meet(worker, instruction, false, received);
   }
 
+  /// Updates awaited_peers_ after an issue that `match` completes, if there is a match.
+  void note_peers(std::size_t worker, std::uint32_t peer, const std::optional<Issue>& match) {
+    if (first_use_ == FirstUse::Nothing) return;
+    if (!match) return awaited_peers_[worker].push_back(peer);
+    auto& awaited = awaited_peers_[match->worker];
+    awaited.erase(std::ranges::find(awaited, static_cast<std::uint32_t>(worker)));
+    wake(match->worker);
+  }
+
   void meet(std::size_t worker, const Instruction& instruction, bool is_send, Tensor& own) {
     const Issue issue = issue_of(worker, instruction.op, is_send);
     const auto peer = static_cast<std::uint32_t>(instruction.peer.index());
     const auto other = channels_.issue(issue, peer);
+    note_peers(worker, peer, other);
     if (!other) return;
     if (other->tensor == issue.tensor && other->is_send != is_send) {
       own.is_transferred = true;
@@ -593,6 +618,9 @@ class ProgramRun {
   static constexpr const char* kAlreadySummed = "the norms and losses have been summed";
   const Program& program_;
   SummedStages summed_;
+  FirstUse first_use_;
+  std::vector<std::vector<std::uint32_t>> awaited_peers_;  // [worker]: peers of its unfinished transfers
+  std::set<std::tuple<std::size_t, InstructionKind, OpKind, StageId>> used_;  // by worker
   Findings findings_;
   Channels channels_;
   std::vector<std::size_t> next_;   // [worker]: current instruction
@@ -609,7 +637,8 @@ class ProgramRun {
 
 }  // namespace
 
-std::vector<Violation> check(const Program& program, ChannelDiscipline discipline, SummedStages summed) {
+std::vector<Violation> check(const Program& program, ChannelDiscipline discipline, SummedStages summed,
+                             FirstUse first_use) {
   Findings findings;
   check_placement(program.placement, program.stages, program.micro_batches, program.workers.size(), findings);
   if (program.steps < 1 || program.micro_batches % program.steps != 0) {
@@ -618,7 +647,7 @@ std::vector<Violation> check(const Program& program, ChannelDiscipline disciplin
     });
   }
   if (!findings.empty()) return findings.take();
-  return ProgramRun(program, discipline, summed).run();
+  return ProgramRun(program, discipline, summed, first_use).run();
 }
 
 }  // namespace chimera

@@ -14,9 +14,16 @@ enum class SummedStages : std::uint8_t {
   All                ///< other groups run the program too, or the reduction is canonical
 };
 
+/// What a worker's first op of a kind at a stage waits for, apart from its inputs.
+enum class FirstUse : std::uint8_t {
+  Nothing,    ///< a CPU, or a GPU whose rank has run the ops before (Executor::warm_up)
+  IdleDevice  ///< a GPU: also for all transfers and all-reduces that the worker has started, as kernels are loaded
+};
+
 /// Checks that a program always completes without buffering. A transfer happens only after both its start-send and its
-/// post-receive, matched in queue order by the discipline. Workers block only at waits and in ReduceScalars. Also
-/// checks the work of a program, and of a training program (with a backward, all-reduce or update):
+/// post-receive, matched in queue order by the discipline. Workers block only at waits, in ReduceScalars and, with
+/// FirstUse::IdleDevice, at the first op of a kind at a stage. Also checks the work of a program, and of a training
+/// program (with a backward, all-reduce or update):
 /// - Every op runs once, on the worker that holds its stage, with its inputs there: F at every stage for every
 ///   micro-batch and, in training, B (or I and W).
 /// - Every tensor is sent at most once, each send matches the receive of the same tensor, and each end waits once for
@@ -42,6 +49,7 @@ enum class SummedStages : std::uint8_t {
 /// program is correct. A deadlock is a shortest cycle of workers that wait for each other, or a worker that waits for
 /// an ended worker. A worker in ReduceScalars waits for the first 64 missing workers. Never throws; accepts any ids.
 [[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
-                                           SummedStages summed = SummedStages::OfSeveralWorkers);
+                                           SummedStages summed = SummedStages::OfSeveralWorkers,
+                                           FirstUse first_use = FirstUse::Nothing);
 
 }  // namespace chimera

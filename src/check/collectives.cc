@@ -30,6 +30,11 @@ const Collectives::Held* Collectives::find(std::size_t worker, ParameterGroupId 
   return found != held.end() && found->group == group ? &*found : nullptr;
 }
 
+bool Collectives::has_incomplete(std::size_t worker) const {
+  return std::ranges::any_of(held_[worker],
+                             [&](const Held& held) { return held.has_started && !is_complete(held.group); });
+}
+
 bool Collectives::start(std::size_t worker, ParameterGroupId group) {
   find(worker, group)->has_started = true;
   if (members(group).size() > 1) order_[worker].push_back(group);
@@ -94,8 +99,13 @@ constexpr std::size_t kMostMissing = 64;
 
 class Deadlock {
  public:
-  Deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives)
-      : program_(program), next_(next), collectives_(collectives), waits_for_(next.size()) {
+  Deadlock(const Program& program, const std::vector<std::size_t>& next, const Graph& awaited_peers,
+           const Collectives& collectives)
+      : program_(program),
+        next_(next),
+        awaited_peers_(awaited_peers),
+        collectives_(collectives),
+        waits_for_(next.size()) {
     for (std::size_t w = 0; w < next.size(); ++w) {
       if (is_stuck(w)) find_waits(w);
     }
@@ -114,8 +124,10 @@ class Deadlock {
     std::string message;
     std::vector<Place> places;
     for (const std::uint32_t w : workers) {
-      message += fmt::format("{}worker {} is stuck at instruction {} ({})", message.empty() ? "" : "; ", w, next_[w],
-                             to_text(program_.workers[w][next_[w]]));
+      const Instruction& instruction = program_.workers[w][next_[w]];
+      message +=
+          fmt::format("{}worker {} is stuck at instruction {} ({}{})", message.empty() ? "" : "; ", w, next_[w],
+                      to_text(instruction), computes(instruction.kind) ? ", whose first use waits for its device" : "");
       places.push_back({w, next_[w]});
     }
     if (ended) message += fmt::format("; worker {} has ended", *ended);
@@ -133,26 +145,43 @@ class Deadlock {
       add(instruction.peer.index());
     } else if (instruction.kind == InstructionKind::ReduceScalars) {
       for (const std::size_t missing : collectives_.first_missing(worker, kMostMissing)) add(missing);
-    } else {
-      for (const WorkerId member : collectives_.members(instruction.group)) {
-        if (!collectives_.has_started(member.index(), instruction.group)) add(member.index());
+    } else if (computes(instruction.kind)) {
+      others = awaited_peers_[worker];
+      for (std::int64_t group = 0; group < collectives_.num_groups(); ++group) {
+        const ParameterGroupId id(group);
+        if (collectives_.holds(worker, id) && collectives_.has_started(worker, id)) add_missing_members(id, others);
       }
+    } else {
+      add_missing_members(instruction.group, others);
+    }
+  }
+
+  static bool computes(InstructionKind kind) {
+    return kind == InstructionKind::Compute || kind == InstructionKind::Recompute;
+  }
+
+  void add_missing_members(ParameterGroupId group, std::vector<std::uint32_t>& others) const {
+    for (const WorkerId member : collectives_.members(group)) {
+      if (!collectives_.has_started(member.index(), group))
+        others.push_back(static_cast<std::uint32_t>(member.index()));
     }
   }
 
   const Program& program_;
   const std::vector<std::size_t>& next_;
+  const Graph& awaited_peers_;
   const Collectives& collectives_;
   Graph waits_for_;  // [worker]
 };
 
 }  // namespace
 
-bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
+bool report_deadlock(const Program& program, const std::vector<std::size_t>& next,
+                     const std::vector<std::vector<std::uint32_t>>& awaited_peers, const Collectives& collectives,
                      Findings& findings) {
   for (std::size_t w = 0; w < next.size(); ++w) {
     if (next[w] == program.workers[w].size()) continue;
-    Deadlock(program, next, collectives).report(findings);
+    Deadlock(program, next, awaited_peers, collectives).report(findings);
     return true;
   }
   return false;

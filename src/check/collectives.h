@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -27,6 +28,8 @@ class Collectives {
   [[nodiscard]] bool is_complete(ParameterGroupId group) const {
     return num_started_[group.index()] == members(group).size();
   }
+  /// Returns whether the worker has started an all-reduce that another member has not started.
+  [[nodiscard]] bool has_incomplete(std::size_t worker) const;
   /// Records that the worker has started the group's all-reduce. Returns whether all members have started it.
   bool start(std::size_t worker, ParameterGroupId group);
   void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
@@ -74,9 +77,11 @@ class Collectives {
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
-/// Adds the deadlock if some workers are blocked. `next` [worker] is the first instruction that did not run. Returns
-/// whether there is a deadlock.
-bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
+/// Adds the deadlock if some workers are blocked. `next` [worker] is the first instruction that did not run.
+/// `awaited_peers` [worker] are the peers of its unfinished transfers, which a blocked Compute or Recompute waits for.
+/// Returns whether there is a deadlock.
+bool report_deadlock(const Program& program, const std::vector<std::size_t>& next,
+                     const std::vector<std::vector<std::uint32_t>>& awaited_peers, const Collectives& collectives,
                      Findings& findings);
 
 }  // namespace chimera

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -209,13 +210,12 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
                           Transport& transport) {
   const at::NoGradGuard no_graph;
   std::vector<std::unique_ptr<Pending>> sends;
-  std::vector<std::pair<at::Tensor, std::unique_ptr<Pending>>> receives;
+  std::vector<std::pair<RankId, at::Tensor>> received;
   const auto groups = run.rank_groups();
   for (const auto& [id, stage] : stages) {
     for (const auto& [name, value] : stage->values()) {
       if (rank != run.owner(id)) {
-        const TensorSpec spec{value.sizes().vec(), value.scalar_type()};
-        receives.emplace_back(value, transport.post_receive(run.owner(id), spec, {}));
+        received.emplace_back(run.owner(id), value);
         continue;
       }
       for (const RankId other : groups[id.index()]) {
@@ -224,7 +224,10 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
       }
     }
   }
-  for (auto& [value, pending] : receives) value.copy_(pending->wait());
+  // Sequential, so that no receive is pending at the first use of an op (Executor::warm_up).
+  for (const auto& [owner, value] : received) {
+    value.copy_(transport.post_receive(owner, {value.sizes().vec(), value.scalar_type()}, {})->wait());
+  }
   for (auto& pending : sends) pending->wait();
 }
 
@@ -304,6 +307,51 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
                                          place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
 }
 
+at::Device RankFit::device() const { return stages_.begin()->second->parameters().front().value.device(); }
+
+namespace {
+
+/// Scope that restores the states of torch's generators of the CPU and of `device` at its end.
+class GeneratorGuard {
+ public:
+  explicit GeneratorGuard(at::Device device) {
+    save(at::kCPU);
+    if (device.is_cuda()) save(device);
+  }
+  ~GeneratorGuard() {
+    for (auto& [generator, state] : saved_) {
+      const std::scoped_lock lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+ private:
+  void save(at::Device device) {
+    at::Generator generator = at::globalContext().defaultGenerator(device);
+    const std::scoped_lock lock(generator.mutex());
+    saved_.emplace_back(generator, generator.get_state());
+  }
+
+  std::vector<std::pair<at::Generator, at::Tensor>> saved_;
+};
+
+}  // namespace
+
+void RankFit::warm_up() { warm_up(run_.program, is_warm_); }
+
+void RankFit::warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
+
+void RankFit::warm_up(const Program& program, bool& is_warm) {
+  if (std::exchange(is_warm, true) || run_.num_ranks() == 1 || device().is_cpu()) return;
+  std::vector<at::Tensor> buffers;
+  for (const auto& [id, stage] : stages_) std::ranges::copy(stage->buffers(), std::back_inserter(buffers));
+  const ValueGuard same_buffers(buffers);
+  const GeneratorGuard same_random_numbers(device());
+  driver_->executor().warm_up(program.workers[place_.worker.index()], hooks(0, {}));
+}
+
 FitStep RankFit::train_step(std::int64_t step) {
   if (!optimizer_) {
     std::vector<ParameterGroup*> in_order;
@@ -316,11 +364,15 @@ FitStep RankFit::train_step(std::int64_t step) {
 }
 
 FitStep RankFit::train_step(std::int64_t step, const Update& update) {
+  warm_up();
   const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
   return {step + 1, totals.loss, totals.gradient_norm, 0};
 }
 
-double RankFit::validation_loss(std::int64_t step) { return driver_->validate(run_.validation, hooks(step, {})); }
+double RankFit::validation_loss(std::int64_t step) {
+  warm_up_validation();
+  return driver_->validate(run_.validation, hooks(step, {}));
+}
 
 StepHooks RankFit::hooks(std::int64_t step, const Update& update) {
   load_targets(step);

@@ -115,6 +115,12 @@ class RankFit {
   /// (see ModuleStage).
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
+  /// On a GPU with several ranks, runs the ops of a training step, or of a validation, once without messages
+  /// (Executor::warm_up()), on the samples of step 0. Keeps buffers and torch's random generators unchanged. Does
+  /// nothing at later calls. train_step() and validation_loss() call it first.
+  void warm_up();
+  void warm_up_validation();
+
   /// Trains step `step`, from 0. Throws Error if the loss is not finite or all counts are 0.
   FitStep train_step(std::int64_t step);
   /// Uses the caller's update, which gets the gradients' global norm and may change gradients and parameters of
@@ -129,6 +135,8 @@ class RankFit {
   [[nodiscard]] std::string current() const { return driver_->executor().current(); }
 
  private:
+  [[nodiscard]] at::Device device() const;
+  void warm_up(const Program& program, bool& is_warm);
   void load_targets(std::int64_t step);
   StepHooks hooks(std::int64_t step, const Update& update);
   MicroBatch load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
@@ -141,6 +149,8 @@ class RankFit {
   std::unique_ptr<StepDriver> driver_;
   std::map<MicroBatchId, at::Tensor> targets_;  // targets of the current step, if the last stage is on this rank
   double loss_scale_ = 1;                       // 1 / count of the step
+  bool is_warm_ = false;
+  bool is_validation_warm_ = false;
 };
 
 /// Keyed by global layer index and the module's own name: `3.weight`.

@@ -138,26 +138,16 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
   return parameters;
 }
 
-class BufferGuard {
- public:
-  explicit BufferGuard(const std::vector<Layer>& layers) {
-    for (const Layer& layer : layers) {
-      if (!layer.module()) continue;
-      for (const at::Tensor& buffer : layer.module()->buffers()) saved_.emplace_back(buffer, buffer.clone());
-    }
-  }
-  ~BufferGuard() {
-    const at::NoGradGuard no_graph;
-    for (auto& [buffer, value] : saved_) buffer.copy_(value);
-  }
-  BufferGuard(const BufferGuard&) = delete;
-  BufferGuard& operator=(const BufferGuard&) = delete;
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
-};
-
 }  // namespace
+
+ValueGuard::ValueGuard(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) saved_.emplace_back(tensor, tensor.clone());
+}
+
+ValueGuard::~ValueGuard() {
+  const at::NoGradGuard no_graph;
+  for (auto& [tensor, value] : saved_) tensor.copy_(value);
+}
 
 ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use)
     : Stage(trained_parameters(spec, layers, use)), spec_(spec), layers_(std::move(layers)) {}
@@ -224,13 +214,22 @@ void ModuleStage::require_expected(const at::Tensor& output) const {
 
 TensorShape ModuleStage::output_shape(const at::Tensor& input, const MicroBatch& batch) {
   const at::NoGradGuard no_graph;
-  const BufferGuard buffers(layers_);
+  const ValueGuard unchanged(buffers());
   const at::Tensor output = forward(input, batch);
   if (spec_.loss == nullptr && (!at::isFloatingType(output.scalar_type()) || output.dim() == 0)) {
     throw ConfigError(fmt::format("{} gives {}; stages can send only floating-point tensors of one or more dimensions",
                                   name(), in_words({output.sizes().vec(), output.scalar_type()})));
   }
   return {output.sizes().vec(), output.scalar_type()};
+}
+
+std::vector<at::Tensor> ModuleStage::buffers() const {
+  std::vector<at::Tensor> all;
+  for (const Layer& layer : layers_) {
+    if (!layer.module()) continue;
+    for (const at::Tensor& buffer : layer.module()->buffers()) all.push_back(buffer);
+  }
+  return all;
 }
 
 std::vector<Parameter> ModuleStage::values() const {

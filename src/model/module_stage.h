@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/ids.h"
@@ -48,6 +49,18 @@ struct TensorShape {
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
+/// Scope that restores the values of tensors at its end.
+class ValueGuard {
+ public:
+  explicit ValueGuard(const std::vector<at::Tensor>& tensors);
+  ~ValueGuard();
+  ValueGuard(const ValueGuard&) = delete;
+  ValueGuard& operator=(const ValueGuard&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
+};
+
 /// Consecutive layers of a user's model. Parameter names are the global layer index and the name in the module:
 /// `3.weight`. Uses these fields of a MicroBatch: `tokens` and `targets` (any shape), `token_loss_scale`, `dropout`.
 class ModuleStage final : public Stage {
@@ -68,6 +81,7 @@ class ModuleStage final : public Stage {
 
   /// Returns all parameters, trained or not, and buffers, by global name.
   [[nodiscard]] std::vector<Parameter> values() const;
+  [[nodiscard]] std::vector<at::Tensor> buffers() const;
   /// Returns for example `stage 1 (layers 2 to 3)`.
   [[nodiscard]] std::string name() const;
 

@@ -113,6 +113,16 @@ class Executor {
   /// weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
+  /// Runs the ops, sums and norms of a synchronous program once, with zeros as received messages and without an update,
+  /// and zeros the gradients if there are backwards. Collective: returns once all ranks have launched their ops.
+  /// `hooks` are as for run(), but only load, on_instruction, peak_memory and before_wait are called.
+  ///
+  /// Call it on a GPU before the first program with receives. A GPU's first use of an op in a process may wait until
+  /// the whole GPU is idle: CUDA loads a kernel, a library builds it, or cuDNN plans attention for a new shape,
+  /// separately on each thread. The program posts receives before its first op. A rank that waits for its own receives
+  /// has not sent what its peers wait for, and all ranks deadlock.
+  void warm_up(const std::vector<Instruction>& program, StepHooks hooks);
+
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
   void drop();
 

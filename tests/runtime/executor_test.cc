@@ -116,6 +116,26 @@ TEST(ExecutorTest, GradientsStartFromZeroEachStep) {
   }
 }
 
+TEST(ExecutorTest, WarmUpSendsNoMessagesAndChangesNothing) {
+  const Program program = lower(find_generator("1f1b").generate({2, 2}));
+  Recorder transport;
+  Scale stage(3, false);
+  std::vector<double> norms;
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  executor.warm_up(program.workers[0], hooks(&norms));
+  EXPECT_THAT(transport.lines(), ElementsAre("all-sum: 6"));
+  EXPECT_THAT(norms, ElementsAre()) << "no update";
+
+  const Program alone = lower(find_generator("gpipe").generate({1, 3}));
+  Scale last(2, true);
+  Executor single(WorkerId(0), {{StageId(0), &last}}, transport, kMessage, shape_of(alone));
+  (void)single.run(alone.workers[0], hooks());
+  single.warm_up(lower(forward_only(find_generator("gpipe").generate({1, 3}))).workers[0], hooks());
+  EXPECT_EQ(last.gradients().item<double>(), 12) << "programs without backwards keep the last step's gradients";
+  single.warm_up(alone.workers[0], hooks());
+  EXPECT_EQ(last.gradients().item<double>(), 0);
+}
+
 /// A rendezvous of two threads, with a timeout.
 class Meeting {
  public:

@@ -8,6 +8,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -260,8 +261,10 @@ int kernels_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
 
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   FakeDevice::get().given();
-  FakeDevice::get().launched(op.schema().name(), kernels_of(op, *stack));
-  if (depends_on_values(op.schema().name())) FakeDevice::get().waited(op.schema().name());
+  const std::string name = op.schema().name();
+  FakeDevice::get().launched(name, kernels_of(op, *stack));
+  if (depends_on_values(name)) FakeDevice::get().waited(name);
+  FakeDevice::get().used(name, tensors_in(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
   Call(op).run(*stack);
 }
 
@@ -280,6 +283,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
     if (!non_blocking) FakeDevice::get().waited(fmt::format("copies {} elements {}", from.numel(), direction));
     if (non_blocking && !pinned) FakeDevice::get().waited(fmt::format("copies {}, but not pinned", direction));
   }
+  if (is_fake(from) && is_fake(to)) FakeDevice::get().used("aten::copy_", {from, to});
   memory(to).copy_(memory(from));
   if (auto* recording = FakeDevice::get().recording()) {
     if (!is_fake(from)) throw std::logic_error("a recorded copy reads the host's memory");
@@ -295,6 +299,7 @@ at::Tensor& add_wide_product(const at::Tensor& term, const at::Tensor& left, con
   FakeDevice::get().given();
   FakeDevice::get().launched("aten::addmm", 1);
   if (!sum.is_same(term)) throw std::logic_error("a product is added, but not in place");
+  FakeDevice::get().used("aten::addmm", {left, right, sum});
   const auto wide = [type](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
   const auto add = [=, sum = same_memory(sum, at::kCPU)] { sum.addmm_(wide(left), wide(right), beta, alpha); };
   add();
@@ -421,6 +426,8 @@ void FakeDevice::clear() {
   given_count_ = 0;
   kernels_.clear();
   events_of_recordings_.clear();
+  wait_at_first_use_ = {};
+  used_.clear();
 }
 
 std::vector<std::string> FakeDevice::lines() {
@@ -502,6 +509,28 @@ void FakeDevice::launched(const std::string& op, int kernels) {
 std::vector<std::string> FakeDevice::kernels() {
   const std::scoped_lock lock(mutex_);
   return kernels_;
+}
+
+void FakeDevice::wait_at_first_uses(DeviceWait wait) {
+  const std::scoped_lock lock(mutex_);
+  wait_at_first_use_ = std::move(wait);
+}
+
+/// Work of the network (Unrecorded) is not the rank's.
+void FakeDevice::used(const std::string& op, const std::vector<at::Tensor>& inputs) {
+  if (current == 0 || unrecorded > 0) return;
+  DeviceWait wait;
+  std::string use = op;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!wait_at_first_use_) return;
+    for (const at::Tensor& input : inputs) {
+      if (input.defined())
+        use += fmt::format(" {} {}", c10::toString(input.scalar_type()), fmt::join(input.sizes(), "x"));
+    }
+    if (used_.emplace(current, use).second) wait = wait_at_first_use_;
+  }
+  if (wait) wait(current, use);
 }
 
 FakeDevice::Unrecorded::Unrecorded() { ++unrecorded; }

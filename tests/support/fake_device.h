@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/recorder.h"
@@ -60,6 +61,10 @@ class FakeDevice {
     Unrecorded& operator=(const Unrecorded&) = delete;
     ~Unrecorded();
   };
+  /// Until clear(), calls `wait` at the first use of an op with inputs of these types and sizes on each stream: CUDA
+  /// may then wait until the whole device is idle. Each stream stands for a device; stream 0 does not count.
+  using DeviceWait = std::function<void(c10::StreamId stream, const std::string& use)>;
+  void wait_at_first_uses(DeviceWait wait);
   /// Until clear(), each event is found done only at its second query, as if the host were ahead of the device.
   void answer_late();
 
@@ -74,6 +79,7 @@ class FakeDevice {
   void launched(const std::string& op, int kernels);
   void recorded(std::intptr_t event, c10::StreamId stream);
   void awaited(std::intptr_t event, c10::StreamId stream);
+  void used(const std::string& op, const std::vector<at::Tensor>& inputs);
 
  private:
   std::mutex mutex_;
@@ -88,6 +94,8 @@ class FakeDevice {
   std::vector<std::string> kernels_;
   std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // active recordings
   std::set<std::intptr_t> events_of_recordings_;
+  DeviceWait wait_at_first_use_;
+  std::set<std::pair<c10::StreamId, std::string>> used_;
 };
 
 /// The calling thread's current stream.

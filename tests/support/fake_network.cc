@@ -90,6 +90,8 @@ FakeNetwork::Way way_of(const Call& call) {
   return {call.kind, std::bit_width(static_cast<std::uint64_t>(call.in.numel()))};
 }
 
+bool is_transfer(const Call& call) { return call.kind == Kind::Send || call.kind == Kind::Receive; }
+
 FakeNetwork::Group group_of(std::size_t members) {
   return {.waiting = std::vector<std::deque<std::shared_ptr<Call>>>(members)};
 }
@@ -179,6 +181,8 @@ std::string FakeNetwork::why_closed() {
 
 void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call) {
   std::unique_lock lock(mutex_);
+  call->stream = current_fake_stream();
+  if (is_transfer(*call)) ++pending_transfers_[call->stream];
   group.waiting[member].push_back(call);
   std::set<std::size_t>& connecting = group.connecting[way_of(*call)];
   connecting.insert(member);
@@ -198,7 +202,7 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
   const at::NoGradGuard no_graph;
   const FakeDevice::Unrecorded by_the_call;
   const Call& first = *calls.front();
-  const bool transfer = first.kind == Kind::Send || first.kind == Kind::Receive;
+  const bool transfer = is_transfer(first);
   const auto differs = [&](const auto& call) { return call->kind != first.kind; };
   if (transfer && calls.back()->kind == first.kind) {
     if (why_.empty()) why_ = first.kind == Kind::Send ? "both ends of a pair send" : "both ends of a pair receive";
@@ -229,9 +233,17 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
   for (const auto& call : calls) call->done = true;
 }
 
-void FakeNetwork::wait_for(const Call& call) {
+void FakeNetwork::wait_for(Call& call) {
   std::unique_lock lock(mutex_);
   wait_until(lock, [&] { return call.done; });
+  if (is_transfer(call) && !std::exchange(call.awaited, true)) --pending_transfers_[call.stream];
+}
+
+void FakeNetwork::device_waits(c10::StreamId stream, const std::string& why) {
+  const std::scoped_lock lock(mutex_);
+  if (pending_transfers_[stream] == 0) return;
+  if (why_.empty()) why_ = why + " waits for its device while a transfer is pending";
+  changed_.notify_all();
 }
 
 void FakeNetwork::wait_until(std::unique_lock<std::mutex>& lock, const std::function<bool()>& is_done) {

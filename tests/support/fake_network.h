@@ -50,6 +50,8 @@ class FakeNetwork {
     int root = 0;                             // Broadcast: the member that sends
     std::vector<std::int64_t> sent = {};      // AllToAll: elements to each member
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
+    c10::StreamId stream = 0;                 // current stream of the caller
+    bool awaited = false;
     bool done = false;
   };
   /// Calls that NCCL connects separately: all transfers; collectives by kind and order of magnitude of their elements,
@@ -62,8 +64,11 @@ class FakeNetwork {
     std::map<std::size_t, std::chrono::milliseconds> timeouts = {};  // by member
   };
   void issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call);
-  void wait_for(const Call& call);
+  void wait_for(Call& call);
   void set_timeout(Group& group, std::size_t member, std::chrono::milliseconds timeout);
+  /// Closes the network if a send or receive that was started on `stream` has not been waited for: a rank that waits
+  /// for its device then waits for a peer, which may wait for this rank. `why` names what waits.
+  void device_waits(c10::StreamId stream, const std::string& why);
 
  private:
   void carry_out(const std::vector<std::shared_ptr<Call>>& calls);
@@ -73,6 +78,7 @@ class FakeNetwork {
   std::condition_variable changed_;
   std::string why_;
   std::list<std::function<bool()>> waits_;  // conditions that ranks wait for
+  std::map<c10::StreamId, std::int64_t> pending_transfers_;
   int ranks_;
   RankGroups groups_;
   Group everyone_;

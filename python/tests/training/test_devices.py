@@ -2,6 +2,7 @@
 
 import copy
 import os
+import warnings
 
 import pytest
 import torch
@@ -61,6 +62,25 @@ def variables_where_cuda_starts(monkeypatch, world):
 def test_processes_set_what_cuda_and_nccl_read_before_cuda_starts(monkeypatch):
     assert variables_where_cuda_starts(monkeypatch, 2) == ["EAGER", "32", "=lo", "1"], "the user's stays"
     assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, None, "1"], "threads need none"
+
+
+def test_cuda_that_has_started_without_eager_loading_gives_one_warning(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    warns = cp._devices._warn_if_kernels_load_late
+    warns.cache_clear()
+    with pytest.warns(UserWarning, match="CUDA has started without CUDA_MODULE_LOADING=EAGER"):
+        variables_where_cuda_starts(monkeypatch, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        variables_where_cuda_starts(monkeypatch, 2)
+        warns.cache_clear()
+        monkeypatch.setenv("CUDA_MODULE_LOADING", "EAGER")
+        warns()
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        monkeypatch.delenv("CUDA_MODULE_LOADING")
+        warns.cache_clear()
+        warns()
+    warns.cache_clear()
 
 
 @needs_gpu

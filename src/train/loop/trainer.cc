@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/cgroup.h"
@@ -230,11 +231,37 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   return metrics;
 }
 
+/// Before the first step on a GPU, runs the ops of training and validation once without messages, on the samples of
+/// `step` (Executor::warm_up). BERT's attention has other ops with a mask, which only padded micro-batches have.
+void Trainer::warm_up(std::int64_t step) {
+  if (std::exchange(is_warm_, true) || device_.is_cpu() || job_.num_ranks() == 1) return;
+  const auto warm = [&](const Program& program, bool trains, bool is_masked) {
+    const auto load = [&](StageId stage, MicroBatchId id) {
+      MicroBatch batch = loader_.training(step, stage, id);
+      if (!trains) batch.dropout = {};
+      batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
+      return batch;
+    };
+    driver_->executor().warm_up(
+        program.workers[place_.worker.index()],
+        {.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); },
+         .load = load,
+         .peak_memory = peak_memory_of(device_),
+         .before_wait = [&] { progress_.catch_up(); }});
+  };
+  for (const bool is_masked : {false, true}) {
+    if (is_masked && is_causal(job_.model.family)) continue;
+    warm(job_.training, /*trains=*/true, is_masked);
+    if (job_.options.validate_every > 0) warm(job_.validation, /*trains=*/false, is_masked);
+  }
+}
+
 StepMetrics Trainer::do_step(std::int64_t step) {
   step_ = step;
   rehearse_flip("step", 0);
-  const auto start = Clock::now();
   loader_.begin_step(step);
+  warm_up(step);
+  const auto start = Clock::now();
   const std::int64_t n = job_.schedule.micro_batches;
   const bool leaves_out = chimera::leaves_out(job_.left_out, step + 1);
   const std::int64_t first = job_.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps

@@ -100,6 +100,7 @@ class Trainer {
   [[nodiscard]] std::string current() const;
 
  private:
+  void warm_up(std::int64_t step);
   StepMetrics do_step(std::int64_t step);
   bool close_step(const std::function<void(const StepMetrics&)>& on_step);
   void agree_on_last_step(RankId metrics_source);
@@ -153,6 +154,7 @@ class Trainer {
   std::int64_t voted_for_ = 0;
   bool has_weights_;
   bool is_closed_ = true;
+  bool is_warm_ = false;
   std::vector<double> step_seconds_;
   std::vector<Instruction> piece_;  // Asynchronous: current step
 };

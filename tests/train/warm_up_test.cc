@@ -1,0 +1,246 @@
+// The first use of an op on a GPU may wait until the whole GPU is idle. Here every first use does, on fake devices
+// (support/fake_device.h), and the network (support/fake_network.h) fails if a transfer is pending then.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "engine/fit.h"
+#include "engine/programs.h"
+#include "generate/registry.h"
+#include "passes/lower.h"
+#include "runtime/executor.h"
+#include "support/fake_accelerator.h"
+#include "support/fake_device.h"
+#include "support/fake_network.h"
+#include "support/training.h"
+#include "train/setup/device.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::DoubleNear;
+using testing::FakeDevice;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+const at::Device kDevice(testing::kFakeDevice, 0);
+
+class WarmUpTest : public ::testing::Test {
+ protected:
+  WarmUpTest() {
+    gpus_.device_type = testing::kFakeDevice;
+    FakeDevice::install();
+    FakeDevice::get().clear();
+  }
+  ~WarmUpTest() override { FakeDevice::get().clear(); }
+
+  using Body = std::function<void(RankId rank, Transport& transport)>;
+  /// Runs `body` on a thread and a device for each rank. Returns the reason of a failure, or "".
+  static std::string on_devices(const RunShape& run, const std::vector<RankPair>& pairs, bool sums_in_order,
+                                const Body& body) {
+    const auto ranks = static_cast<int>(run.num_ranks());
+    testing::FakeNetwork network(ranks, run.rank_groups(), pairs);
+    FakeDevice::get().wait_at_first_uses(
+        [&](c10::StreamId stream, const std::string& use) { network.device_waits(stream, "the first use of " + use); });
+    const auto as_rank = [&](RankId rank) {
+      at::set_num_threads(1);
+      Communicators to = network.communicators(static_cast<int>(rank.value()), sums_in_order);
+      to.device = kDevice;
+      const OwnStream stream(kDevice);
+      body(rank, *make_pair_transport(std::move(to)));
+    };
+    const auto failed = RankThreads(ranks).run(ranks, as_rank, [&](const std::string& why) { network.close(why); });
+    FakeDevice::get().wait_at_first_uses({});
+    if (!network.why_closed().empty()) return network.why_closed();
+    return failed ? what_of(failed->error) : "";
+  }
+
+  static std::string what_of(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& exception) {
+      return exception.what();
+    }
+  }
+
+  testing::FakeAccelerator gpus_;
+  ScopedAcceleratorOverride instead_{gpus_};
+};
+
+/// y = w x; the last stage returns the sum of y as its loss.
+class Scale final : public Stage {
+ public:
+  explicit Scale(bool is_last)
+      : Stage({{"weight", at::full({1}, 2, at::device(kDevice).dtype(at::kDouble))}}), is_last_(is_last) {}
+  at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override {
+    const at::Tensor y = (input.defined() ? input : batch.tokens) * parameters()[0].value;
+    return is_last_ ? y.sum() : y;
+  }
+
+ private:
+  bool is_last_;
+};
+
+TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
+  const RunShape run = run_shape({.schedule = {"1f1b", {2, 2}, nullptr}, .data_parallel = 1, .micro_batch_size = 1});
+  const Program program = lower(run.schedule);
+  const auto first_step = [&](bool warms_up) {
+    return on_devices(run, {{0, 1}}, false, [&](RankId rank, Transport& transport) {
+      Scale stage(rank == RankId(1));
+      Executor executor(WorkerId(rank.value()), {{StageId(rank.value()), &stage}}, transport, {{2}, at::kDouble},
+                        program_shape(run, GroupId(0)));
+      const StepHooks hooks{.load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kDevice)}; },
+                            .optimizer_step = [](double) {},
+                            .peak_memory = [] { return 1.0; }};
+      const auto& instructions = program.workers[rank.index()];
+      if (warms_up) executor.warm_up(instructions, hooks);
+      static_cast<void>(executor.run(instructions, hooks));
+    });
+  };
+  EXPECT_THAT(first_step(false), HasSubstr("waits for its device while a transfer is pending"));
+  EXPECT_EQ(first_step(true), "");
+}
+
+constexpr std::int64_t kSteps = 3;
+
+TrainOptions options_of(const std::string& model, const std::string& schedule) {
+  TrainOptions options = testing::small_options(model, schedule, {4, 4});
+  options.clip = 0.5;  // less than the norm
+  options.validate_every = 1;
+  return options;
+}
+
+std::map<std::string, TrainOptions> all_options() {
+  std::map<std::string, TrainOptions> all;
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    for (const std::string schedule : {"1f1b", "chimera", "zb-h1"}) {
+      all[model + " " + schedule] = options_of(model, schedule);
+    }
+  }
+  all["recomputation"] = options_of("gpt2-tiny", "chimera");
+  all["recomputation"].recompute.rule = RecomputeRule::Full;
+  all["dropout"] = options_of("bert-tiny", "chimera");
+  all["dropout"].dropout = 0.1;
+  all["copies"] = options_of("gpt2-tiny", "1f1b");
+  all["copies"].shape = {2, 4};
+  all["copies"].data_parallel = 2;
+  all["sharded optimizer"] = all["copies"];
+  all["sharded optimizer"].shard_optimizer = true;
+  all["canonical sums"] = options_of("gpt2-tiny", "chimera");
+  all["canonical sums"].reduction = ReductionOrder::Canonical;
+  all["bfloat16"] = options_of("llama-tiny", "1f1b");
+  all["bfloat16"].dtype = DataType::BFloat16;
+  all["bfloat16"].force_bfloat16 = true;
+  return all;
+}
+
+TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
+  for (const auto& [name, on_cpu] : all_options()) {
+    SCOPED_TRACE(name);
+    TrainOptions options = on_cpu;
+    options.device = DeviceKind::Cuda;
+    options.transport = TransportKind::Processes;
+    options.gpu = 0;
+    const Job job = prepare_job(options);
+    testing::Trained trained;
+    const auto train = [&](RankId rank, Transport& transport) {
+      Trainer trainer(job, rank, transport);
+      std::vector<double> losses;
+      for (std::int64_t step = 0; step < kSteps; ++step) losses.push_back(trainer.train_step(step).loss);
+      const double validation_loss = trainer.validation_loss();
+      if (rank != RankId(0)) return;
+      trained.losses = losses;
+      trained.validation_losses = {validation_loss};
+    };
+    ASSERT_EQ(on_devices(job, talking_pairs(job), job.canonical.has_value(), train), "");
+    const testing::Trained expected = testing::train(on_cpu, kSteps);
+    const double tolerance = options.dtype == DataType::BFloat16 ? 1e-3 : 1e-9;  // other products on a device
+    EXPECT_THAT(trained.losses, Pointwise(DoubleNear(tolerance), expected.losses));
+    EXPECT_NEAR(trained.validation_losses.at(0), expected.validation_losses.at(0), tolerance);
+  }
+}
+
+namespace nn = torch::nn;
+
+/// Four layers on a device. The first has buffers and draws random numbers.
+Model small_network(at::Device device) {
+  Model model;
+  for (int layer = 0; layer < 4; ++layer) {
+    model.layers.push_back([device, layer]() -> Layer {
+      nn::Sequential made(nn::Linear(6, 6), nn::GELU());
+      if (layer == 0) made->push_back(nn::BatchNorm1d(6));
+      if (layer == 0) made->push_back(nn::Dropout(0.2));
+      made->to(device, at::kDouble);
+      return made;
+    });
+  }
+  model.loss.sum = [](const at::Tensor& output, const at::Tensor& target) {
+    return LossSum{(output - target).square().sum(), target.numel()};
+  };
+  return model;
+}
+
+Data points_on(at::Device device) {
+  return [device](const SampleRange& range) {
+    const at::Tensor input = at::arange(range.count * 6, at::kDouble).view({range.count, 6}).add(range.first).cos();
+    return Batch{input.to(device), input.sin().to(device)};
+  };
+}
+
+struct Fitted {
+  std::vector<double> losses;
+  double validation_loss = 0;
+  std::int64_t batches_tracked = 0;
+};
+
+Fitted fitted(const FitRun& run, RankId rank, Transport& transport) {
+  RankFit trainer(run, rank, transport);
+  Fitted result;
+  for (std::int64_t step = 0; step < run.options.steps; ++step) {
+    result.losses.push_back(trainer.train_step(step).loss);
+  }
+  result.validation_loss = trainer.validation_loss(0);
+  for (const auto& [id, stage] : trainer.stages()) {
+    for (const auto& [name, value] : stage->values()) {
+      if (name == "0.2.num_batches_tracked") result.batches_tracked = value.item<std::int64_t>();
+    }
+  }
+  return result;
+}
+
+TEST_F(WarmUpTest, ModulesOfUsersTrainAsOnTheCpu) {
+  FitOptions options;
+  options.schedule = "zb-h1";
+  options.shape = {4, 4};
+  options.micro_batch_size = 2;
+  options.steps = kSteps;
+  options.threads = 1;
+  const FitRun run = prepare_fit(small_network(kDevice), points_on(kDevice), options);
+  Fitted on_device;
+  const auto train = [&](RankId rank, Transport& transport) {
+    const Fitted own = fitted(run, rank, transport);
+    if (rank == RankId(0)) on_device = own;
+  };
+  ASSERT_EQ(on_devices(run, run.talking_pairs(), false, train), "");
+  Fitted on_cpu;
+  const FitRun cpu_run = prepare_fit(small_network(at::kCPU), points_on(at::kCPU), options);
+  run_rank_threads(4, cpu_run.rank_groups(), [&](RankId rank, Transport& transport) {
+    const Fitted own = fitted(cpu_run, rank, transport);
+    if (rank == RankId(0)) on_cpu = own;
+  });
+  EXPECT_THAT(on_device.losses, Pointwise(DoubleNear(1e-9), on_cpu.losses));
+  EXPECT_NEAR(on_device.validation_loss, on_cpu.validation_loss, 1e-9);
+  EXPECT_EQ(on_device.batches_tracked, on_cpu.batches_tracked);
+}
+
+}  // namespace
+}  // namespace chimera
