@@ -2,6 +2,7 @@
 
 import copy
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,6 +62,25 @@ def variables_where_cuda_starts(monkeypatch, world):
 def test_processes_set_what_cuda_and_nccl_read_before_cuda_starts(monkeypatch):
     assert variables_where_cuda_starts(monkeypatch, 2) == ["EAGER", "32", "=lo", "1"], "the user's stays"
     assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, None, "1"], "threads need none"
+
+
+def test_communicators_get_few_blocks_and_a_stream_of_high_priority(monkeypatch):
+    class Group:
+        def __init__(self, *arguments):
+            self.options = arguments[3]
+
+        def eager_connect_single_device(self, device):
+            pass
+
+        class Options:
+            def __init__(self, **given):
+                self.given = given
+                self.config = SimpleNamespace()
+
+    monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", Group, raising=False)
+    options = cp._processes.new_backend(None, 0, 2, torch.device("cuda"), 2).options
+    assert options.given == {"is_high_priority_stream": True}
+    assert options.config.max_ctas == 2
 
 
 @needs_gpu
