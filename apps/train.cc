@@ -42,9 +42,11 @@
 
 namespace chimera::apps {
 
-[[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast);
+[[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast,
+                                       const std::optional<GpuResources>& gpus);
 /// Fields: docs/dry_run.md.
-[[nodiscard]] std::string dry_run_json(const Job& job, const Forecast& forecast);
+[[nodiscard]] std::string dry_run_json(const Job& job, const Forecast& forecast,
+                                       const std::optional<GpuResources>& gpus);
 
 namespace {
 
@@ -98,9 +100,35 @@ Json rank_json(const Forecast& forecast, const RankForecast& rank) {
           {"step_seconds", forecast.step_seconds}};
 }
 
+std::string gpu_text(const Job& job, const GpuResources& gpus) {
+  const auto& [gpu, count, blocks] = gpus;
+  return fmt::format(
+      "\nGPU: {}, {} multiprocessors\n"
+      "a rank has {} communicators at most, of {}: {} for messages, {} for sums, 1 for all ranks\n"
+      "  while they wait, they hold {} multiprocessors at most, of {}: {} each for messages, {} for sums, {} for all "
+      "ranks\n"
+      "  each has a high-priority stream; {} receive per channel is posted ahead\n",
+      gpu.name, gpu.multiprocessors, count.all(), kMostCommunicators, count.of_pairs, count.of_groups,
+      blocks.held(count), gpu.multiprocessors / 2, blocks.pair, blocks.group, blocks.everyone,
+      receives_ahead(job.options));
+}
+
+Json gpu_json(const Job& job, const GpuResources& gpus) {
+  const auto& [gpu, count, blocks] = gpus;
+  return {{"name", gpu.name},
+          {"multiprocessors", gpu.multiprocessors},
+          {"communicators", count.all()},
+          {"message_communicators", count.of_pairs},
+          {"sum_communicators", count.of_groups},
+          {"most_communicators", kMostCommunicators},
+          {"held_multiprocessors", blocks.held(count)},
+          {"most_held_multiprocessors", gpu.multiprocessors / 2},
+          {"receives_ahead", receives_ahead(job.options)}};
+}
+
 }  // namespace
 
-std::string dry_run_text(const Job& job, const Forecast& forecast) {
+std::string dry_run_text(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
   const auto tokens = static_cast<double>(job.mini_batch() * job.options.sequence);
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
@@ -131,10 +159,10 @@ std::string dry_run_text(const Job& job, const Forecast& forecast) {
     text += fmt::format("{:>5}  {:<22} {:>14}  {}\n", s, blocks, forecast.stage_parameters[s],
                         fmt::join(ranks_with(forecast, StageId(static_cast<std::int64_t>(s))), ", "));
   }
-  return text;
+  return gpus ? text + gpu_text(job, *gpus) : text;
 }
 
-std::string dry_run_json(const Job& job, const Forecast& forecast) {
+std::string dry_run_json(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
   Json json = {{"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.schedule.name}};
   json.update(layout_json({.workers = job.ranks.workers,
                            .data_parallel = job.ranks.data_parallel,
@@ -152,6 +180,7 @@ std::string dry_run_json(const Job& job, const Forecast& forecast) {
                    {"ranks", Json::array()}});
   for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
   for (const RankForecast& rank : forecast.ranks) json["ranks"].push_back(rank_json(forecast, rank));
+  if (gpus) json["gpu"] = gpu_json(job, *gpus);
   return json_text(json, 2) + "\n";
 }
 
@@ -287,10 +316,13 @@ TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invo
 }
 
 void print_dry_run(const TrainRequest& all) {
-  const Job job = cut_job(job_shape(all.options));
+  Job job = cut_job(job_shape(all.options));
   require_space(job, 0);
+  if (uses_gpu(job.options)) lower_programs(job);
+  const std::optional<GpuResources> gpus = gpu_resources(job);
   const Forecast expected = forecast(job, all.machine.empty() ? assumed_machine(job) : read_machine(all.machine));
-  write_output("", *all.dry_run == Format::Json ? dry_run_json(job, expected) : dry_run_text(job, expected));
+  write_output("",
+               *all.dry_run == Format::Json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
 }
 
 /// Returns the peak FLOP/s for MFU; 0 if unknown. A profile of this machine has only the peak of CPUs.

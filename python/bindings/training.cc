@@ -295,8 +295,9 @@ class Run {
 
 Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vector<std::int64_t>& partition,
                std::int64_t data_parallel, std::int64_t micro_batch_size, const std::vector<std::int64_t>& recompute,
-               const std::string& reduction) {
+               const std::string& reduction, bool over_nccl) {
   FitOptions options;
+  if (over_nccl) options.receives_ahead = kReceivesAheadOnGpus;
   options.partition = partition;
   options.data_parallel = data_parallel;
   options.micro_batch_size = micro_batch_size;
@@ -342,7 +343,7 @@ PYBIND11_MODULE(_training, module) {
            py::arg("kind"), py::arg("call"), py::arg("parameters"));
   py::class_<Plan>(module, "Plan")
       .def(py::init(&make_plan), py::arg("schedule"), py::arg("layers"), py::arg("partition"), py::arg("data_parallel"),
-           py::arg("micro_batch_size"), py::arg("recompute"), py::arg("reduction"))
+           py::arg("micro_batch_size"), py::arg("recompute"), py::arg("reduction"), py::arg("over_nccl"))
       .def_property_readonly("num_ranks", &Plan::num_ranks)
       .def_property_readonly("mini_batch", &Plan::mini_batch)
       .def_property_readonly("stage_layers", &Plan::stage_layers)

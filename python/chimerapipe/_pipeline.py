@@ -110,6 +110,7 @@ class Pipeline:
             micro_batch_size,
             self._recomputed,
             reduction,
+            over_nccl,
         )
         self._world, self._rank = self._processes.world, self._processes.rank
         if self._world not in (1, self._plan.num_ranks):

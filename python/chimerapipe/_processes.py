@@ -165,9 +165,9 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def new_backend(store: Any, rank: int, size: int, device: torch.device, blocks: int) -> Any:
-    """Returns a connected group whose kernels use at most `blocks` thread blocks. Run.join_groups() sets its timeout,
-    10 minutes so far, and raises it above the longest step."""
-    options = torch.distributed.ProcessGroupNCCL.Options()
+    """Returns a connected group with a high-priority stream, whose kernels use at most `blocks` thread blocks.
+    Run.join_groups() sets its timeout, 10 minutes so far, and raises it above the longest step."""
+    options = torch.distributed.ProcessGroupNCCL.Options(is_high_priority_stream=True)
     options.config.max_ctas = blocks
     group = torch.distributed.ProcessGroupNCCL(store, rank, size, options)
     group.eager_connect_single_device(device)

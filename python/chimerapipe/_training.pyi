@@ -26,6 +26,7 @@ class Plan:
         micro_batch_size: int,
         recompute: Sequence[int],
         reduction: str,
+        over_nccl: bool,
     ) -> None: ...
     @property
     def num_ranks(self) -> int: ...

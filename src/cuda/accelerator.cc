@@ -47,7 +47,8 @@ class Groups {
   [[nodiscard]] at::Device device() const { return device_; }
 
   Group make(const NewCommunicator& wanted) {
-    auto options = c10d::ProcessGroupNCCL::Options::create();
+    // Otherwise a send waits until the matrix products in front of it have started all of their blocks.
+    auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     options->group_name = wanted.name;
     options->timeout = timeout_;
     options->config.maxCTAs = wanted.blocks;

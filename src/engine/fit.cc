@@ -165,8 +165,10 @@ FitRun prepare_fit(Model model, Data data, FitOptions options) {
   if (run.options.reduction == ReductionOrder::Canonical) {
     run.canonical = canonical_reduction(run, run.options.reduction_blocks, "FitOptions::reduction_blocks");
   }
-  run.program = training_program(run, {.recompute = run.recompute, .canonical = run.canonical.has_value()});
-  run.validation = validation_program(run);
+  const std::int64_t receives_ahead = run.options.receives_ahead;
+  run.program = training_program(
+      run, {.recompute = run.recompute, .canonical = run.canonical.has_value(), .receives_ahead = receives_ahead});
+  run.validation = validation_program(run, receives_ahead);
   return run;
 }
 

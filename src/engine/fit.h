@@ -19,6 +19,7 @@
 #include "generate/registry.h"
 #include "model/layers.h"
 #include "model/module_stage.h"
+#include "passes/lower.h"
 #include "plan/recompute_choice.h"
 #include "runtime/canonical_sums.h"
 #include "schedule/program.h"
@@ -64,8 +65,9 @@ struct FitOptions {
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // seed of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;
-  std::int64_t reduction_blocks = 0;  // Q; 0: default_reduction_blocks()
-  RecomputeChoice recompute;          // not `auto`
+  std::int64_t reduction_blocks = 0;                               // Q; 0: default_reduction_blocks()
+  RecomputeChoice recompute;                                       // not `auto`
+  std::int64_t receives_ahead = LoweringOptions().receives_ahead;  // kReceivesAheadOnGpus for a GPU per rank
   OptimizerOptions optimizer;
   LearningRate learning_rate;
   double clip = 0;           // largest global gradient norm; 0: no clipping

@@ -46,13 +46,16 @@ void require_valid(const std::vector<Violation>& violations, const Schedule& sch
 }  // namespace
 
 Program training_program(const RunShape& shape, const ProgramChoices& choices) {
-  LoweringOptions options{.recompute = choices.recompute, .pairs = choices.pairs};
+  LoweringOptions options{
+      .receives_ahead = choices.receives_ahead, .recompute = choices.recompute, .pairs = choices.pairs};
   options.all_reduces = {
       .every_stage = shape.ranks.data_parallel > 1 || choices.canonical, .placement = choices.sync, .tied = shape.tied};
   return proven(shape.schedule, options);
 }
 
-Program validation_program(const RunShape& shape) { return proven(forward_only(shape.schedule), {}); }
+Program validation_program(const RunShape& shape, std::int64_t receives_ahead) {
+  return proven(forward_only(shape.schedule), {.receives_ahead = receives_ahead});
+}
 
 ProgramShape program_shape(const RunShape& run, GroupId group) {
   ProgramShape shape{run.schedule.micro_batches, run.ranks, run.worker_groups(), group};

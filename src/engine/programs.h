@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/run_shape.h"
+#include "passes/lower.h"
 #include "passes/unroll.h"
 #include "runtime/executor.h"
 #include "schedule/place_all_reduces.h"
@@ -23,6 +24,7 @@ struct ProgramChoices {
   std::set<StageId> recompute = {};  // stages with activation checkpointing
   Pairs pairs = Pairs::InOrder;
   bool canonical = false;  // sums of every stage have a fixed order, even on a single rank
+  std::int64_t receives_ahead = LoweringOptions().receives_ahead;
 };
 
 /// Returns a step of a synchronous schedule. Groups interact only in collectives of all their workers, or of all
@@ -31,7 +33,8 @@ struct ProgramChoices {
 [[nodiscard]] Program training_program(const RunShape& shape, const ProgramChoices& choices);
 
 /// Returns only the forwards. Throws as training_program() does.
-[[nodiscard]] Program validation_program(const RunShape& shape);
+[[nodiscard]] Program validation_program(const RunShape& shape,
+                                         std::int64_t receives_ahead = LoweringOptions().receives_ahead);
 
 [[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);
 

@@ -24,6 +24,9 @@ struct PlacedInstruction {
 /// a schedule that check() accepts. Takes time O(ops log versions).
 [[nodiscard]] std::vector<std::vector<PlacedInstruction>> place_updates(const Schedule& schedule, bool sums);
 
+/// LoweringOptions::receives_ahead on GPUs, where a posted receive occupies multiprocessors until its message arrives.
+inline constexpr std::int64_t kReceivesAheadOnGpus = 1;
+
 struct LoweringOptions {
   ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
   std::int64_t receives_ahead = 2;   // receives per channel that are posted before their turn (see lower)

@@ -9,8 +9,8 @@
 namespace chimera {
 
 void require_valid(const Contention& contention) {
-  for (const double share :
-       {contention.ops_by_sums, contention.sums_by_ops, contention.transfers, contention.node_transfers}) {
+  for (const double share : {contention.ops_by_sums, contention.sums_by_ops, contention.transfers,
+                             contention.node_transfers, contention.ops_by_receives}) {
     if (!std::isfinite(share) || share < 0)
       throw ConfigError(fmt::format("contention: {} is not a finite number of 0 or more", share));
   }

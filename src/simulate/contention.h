@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/ids.h"
@@ -23,9 +25,12 @@ struct Contention {
   double sums_overlap = 0;
   /// Slowdown like `transfers` for transfers between nodes that leave (or enter) the same node. 0: unknown.
   double node_transfers = 0;
+  /// An op, per channel on which messages are still to arrive: on GPUs a posted receive occupies multiprocessors.
+  double ops_by_receives = 0;
 
   [[nodiscard]] bool any() const {
-    return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0 || sums_overlap > 0 || node_transfers > 0;
+    return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0 || sums_overlap > 0 || node_transfers > 0 ||
+           ops_by_receives > 0;
   }
   friend bool operator==(const Contention&, const Contention&) = default;
 };
@@ -56,6 +61,13 @@ class ContentionTracker {
   ContentionTracker(const Contention& contention, std::size_t workers, const NodePlacement& nodes, double cores)
       : contention_(contention), nodes_(nodes), cores_(cores), in_use_(workers), of_nodes_(workers) {}
 
+  /// Announces a message, whose arrival is then reported by count_arrival().
+  void expect_message(std::size_t from, std::size_t to) {
+    if (to_arrive_[{from, to}]++ == 0) ++in_use_[to].channels;
+  }
+  void count_arrival(std::size_t from, std::size_t to) {
+    if (--to_arrive_.at({from, to}) == 0) --in_use_[to].channels;
+  }
   void count_op(std::size_t worker, int change) { in_use_[worker].ops += change; }
   void count_message(std::size_t from, std::size_t to, int change) {
     if (leaves_node(from, to)) {
@@ -91,7 +103,8 @@ class ContentionTracker {
 
   /// Slowdown factors: of an op, a message, an all-reduce.
   [[nodiscard]] double op(std::size_t worker) const {
-    return in_use_[worker].sums > 0 ? 1 + contention_.ops_by_sums : 1;
+    const InUse& here = in_use_[worker];
+    return 1 + (here.sums > 0 ? contention_.ops_by_sums : 0) + contention_.ops_by_receives * here.channels;
   }
   [[nodiscard]] double message(std::size_t from, std::size_t to) const {
     if (leaves_node(from, to)) {
@@ -122,6 +135,7 @@ class ContentionTracker {
     int sums = 0;
     int leaving = 0;  // messages and all-reduces
     int coming = 0;
+    int channels = 0;  // with messages that are still to arrive
   };
   static double beside(int transfers, double share) { return 1 + share * (transfers - 1); }
   [[nodiscard]] double by_ops(std::size_t worker) const {
@@ -136,8 +150,9 @@ class ContentionTracker {
   Contention contention_;
   const NodePlacement& nodes_;
   double cores_;
-  std::vector<InUse> in_use_;    // [worker]
-  std::vector<InUse> of_nodes_;  // [node]: transfers between nodes only
+  std::vector<InUse> in_use_;                                              // [worker]
+  std::vector<InUse> of_nodes_;                                            // [node]: transfers between nodes only
+  std::map<std::pair<std::size_t, std::size_t>, std::int64_t> to_arrive_;  // (from, to): messages
 };
 
 }  // namespace chimera

@@ -156,6 +156,7 @@ class CoresRun {
 
   void run() {
     if (!schedule_.updates) timeline_.step_ends.assign(ranges_.size(), 0);
+    if (contends_) expect_messages();
     for (std::size_t w = 0; w < workers_.size(); ++w) begin_step(w);
     for (double now = next_event(); now < kNever; now = next_event()) {
       throw_if_interrupted();
@@ -323,6 +324,13 @@ class CoresRun {
     return sums_.has_next(group) ? slowest * in_use_.overlap_factor() : slowest;
   }
 
+  void expect_messages() {
+    for (OpIndex op = 0; op < table_.size(); ++op) {
+      if (table_.consumer(table_.op(op)) == kNoOp || consuming_worker(op) == table_.worker(op)) continue;
+      in_use_.expect_message(table_.worker(op), consuming_worker(op));
+    }
+  }
+
   std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
 
   void finish(const Activity& activity, double now) {
@@ -410,6 +418,7 @@ class CoresRun {
     arrived_[made] = now + costs_.delay(table_.op(made));
     sender.sent = std::max(sender.sent, arrived_[made]);
     if (costs_.blocking_sends() && --sender.sending == 0) sender.free = sender.sent;
+    in_use_.count_arrival(from, consuming_worker(made));
     const std::optional<OpIndex> next = queues_.pop(from, consuming_worker(made));
     if (next) begin_message(*next, now);
   }
@@ -428,6 +437,7 @@ class CoresRun {
       if (queues_.push(w, table_.worker(consumer), index)) begin_message(index, now);
       return;
     }
+    if (contends_) in_use_.count_arrival(w, table_.worker(consumer));
     arrived_[index] = links_.send(w, table_.worker(consumer), op, now).arrived;
     if (costs_.blocking_sends()) workers_[w].free = std::max(workers_[w].free, arrived_[index]);
   }

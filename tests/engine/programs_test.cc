@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "passes/lower.h"
 
 namespace chimera {
 namespace {
@@ -45,6 +48,21 @@ TEST(ProgramsTest, ValidationRunsOnlyForwards) {
       EXPECT_EQ(instruction.op.kind, OpKind::Forward);
     }
   }
+}
+
+/// Number of receives that a worker posts before its first op.
+std::int64_t posted_first(const Program& program, WorkerId worker) {
+  const auto& instructions = program.workers[worker.index()];
+  const auto is_post = [](const Instruction& each) { return each.kind == InstructionKind::PostReceive; };
+  return std::ranges::find_if_not(instructions, is_post) - instructions.begin();
+}
+
+TEST(ProgramsTest, ReceivesArePostedAheadAsOftenAsChosen) {
+  const RunShape run = run_shape({.schedule = {.name = "1f1b", .shape = {2, 4}}});
+  EXPECT_EQ(posted_first(training_program(run, {}), WorkerId(0)), 2);
+  EXPECT_EQ(posted_first(training_program(run, {.receives_ahead = kReceivesAheadOnGpus}), WorkerId(0)), 1);
+  EXPECT_EQ(posted_first(validation_program(run), WorkerId(1)), 3) << "two, and that of the first op";
+  EXPECT_EQ(posted_first(validation_program(run, kReceivesAheadOnGpus), WorkerId(1)), 2);
 }
 
 TEST(ProgramsTest, StreamsHaveTheGivenNumberOfSteps) {

@@ -106,6 +106,32 @@ TEST(DryRunTest, TextHasALineForEveryRankAndStage) {
   EXPECT_THAT(result.output, ::testing::ContainsRegex("    1     0      1  1, 0 +[0-9]+"));
 }
 
+TEST(DryRunTest, ShowsWhatARankTakesOfItsGpu) {
+  const Arguments flags = {"--model",         "gpt2-tiny", "--stages", "4",   "--micro-batches", "4",
+                           "--data-parallel", "2",         "--device", "cuda"};
+  const json gpu = dry_run(flags)["gpu"];
+  EXPECT_EQ(gpu["communicators"], 4 + 2 + 1) << "two neighbors in both directions, two stages";
+  EXPECT_EQ(gpu["most_communicators"], 31);
+  EXPECT_EQ(gpu["receives_ahead"], 1);
+  EXPECT_LE(gpu["held_multiprocessors"], gpu["most_held_multiprocessors"]);
+  EXPECT_EQ(gpu["most_held_multiprocessors"], gpu["multiprocessors"].get<int>() / 2);
+
+  const ProgramResult text = run_program(Arguments{"train", "--dry-run"} + flags);
+  EXPECT_EQ(text.exit_code, 0) << text.messages;
+  EXPECT_THAT(text.output, HasSubstr("a rank has 7 communicators at most, of 31: 4 for messages, 2 for sums"));
+  EXPECT_FALSE(dry_run({"--model", "gpt2-tiny", "--stages", "2"}).contains("gpu"));
+}
+
+TEST(DryRunTest, RefusesMoreCommunicatorsThanARankCanHave) {
+  const ProgramResult result = run_program({"train", "--dry-run", "--device", "cuda", "--model", "gpt2-tiny", "--layers",
+                                            "60", "--schedule", "interleaved", "--stages", "2", "--chunks", "30",
+                                            "--micro-batches", "2", "--data-parallel", "2"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.output, "");
+  EXPECT_THAT(result.messages, HasSubstr("communicators"));
+  EXPECT_THAT(result.messages, HasSubstr("more than"));
+}
+
 /// CPU seconds of terminated children.
 double children_seconds() {
   rusage usage{};

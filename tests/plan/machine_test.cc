@@ -191,6 +191,10 @@ TEST(MachineTest, ThereIsNoContentionByDefault) {
   machine["contention"]["node_transfers"] = 0.5;
   const MachineProfile nodes = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(nodes.contention.node_transfers, 0.5);
+  machine["contention"]["ops_by_receives"] = 0.25;
+  const MachineProfile receives = machine_from_json(json_text(machine), "here.json");
+  EXPECT_EQ(receives.contention.ops_by_receives, 0.25);
+  EXPECT_EQ(machine_from_json(to_json(receives), "here.json"), receives);
   EXPECT_EQ(machine_from_json(to_json(nodes), "here.json"), nodes);
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
   machine.erase("contention");

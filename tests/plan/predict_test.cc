@@ -283,6 +283,16 @@ TEST(PredictTest, OpsTakeTheTimeOfTheSlowestOrOfSharedCores) {
   EXPECT_DOUBLE_EQ(forward(1, 8, alone), 10 * 4 + 10) << "waits for nobody";
 }
 
+TEST(PredictTest, FewerReceivesArePostedAheadOnDevices) {
+  PlanProblem problem = round_problem(2, 4);
+  const auto receives = [&](std::int64_t cores) {
+    problem.machine.cores = cores;
+    return Predictor(problem).prepare(two_stages("1f1b", 2, 2)).model.costs.buffers.receives_ahead;
+  };
+  EXPECT_EQ(receives(2), 2);
+  EXPECT_EQ(receives(0), 1) << "each worker has its own device";
+}
+
 TEST(PredictTest, RecomputationTakesTheProfiledTime) {
   Predictor predictor(round_problem(2, 4));
   Candidate candidate = two_stages("1f1b", 2, 2);

@@ -262,6 +262,21 @@ TEST(ContentionTest, AnOpAndASumSlowEachOtherDown) {
   EXPECT_DOUBLE_EQ(timeline.makespan, 8 + (3 - 4 / 1.5) + 3);
 }
 
+TEST(ContentionTest, PostedReceivesSlowOpsUntilTheLastMessageArrives) {
+  // Worker 0: 0F0 0F1 0B0 0B1; worker 1: 1F0 1B0 1F1 1B1. Messages take no time.
+  const Schedule schedule = find_generator("1f1b").generate({.stages = 2, .micro_batches = 2});
+  const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  const Timeline timeline =
+      simulate_on_cores(schedule, costs, {.cores = cores_without_end(), .contention = {.ops_by_receives = 0.5}});
+  const auto ends = [&](std::size_t worker) {
+    std::vector<double> ends;
+    for (const TimedOp& op : timeline.workers[worker].ops) ends.push_back(op.end);
+    return ends;
+  };
+  EXPECT_EQ(ends(1), (std::vector<double>{3, 5, 6, 8})) << "0F1 arrives at 3; then no receive is left";
+  EXPECT_EQ(ends(0), (std::vector<double>{1.5, 3, 8, 10})) << "0B0 takes 3, as 1B1 arrives at 8";
+}
+
 TEST(ContentionTest, ASumIsFasterWhileTheNextSumOverlaps) {
   const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));

@@ -40,10 +40,12 @@ class FakeBackend final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) override {
     if (to == getRank()) throw std::logic_error("a send to oneself");
+    if (network_.records) network_.records(tensors.front());
     return issue({.kind = Kind::Send, .in = tensors.front()});
   }
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int /*tag*/) override {
     if (from == getRank()) throw std::logic_error("a receive from oneself");
+    if (network_.records) network_.records(tensors.front());
     return issue({.kind = Kind::Receive, .out = {tensors.front()}});
   }
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,

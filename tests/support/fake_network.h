@@ -32,6 +32,8 @@ class FakeNetwork {
 
   /// The process groups of a rank, for its thread.
   [[nodiscard]] Communicators communicators(int rank, bool sums_in_order = false);
+  /// Called with the tensor of each send and receive, where c10d's NCCL backend calls recordStream(). May be empty.
+  std::function<void(const at::Tensor& tensor)> records = {};
   /// Makes every wait throw, now and later; the first reason stays.
   void close(const std::string& why);
   /// Returns the number of connections of groups for sums so far.

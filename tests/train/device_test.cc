@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -108,6 +109,52 @@ struct ObservingAccelerator final : Accelerator {
     return gpus.connect(options);
   }
 };
+
+/// Number of receives that a worker posts before its first op.
+std::int64_t posted_at_first(const Program& program, std::size_t worker) {
+  const auto& instructions = program.workers[worker];
+  const auto is_post = [](const Instruction& each) { return each.kind == InstructionKind::PostReceive; };
+  return std::ranges::find_if_not(instructions, is_post) - instructions.begin();
+}
+
+TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
+  testing::FakeAccelerator gpus;
+  const ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
+  EXPECT_FALSE(gpu_resources(prepare_job(options)));
+  EXPECT_EQ(posted_at_first(prepare_job(options).training, 0), 2);
+
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Processes;
+  options.validate_every = 1;
+  const Job job = prepare_job(options);
+  EXPECT_EQ(posted_at_first(job.training, 0), 1);
+  EXPECT_EQ(posted_at_first(job.validation, 1), 2) << "one, and that of the first op";
+  const auto resources = gpu_resources(job);
+  ASSERT_TRUE(resources);
+  EXPECT_EQ(resources->gpu.multiprocessors, 100);
+  EXPECT_EQ(resources->communicators.all(), 4 + 0 + 1) << "both directions of two pairs, and all ranks";
+  EXPECT_EQ(resources->blocks.held(resources->communicators), 4 * 2 + 1);
+
+  gpus.each.multiprocessors = 8;
+  EXPECT_THAT(refusal_of([&] { static_cast<void>(prepare_job(options)); }),
+              AllOf(HasSubstr("--device cuda"), HasSubstr("5 communicators"), HasSubstr("8 multiprocessors")));
+}
+
+TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
+  testing::FakeAccelerator gpus;
+  gpus.fault = "no driver";
+  const ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Processes;
+  Job job = cut_job(job_shape(options));
+  lower_programs(job);
+  const auto resources = gpu_resources(job);
+  ASSERT_TRUE(resources);
+  EXPECT_THAT(resources->gpu.name, HasSubstr("assumed"));
+  EXPECT_EQ(resources->gpu.multiprocessors, 132);
+}
 
 TEST(DeviceTest, KernelsLoadEagerlyByDefault) {
   const ObservingAccelerator gpus;

@@ -1,14 +1,18 @@
 // Fake groups replace NCCL; they are as strict (support/fake_network.h).
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <future>
 #include <latch>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -94,11 +98,13 @@ TEST(CommunicatorsTest, ConcurrentWaitsLeaveHalfOfAGpu) {
 
 TEST(CommunicatorsTest, SumsGetAtLeastTheBlocksOfMessages) {
   const BlockLimits few = block_limits(everyone_with_everyone(3, 2), 132);
-  EXPECT_EQ(few.pair, 4);
+  EXPECT_EQ(few.pair, 2);
   EXPECT_EQ(few.group, 16);
   const BlockLimits many = block_limits(everyone_with_everyone(8, 3), 132);
   EXPECT_EQ(many.pair, 2);
   EXPECT_EQ(many.group, 8);
+  EXPECT_EQ(block_limits(everyone_with_everyone(9, 3), 80).pair, 1)
+      << "16 x 2 + 3 x 2 + 1 are less than 40, but 1 is not";
 }
 
 TEST(CommunicatorsTest, MoreCommunicatorsThanAGpuHoldsAreRefusedInOneLine) {
@@ -108,6 +114,25 @@ TEST(CommunicatorsTest, MoreCommunicatorsThanAGpuHoldsAreRefusedInOneLine) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("21 communicators"), HasSubstr("40 multiprocessors")));
   }
+}
+
+TEST(CommunicatorsTest, MoreCommunicatorsThanStreamsAreRefusedInOneLine) {
+  EXPECT_NO_THROW(static_cast<void>(block_limits(everyone_with_everyone(15, 2), 132)));
+  try {
+    static_cast<void>(block_limits(everyone_with_everyone(15, 3), 132));
+    FAIL() << "28 + 3 + 1 are more than 31";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("32 communicators (28 for messages, 3 for sums)"), HasSubstr("the 31")));
+  }
+}
+
+TEST(CommunicatorsTest, CountsMultiprocessorsOfConcurrentWaits) {
+  const CommunicatorPlan plan = everyone_with_everyone(3, 2);
+  const CommunicatorCount count = communicators_of_a_rank(plan);
+  EXPECT_EQ(count.all(), 4 + 2 + 1);
+  const BlockLimits limits = block_limits(plan, 132);
+  EXPECT_EQ(limits.held(count), 4 * 2 + 2 * 16 + 1);
+  EXPECT_EQ(limits.held(count), blocks_of(plan, limits));
 }
 
 TEST(CommunicatorsTest, AllRanksGetTheSmallestLimit) {
@@ -200,6 +225,87 @@ TEST(CommunicatorsTest, NoFirstCallOfAProgramWaitsForTheOtherMembers) {
   for (int rank = 0; rank < 3; ++rank) ranks.push_back(std::async(std::launch::async, play, rank));
   for (auto& rank : ranks) EXPECT_NO_THROW(rank.get());
   EXPECT_EQ(network.why_closed(), "");
+}
+
+/// Imitates CUDA's caching allocator while the host is ahead of the device: the events of recorded blocks do not
+/// finish. Replaces the CPU's allocator during its lifetime.
+class FakeCachingAllocator final : public c10::Allocator {
+ public:
+  /// Blocks of at least this size are counted.
+  static constexpr std::size_t kCounted = 1 << 16;
+
+  FakeCachingAllocator() : previous_(c10::GetCPUAllocator()) {
+    current_ = this;
+    c10::SetCPUAllocator(this);
+  }
+  FakeCachingAllocator(const FakeCachingAllocator&) = delete;
+  FakeCachingAllocator& operator=(const FakeCachingAllocator&) = delete;
+  ~FakeCachingAllocator() override { c10::SetCPUAllocator(previous_); }
+
+  c10::DataPtr allocate(std::size_t size) override {
+    if (size < kCounted) return previous_->allocate(size);
+    void* const block = std::malloc(size);
+    const std::scoped_lock lock(mutex_);
+    most_ = std::max(most_, ++in_use_);
+    return {block, block, &free_block, at::kCPU};
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* to, const void* from, std::size_t size) const override { default_copy_data(to, from, size); }
+
+  /// Like CUDA's, ignores memory from other sources.
+  void record(const c10::DataPtr& memory) {
+    if (memory.get_deleter() != &free_block) return;
+    const std::scoped_lock lock(mutex_);
+    recorded_.insert(memory.get());
+  }
+  /// Largest number of blocks in use at once, with freed blocks whose events have not finished.
+  [[nodiscard]] std::int64_t most() const { return most_; }
+
+ private:
+  static void free_block(void* block) {
+    {
+      const std::scoped_lock lock(current_->mutex_);
+      if (current_->recorded_.erase(block) == 0) --current_->in_use_;
+    }
+    std::free(block);
+  }
+
+  static inline FakeCachingAllocator* current_ = nullptr;
+  c10::Allocator* previous_;
+  std::mutex mutex_;
+  std::set<void*> recorded_;
+  std::int64_t in_use_ = 0;
+  std::int64_t most_ = 0;
+};
+
+/// Returns the largest number of messages in memory of both ranks if one sends this many messages to the other.
+std::int64_t most_messages_in_memory(int messages) {
+  constexpr std::int64_t kElements = FakeCachingAllocator::kCounted / sizeof(float);
+  FakeCachingAllocator allocator;
+  testing::FakeNetwork network(2, {}, {{0, 1}});
+  network.records = [&](const at::Tensor& tensor) { allocator.record(tensor.storage().data_ptr()); };
+  const auto send = [&] {
+    const auto transport = make_pair_transport(network.communicators(0));
+    for (int m = 0; m < messages; ++m) {
+      transport->start_send(RankId(1), at::full({kElements}, m, at::kFloat), {})->wait();
+    }
+  };
+  const auto receive = [&] {
+    const auto transport = make_pair_transport(network.communicators(1));
+    for (int m = 0; m < messages; ++m) {
+      const auto pending = transport->post_receive(RankId(0), {{kElements}, at::kFloat}, {});
+      EXPECT_EQ(pending->wait()[kElements - 1].item<float>(), m);
+    }
+  };
+  auto sender = std::async(std::launch::async, send);
+  receive();
+  sender.get();
+  return allocator.most();
+}
+
+TEST(CommunicatorsTest, MemoryOfMessagesDoesNotGrowWithTheirNumber) {
+  EXPECT_LE(most_messages_in_memory(4), 4);
+  EXPECT_LE(most_messages_in_memory(64), 4);
 }
 
 TEST(CommunicatorsTest, RanksLearnWhenAllAreConnected) {

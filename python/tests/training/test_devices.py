@@ -3,6 +3,7 @@
 import copy
 import os
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -81,6 +82,25 @@ def test_cuda_that_has_started_without_eager_loading_gives_one_warning(monkeypat
         warns.cache_clear()
         warns()
     warns.cache_clear()
+
+
+def test_communicators_get_few_blocks_and_a_stream_of_high_priority(monkeypatch):
+    class Group:
+        def __init__(self, *arguments):
+            self.options = arguments[3]
+
+        def eager_connect_single_device(self, device):
+            pass
+
+        class Options:
+            def __init__(self, **given):
+                self.given = given
+                self.config = SimpleNamespace()
+
+    monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", Group, raising=False)
+    options = cp._processes.new_backend(None, 0, 2, torch.device("cuda"), 2).options
+    assert options.given == {"is_high_priority_stream": True}
+    assert options.config.max_ctas == 2
 
 
 @needs_gpu

@@ -16,7 +16,7 @@
 #include "core/resident_memory.h"
 #include "engine/programs.h"
 #include "launch/local/launcher.h"
-#include "transport/pairs/communicators.h"
+#include "passes/lower.h"
 
 namespace chimera {
 namespace {
@@ -113,6 +113,10 @@ at::Device device_of(const TrainOptions& options, RankId rank) {
   return {accelerator().type(), static_cast<c10::DeviceIndex>(has_processes(options) ? own : 0)};
 }
 
+std::int64_t receives_ahead(const TrainOptions& options) {
+  return uses_gpu(options) ? kReceivesAheadOnGpus : LoweringOptions().receives_ahead;
+}
+
 int intra_op_threads(const JobShape& job) {
   if (job.options.threads > 0) return static_cast<int>(job.options.threads);
   if (job.options.reduction == ReductionOrder::Canonical) return 1;
@@ -176,6 +180,27 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
                     ranks, gpus.num_devices()));
   }
   require_numbers(options, gpus.traits(options.gpu.value_or(0)));
+}
+
+namespace {
+
+GpuTraits first_gpu_or_h100() {
+  try {
+    if (accelerator().problem().empty()) return accelerator().traits(0);
+  } catch (const ConfigError&) {  // no library
+  }
+  return {.name = "assumed to be an H100 (no GPU can be used here)", .multiprocessors = 132};
+}
+
+}  // namespace
+
+std::optional<GpuResources> gpu_resources(const Job& job) {
+  if (!uses_gpu(job.options) || !has_processes(job.options) || job.num_ranks() == 1) return std::nullopt;
+  const CommunicatorPlan plan{
+      .world_size = static_cast<int>(job.num_ranks()), .groups = job.rank_groups(), .pairs = talking_pairs(job)};
+  GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
+  result.blocks = block_limits(plan, result.gpu.multiprocessors);
+  return result;
 }
 
 void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {

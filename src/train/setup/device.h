@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "schedule/program.h"
 #include "train/setup/job.h"
 #include "transport/accelerator.h"
+#include "transport/pairs/communicators.h"
 
 namespace chimera {
 
@@ -30,6 +32,9 @@ void require_fast_numbers(DataType dtype, bool native);
 [[nodiscard]] at::Device device_of(const TrainOptions& options, RankId rank);
 
 [[nodiscard]] bool uses_gpu(const TrainOptions& options);
+
+/// Returns LoweringOptions::receives_ahead for the device.
+[[nodiscard]] std::int64_t receives_ahead(const TrainOptions& options);
 
 /// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with canonical reduction.
 [[nodiscard]] int intra_op_threads(const JobShape& job);
@@ -51,6 +56,17 @@ class ScopedAcceleratorOverride {
   ScopedAcceleratorOverride& operator=(const ScopedAcceleratorOverride&) = delete;
   ~ScopedAcceleratorOverride();
 };
+
+/// Resources of the rank that uses most of its GPU.
+struct GpuResources {
+  GpuTraits gpu;
+  CommunicatorCount communicators;
+  BlockLimits blocks;
+};
+
+/// Returns the resources of a job with a GPU per rank and several ranks, else none. Needs the job's programs. Takes the
+/// first GPU of this machine, or assumes an H100 if it has none. Throws the errors of block_limits().
+[[nodiscard]] std::optional<GpuResources> gpu_resources(const Job& job);
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
 /// Also throws for observation on GPUs, and as require_numbers does. Call it before other functions here: with

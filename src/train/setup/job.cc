@@ -412,7 +412,7 @@ void require_pairs(const JobShape& job) {
                   job.schedule.name));
 }
 
-void lower_training(Job& job) {
+void lower_training(Job& job, std::int64_t receives_ahead) {
   const std::set<StageId> recompute = recomputed_stages(job);
   if (job.schedule.updates) {
     for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
@@ -424,7 +424,8 @@ void lower_training(Job& job) {
   job.training = training_program(job, {.sync = job.options.sync,
                                         .recompute = recompute,
                                         .pairs = job.options.pairs,
-                                        .canonical = job.canonical.has_value()});
+                                        .canonical = job.canonical.has_value(),
+                                        .receives_ahead = receives_ahead});
 }
 
 }  // namespace
@@ -467,6 +468,12 @@ Job cut_job(const JobShape& shape) {
   return job;
 }
 
+void lower_programs(Job& job) {
+  const std::int64_t ahead = receives_ahead(job.options);
+  lower_training(job, ahead);
+  if (job.options.validate_every > 0) job.validation = validation_program(job, ahead);
+}
+
 Job prepare_job(const JobShape& shape) {
   Job job = cut_job(shape);
   const TrainOptions& options = job.options;
@@ -474,8 +481,8 @@ Job prepare_job(const JobShape& shape) {
   require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);
   require_memory(job);
-  lower_training(job);
-  if (options.validate_every > 0) job.validation = validation_program(job);
+  lower_programs(job);
+  static_cast<void>(gpu_resources(job));
   open_data(job);
   job.prompt = training_prompt(options, job.tokenizer, job.model);
   open_checkpoints(job);

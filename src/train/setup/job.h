@@ -68,6 +68,9 @@ struct Job : JobShape {
 /// Returns the job with a partitioned model, which is sufficient for a dry run.
 [[nodiscard]] Job cut_job(const JobShape& shape);
 
+/// Sets the job's programs. Throws ScheduleError if one could deadlock.
+void lower_programs(Job& job);
+
 /// Partitions the model, lowers the schedule, verifies that programs cannot deadlock, opens data and checkpoints, and
 /// checks outputs. Runs no tensor op. Throws ConfigError if anything does not fit.
 [[nodiscard]] Job prepare_job(const JobShape& shape);

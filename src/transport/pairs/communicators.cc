@@ -140,38 +140,45 @@ class Joining {
   const Make& make_;
 };
 
-/// Maximum number of communicators of a rank.
-struct Most {
-  int of_pairs = 0;
-  int of_groups = 0;
-};
+}  // namespace
 
-Most most_of_a_rank(const CommunicatorPlan& plan) {
-  Most most;
+CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
+  CommunicatorCount most;
   for (int rank = 0; rank < plan.world_size; ++rank) {
     const auto pairs = std::ranges::count_if(
         plan.pairs, [&](const RankPair& pair) { return pair.first == rank || pair.second == rank; });
     const auto groups = std::ranges::count_if(plan.groups, [&](const std::vector<RankId>& members) {
       return members.size() > 1 && std::ranges::count(members, RankId(rank)) > 0;
     });
-    most.of_pairs = std::max(most.of_pairs, 2 * static_cast<int>(pairs));  // one per direction
+    most.of_pairs = std::max(most.of_pairs, 2 * static_cast<int>(pairs));
     most.of_groups = std::max(most.of_groups, static_cast<int>(groups));
   }
   return most;
+}
+
+namespace {
+
+void require_few(const CommunicatorCount& count, int multiprocessors) {
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format(
+        "--device cuda: a rank would have {} communicators ({} for messages, {} for sums), more than {}; use "
+        "fewer stages a rank, or --transport threads",
+        count.all(), count.of_pairs, count.of_groups, why));
+  };
+  if (count.all() > kMostCommunicators) refuse(fmt::format("the {} that get streams of their own", kMostCommunicators));
+  if (count.all() > multiprocessors / 2) {
+    refuse(fmt::format("half of the GPU's {} multiprocessors, of which each occupies one while it waits",
+                       multiprocessors));
+  }
 }
 
 }  // namespace
 
 BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   BlockLimits limits;
-  const Most most = most_of_a_rank(plan);
+  const CommunicatorCount most = communicators_of_a_rank(plan);
+  require_few(most, multiprocessors);
   const int room = multiprocessors / 2 - limits.everyone;
-  if (most.of_pairs + most.of_groups > room) {
-    throw ConfigError(fmt::format(
-        "--device cuda: a rank would have {} communicators, each with a kernel that may wait, more than half "
-        "of the GPU's {} multiprocessors; use fewer stages a rank, or --transport threads",
-        most.of_pairs + most.of_groups + 1, multiprocessors));
-  }
   const auto left_for_a_group = [&](int of_a_pair) {
     const int left = std::max(room - most.of_pairs * of_a_pair, 0);
     if (most.of_groups == 0) return left > 0 ? BlockLimits().group : 0;

@@ -83,17 +83,36 @@ struct CommunicatorPlan {
   std::vector<RankPair> pairs = {};  ///< ascending
 };
 
-/// Maximum number of thread blocks of a communicator's kernel, which it occupies while it waits for the other members.
+/// Largest numbers of communicators of a rank, over all ranks.
+struct CommunicatorCount {
+  int of_pairs = 0;  ///< one per direction
+  int of_groups = 0;
+  [[nodiscard]] int all() const { return of_pairs + of_groups + 1; }  ///< with the communicator of all ranks
+};
+
+[[nodiscard]] CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan);
+
+/// Largest number of communicators of a rank. Each takes a stream from PyTorch's pool of 32 high-priority streams
+/// (c10/cuda/CUDAStream.h), of which one is left to other code. More would share streams, and a receive that waits
+/// would block the other communicators of its stream.
+inline constexpr int kMostCommunicators = 31;
+
+/// Maximum number of thread blocks of a communicator's kernel. While it waits for the other members, each block
+/// occupies a multiprocessor.
 struct BlockLimits {
   int everyone = 1;  ///< its sums are small
   int group = 16;
-  int pair = 4;
+  int pair = 2;
+  /// Multiprocessors that the communicators of a rank occupy at most.
+  [[nodiscard]] int held(const CommunicatorCount& count) const {
+    return everyone + group * count.of_groups + pair * count.of_pairs;
+  }
 };
 
 /// Returns limits so that a rank's communicators occupy at most half of the GPU's multiprocessors; the work that they
 /// wait for needs the rest. Pairs get fewer blocks if groups would get fewer than pairs. Limits are powers of two, as
-/// NCCL rounds channels, and must be equal on all ranks. Throws ConfigError if one block per communicator exceeds the
-/// half.
+/// NCCL rounds channels, and must be equal on all ranks. Throws ConfigError if a rank has more than kMostCommunicators,
+/// or if one block per communicator exceeds the half.
 [[nodiscard]] BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors);
 
 /// Communicator to create.

@@ -38,6 +38,18 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
   }
 }
 
+/// Returns a tensor over the memory of `tensor`, which it keeps alive, for c10d's send() and recv(). These call
+/// recordStream() on their tensor, and CUDA's allocator then reuses the memory only once the device has passed the
+/// transfer, but the host is up to a step ahead. The allocator ignores memory from other sources (CUDACachingAllocator,
+/// recordStream), and PendingWork keeps the tensor until the current stream waits for the transfer.
+at::Tensor unrecorded(const at::Tensor& tensor) {
+  return at::for_blob(tensor.data_ptr(), tensor.sizes())
+      .deleter([tensor](void* /*data*/) {})
+      .options(tensor.options())
+      .target_device(tensor.device())
+      .make_tensor();
+}
+
 class PendingWork final : public Pending {
  public:
   PendingWork(std::string operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor, at::Tensor result)
@@ -56,7 +68,7 @@ class PendingWork final : public Pending {
  private:
   std::string operation_;
   c10::intrusive_ptr<c10d::Work> work_;
-  at::Tensor tensor_;  // kept alive until done
+  at::Tensor tensor_;  // kept until the wait
   at::Tensor result_;
 };
 
@@ -153,7 +165,7 @@ class PairTransport final : public Transport {
     const int peer = static_cast<int>(to.value());
     const std::string operation = fmt::format("rank {}: send to rank {}", to_.rank, peer);
     return guarded(operation, [&] {
-      std::vector<at::Tensor> tensors{tensor};
+      std::vector<at::Tensor> tensors{unrecorded(tensor)};
       auto work = pair(peer).out->send(tensors, member(peer), kTag);
       return std::make_unique<PendingWork>(operation, std::move(work), std::move(tensor), at::Tensor());
     });
@@ -164,7 +176,7 @@ class PairTransport final : public Transport {
     const std::string operation = fmt::format("rank {}: receive from rank {}", to_.rank, peer);
     return guarded(operation, [&] {
       const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
-      std::vector<at::Tensor> tensors{tensor};
+      std::vector<at::Tensor> tensors{unrecorded(tensor)};
       auto work = pair(peer).in->recv(tensors, member(peer), kTag);
       return std::make_unique<PendingWork>(operation, std::move(work), at::Tensor(), tensor);
     });

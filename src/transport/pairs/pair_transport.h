@@ -12,7 +12,8 @@ namespace chimera {
 /// Every transfer is issued when called, in program order, and both directions overlap. The program must pass `check`
 /// with ChannelDiscipline::PerDirection: both ends issue transfers in one order. On a device with streams a wait blocks
 /// only the current stream; only sums of numbers block the thread. Tags are not sent, because reading them would wait
-/// for the device.
+/// for the device. The memory of a message is free again at the host's last use of the tensor, so it does not grow with
+/// the number of messages that the host issues ahead of the device.
 ///
 /// Collective: returns once all ranks have called it. Every group first transfers one element, in one order on all
 /// ranks, because NCCL connects two members at their first transfer and blocks both threads. Source:
