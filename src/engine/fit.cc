@@ -316,11 +316,17 @@ FitStep RankFit::train_step(std::int64_t step) {
 }
 
 FitStep RankFit::train_step(std::int64_t step, const Update& update) {
+  std::optional<DeterministicKernels> kernels;
+  if (run_.canonical) kernels.emplace();
   const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
   return {step + 1, totals.loss, totals.gradient_norm, 0};
 }
 
-double RankFit::validation_loss(std::int64_t step) { return driver_->validate(run_.validation, hooks(step, {})); }
+double RankFit::validation_loss(std::int64_t step) {
+  std::optional<DeterministicKernels> kernels;
+  if (run_.canonical) kernels.emplace();
+  return driver_->validate(run_.validation, hooks(step, {}));
+}
 
 StepHooks RankFit::hooks(std::int64_t step, const Update& update) {
   load_targets(step);

@@ -14,7 +14,11 @@ namespace {
 using ::testing::ElementsAre;
 
 StepSums numbers_of_a_step() {
-  return {.squares = {1, 2}, .losses = {3, 4, 5}, .peak_memory = {6}, .votes = SaveVotes{7, 8, 9, 10, 11}};
+  return {.squares = {1, 2},
+          .losses = {3, 4, 5},
+          .peak_memory = {6},
+          .votes = SaveVotes{7, 8, 9, 10, 11},
+          .recordings = 12};
 }
 
 TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
@@ -26,11 +30,13 @@ TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
   EXPECT_THAT(sums.losses, ElementsAre(6, 8, 10));
   EXPECT_THAT(sums.peak_memory, ElementsAre(12));
   EXPECT_THAT(sums.votes->pack(), ElementsAre(14, 16, 18, 20, 22));
+  EXPECT_EQ(sums.recordings, 24);
 }
 
-TEST(StepSumsTest, VotesTakeNoNumbersInARunWithoutCheckpoints) {
+TEST(StepSumsTest, ARunWithoutCheckpointsAndGraphsHasNoVotes) {
   StepSums sums = numbers_of_a_step();
   sums.votes.reset();
+  sums.recordings.reset();
   EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 

@@ -49,6 +49,8 @@ class FakeDevice {
   /// The recording of the calling thread's stream, to which repeatable work is appended; null if there is none.
   using Recording = std::vector<std::function<void()>>;
   Recording* recording();
+  /// Number, from 1, of this recording among those of its stream; 0 if there is none.
+  int recording_number();
   /// While it exists, the calling thread records nothing.
   class Unrecorded {
    public:
@@ -82,6 +84,7 @@ class FakeDevice {
   c10::StreamId streams_ = 0;
   std::int64_t given_count_ = 0;
   std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // active recordings
+  std::map<c10::StreamId, int> recordings_begun_;
   std::set<std::intptr_t> events_of_recordings_;
 };
 

@@ -1,7 +1,8 @@
 #pragma once
 // c10d process groups between threads, as strict as NCCL: the k-th calls of all members of a group match, and a
 // transfer is done when both ends have reached it. A member's first transfer, and its first collective, block until the
-// other members join, because NCCL connects them on the caller's thread.
+// other members join, because NCCL connects them on the caller's thread. Matching calls must all be outside of
+// recordings, or all in the same recording of their members.
 
 #include <ATen/ATen.h>
 
@@ -44,6 +45,7 @@ class FakeNetwork {
     int root = 0;                             // Broadcast: the member that sends
     std::vector<std::int64_t> sent = {};      // AllToAll: elements to each member
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
+    int recording = 0;                        // FakeDevice::recording_number() of the call, also when it is repeated
     bool done = false;
   };
   /// Kinds of calls that NCCL connects separately.

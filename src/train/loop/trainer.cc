@@ -84,6 +84,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
       first_step_(job.first_step),
       done_(job.first_step),
       has_weights_(beginning == WeightOrigin::Own) {
+  if (job.canonical) deterministic_.emplace();
   make_model();
   make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
@@ -234,6 +235,10 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   const std::int64_t n = job_.schedule.micro_batches;
   const bool leaves_out = chimera::leaves_out(job_.left_out, step + 1);
   const std::int64_t first = job_.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
+  std::function<MicroBatch(StageId, MicroBatchId)> load_next;
+  if (step + 1 < job_.options.steps) {
+    load_next = [&](StageId stage, MicroBatchId id) { return loader_.training(step + 1, stage, id); };
+  }
   const StepHooks hooks{
       .step = first + 1,
       .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
@@ -250,6 +255,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
       .leaves_out_update = leaves_out,
       .tracer = tracer_ ? &*tracer_ : nullptr,
       .record = job_.options.cuda_graphs ? record_on(accelerator()) : RecordWork(),
+      .load_next = std::move(load_next),
   };
   if (tracer_) tracer_->begin_step(step);
   const StepTotals totals = driver_->train(instructions(step), hooks);

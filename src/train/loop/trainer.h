@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/canonical.h"
 #include "engine/optimizer.h"
 #include "engine/step_driver.h"
 #include "model/initial_values.h"
@@ -126,6 +127,7 @@ class Trainer {
   std::vector<OpTimes> gather_op_times();
 
   const Job& job_;
+  std::optional<DeterministicKernels> deterministic_;  // If canonical
   RankId rank_;
   GroupWorker place_;
   at::Device device_;

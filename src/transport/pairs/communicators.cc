@@ -98,6 +98,14 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous) {
           {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 }
 
+VariableList graph_variables() {
+  return {// Mixing can deadlock launches of graphs with several communicators.
+          {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
+          {"NCCL_GRAPH_REGISTER", "0"}};
+}
+
+VariableList deterministic_variables() { return {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}}; }
+
 bool ranks_share_gpus() {
   const char* value = std::getenv("CHIMERA_SHARE_GPU");
   return value != nullptr && std::string_view(value) == "1";

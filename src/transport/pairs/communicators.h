@@ -43,8 +43,17 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// and connects collectives with the communicator.
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
-/// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then takes
-/// each rank for a host of its own and sends through sockets, and the GPU runs one rank at a time.
+/// Returns NCCL's variables for CUDA graphs, read by the first communicator. Without graph mixing, an operation outside
+/// of a graph must not be launched before the graphs with its communicator have completed: each step waits for its
+/// graph first. Captured buffers are not registered: that exchanges data between the hosts during the capture
+/// (nvls.cc, ncclShmemAllgather), and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer).
+[[nodiscard]] VariableList graph_variables();
+
+/// Returns cuBLAS's variable for equal bits of equal products on any stream (cuBLAS, Results Reproducibility).
+[[nodiscard]] VariableList deterministic_variables();
+
+/// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then
+/// takes each rank for a host of its own and sends through sockets, and the GPU runs one rank at a time.
 [[nodiscard]] bool ranks_share_gpus();
 
 /// Sets the variables that the user has not set. No other thread may read the environment meanwhile.
