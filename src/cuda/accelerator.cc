@@ -6,7 +6,6 @@
 #include "transport/accelerator.h"
 
 #include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -27,8 +26,6 @@
 
 namespace chimera {
 namespace {
-
-using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
 
 std::string first_line(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
@@ -100,8 +97,6 @@ class CudaGraph final : public RecordedWork {
  public:
   /// Thread-local, because other threads use calls that a capture forbids: the loader pins memory, c10d queries events.
   explicit CudaGraph(const std::function<void()>& work) {
-    // By default a block that several streams used, such as a message, is not reused before the end of a capture.
-    CUDAAllocatorConfig::instance().parseArgs("graph_capture_record_stream_reuse:True");
     graph_.capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
       work();

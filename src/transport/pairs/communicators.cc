@@ -99,9 +99,13 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous) {
 }
 
 VariableList graph_variables() {
-  return {// Mixing can deadlock launches of graphs with several communicators.
-          {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
-          {"NCCL_GRAPH_REGISTER", "0"}};
+  VariableList variables = {// Mixing can deadlock launches of graphs with several communicators.
+                            {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
+                            {"NCCL_GRAPH_REGISTER", "0"}};
+  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr) {  // PyTorch reads one of the two names
+    variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True");
+  }
+  return variables;
 }
 
 VariableList deterministic_variables() { return {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}}; }
