@@ -57,7 +57,8 @@ def test_only_steps_of_canonical_pipelines_use_deterministic_kernels():
         seen = []
 
         def loss(output, target, example=example, seen=seen):
-            seen.append((torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()))
+            only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+            seen.append((torch.are_deterministic_algorithms_enabled(), only_warns))
             return example.loss(output, target)
 
         pipeline = cp.Pipeline(example.layers, loss, cp.schedule("1f1b", 2, 4), reduction=reduction)
