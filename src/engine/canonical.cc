@@ -133,12 +133,14 @@ struct DeterministicUsers {
 
 }  // namespace
 
-DeterministicKernels::DeterministicKernels() {
+DeterministicKernels::DeterministicKernels(bool is_on) : is_on_(is_on) {
+  if (!is_on_) return;
   const std::scoped_lock lock(deterministic_users.mutex);
   if (deterministic_users.count++ == 0) deterministic_users.before = exchange_settings({});
 }
 
 DeterministicKernels::~DeterministicKernels() {
+  if (!is_on_) return;
   const std::scoped_lock lock(deterministic_users.mutex);
   if (--deterministic_users.count == 0) exchange_settings(deterministic_users.before);
 }

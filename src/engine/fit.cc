@@ -284,6 +284,7 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
 
 RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
     : run_(run), place_(run.ranks.place(rank)), transport_(transport) {
+  const DeterministicKernels kernels(run_.canonical.has_value());
   stages_ = make_held_stages(run, place_.worker, [&](StageId id) {
     return make_module_stage(run.stage(id), run.model.layers, run.use(id), run.options.seed);
   });
@@ -316,15 +317,13 @@ FitStep RankFit::train_step(std::int64_t step) {
 }
 
 FitStep RankFit::train_step(std::int64_t step, const Update& update) {
-  std::optional<DeterministicKernels> kernels;
-  if (run_.canonical) kernels.emplace();
+  const DeterministicKernels kernels(run_.canonical.has_value());
   const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
   return {step + 1, totals.loss, totals.gradient_norm, 0};
 }
 
 double RankFit::validation_loss(std::int64_t step) {
-  std::optional<DeterministicKernels> kernels;
-  if (run_.canonical) kernels.emplace();
+  const DeterministicKernels kernels(run_.canonical.has_value());
   return driver_->validate(run_.validation, hooks(step, {}));
 }
 

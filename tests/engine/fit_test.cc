@@ -219,7 +219,7 @@ TEST(FitTest, CanonicalReductionGivesEqualBitsToEveryLayout) {
   }
 }
 
-TEST(FitTest, OnlyStepsOfCanonicalRunsUseDeterministicKernels) {
+TEST(FitTest, OnlyCanonicalRunsUseDeterministicKernels) {
   const auto is_deterministic = [] {
     const at::Context& torch = at::globalContext();
     return torch.deterministicAlgorithms() && !torch.deterministicAlgorithmsWarnOnly();

@@ -51,7 +51,7 @@ def bits_in_natural_order():
     return {name: parameter.grad for name, parameter in pipeline.named_parameters()}
 
 
-def test_only_steps_of_canonical_pipelines_use_deterministic_kernels():
+def test_only_canonical_pipelines_use_deterministic_kernels():
     for reduction in ("canonical", "natural"):
         example = perceptron(samples=4)
         seen = []

@@ -73,6 +73,7 @@ double median(std::vector<double> values) {
 
 Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin beginning)
     : job_(job),
+      kernels_(job.canonical.has_value()),
       rank_(rank),
       place_(job.ranks.place(rank)),
       device_(device_of(job.options, rank)),
@@ -84,7 +85,6 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
       first_step_(job.first_step),
       done_(job.first_step),
       has_weights_(beginning == WeightOrigin::Own) {
-  if (job.canonical) deterministic_.emplace();
   make_model();
   make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},

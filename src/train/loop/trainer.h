@@ -127,7 +127,7 @@ class Trainer {
   std::vector<OpTimes> gather_op_times();
 
   const Job& job_;
-  std::optional<DeterministicKernels> deterministic_;  // If canonical
+  DeterministicKernels kernels_;
   RankId rank_;
   GroupWorker place_;
   at::Device device_;
