@@ -16,11 +16,11 @@ from . import _training
 ConfigError = _training.ConfigError
 
 
-def own_device(wanted: torch.device | str, world: int) -> torch.device:
+def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = False) -> torch.device:
     """Returns the device of this process, with its index.
 
     `cuda` selects the GPU of LOCAL_RANK, or torch's current GPU for rank threads. Raises ConfigError if it does not
-    exist.
+    exist. `deterministic`: equal bits in every run, so cuBLAS needs its variable before CUDA starts.
     """
     try:
         device = torch.device(wanted)
@@ -33,6 +33,8 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
     if world > 1:
         _warn_if_kernels_load_late()
         _set_gpu_variables(world)
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if not torch.cuda.is_available():
         why = "torch finds none" if torch.version.cuda else "this torch is built without CUDA"
         raise ConfigError(f"device {device}: no usable GPU here ({why}); omit device to train on the CPU")

@@ -99,7 +99,7 @@ class Pipeline:
             raise ConfigError(f"loss: got a {type(loss).__name__}; give a function of output and target")
         self._layers = listed(layers)
         self._processes = Processes()
-        self._device = own_device(device, self._processes.world)
+        self._device = own_device(device, self._processes.world, deterministic=reduction == "canonical")
         over_nccl = uses_nccl(self._device, self._processes.world)
         self._recomputed = recomputed_stages(recompute, schedule.stages)
         self._plan = _training.Plan(

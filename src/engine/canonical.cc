@@ -1,11 +1,13 @@
 #include "engine/canonical.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/error.h"
@@ -102,6 +104,45 @@ CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks,
     result.orders.push_back(order_of(run, runs, uses, groups[g], result.block_size));
   }
   return result;
+}
+
+namespace {
+
+struct KernelSettings {
+  bool deterministic = true;
+  bool only_warns = false;
+  bool fills_memory = false;  // uninitialized tensors, with NaN; only for debugging
+};
+
+/// Applies the settings and returns the previous ones.
+KernelSettings exchange_settings(const KernelSettings& settings) {
+  at::Context& torch = at::globalContext();
+  const KernelSettings before{.deterministic = torch.deterministicAlgorithms(),
+                              .only_warns = torch.deterministicAlgorithmsWarnOnly(),
+                              .fills_memory = torch.deterministicFillUninitializedMemory()};
+  torch.setDeterministicAlgorithms(settings.deterministic, settings.only_warns);
+  torch.setDeterministicFillUninitializedMemory(settings.fills_memory);
+  return before;
+}
+
+struct DeterministicUsers {
+  std::mutex mutex;
+  int count = 0;
+  KernelSettings before;
+} deterministic_users;
+
+}  // namespace
+
+DeterministicKernels::DeterministicKernels(bool is_on) : is_on_(is_on) {
+  if (!is_on_) return;
+  const std::scoped_lock lock(deterministic_users.mutex);
+  if (deterministic_users.count++ == 0) deterministic_users.before = exchange_settings({});
+}
+
+DeterministicKernels::~DeterministicKernels() {
+  if (!is_on_) return;
+  const std::scoped_lock lock(deterministic_users.mutex);
+  if (--deterministic_users.count == 0) exchange_settings(deterministic_users.before);
 }
 
 }  // namespace chimera

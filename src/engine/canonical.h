@@ -13,4 +13,18 @@ namespace chimera {
 /// weight gradients out of the order of a replica's micro-batches.
 [[nodiscard]] CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what);
 
+/// Makes PyTorch's kernels deterministic on all threads while any object with `is_on` exists, then restores the
+/// process's settings. An op without a deterministic kernel throws c10::Error. A warning instead would leave fused
+/// attention nondeterministic (sdp_utils.cpp, attention_backward.cu).
+class DeterministicKernels {
+ public:
+  explicit DeterministicKernels(bool is_on);
+  ~DeterministicKernels();
+  DeterministicKernels(const DeterministicKernels&) = delete;
+  DeterministicKernels& operator=(const DeterministicKernels&) = delete;
+
+ private:
+  bool is_on_;
+};
+
 }  // namespace chimera

@@ -289,6 +289,7 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
 
 RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
     : run_(run), place_(run.ranks.place(rank)), transport_(transport) {
+  const DeterministicKernels kernels(run_.canonical.has_value());
   stages_ = make_held_stages(run, place_.worker, [&](StageId id) {
     return make_module_stage(run.stage(id), run.model.layers, run.use(id), run.options.seed);
   });
@@ -366,12 +367,14 @@ FitStep RankFit::train_step(std::int64_t step) {
 }
 
 FitStep RankFit::train_step(std::int64_t step, const Update& update) {
+  const DeterministicKernels kernels(run_.canonical.has_value());
   warm_up();
   const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
   return {step + 1, totals.loss, totals.gradient_norm, 0};
 }
 
 double RankFit::validation_loss(std::int64_t step) {
+  const DeterministicKernels kernels(run_.canonical.has_value());
   warm_up_validation();
   return driver_->validate(run_.validation, hooks(step, {}));
 }

@@ -96,6 +96,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
     const auto sums = std::ranges::find(rest, InstructionKind::ReduceScalars, &Instruction::kind);
     const auto repeated = static_cast<std::size_t>(sums - rest.begin());
     repeat_part(rest.first(repeated), hooks);
+    if (hooks.load_next) recorded_.load_next(rest.first(repeated), hooks.load_next);
     rest = rest.subspan(repeated);
   }
   run_part(rest, hooks);

@@ -80,8 +80,11 @@ struct StepHooks {
   /// Records instruction times in the step that it has begun; borrowed, may be null.
   Tracer* tracer = nullptr;
   /// If set, device work before the step's sums is recorded in the third training step, then repeated (RecordedSteps).
-  /// `on_instruction` is then called once for this part, with its first instruction. Not with dropout.
+  /// `on_instruction` is then called once for this part, with its first instruction. Not with dropout. Set on all
+  /// workers or on none.
   RecordWork record = {};
+  /// With `record`: loads the micro-batches of the next training step. Empty in the last step.
+  std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load_next = {};
 };
 
 struct StepResult {

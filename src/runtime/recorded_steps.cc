@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace chimera {
@@ -15,11 +17,11 @@ bool RecordedSteps::is_before() {
 
 void RecordedSteps::run(std::span<const Instruction> part, const Load& load, const RecordWork& record, const Run& run,
                         Losses& losses) {
-  Batches batches = load_all(part, load);
-  if (work_ && has_sizes_of(batches)) {
+  Batches batches = next_ ? *std::exchange(next_, std::nullopt) : load_all(part, load);
+  if (work_) {
+    if (!has_sizes_of(batches)) throw std::logic_error("micro-batches of other sizes without a new recording");
     take_over(batches);
   } else {
-    work_.reset();  // frees its memory for the new recording
     losses_.clear();
     batches_ = std::move(batches);
     work_ = record([&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); });
@@ -29,6 +31,8 @@ void RecordedSteps::run(std::span<const Instruction> part, const Load& load, con
   work_->repeat();
   losses = losses_;
 }
+
+void RecordedSteps::load_next(std::span<const Instruction> part, const Load& load) { next_ = load_all(part, load); }
 
 RecordedSteps::Batches RecordedSteps::load_all(std::span<const Instruction> part, const Load& load) {
   Batches batches;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -16,6 +17,11 @@ namespace chimera {
 /// Records the part of a program before the step's sums, and repeats it. The first steps run normally, so that lazy
 /// initialization is complete. Each repetition copies its micro-batches to the recorded tensors; new sizes need a new
 /// recording. Nothing else may differ between steps: no dropout.
+///
+/// All ranks must record in the same steps: NCCL requires that all members of a communicator capture an operation, and
+/// that they launch graphs of the same capture (NCCL User Guide, Using NCCL with CUDA Graphs). Therefore each rank
+/// loads the next micro-batches before the step's sums (load_next), and the sums include the ranks that need a
+/// recording.
 class RecordedSteps {
  public:
   /// Steps that run normally.
@@ -29,10 +35,17 @@ class RecordedSteps {
 
   /// Returns whether the next step runs normally, and counts it.
   [[nodiscard]] bool is_before();
-  /// Runs the part, and records it first if there is no recording for these sizes. `record` calls `run`, which must
-  /// leave nothing in flight. Sets `losses`.
+  /// Runs the part, and records it first if there is no recording. `record` calls `run`, which must leave nothing in
+  /// flight. Uses the micro-batches of load_next() if it was called after the last run(). Sets `losses`. Throws
+  /// std::logic_error if the sizes differ from the recorded ones.
   void run(std::span<const Instruction> part, const Load& load, const RecordWork& record, const Run& run,
            Losses& losses);
+  /// Loads the micro-batches of the next run().
+  void load_next(std::span<const Instruction> part, const Load& load);
+  /// Returns whether the sizes of these micro-batches differ from the recorded ones.
+  [[nodiscard]] bool needs_recording() { return next_ && !has_sizes_of(*next_); }
+  /// Makes the next run() record, on all ranks if any rank needs it.
+  void record_again() { work_.reset(); }
   [[nodiscard]] int recordings() const { return recordings_; }
 
  private:
@@ -44,8 +57,9 @@ class RecordedSteps {
 
   int steps_before_ = kStepsBefore;
   int recordings_ = 0;
-  Batches batches_;  // inputs of the recorded forwards
-  Losses losses_;    // their results
+  Batches batches_;              // inputs of the recorded forwards
+  std::optional<Batches> next_;  // inputs of the next step
+  Losses losses_;                // results of the recorded forwards
   std::unique_ptr<RecordedWork> work_;
 };
 

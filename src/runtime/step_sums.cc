@@ -29,6 +29,7 @@ std::vector<double> StepSums::pack() const {
   numbers.insert(numbers.end(), peak_memory.begin(), peak_memory.end());
   numbers.insert(numbers.end(), used_memory.begin(), used_memory.end());
   if (votes) std::ranges::copy(votes->pack(), std::back_inserter(numbers));
+  if (recordings) numbers.push_back(*recordings);
   return numbers;
 }
 
@@ -37,7 +38,11 @@ void StepSums::unpack(std::span<const double> numbers) {
     std::ranges::copy(numbers.first(field->size()), field->begin());
     numbers = numbers.subspan(field->size());
   }
-  if (votes) votes = SaveVotes::unpack(numbers.first<SaveVotes::kNumbers>());
+  if (votes) {
+    votes = SaveVotes::unpack(numbers.first<SaveVotes::kNumbers>());
+    numbers = numbers.subspan(SaveVotes::kNumbers);
+  }
+  if (recordings) recordings = numbers.front();
 }
 
 at::Tensor StepSums::squares_in(const at::Tensor& packed) const { return packed.narrow(0, 0, std::ssize(squares)); }
@@ -62,6 +67,7 @@ StepSums Executor::sum_numbers(std::int64_t step, const StepHooks& hooks) {
                 .peak_memory = std::vector<double>(groups * workers, 0),
                 .used_memory = std::vector<double>(groups * workers, 0)};
   if (hooks.votes != nullptr) sums.votes = *hooks.votes;
+  if (hooks.record) sums.recordings = recorded_.needs_recording() ? 1.0 : 0.0;
   const std::size_t own = shape_.group.index() * workers + worker_.index();
   sums.peak_memory[own] = hooks.peak_memory();
   if (hooks.used_memory) sums.used_memory[own] = hooks.used_memory();
@@ -92,6 +98,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   const std::int64_t first = step * shape_.micro_batches;
   StepSums sums = sum_numbers(step, hooks);
   if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
+  if (sums.recordings.value_or(0) > 0) recorded_.record_again();
   const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));
   if (!sums.are_finite()) handle_non_finite(sums.squares, suspects, hooks.step + step, hooks);
   double square = 0;

@@ -32,6 +32,8 @@ struct StepSums {
   std::vector<double> peak_memory;      ///< [group][worker], bytes
   std::vector<double> used_memory;      ///< [group][worker], bytes
   std::optional<SaveVotes> votes = {};  ///< Set on all workers or on none
+  /// Ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
+  std::optional<double> recordings = {};
 
   [[nodiscard]] std::vector<double> pack() const;
   /// Reads numbers in the order of pack(); the sizes of the fields stay.

@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -215,6 +216,29 @@ TEST(FitTest, CanonicalReductionGivesEqualBitsToEveryLayout) {
     EXPECT_EQ(other.losses, expected.losses);
     EXPECT_EQ(other.gradient_norms, expected.gradient_norms);
     for (const auto& [name, value] : expected.parameters) EXPECT_TRUE(at::equal(other.parameters.at(name), value));
+  }
+}
+
+TEST(FitTest, OnlyCanonicalRunsUseDeterministicKernels) {
+  const auto is_deterministic = [] {
+    const at::Context& torch = at::globalContext();
+    return torch.deterministicAlgorithms() && !torch.deterministicAlgorithmsWarnOnly();
+  };
+  FitOptions options = small_options("1f1b", {2, 4});
+  for (const ReductionOrder reduction : {ReductionOrder::Canonical, ReductionOrder::Natural}) {
+    options.reduction = reduction;
+    Model model = small_network();
+    std::atomic<int> deterministic_losses = 0;
+    std::atomic<int> losses = 0;
+    model.loss.sum = [&, sum = model.loss.sum](const at::Tensor& output, const at::Tensor& target) {
+      ++losses;
+      if (is_deterministic()) ++deterministic_losses;
+      return sum(output, target);
+    };
+    static_cast<void>(fit(prepare_fit(model, images, options)));
+    EXPECT_GT(losses, 0);
+    EXPECT_EQ(deterministic_losses, reduction == ReductionOrder::Canonical ? losses.load() : 0);
+    EXPECT_FALSE(is_deterministic());
   }
 }
 

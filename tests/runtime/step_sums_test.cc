@@ -18,7 +18,8 @@ StepSums numbers_of_a_step() {
           .losses = {3, 4, 5},
           .peak_memory = {6},
           .used_memory = {16},
-          .votes = SaveVotes{7, 8, 9, 10, 11}};
+          .votes = SaveVotes{7, 8, 9, 10, 11},
+          .recordings = 12};
 }
 
 TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
@@ -31,11 +32,13 @@ TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
   EXPECT_THAT(sums.peak_memory, ElementsAre(12));
   EXPECT_THAT(sums.used_memory, ElementsAre(32));
   EXPECT_THAT(sums.votes->pack(), ElementsAre(14, 16, 18, 20, 22));
+  EXPECT_EQ(sums.recordings, 24);
 }
 
-TEST(StepSumsTest, VotesTakeNoNumbersInARunWithoutCheckpoints) {
+TEST(StepSumsTest, ARunWithoutCheckpointsAndGraphsHasNoVotes) {
   StepSums sums = numbers_of_a_step();
   sums.votes.reset();
+  sums.recordings.reset();
   EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6, 16));
 }
 

@@ -428,6 +428,7 @@ void FakeDevice::clear() {
   events_of_recordings_.clear();
   wait_at_first_use_ = {};
   used_.clear();
+  recordings_begun_.clear();
 }
 
 std::vector<std::string> FakeDevice::lines() {
@@ -544,6 +545,12 @@ FakeDevice::Recording* FakeDevice::recording() {
   return found == recordings_.end() ? nullptr : found->second.get();
 }
 
+int FakeDevice::recording_number() {
+  if (recording() == nullptr) return 0;
+  const std::scoped_lock lock(mutex_);
+  return recordings_begun_.at(current);
+}
+
 void FakeDevice::recorded(std::intptr_t event, c10::StreamId stream) {
   const std::scoped_lock lock(mutex_);
   if (recordings_.contains(stream)) events_of_recordings_.insert(event);
@@ -582,6 +589,7 @@ std::unique_ptr<RecordedWork> FakeDevice::record(const std::function<void()>& wo
   {
     const std::scoped_lock lock(mutex_);
     recordings_[stream] = own;
+    ++recordings_begun_[stream];
   }
   const auto end = [&] {
     const std::scoped_lock lock(mutex_);

@@ -53,6 +53,8 @@ class FakeDevice {
   /// The recording of the calling thread's stream, to which repeatable work is appended; null if there is none.
   using Recording = std::vector<std::function<void()>>;
   Recording* recording();
+  /// Number, from 1, of this recording among those of its stream; 0 if there is none.
+  int recording_number();
   /// While it exists, the calling thread records nothing.
   class Unrecorded {
    public:
@@ -93,6 +95,7 @@ class FakeDevice {
   std::int64_t given_count_ = 0;
   std::vector<std::string> kernels_;
   std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // active recordings
+  std::map<c10::StreamId, int> recordings_begun_;
   std::set<std::intptr_t> events_of_recordings_;
   DeviceWait wait_at_first_use_;
   std::set<std::pair<c10::StreamId, std::string>> used_;

@@ -71,6 +71,7 @@ class FakeBackend final : public c10d::Backend {
 
  private:
   c10::intrusive_ptr<c10d::Work> issue(Call call) {
+    call.recording = FakeDevice::get().recording_number();
     const auto latest = std::make_shared<std::shared_ptr<Call>>();
     const auto make = [&network = network_, &group = group_, member = static_cast<std::size_t>(getRank()), latest,
                        call = std::move(call)] {
@@ -208,6 +209,10 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
   const auto differs = [&](const auto& call) { return call->kind != first.kind; };
   if (transfer && calls.back()->kind == first.kind) {
     if (why_.empty()) why_ = first.kind == Kind::Send ? "both ends of a pair send" : "both ends of a pair receive";
+    return;
+  }
+  if (std::ranges::any_of(calls, [&](const auto& call) { return call->recording != first.recording; })) {
+    if (why_.empty()) why_ = "the members of a group use different recordings";
     return;
   }
   if (!transfer && std::ranges::any_of(calls, differs)) throw std::logic_error("members call different collectives");

@@ -2,6 +2,7 @@
 // c10d process groups between threads, as strict as NCCL: the k-th calls of all members of a group match, and a
 // transfer is done when both ends have reached it. A member's first transfer, and its first collective of a kind and
 // size, block until the other members join, because NCCL connects them on the caller's thread.
+// Matching calls must all be outside of recordings, or all in the same recording of their members.
 
 #include <ATen/ATen.h>
 
@@ -54,6 +55,7 @@ class FakeNetwork {
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
     c10::StreamId stream = 0;                 // current stream of the caller
     bool awaited = false;
+    int recording = 0;                        // FakeDevice::recording_number() of the call, also when it is repeated
     bool done = false;
   };
   /// Calls that NCCL connects separately: all transfers; collectives by kind and order of magnitude of their elements,

@@ -89,16 +89,17 @@ TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
   EXPECT_THAT(refusal_of([&] { take_gpu(options, 0, 1); }), HasSubstr("no usable GPU here (no driver)"));
 }
 
-/// Records the environment variable `name` when the GPUs are queried.
+/// Records an environment variable when the GPUs are queried.
 struct ObservingAccelerator final : Accelerator {
   testing::FakeAccelerator gpus = {};
+  const char* variable = "CUDA_MODULE_LOADING";
   mutable std::string seen = {};
   [[nodiscard]] int num_devices() const override { return gpus.num_devices(); }
   [[nodiscard]] GpuTraits traits(int gpu) const override { return gpus.traits(gpu); }
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return gpus.peak_bytes(gpu); }
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return gpus.used_bytes(gpu); }
   [[nodiscard]] std::string problem() const override {
-    const char* value = std::getenv("CUDA_MODULE_LOADING");
+    const char* value = std::getenv(variable);
     seen = value == nullptr ? "" : value;
     return "";
   }
@@ -168,6 +169,27 @@ TEST(DeviceTest, KernelsLoadEagerlyByDefault) {
   require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
   EXPECT_EQ(gpus.seen, "LAZY");
   ::unsetenv("CUDA_MODULE_LOADING");
+}
+
+TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
+  ObservingAccelerator gpus;
+  const ScopedAcceleratorOverride instead(gpus);
+  TrainOptions graphs = on(DeviceKind::Cuda, TransportKind::Processes);
+  graphs.cuda_graphs = true;
+  TrainOptions canonical = on(DeviceKind::Cuda, TransportKind::Threads);
+  canonical.reduction = ReductionOrder::Canonical;
+  for (const auto& [variable, value, options] :
+       {std::tuple("NCCL_GRAPH_MIXING_SUPPORT", "0", graphs), std::tuple("NCCL_GRAPH_REGISTER", "0", graphs),
+        std::tuple("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True", graphs),
+        std::tuple("CUBLAS_WORKSPACE_CONFIG", ":4096:8", canonical)}) {
+    gpus.variable = variable;
+    ::unsetenv(variable);
+    require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
+    EXPECT_EQ(gpus.seen, "") << variable;
+    require_device(options, 2);
+    EXPECT_EQ(gpus.seen, value) << variable;
+    ::unsetenv(variable);
+  }
 }
 
 TEST(DeviceTest, ProcessUsesItsOnlyVisibleGpu) { EXPECT_EQ(gpu_of(3, 4, 1), 0); }

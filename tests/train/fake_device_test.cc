@@ -2,6 +2,7 @@
 // once per step.
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -100,6 +101,39 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
       expect_same(trained(schedule, RecomputeRule::None), expected);
     }
     expect_same(trained("none", RecomputeRule::Full), expected);
+  }
+}
+
+TEST_F(FakeDeviceTest, CanonicalRunsUseDeterministicKernels) {
+  const auto settings = [] {
+    const at::Context& torch = at::globalContext();
+    return std::array{torch.deterministicAlgorithms(), torch.deterministicAlgorithmsWarnOnly(),
+                      torch.deterministicFillUninitializedMemory()};
+  };
+  const auto before = settings();
+  ASSERT_FALSE(before.front());
+  const std::array canonical{true, false, false};
+  TrainOptions options = on_device(options_of("gpt2-tiny", "1f1b"));
+  for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical, ReductionOrder::Natural}) {
+    options.reduction = reduction;
+    const Job job = prepare_job(options);
+    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+      const OwnStream stream(device_of(options, rank));
+      Trainer trainer(job, rank, transport);
+      static_cast<void>(trainer.train_step(0));
+      EXPECT_EQ(settings(), reduction == ReductionOrder::Canonical ? canonical : before);
+    });
+    EXPECT_EQ(settings(), before);
+  }
+}
+
+TEST_F(FakeDeviceTest, EveryModelTrainsCanonically) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    SCOPED_TRACE(model);
+    TrainOptions options = options_of(model, "1f1b");
+    options.reduction = ReductionOrder::Canonical;
+    const testing::Trained device = testing::train(on_device(options), 3);
+    EXPECT_THAT(device.losses, Pointwise(DoubleNear(1e-9), testing::train(options, 3).losses));
   }
 }
 

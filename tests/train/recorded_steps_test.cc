@@ -7,13 +7,19 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
+#include <stdexcept>
 
 #include "core/error.h"
+#include "engine/programs.h"
+#include "engine/run_shape.h"
+#include "runtime/executor.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
 #include "support/training.h"
+#include "train/loop/loader.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -47,19 +53,11 @@ class RecordedStepsTest : public ::testing::Test {
     std::string error;
   };
 
-  /// Ranks are threads, each on its own stream, connected only by process groups.
   Outcome train(const TrainOptions& options) const {
     const Job job = prepare_job(options);
-    const auto ranks = static_cast<int>(job.num_ranks());
-    testing::FakeNetwork network(ranks, job.rank_groups(), talking_pairs(job));
     Outcome outcome;
-    const auto run = [&](RankId rank) {
-      at::set_num_threads(1);
-      Communicators to = network.communicators(static_cast<int>(rank.value()), job.canonical.has_value());
-      to.device = kDevice;
-      const OwnStream stream(kDevice);
-      const auto transport = make_pair_transport(std::move(to));
-      Trainer trainer(job, rank, *transport);
+    outcome.error = run_ranks(job, [&](RankId rank, Transport& transport) {
+      Trainer trainer(job, rank, transport);
       for (std::int64_t step = 0; step < kSteps; ++step) {
         const std::int64_t before = FakeDevice::get().given_count();
         const StepMetrics metrics = trainer.train_step(step);
@@ -68,10 +66,64 @@ class RecordedStepsTest : public ::testing::Test {
         outcome.gradient_norms.push_back(metrics.gradient_norm);
         outcome.given.push_back(FakeDevice::get().given_count() - before);
       }
-    };
-    const auto failed = RankThreads(ranks).run(ranks, run, [&](const std::string& why) { network.close(why); });
-    outcome.error = failed ? what_of(failed->error) : network.why_closed();
+    });
     return outcome;
+  }
+
+  /// Computes the same weights' losses and gradients in each step. Group 1 has padding, and so a mask, in step 3.
+  Outcome train_padded(const TrainOptions& options) const {
+    const Job job = prepare_job(options);
+    Outcome outcome;
+    outcome.error = run_ranks(job, [&](RankId rank, Transport& transport) {
+      const GroupWorker place = job.ranks.place(rank);
+      const auto stages = make_held_stages(job, place.worker, [&](StageId id) {
+        return make_stage(job.model, job.partition[id.index()], at::kDouble, /*seed=*/1, {}, kDevice);
+      });
+      const TensorSpec message{{job.micro_batch_size(), options.sequence, job.model.hidden}, at::kDouble};
+      Executor executor(place.worker, borrow<Stage>(stages), transport, message, program_shape(job, place.group));
+      for (std::int64_t step = 0; step < kSteps; ++step) {
+        const auto batch = [&](std::int64_t of) {
+          return [&, of](StageId, MicroBatchId id) { return padded_batch(job, place.group, of, id); };
+        };
+        const StepHooks hooks{
+            .load = batch(step),
+            .optimizer_step = [](double) {},
+            .peak_memory = [] { return 0.0; },
+            .record = options.cuda_graphs ? record_on(gpus_) : RecordWork(),
+            .load_next = batch(step + 1),
+        };
+        const StepResult result = executor.run(job.training.workers[place.worker.index()], hooks);
+        if (rank != RankId(0)) continue;
+        outcome.losses.insert(outcome.losses.end(), result.losses.begin(), result.losses.end());
+        outcome.gradient_norms.push_back(result.gradient_norm);
+      }
+    });
+    return outcome;
+  }
+
+  static MicroBatch padded_batch(const Job& job, GroupId group, std::int64_t step, MicroBatchId id) {
+    MicroBatch batch = make_micro_batch(*job.training_samples, job.model.family,
+                                        {step, job.first_sample(group, id), job.micro_batch_size(), job.mini_batch()});
+    if (group == GroupId(1) && step == 3) {
+      batch.attention_mask = at::ones(batch.tokens.sizes(), at::kBool);
+      batch.attention_mask.narrow(1, batch.tokens.size(1) - 2, 2).zero_();
+    }
+    return on_device(ready_for(std::move(batch), kDevice), kDevice);
+  }
+
+  /// Ranks are threads, each on its own stream, connected only by process groups. Returns the error.
+  static std::string run_ranks(const Job& job, const std::function<void(RankId, Transport&)>& run) {
+    const auto ranks = static_cast<int>(job.num_ranks());
+    testing::FakeNetwork network(ranks, job.rank_groups(), talking_pairs(job));
+    const auto run_rank = [&](RankId rank) {
+      at::set_num_threads(1);
+      Communicators to = network.communicators(static_cast<int>(rank.value()), job.canonical.has_value());
+      to.device = kDevice;
+      const OwnStream stream(kDevice);
+      run(rank, *make_pair_transport(std::move(to)));
+    };
+    const auto failed = RankThreads(ranks).run(ranks, run_rank, [&](const std::string& why) { network.close(why); });
+    return failed ? what_of(failed->error) : network.why_closed();
   }
 
   static std::string what_of(const std::exception_ptr& error) {
@@ -139,6 +191,20 @@ TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
   }
 }
 
+/// NCCL requires that all members of a communicator capture an operation, and repeat it from that capture.
+TEST_F(RecordedStepsTest, AllRanksRecordAgainIfOneGroupHasOtherSizes) {
+  TrainOptions options = options_of("bert-tiny", "1f1b");
+  options.shape = {2, 4};
+  options.data_parallel = 2;
+  const Outcome as_it_is = train_padded(options);
+  ASSERT_EQ(as_it_is.error, "");
+  const Outcome outcome = train_padded(recorded(options));
+  ASSERT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));
+  EXPECT_THAT(outcome.gradient_norms, Pointwise(DoubleNear(1e-12), as_it_is.gradient_norms));
+  EXPECT_EQ(recordings_, 4 * 3) << "each rank's: first, with padding, and without";
+}
+
 TEST_F(RecordedStepsTest, HostIssuesLittleWorkForReplays) {
   const Outcome outcome = train(recorded(options_of("gpt2-tiny", "none")));
   ASSERT_EQ(outcome.error, "");
@@ -166,30 +232,50 @@ class DoneAgain final : public RecordedWork {
   std::function<void()> work_;
 };
 
-TEST(RecordedPartTest, IsRecordedAgainOnlyForOtherMicroBatchSizes) {
-  const std::vector<Instruction> part = {{.op = {.micro_batch = MicroBatchId(0)}}};
+/// A part with one forward, whose result is the sum of its tokens.
+struct RecordedPartTest : ::testing::Test {
+  static RecordedSteps::Load loads(const at::Tensor& tokens) {
+    return [tokens](StageId, MicroBatchId) { return MicroBatch{.tokens = tokens}; };
+  }
+  double run(const RecordedSteps::Load& load) {
+    RecordedSteps::Losses losses;
+    const auto record = [](const std::function<void()>& work) { return std::make_unique<DoneAgain>(work); };
+    const auto sum_tokens = [this](auto, const RecordedSteps::Load& recorded) {
+      sum = recorded(StageId(0), MicroBatchId(0)).tokens.sum().item<double>();
+    };
+    steps.run(part, load, record, sum_tokens, losses);
+    return sum;
+  }
+
+  std::vector<Instruction> part = {{.op = {.micro_batch = MicroBatchId(0)}}};
   RecordedSteps steps;
   double sum = 0;
-  RecordedSteps::Losses losses;
-  const auto step = [&](at::Tensor tokens) {
-    steps.run(
-        part, [&](StageId, MicroBatchId) { return MicroBatch{.tokens = std::move(tokens)}; },
-        [](const std::function<void()>& work) { return std::make_unique<DoneAgain>(work); },
-        [&](auto, const RecordedSteps::Load& load) {
-          sum = load(StageId(0), MicroBatchId(0)).tokens.sum().item<double>();
-        },
-        losses);
-    return sum;
-  };
-  EXPECT_EQ(step(at::full({2, 3}, 1)), 6);
-  EXPECT_EQ(step(at::full({2, 3}, 2)), 12) << "its own samples";
+};
+
+TEST_F(RecordedPartTest, StepsOfOneSizeRepeatTheRecording) {
+  EXPECT_EQ(run(loads(at::full({2, 3}, 1))), 6);
+  EXPECT_EQ(run(loads(at::full({2, 3}, 2))), 12) << "its own samples";
+  steps.load_next(part, loads(at::full({2, 3}, 3)));
+  EXPECT_FALSE(steps.needs_recording());
+  EXPECT_EQ(run({}), 18) << "the samples loaded before";
   EXPECT_EQ(steps.recordings(), 1);
-  EXPECT_EQ(step(at::full({2, 4}, 2)), 16);
+}
+
+TEST_F(RecordedPartTest, OtherSizesNeedANewRecording) {
+  EXPECT_EQ(run(loads(at::full({2, 3}, 1))), 6);
+  steps.load_next(part, loads(at::full({2, 4}, 2)));
+  EXPECT_TRUE(steps.needs_recording());
+  steps.record_again();
+  EXPECT_EQ(run({}), 16);
   EXPECT_EQ(steps.recordings(), 2);
 }
 
-TEST(RecordedPartTest, FirstStepsAreNotRecorded) {
-  RecordedSteps steps;
+TEST_F(RecordedPartTest, NoRankRecordsAlone) {
+  EXPECT_EQ(run(loads(at::full({2, 3}, 1))), 6);
+  EXPECT_THROW(run(loads(at::full({2, 4}, 2))), std::logic_error);
+}
+
+TEST_F(RecordedPartTest, FirstStepsAreNotRecorded) {
   for (int i = 0; i < RecordedSteps::kStepsBefore; ++i) EXPECT_TRUE(steps.is_before());
   EXPECT_FALSE(steps.is_before());
 }

@@ -51,6 +51,22 @@ def bits_in_natural_order():
     return {name: parameter.grad for name, parameter in pipeline.named_parameters()}
 
 
+def test_only_canonical_pipelines_use_deterministic_kernels():
+    for reduction in ("canonical", "natural"):
+        example = perceptron(samples=4)
+        seen = []
+
+        def loss(output, target, example=example, seen=seen):
+            only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+            seen.append((torch.are_deterministic_algorithms_enabled(), only_warns))
+            return example.loss(output, target)
+
+        pipeline = cp.Pipeline(example.layers, loss, cp.schedule("1f1b", 2, 4), reduction=reduction)
+        pipeline.step(example.inputs, example.targets)
+        assert set(seen[-4:]) == {(reduction == "canonical", False)}
+        assert not torch.are_deterministic_algorithms_enabled()
+
+
 def test_refusals():
     with pytest.raises(Exception, match="'natrual' is none.*canonical|reduction.*natural"):
         cp.Pipeline(perceptron(4).layers, lambda x, y: x, cp.schedule("1f1b", 2, 4), reduction="natrual")

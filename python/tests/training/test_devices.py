@@ -103,6 +103,16 @@ def test_communicators_get_few_blocks_and_a_stream_of_high_priority(monkeypatch)
     assert options.config.max_ctas == 2
 
 
+def test_canonical_pipelines_set_the_variable_of_cublas_before_cuda_starts(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: seen.append(os.environ.get("CUBLAS_WORKSPACE_CONFIG")))
+    for reduction in ("natural", "canonical"):
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # restored after the test
+        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+        refusal(device="cuda", reduction=reduction)
+    assert seen == [None, ":4096:8"]
+
+
 @needs_gpu
 def test_more_processes_than_gpus_are_refused():
     assert "this host has" in refusal(device=f"cuda:{torch.cuda.device_count()}")

@@ -74,6 +74,7 @@ double median(std::vector<double> values) {
 
 Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin beginning)
     : job_(job),
+      kernels_(job.canonical.has_value()),
       rank_(rank),
       place_(job.ranks.place(rank)),
       device_(device_of(job.options, rank)),
@@ -265,6 +266,10 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   const std::int64_t n = job_.schedule.micro_batches;
   const bool leaves_out = chimera::leaves_out(job_.left_out, step + 1);
   const std::int64_t first = job_.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
+  std::function<MicroBatch(StageId, MicroBatchId)> load_next;
+  if (step + 1 < job_.options.steps) {
+    load_next = [&](StageId stage, MicroBatchId id) { return loader_.training(step + 1, stage, id); };
+  }
   const StepHooks hooks{
       .step = first + 1,
       .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
@@ -282,6 +287,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
       .leaves_out_update = leaves_out,
       .tracer = tracer_ ? &*tracer_ : nullptr,
       .record = job_.options.cuda_graphs ? record_on(accelerator()) : RecordWork(),
+      .load_next = std::move(load_next),
   };
   if (tracer_) tracer_->begin_step(step);
   const StepTotals totals = driver_->train(instructions(step), hooks);

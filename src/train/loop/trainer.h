@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/canonical.h"
 #include "engine/optimizer.h"
 #include "engine/step_driver.h"
 #include "model/initial_values.h"
@@ -127,6 +128,7 @@ class Trainer {
   std::vector<OpTimes> gather_op_times();
 
   const Job& job_;
+  DeterministicKernels kernels_;
   RankId rank_;
   GroupWorker place_;
   at::Device device_;

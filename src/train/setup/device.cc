@@ -169,6 +169,8 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
     throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
   }
   if (has_processes(options)) set_unless_set(cuda_variables());
+  if (options.cuda_graphs) set_unless_set(graph_variables());
+  if (options.reduction == ReductionOrder::Canonical) set_unless_set(deterministic_variables());
   const Accelerator& gpus = accelerator();
   if (const std::string problem = gpus.problem(); !problem.empty()) {
     throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));

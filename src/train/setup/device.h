@@ -70,7 +70,8 @@ struct GpuResources {
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
 /// Also throws for observation on GPUs, and as require_numbers does. Call it before other functions here: with
-/// processes it sets the variables that CUDA reads at startup (cuda_variables()).
+/// processes it sets the variables that CUDA reads at startup (cuda_variables()), with --cuda-graphs those of
+/// graph_variables(), and with --reduction canonical CUBLAS_WORKSPACE_CONFIG.
 void require_device(const TrainOptions& options, std::int64_t ranks);
 
 /// Throws ConfigError if the device lacks the number type: bfloat16 without hardware support, unless --force-bfloat16

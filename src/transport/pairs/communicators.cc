@@ -95,6 +95,18 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous) {
           {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 }
 
+VariableList graph_variables() {
+  VariableList variables = {// Mixing can deadlock launches of graphs with several communicators.
+                            {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
+                            {"NCCL_GRAPH_REGISTER", "0"}};
+  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr) {  // PyTorch reads one of the two names
+    variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True");
+  }
+  return variables;
+}
+
+VariableList deterministic_variables() { return {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}}; }
+
 bool ranks_share_gpus() {
   const char* value = std::getenv("CHIMERA_SHARE_GPU");
   return value != nullptr && std::string_view(value) == "1";

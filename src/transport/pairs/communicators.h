@@ -43,6 +43,17 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// Returns NCCL's variables: it listens only on the rendezvous interface (loopback on one host, else own_interface()).
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
+/// Returns the variables for CUDA graphs, read when CUDA starts or by the first communicator. Without NCCL's graph
+/// mixing, an operation outside of a graph must not be launched before the graphs with its communicator have completed:
+/// each step waits for its graph first. Captured buffers are not registered: that exchanges data between the hosts
+/// during the capture (nvls.cc, ncclShmemAllgather), and other processes cannot map memory of cudaMalloc (p2p.cc,
+/// ipcRegisterBuffer). PyTorch's allocator may reuse blocks that several streams have used, such as messages, within
+/// the capture (CUDACachingAllocator.cpp, free_safe_blocks_in_capture).
+[[nodiscard]] VariableList graph_variables();
+
+/// Returns cuBLAS's variable for equal bits of equal products on any stream (cuBLAS, Results Reproducibility).
+[[nodiscard]] VariableList deterministic_variables();
+
 /// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then
 /// takes each rank for a host of its own and sends through sockets, and the GPU runs one rank at a time.
 [[nodiscard]] bool ranks_share_gpus();
