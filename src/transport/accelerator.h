@@ -62,7 +62,7 @@ class Accelerator {
 
 /// Name of the C function that returns the library's Accelerator. Increment the number when this interface or Transport
 /// changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_5";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_6";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera
