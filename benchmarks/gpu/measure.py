@@ -299,7 +299,7 @@ class Runs:
     def blocks(self, name, model="gpt2-64", micro_batch=4, verdict=None):
         command = [*self.program("benchmarks/models"), "--device", "cuda", "--blocks", "--kernels", "--dtypes",
                    "bfloat16", "--models", model, *MODEL, "--micro-batch-size", str(micro_batch), *self.peak]
-        return Part(name, command, 30, "", verdict)
+        return Part(name, command, 35, "", verdict)
 
     def compare(self):
         return Part("compare", [*self.program("benchmarks/models"), "--device", "cuda", "--compare", "--models",
@@ -327,7 +327,7 @@ class Runs:
         shared = self.gpus < 2
         name = "-".join(["nccl", schedule, *(flag.lstrip("-") for flag in flags if flag != "--reduction")])
         return self.with_losses(
-            name, 25, "--device", "cuda", "--transport", "processes", "--schedule", schedule, "--stages",
+            name, 40, "--device", "cuda", "--transport", "processes", "--schedule", schedule, "--stages",
             "4" if self.gpus >= 4 else "2", *flags, environment=["env", "CHIMERA_SHARE_GPU=1"] if shared else [],
             verdict=other_losses, against="losses-cpu",
             note="ranks share one GPU: a test of correctness, not of speed" if shared else "")
@@ -370,7 +370,6 @@ def parts_of(options):
         runs.compare(),
         runs.with_losses("losses-cpu", 15, "--transport", "threads", "--schedule", "none", verdict=no_steps),
         runs.with_losses("losses-gpu", 15, *on_gpu, "--schedule", "none", verdict=other_losses, against="losses-cpu"),
-        runs.over_nccl("1f1b"),
         runs.over_nccl("chimera"),
         runs.small("small"),
         runs.small("small-graphs", "--cuda-graphs"),
@@ -386,6 +385,7 @@ def parts_of(options):
         runs.blocks("blocks-1", micro_batch=1),
         runs.blocks("blocks-8", micro_batch=8),
         runs.blocks("blocks-llama", model="llama-3.2-1b"),
+        runs.over_nccl("1f1b"),
         runs.over_nccl("chimera", "--cuda-graphs"),
         runs.over_nccl("chimera", "--reduction", "canonical"),
         peer("transformers", "--attention", "eager"),

@@ -53,10 +53,10 @@ class GpuTest(unittest.TestCase):
     def test_the_parts_are_named_with_their_limits(self):
         names = [name for name, _, _ in self.dry_run("--packed", "nowhere")]
         self.assertEqual(names[:5], ["start", "tests", "blocks", "compare", "losses-cpu"])
-        self.assertEqual([name for name in names if name.startswith("nccl")], ["nccl-1f1b", "nccl-chimera"])
+        self.assertEqual([name for name in names if name.startswith("nccl")], ["nccl-chimera"])
         all_names = [name for name, _, _ in self.dry_run("--packed", "nowhere", "--all")]
         self.assertEqual([name for name in all_names if name.startswith("nccl")],
-                         ["nccl-1f1b", "nccl-chimera", "nccl-chimera-cuda-graphs", "nccl-chimera-canonical"])
+                         ["nccl-chimera", "nccl-1f1b", "nccl-chimera-cuda-graphs", "nccl-chimera-canonical"])
         self.assertEqual(all_names[:len(names)], names)
         self.assertEqual(len(all_names), len(set(all_names)))
 
