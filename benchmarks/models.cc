@@ -206,9 +206,9 @@ bool compare(const Options& options, at::Device device) {
       const TensorDifference* first = first_different(tensors, tolerance);
       const TensorDifference& shown =
           first != nullptr ? *first : *std::ranges::max_element(tensors, {}, &TensorDifference::relative);
-      fmt::print("{} {} on {}: {} of {} tensors in order: {} differs by {:.2g} of {:.2g} (tolerance {:g} of it)\n",
-                 model, dtype, options.device,
-                 first != nullptr ? "first differing tensor" : "no tensor differs; largest rounding", tensors.size(),
+      fmt::print("{} {} on {}: {}: {}: {:.2g} of {:.2g} (tolerance {:g} of it)\n", model, dtype, options.device,
+                 first != nullptr ? fmt::format("first differing tensor of {}", tensors.size())
+                                  : fmt::format("{} tensors agree; largest difference", tensors.size()),
                  shown.name, shown.largest, shown.scale, tolerance);
       all_agree = all_agree && first == nullptr;
     }

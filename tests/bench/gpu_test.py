@@ -145,7 +145,7 @@ class GpuTest(unittest.TestCase):
         self.assertIn("no losses of the CPU", self.run_parts(shell("cpu", "true"), part)[0][1].why)
 
     def test_the_summary_names_the_first_differing_tensor(self):
-        line = "gpt2-mini float32 on cuda: first differing tensor: block 1: output differs by 0.5 of 2"
+        line = "gpt2-mini float32 on cuda: first differing tensor of 120: block 1: output: 0.5 of 2 (tolerance 0.0001)"
         outcomes, lines = self.run_parts(shell("compare", f"echo '{line}'; echo more; exit 1"))
         self.assertEqual((outcomes[0].state, lines[1:]), ("FAILED", [line]))
 
@@ -191,8 +191,9 @@ class GpuTest(unittest.TestCase):
         part = shell("blocks", f"cat <<'END'\n{TABLE}{LAUNCHES}END", verdict=measure.too_small_a_share)
         other = shell("peer-pipelining", """echo '{"peer": "pipelining", "milliseconds": 150.0}'""")
         lines = self.run_parts(part, other, shell("peer-other", "true", skip="it is not there"))[1]
-        self.assertEqual(lines[3], "blocks: 47.7 % of the GPU's peak in bfloat16 (as asked); compute-bound (a "
-                         "micro-batch takes the host 5.50 ms, the device 9.25 ms); 9.0 + 26.4 kernels per block; 4321 MiB")
+        self.assertEqual(lines[3], "blocks: 47.7 % of the GPU's peak in bfloat16 (as asked); "
+                         "compute-bound (a micro-batch takes the host 5.50 ms, the device 9.25 ms); "
+                         "9.0 + 26.4 kernels per block; 4321 MiB")
         self.assertIn("pipelining: 150.0 ms where ours take 100.0 ms: 1.50 times", lines[4])
         self.assertIn("it is not there", lines[2])
         bound = LAUNCHES.replace(" compute", "launches")
@@ -221,8 +222,8 @@ class GpuTest(unittest.TestCase):
 
     @unittest.skipUnless(MODELS, "built without LibTorch")
     def test_it_reads_what_the_comparison_prints(self):
-        command = [MODELS, "--compare", "--models", "gpt2-tiny,llama-tiny,bert-tiny", "--dtypes", "float32",
-                   "--sequence", "8", "--micro-batch-size", "1"]
+        command = [MODELS, "--compare", "--models", measure.COMPARED, "--dtypes", "float32", "--sequence", "8",
+                   "--micro-batch-size", "1"]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         self.assertEqual(len(measure.of_tensors(text)), 3)
 
