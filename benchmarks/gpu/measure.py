@@ -235,7 +235,7 @@ def summary(outcomes):
     by_name = {outcome.part.name: outcome for outcome in outcomes if outcome.state != "not run"}
     lines = []
     for o in outcomes:
-        remarks = "; ".join(filter(None, [o.why, o.part.note]))
+        remarks = "; ".join(filter(None, [o.why, "" if o.state == "not run" else o.part.note]))
         lines.append(f"{o.part.name:<24} {o.state:<8} {o.seconds:5.0f} s  {remarks}".rstrip())
     for name, outcome in by_name.items():
         if name.startswith("blocks"):
