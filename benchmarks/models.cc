@@ -24,13 +24,16 @@
 #include "launch/local/launcher.h"
 #include "model/stage.h"
 #include "model_config/parameters.h"
+#include "profile/device_difference.h"
 #include "train/loop/loader.h"
 #include "train/setup/device.h"
+#include "transport/stream.h"
 
 namespace chimera::benchmarks {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr double kMebibyte = 1024.0 * 1024.0;
 
 struct Options {
   std::vector<std::string> models = {"gpt2-mini", "llama-mini"};
@@ -42,15 +45,22 @@ struct Options {
   int rounds = 7;
   int micro_batches = 1;  // per round; several on a GPU, as the host runs ahead of it
   bool blocks = false;    // without embedding and head
+  bool kernels = false;   // also count kernels and compare host with device
+  bool compare = false;   // compare tensors with the CPU's; measure nothing
   std::string device = "cpu";
   double peak = 0;  // TFLOP/s of bfloat16; 0: the GPU's data sheet
 };
 
-/// The device to compute on. Opens the GPU library, which lies beside the program `chimera`.
+/// Opens the GPU library, which lies beside the program `chimera`.
+const Accelerator& gpu_library() {
+  static const Accelerator& library =
+      open_accelerator(std::filesystem::path(own_executable()).parent_path().parent_path() / "libchimera_cuda.so");
+  return library;
+}
+
 at::Device device_of(const Options& options) {
   if (options.device == "cpu") return at::kCPU;
-  const auto library = std::filesystem::path(own_executable()).parent_path().parent_path() / "libchimera_cuda.so";
-  const Accelerator& gpus = open_accelerator(library);
+  const Accelerator& gpus = gpu_library();
   if (const std::string problem = gpus.problem(); !problem.empty()) {
     throw ConfigError("--device cuda: no usable GPU here (" + problem + ")");
   }
@@ -69,15 +79,41 @@ double flops_of(const ModelConfig& config, const Options& options) {
          (block.forward_flops + block.input_gradient_flops + block.weight_gradient_flops);
 }
 
+ModelConfig config_of(const std::string& model, const Options& options) {
+  ModelOverrides overrides;
+  if (options.layers > 0) overrides.layers = options.layers;
+  overrides.tied = false;  // the tied matrix would be another parameter group
+  return with_overrides(find_model(model), overrides);
+}
+
+MicroBatch micro_batch_of(const ModelConfig& config, const Options& options) {
+  const std::vector<std::uint8_t> text(1 << 16, 'a');
+  const auto kind = is_causal(config.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
+  const Samples samples(text_in_memory(text, "text"), SampleOptions{kind, options.sequence, 1});
+  return make_micro_batch(samples, config.family, {0, 0, options.micro_batch_size, options.micro_batch_size});
+}
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// Seconds of a micro-batch, and kernels, copies and fills of a block.
+struct Launches {
+  double host_seconds = 0;    // to enqueue it on an idle device
+  double device_seconds = 0;  // to run it as a CUDA graph, which needs no launches
+  double forward_kernels = 0;
+  double backward_kernels = 0;
+};
+
 /// A model on one worker, whole or only its blocks. Times a forward and a backward of each micro-batch.
 class Contestant {
  public:
   Contestant(const std::string& model, const std::string& dtype, const Options& options, at::Device device)
       : model_(model), dtype_(dtype), config_(config_of(model, options)), micro_batches_(options.micro_batches) {
-    const auto kind = is_causal(config_.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
-    const Samples samples(text_in_memory(text_, "text"), SampleOptions{kind, options.sequence, 1});
-    batch_ = on_device(
-        make_micro_batch(samples, config_.family, {0, 0, options.micro_batch_size, options.micro_batch_size}), device);
+    batch_ = on_device(micro_batch_of(config_, options), device);
     const auto type = scalar_type(parse_named<DataType>("--dtype", dtype));
     stage_ = make_stage(config_, StageLayers{0, config_.layers, !options.blocks, !options.blocks}, type, 1, {}, device);
     if (options.blocks) {
@@ -90,36 +126,52 @@ class Contestant {
 
   void run(bool counts) {
     const auto start = Clock::now();
-    for (int i = 0; i < micro_batches_; ++i) {
-      const at::Tensor input = hidden_.defined() ? hidden_.detach().requires_grad_() : at::Tensor();
-      torch::autograd::backward({stage_->forward(input, batch_)}, {gradient_});
-    }
-    static_cast<void>(stage_->gradients()[0].item<double>());  // waits for a device
-    if (counts) seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    for (int i = 0; i < micro_batches_; ++i) run_one();
+    wait();
+    if (counts) seconds_.push_back(seconds_since(start));
   }
 
-  [[nodiscard]] double median_seconds() const {
-    std::vector<double> sorted = seconds_;
-    std::ranges::sort(sorted);
-    return sorted[sorted.size() / 2];
+  /// Call it after run(), because first uses of kernels cannot be recorded.
+  [[nodiscard]] Launches launches(const Accelerator& gpus, int rounds) {
+    std::vector<double> host;
+    for (int round = 0; round < rounds; ++round) {
+      const auto start = Clock::now();
+      run_one();
+      host.push_back(seconds_since(start));
+      wait();
+    }
+    const auto forward = gpus.record([&] { static_cast<void>(stage_->forward(input(), batch_)); })->num_kernels();
+    const auto both = gpus.record([&] { run_one(); });
+    std::vector<double> device;
+    for (int round = 0; round <= rounds; ++round) {
+      const auto start = Clock::now();
+      for (int i = 0; i < micro_batches_; ++i) both->repeat();
+      wait();
+      if (round > 0) device.push_back(seconds_since(start) / micro_batches_);
+    }
+    const auto blocks = static_cast<double>(config_.layers);
+    return {.host_seconds = median(host),
+            .device_seconds = median(device),
+            .forward_kernels = static_cast<double>(forward) / blocks,
+            .backward_kernels = static_cast<double>(both->num_kernels() - forward) / blocks};
   }
+
+  [[nodiscard]] double median_seconds() const { return median(seconds_); }
   [[nodiscard]] double gigaflops() const { return 1e-9 * flops_ / median_seconds(); }
   [[nodiscard]] const std::string& model() const { return model_; }
   [[nodiscard]] const std::string& dtype() const { return dtype_; }
   [[nodiscard]] const ModelConfig& config() const { return config_; }
 
  private:
-  static ModelConfig config_of(const std::string& model, const Options& options) {
-    ModelOverrides overrides;
-    if (options.layers > 0) overrides.layers = options.layers;
-    overrides.tied = false;  // the tied matrix would be another parameter group
-    return with_overrides(find_model(model), overrides);
+  [[nodiscard]] at::Tensor input() const {
+    return hidden_.defined() ? hidden_.detach().requires_grad_() : at::Tensor();
   }
+  void run_one() { torch::autograd::backward({stage_->forward(input(), batch_)}, {gradient_}); }
+  void wait() { static_cast<void>(stage_->gradients()[0].item<double>()); }
 
   std::string model_;
   std::string dtype_;
   ModelConfig config_;
-  std::vector<std::uint8_t> text_ = std::vector<std::uint8_t>(1 << 16, 'a');
   int micro_batches_;
   MicroBatch batch_;
   at::Tensor hidden_;    // input of the blocks
@@ -132,8 +184,7 @@ class Contestant {
 /// In FLOP/s; 0 if unknown.
 double peak_of(const Options& options, at::Device device) {
   if (options.peak > 0 || device.is_cpu()) return 1e12 * options.peak;
-  const auto library = std::filesystem::path(own_executable()).parent_path().parent_path() / "libchimera_cuda.so";
-  const std::string name = open_accelerator(library).traits(device.index()).name;
+  const std::string name = gpu_library().traits(device.index()).name;
   const double peak = bfloat16_peak(name);
   fmt::print("{}: {}\n", name,
              peak > 0 ? fmt::format("{:g} TFLOP/s of bfloat16 by its data sheet", 1e-12 * peak)
@@ -141,16 +192,53 @@ double peak_of(const Options& options, at::Device device) {
   return peak;
 }
 
-void run_all(const Options& options) {
-  at::set_num_threads(options.threads);
-  const at::Device device = device_of(options);
+/// Prints the first tensor that differs by more than rounding. Returns whether there is none.
+bool compare(const Options& options, at::Device device) {
+  bool all_agree = true;
+  for (const std::string& model : options.models) {
+    for (const std::string& dtype : options.dtypes) {
+      const ModelConfig config = config_of(model, options);
+      const auto type = scalar_type(parse_named<DataType>("--dtype", dtype));
+      const auto tensors =
+          compare_layers(make_single_layers(config, type, 1, at::kCPU), make_single_layers(config, type, 1, device),
+                         micro_batch_of(config, options), device);
+      const double tolerance = rounding_tolerance(type);
+      const TensorDifference* first = first_different(tensors, tolerance);
+      const TensorDifference& shown =
+          first != nullptr ? *first : *std::ranges::max_element(tensors, {}, &TensorDifference::relative);
+      fmt::print("{} {} on {}: {}: {}: {:.2g} of {:.2g} (tolerance {:g} of it)\n", model, dtype, options.device,
+                 first != nullptr ? fmt::format("first differing tensor of {}", tensors.size())
+                                  : fmt::format("{} tensors agree; largest difference", tensors.size()),
+                 shown.name, shown.largest, shown.scale, tolerance);
+      all_agree = all_agree && first == nullptr;
+    }
+  }
+  return all_agree;
+}
+
+using Contestants = std::vector<std::unique_ptr<Contestant>>;
+
+/// Host time against device time, kernels of a block, and peak memory so far.
+void print_launches(const Contestants& contestants, const Options& options) {
+  fmt::print("{:<16} {:<9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "model", "type", "host ms", "device ms",
+             "bound by", "forward k.", "backward k.", "peak MiB");
+  for (const auto& each : contestants) {
+    const Launches found = each->launches(gpu_library(), options.rounds);
+    fmt::print("{:<16} {:<9} {:>10.2f} {:>10.2f} {:>10} {:>10.1f} {:>10.1f} {:>10.0f}\n", each->model(), each->dtype(),
+               1e3 * found.host_seconds, 1e3 * found.device_seconds,
+               found.host_seconds > found.device_seconds ? "launches" : "compute", found.forward_kernels,
+               found.backward_kernels, static_cast<double>(gpu_library().peak_bytes(0)) / kMebibyte);
+  }
+}
+
+void run_all(const Options& options, at::Device device) {
   keep_freed_memory();  // as the trainer does
   fmt::print("{}\n", machine_line("LibTorch " TORCH_VERSION));
   fmt::print("Forward and backward of {} times {} x {} tokens{}, {} threads, {} rounds in turn\n",
              options.micro_batches, options.micro_batch_size, options.sequence, options.blocks ? ", blocks alone" : "",
              options.threads, options.rounds);
   const double peak = peak_of(options, device);
-  std::vector<std::unique_ptr<Contestant>> contestants;
+  Contestants contestants;
   for (const std::string& model : options.models) {
     for (const std::string& dtype : options.dtypes) {
       contestants.push_back(std::make_unique<Contestant>(model, dtype, options, device));
@@ -168,6 +256,22 @@ void run_all(const Options& options) {
                each->gigaflops() / first,
                peak > 0 ? fmt::format(" {:>7.1f} %", 100 * 1e9 * each->gigaflops() / peak) : "");
   }
+  if (!options.kernels) return;
+  std::fflush(stdout);  // A failed recording loses no times
+  print_launches(contestants, options);
+}
+
+/// Returns the exit code.
+int run(const Options& options) {
+  if (options.kernels && options.device == "cpu") {
+    throw ConfigError("--kernels: only GPUs record their kernels; use --device cuda, or leave it out");
+  }
+  at::set_num_threads(options.threads);
+  const at::Device device = device_of(options);
+  const OwnStream stream(device);  // CUDA records no work of the default stream
+  if (options.compare) return compare(options, device) ? 0 : 1;
+  run_all(options, device);
+  return 0;
 }
 
 }  // namespace
@@ -184,13 +288,21 @@ int main(int count, char** words) {
   app.add_option("--threads", options.threads)->capture_default_str();
   app.add_option("--micro-batches", options.micro_batches, "of a round")->check(CLI::Range(1, 1000));
   app.add_flag("--blocks", options.blocks, "without embedding and head, from hidden states to hidden states");
+  app.add_flag(
+      "--kernels", options.kernels,
+      "also count the kernels of a block, and compare the host's time to enqueue with the device's; GPUs only");
+  app.add_flag("--compare", options.compare, "name the first tensor that differs from the CPU's; measure nothing")
+      ->excludes("--blocks")
+      ->excludes("--kernels");
   app.add_option("--device", options.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--peak", options.peak, "TFLOP/s of which shares are printed (default: the GPU's data sheet)");
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
   CLI11_PARSE(app, count, words);
   try {
-    chimera::benchmarks::run_all(options);
-    return 0;
+    return chimera::benchmarks::run(options);
+  } catch (const chimera::ConfigError& error) {
+    fmt::print(stderr, "models: {}\n", error.what());
+    return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "models: {}\n", error.what());
     return 1;

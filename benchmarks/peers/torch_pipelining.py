@@ -18,7 +18,6 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from safetensors.torch import load_file
 from torch.distributed.pipelining import PipelineStage, schedules
 
 # Name, class, stages per process, and whether the second half of the stages returns in a V.
@@ -75,6 +74,8 @@ class Trainer:
     """A process with its stages."""
 
     def __init__(self, options, rank):
+        from safetensors.torch import load_file  # Here, so that others.py needs only torch for Stage
+
         folder = pathlib.Path(options.folder)
         self.job = json.loads((folder / "job.json").read_text())
         self.batches = load_file(folder / "batches.safetensors")

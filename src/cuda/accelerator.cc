@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -108,10 +110,25 @@ class CudaGraph final : public RecordedWork {
       throw;
     }
     graph_.capture_end();
+    num_kernels_ = count_kernels(graph_.raw_cuda_graph());
+    graph_.instantiate();
   }
   void repeat() override { graph_.replay(); }
+  [[nodiscard]] std::int64_t num_kernels() const override { return num_kernels_; }
 
  private:
+  /// Leaves out nodes that only order others.
+  static std::int64_t count_kernels(cudaGraph_t graph) {
+    std::size_t count = 0;
+    C10_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    C10_CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+    return std::ranges::count_if(nodes, [](cudaGraphNode_t node) {
+      cudaGraphNodeType type{};
+      C10_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+      return type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeMemset;
+    });
+  }
   /// An aborted capture throws again here.
   void end_quietly() {
     try {
@@ -119,7 +136,8 @@ class CudaGraph final : public RecordedWork {
     } catch (const c10::Error&) {
     }
   }
-  at::cuda::CUDAGraph graph_;
+  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};  // count_kernels() reads the graph after the capture
+  std::int64_t num_kernels_ = 0;
 };
 
 class CudaAccelerator final : public Accelerator {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +23,8 @@ class RecordedWork {
   /// Enqueues the work on the calling thread's current stream, without waiting. Host values (numbers, sizes, addresses)
   /// stay as recorded.
   virtual void repeat() = 0;
+  /// Returns the number of kernels, copies and fills that repeat() gives to the device; 0 if unknown.
+  [[nodiscard]] virtual std::int64_t num_kernels() const { return 0; }
 };
 
 /// Calls a function and records, without running it, the work enqueued on the calling thread's current stream and on

@@ -18,7 +18,7 @@ bool has_gpu() { return std::filesystem::exists("/dev/nvidiactl"); }
 
 /// Returns true if `tools/cuda-build` has built its library.
 bool has_library() {
-  return std::filesystem::exists(std::filesystem::path(CHIMERA_PROGRAM).parent_path() / "libchimera_cuda.so");
+  return std::filesystem::exists(std::filesystem::path(program_path()).parent_path() / "libchimera_cuda.so");
 }
 
 std::vector<json> train(const Arguments& flags) {

@@ -574,6 +574,7 @@ class Repeated final : public RecordedWork {
       for (const auto& kernel : *work_) kernel();
     }
   }
+  [[nodiscard]] std::int64_t num_kernels() const override { return static_cast<std::int64_t>(work_->size()); }
 
  private:
   std::shared_ptr<FakeDevice::Recording> work_;

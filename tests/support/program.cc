@@ -75,11 +75,6 @@ void give(int descriptor, int number) {
   }
 }
 
-std::string program_path() {
-  const char* other = std::getenv("CHIMERA_PROGRAM");
-  return other != nullptr ? other : CHIMERA_PROGRAM;
-}
-
 using Main = int (*)(int, char**);
 
 /// Entry point of the subcommands that need LibTorch; loaded at the first call.
@@ -103,6 +98,11 @@ Main training_main() {
 }
 
 }  // namespace
+
+std::string program_path() {
+  const char* other = std::getenv("CHIMERA_PROGRAM");
+  return other != nullptr ? other : CHIMERA_PROGRAM;
+}
 
 bool needs_training_half(const std::vector<std::string>& arguments) {
   constexpr std::array kCommands = {"train", "profile", "bench", "export", "evaluate", "generate"};

@@ -35,6 +35,9 @@ struct ProgramSetup {
   bool is_copy = false;
 };
 
+/// Returns the path of the program under test: CHIMERA_PROGRAM in the environment, or the one of this build.
+[[nodiscard]] std::string program_path();
+
 /// Returns true if the program loads its training half for the subcommand in the arguments.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
