@@ -128,8 +128,11 @@ std::optional<std::uint64_t> free_bytes(const std::string& path) {
 bool is_same_file(const std::string& one, const std::string& other) {
   std::error_code error;
   if (one == other || std::filesystem::equivalent(one, other, error)) return true;
-  const std::filesystem::path first = std::filesystem::weakly_canonical(one, error);
-  return !error && first == std::filesystem::weakly_canonical(other, error) && !error;
+  const auto resolved = [&error](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  const std::filesystem::path first = resolved(one);
+  return !error && first == resolved(other) && !error;
 }
 
 void require_unused(const std::string& flag, const std::string& path, bool overwrites) {

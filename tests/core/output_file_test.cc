@@ -92,6 +92,7 @@ TEST(OutputFileTest, NamesOfOneFileAreTheSame) {
   std::filesystem::create_symlink(path, scratch.path("link"));
   EXPECT_TRUE(is_same_file(path, scratch.path("link")));
   EXPECT_TRUE(is_same_file(scratch.path("absent"), scratch.path("./absent")));
+  EXPECT_TRUE(is_same_file("absent", "./absent"));
   EXPECT_FALSE(is_same_file(path, scratch.path("other")));
 }
 

@@ -210,7 +210,7 @@ fs::path find_folder(const std::string& path) {
 
 namespace {
 
-/// Returns what a folder of flight records does not have, in words; empty if there is nothing of the kind.
+/// Returns why a path is no folder of flight records; empty if it is one, or absent.
 std::string other_content(const std::string& folder) {
   std::error_code absent;
   if (!fs::exists(folder, absent)) return "";
