@@ -62,7 +62,9 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   }
   packed.requires_grad_();
   at::impl::GetVariableHooks()->set_grad_dtype(packed, first.scalar_type());
-  packed.mutable_grad() = first.grad().as_strided({rows, columns}, {columns, 1});
+  const auto* const begin = static_cast<const std::byte*>(gradients().data_ptr());
+  const auto offset = (static_cast<const std::byte*>(first.grad().data_ptr()) - begin) / gradients().itemsize();
+  packed.mutable_grad() = gradients().narrow(0, static_cast<std::int64_t>(offset), rows * columns).view({rows, columns});
   return packed;
 }
 

@@ -110,6 +110,9 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
   [[nodiscard]] c10::DeviceIndex getCurrentDevice() const override { return 0; }
   [[nodiscard]] c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory(); }
   [[nodiscard]] bool isPinnedPtr(const void* data) const override { return pinned_memory().has(data); }
+  [[nodiscard]] const at::Generator& getDefaultGenerator(c10::DeviceIndex /*device*/) const override {
+    return at::detail::getDefaultCPUGenerator();
+  }
   [[nodiscard]] at::Generator getNewGenerator(c10::DeviceIndex /*device*/) const override {
     return at::detail::createCPUGenerator();
   }
@@ -567,17 +570,19 @@ namespace {
 
 class Repeated final : public RecordedWork {
  public:
-  explicit Repeated(std::shared_ptr<FakeDevice::Recording> work) : work_(std::move(work)) {}
+  Repeated(std::shared_ptr<FakeDevice::Recording> work, std::size_t kernels)
+      : work_(std::move(work)), num_kernels_(static_cast<std::int64_t>(kernels)) {}
   void repeat() override {
     FakeDevice::get().given();
     if (std::exchange(is_done_, true)) {
       for (const auto& kernel : *work_) kernel();
     }
   }
-  [[nodiscard]] std::int64_t num_kernels() const override { return static_cast<std::int64_t>(work_->size()); }
+  [[nodiscard]] std::int64_t num_kernels() const override { return num_kernels_; }
 
  private:
   std::shared_ptr<FakeDevice::Recording> work_;
+  std::int64_t num_kernels_;
   bool is_done_ = false;
 };
 
@@ -596,6 +601,7 @@ std::unique_ptr<RecordedWork> FakeDevice::record(const std::function<void()>& wo
     const std::scoped_lock lock(mutex_);
     recordings_.erase(stream);
   };
+  const std::size_t before = kernels().size();
   try {
     work();
   } catch (...) {
@@ -603,7 +609,7 @@ std::unique_ptr<RecordedWork> FakeDevice::record(const std::function<void()>& wo
     throw;
   }
   end();
-  return std::make_unique<Repeated>(own);
+  return std::make_unique<Repeated>(own, kernels().size() - before);
 }
 
 c10::StreamId current_fake_stream() { return current; }

@@ -130,7 +130,7 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   options.validate_every = 1;
   const Job job = prepare_job(options);
   EXPECT_EQ(posted_at_first(job.training, 0), 1);
-  EXPECT_EQ(posted_at_first(job.validation, 1), 2) << "one, and that of the first op";
+  EXPECT_EQ(posted_at_first(job.validation, 1), 3) << "one, and the two that are made before this worker's first op";
   const auto resources = gpu_resources(job);
   ASSERT_TRUE(resources);
   EXPECT_EQ(resources->gpu.multiprocessors, 100);
