@@ -64,7 +64,7 @@ TEST(OutputsTest, AnInputIsNeverReplaced) {
                   {"would replace the input " + tokens}});
   const std::string sweep = scratch.path("x");
   expect_refusal({Words{"sweep", "--schedules", "gpipe", "--output", sweep, "--chart", sweep} + kShape,
-                  {"--output names this file"}});
+                  {"--output " + sweep, "names this file"}});
   EXPECT_EQ(read_file(text), "the heaven and the earth and the sea");
   EXPECT_EQ(read_file(tokens), "text in spite of its name");
 }

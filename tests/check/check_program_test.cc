@@ -123,7 +123,7 @@ TEST(CheckProgramTest, FirstUsesThatWaitForTheDeviceDeadlockWithReceivesPostedAh
         check(program, ChannelDiscipline::PerDirection, SummedStages::OfSeveralWorkers, FirstUse::IdleDevice);
     ASSERT_FALSE(violations.empty()) << name;
     EXPECT_EQ(violations.back().kind, ViolationKind::Deadlock) << name;
-    EXPECT_THAT(violations.back().message, HasSubstr("0), whose first use waits for its device)")) << name;
+    EXPECT_THAT(violations.back().message, HasSubstr("F0, whose first use waits for its device)")) << name;
     EXPECT_THAT(violations.back().places, SizeIs(2)) << name << ": " << violations.back().message;
   }
 }

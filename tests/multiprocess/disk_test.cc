@@ -90,7 +90,7 @@ TEST(DiskTest, FullDiskDoesNotEndTheRunAndFilesContinue) {
   const auto unsaved =
       AllOf(HasSubstr("is not saved"), HasSubstr("No space left on device"), EndsWith("; training continues"));
   EXPECT_THAT(complaints(result), Each(AnyOf(unsaved, HasSubstr("--metrics"), HasSubstr("ended by a signal"),
-                                             HasSubstr("is tried again in"))));
+                                             HasSubstr("saves after this step"), HasSubstr("is tried again in"))));
   const auto steps = read_metrics(scratch.path("disk/metrics.jsonl"));
   EXPECT_EQ(steps.back().at("step"), steps.size());
   EXPECT_EQ(saved_steps(scratch).back(), steps.back().at("step"));

@@ -107,8 +107,8 @@ TEST(DryRunTest, TextHasALineForEveryRankAndStage) {
 }
 
 TEST(DryRunTest, ShowsWhatARankTakesOfItsGpu) {
-  const Arguments flags = {"--model",         "gpt2-tiny", "--stages", "4",   "--micro-batches", "4",
-                           "--data-parallel", "2",         "--device", "cuda"};
+  const Arguments flags = {"--model", "gpt2-tiny",       "--stages", "4",        "--micro-batches",
+                           "4",       "--data-parallel", "2",        "--device", "cuda"};
   const json gpu = dry_run(flags)["gpu"];
   EXPECT_EQ(gpu["communicators"], 4 + 2 + 1) << "two neighbors in both directions, two stages";
   EXPECT_EQ(gpu["most_communicators"], 31);
@@ -123,9 +123,9 @@ TEST(DryRunTest, ShowsWhatARankTakesOfItsGpu) {
 }
 
 TEST(DryRunTest, RefusesMoreCommunicatorsThanARankCanHave) {
-  const ProgramResult result = run_program({"train", "--dry-run", "--device", "cuda", "--model", "gpt2-tiny", "--layers",
-                                            "60", "--schedule", "interleaved", "--stages", "2", "--chunks", "30",
-                                            "--micro-batches", "2", "--data-parallel", "2"});
+  const ProgramResult result = run_program({"train", "--dry-run", "--device", "cuda", "--model", "gpt2-tiny",
+                                            "--layers", "60", "--schedule", "interleaved-1f1b", "--stages", "2",
+                                            "--chunks", "30", "--micro-batches", "2", "--data-parallel", "2"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.output, "");
   EXPECT_THAT(result.messages, HasSubstr("communicators"));
