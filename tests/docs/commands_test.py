@@ -55,7 +55,7 @@ def blocks(text):
     lines = text.splitlines()
     for start, body, is_shell in code_blocks(lines):
         if any(each.startswith("$ ") for each in body):  # Commands with their output
-            body = [each[2:] for each in body if each.startswith(("$ ", "> "))]
+            body = [each[2:] for each in body if each.startswith("$ ")]
         if is_shell and any(PROGRAMS.match(each.strip()) for each in body):
             mark = MARK.search(lines[start - 1]) if start else None
             yield start + 2, "\n".join(body), mark and mark[1]
