@@ -136,12 +136,12 @@ def main():
                 counted += bool(mark) and (name == "README.md" or name.startswith("docs/"))
                 if options.list:
                     print(f"{name}:{line}: {f'not run: {mark}' if mark else body.splitlines()[0]}")
-            if not options.list:
-                found += failures(name, options.program, options.sources, model)
+            for failure in [] if options.list else failures(name, options.program, options.sources, model):
+                print(failure, flush=True)
+                found.append(failure)
     if counted > MOST_MARKS:
         found.append(f"README.md and docs/ have {counted} marked blocks; at most {MOST_MARKS} are allowed")
-    for failure in found:
-        print(failure)
+        print(found[-1])
     print(f"{run} blocks run, {marked} marked")
     return 1 if found else 0
 
