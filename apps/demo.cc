@@ -277,10 +277,12 @@ void show_performance(DemoStage& stage) {
          fmt::format("{:.0f} predicted ({:+.1f} %)", one.predicted, 100 * (one.predicted / one.measured - 1))});
   }
   stage.bars(bars);
+  const auto times = [&](std::size_t other) { return contenders.back().measured / contenders.at(other).measured; };
   stage.say(fmt::format(
-      "Chimera trains {:.2f} times as fast as GPipe here. One short run each, on a machine that may do other things: "
-      "`chimera bench` trains them in rounds that take turns, and gives medians with quartiles.",
-      contenders.back().measured / contenders.front().measured));
+      "Chimera trains {:.2f} times as fast as GPipe here, {:.2f} times as fast as 1F1B and {:.2f} times as fast as "
+      "ZB-H1. One short run each, on a machine that may do other things: `chimera bench` trains them in rounds that "
+      "take turns, and gives medians with quartiles.",
+      times(0), times(1), times(2)));
 }
 
 struct Demo {

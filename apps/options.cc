@@ -380,18 +380,30 @@ CostModel CostFlags::given_times(const Schedule& schedule) const {
   return CostModel::uniform(schedule, share, latency);
 }
 
+namespace {
+
+/// Returns the content of a file. Keeps standard input, because costs are made for several schedules or orders.
+std::string read_again(const std::string& path) {
+  static std::string input;
+  if (path != "-") return read_whole(path);
+  if (input.empty()) input = read_whole(path);
+  return input;
+}
+
+}  // namespace
+
 CostModel CostFlags::read_file(const Schedule& schedule) const {
   for (const TimeFlag& flag : times) {
     if (flag.option->count() > 0)
       throw ConfigError(flag.option->get_name() + ": --costs gives it already; give one of the two");
   }
-  return costs_from_json(read_whole(file), file, schedule.stages);
+  return costs_from_json(read_again(file), file, schedule.stages);
 }
 
 void CostFlags::add_links(CostModel& costs) const {
   if (given(&CostFlags::latency)) throw ConfigError("--latency: --links gives it already; give one of the two");
   if (!costs.links) costs.links.emplace();
-  costs.links->matrix = links_from_text(read_whole(links), links);
+  costs.links->matrix = links_from_text(read_again(links), links);
   if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
     throw ConfigError("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
 }

@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/printable.h"
 #include "safetensors/weight_files.h"
 
@@ -99,15 +101,11 @@ void remove_leftovers(const std::string& folder) {
 
 void require_new_folder(const std::string& folder, std::uint64_t bytes) {
   require_free_place(folder);
-  const fs::path parent = parent_of(folder);
-  std::error_code error;
-  const fs::space_info space = fs::space(parent, error);
-  if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
-  if (::access(parent.c_str(), W_OK | X_OK) != 0) fail_to_write(folder, errno);
-  if (space.available >= bytes) return;
+  require_parents(without_slash(folder));
+  const std::optional<std::uint64_t> free = free_bytes(without_slash(folder));
+  if (!free || *free >= bytes) return;
   throw ConfigError(fmt::format("{}: the files need {}, and {} are free", folder,
-                                bytes_text(static_cast<double>(bytes)),
-                                bytes_text(static_cast<double>(space.available))));
+                                bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(*free))));
 }
 
 std::string StagedFolder::path_of(const std::string& folder, std::int64_t number) {
@@ -116,6 +114,7 @@ std::string StagedFolder::path_of(const std::string& folder, std::int64_t number
 
 StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move(folder))) {
   require_free_place(folder_);
+  make_parents(folder_);
   remove_leftovers(folder_);
   constexpr std::int64_t kNames = 1000;
   while (number_ < kNames) {

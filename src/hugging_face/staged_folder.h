@@ -18,8 +18,8 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes);
 /// holds an flock on it, which the kernel releases if the writer is killed. Other processes may write files in it.
 class StagedFolder {
  public:
-  /// Creates it, after removing unlocked leftovers of killed writers. Throws ConfigError if `folder` exists and is not
-  /// empty, or creation fails.
+  /// Creates it and its missing parents, after removing unlocked leftovers of killed writers. Throws ConfigError if
+  /// `folder` exists and is not empty, or creation fails.
   explicit StagedFolder(std::string folder);
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;

@@ -43,6 +43,15 @@ TEST(SimulateCostsTest, MayDifferByStage) {
   EXPECT_EQ(report({"--costs", "-"}, json_text(slow))["makespan"], 8);
 }
 
+TEST(SimulateCostsTest, StandardInputIsReadOnceForSeveralSchedulesAndOrders) {
+  const Words twice[] = {{"simulate", "chimera-zb"}, {"simulate", "--schedules", "1f1b,zb-h1"}};
+  for (Words words : twice) {
+    words.insert(words.end(), {"--stages", "2", "--micro-batches", "4", "--costs", "-"});
+    const ProgramResult result = run_program(words, json_text(costs()));
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+  }
+}
+
 TEST(SimulateCostsTest, SumsAndUpdatesEndTheStep) {
   json all = costs();
   all["all_reduce"] = {{"seconds", 1}};

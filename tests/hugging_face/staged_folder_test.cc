@@ -53,6 +53,17 @@ TEST(StagedFolderTest, AppearsAtomically) {
   }
 }
 
+TEST(StagedFolderTest, CreatesMissingParents) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("models/new/out");
+  EXPECT_EQ(refusal_of(folder + "/"), "");
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("models"))) << "the check creates nothing";
+  StagedFolder staged(folder);
+  staged.write("config.json", "{}");
+  staged.commit();
+  EXPECT_EQ(read_file(folder + "/config.json"), "{}");
+}
+
 TEST(StagedFolderTest, LeavesNothingIfIncomplete) {
   const Scratch scratch;
   {
@@ -93,7 +104,7 @@ TEST(StagedFolderTest, OverwritesNothing) {
   EXPECT_THROW(staged.commit(), ConfigError);
   EXPECT_EQ(read_file(scratch.path("out/kept")), "text");
   EXPECT_THAT(refusal_of(scratch.path("out/kept")), HasSubstr("exists already"));
-  EXPECT_THAT(refusal_of(scratch.path("none/out")), HasSubstr("cannot be made"));
+  EXPECT_THAT(refusal_of(scratch.path("out/kept/new")), HasSubstr("out/kept/new: cannot be written (Not a directory)"));
   std::filesystem::create_directory(scratch.path("empty"));
   std::filesystem::create_directory_symlink(scratch.path("empty"), scratch.path("link"));
   EXPECT_THAT(refusal_of(scratch.path("link/")), HasSubstr("exists already")) << "a folder cannot replace a link";

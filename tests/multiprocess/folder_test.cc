@@ -81,7 +81,8 @@ TEST(TrainingFolderTest, RejectsFlagsThatContradictTheFolder) {
   expect_refusal(
       {train + Arguments{"--export", scratch.path("x"), "--export-dtype", "int8"}, {"--export-dtype", "int8"}});
   expect_refusal({train + Arguments{"--export", scratch.path("x"), "--export-shard-size", "much"}, {"5GB"}});
-  expect_refusal({train + Arguments{"--export", scratch.path("no/x")}, {"no/x: cannot be made"}});
+  expect_refusal(
+      {train + Arguments{"--export", scratch.path("text.txt/x")}, {"text.txt/x: cannot be written (Not a directory)"}});
   expect_refusal({{"export", folder, "--output", scratch.path("text.txt")}, {"text.txt: exists already"}});
   expect_refusal({{"export", scratch.path("none"), "--output", scratch.path("x")}, {"none: is not a folder"}});
   std::filesystem::resize_file(folder + "/model.safetensors", 1000);
