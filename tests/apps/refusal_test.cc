@@ -42,6 +42,18 @@ TEST(RefusalTest, UnknownNamesSayTheNearest) {
   });
 }
 
+TEST(RefusalTest, FlagsOfOtherProgramsSuggestOurs) {
+  expect_refusals({
+      {{"plan", "--batch-size", "8"}, {"unknown flag '--batch-size'", "'--micro-batch-size' or '--mini-batch'?"}},
+      {{"plan", "--gpus", "8"}, {"did you mean '--workers' or '--stages' or '--data-parallel'?"}},
+      {{"plan", "--dp=2"}, {"unknown flag '--dp'", "did you mean '--data-parallel'?"}},
+      {{"simulate", "chimera", "--pp", "4"}, {"did you mean '--stages'?"}},
+      {{"plan", "--seq_length", "4096"}, {"unknown flag '--seq_length'", "did you mean '--sequence'?"}},
+      {{"plan", "--bogusflagname"}, {"unknown flag '--bogusflagname'; see --help-all"}},
+      {{"help"}, {"did you mean `chimera --help`?"}},
+  });
+}
+
 TEST(RefusalTest, MissingAndSurplusWords) {
   expect_refusals({
       {{"schedule"}, {"NAME is required", "chimera schedule --help"}},
