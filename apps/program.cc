@@ -222,6 +222,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_schedule(program, exit_code);
   add_check(program, exit_code);
   add_simulate(program, exit_code);
+  add_best(program, exit_code);
   add_search(program, exit_code);
   add_model(program, exit_code);
   add_plan(program, exit_code);

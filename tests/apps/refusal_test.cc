@@ -38,6 +38,9 @@ TEST(RefusalTest, UnknownNamesSayTheNearest) {
       {{"schedule", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "jsno"}, {"'jsno'", "'json'?"}},
       {{"check", "schedule.json", "--stages", "4"}, {"unknown flag '--stages'"}},
       {{"model", "bert-46"}, {"unknown model 'bert-46'", "did you mean 'bert-48'?"}},
+      {{"model", "meta-llama/Llama-3.1-8B"},
+       {"neither a folder nor a preset", "`hf download meta-llama/Llama-3.1-8B --local-dir Llama-3.1-8B`"}},
+      {{"model", "./meta-llama/Llama-3.1-8B"}, {"unknown model './meta-llama/Llama-3.1-8B'"}},
       {{"model", "gpt2", "--tied", "maybe"}, {"--tied 'maybe'", "true, false"}},
   });
 }
