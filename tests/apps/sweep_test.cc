@@ -251,7 +251,8 @@ json best(Words words) {
 
 std::map<std::string, std::string> reasons(const json& ranking) {
   std::map<std::string, std::string> reasons;
-  for (const json& each : ranking["left_out"]) reasons[each["schedule"]] = each["reason"];
+  for (const json& each : ranking["left_out"])
+    reasons[each["schedule"].get<std::string>()] = each["reason"].get<std::string>();
   return reasons;
 }
 
@@ -261,12 +262,12 @@ TEST(BestTest, RanksSchedulesWithTheirBestParameters) {
   EXPECT_GT(ranking["schedules"].size(), 10U);
   double last = 0;
   for (const json& each : ranking["schedules"]) {
-    SCOPED_TRACE(each);
+    SCOPED_TRACE(json_text(each));
     EXPECT_GE(each["makespan"].get<double>(), last);
-    last = each["makespan"];
-    Words one = {each["schedule"], "--format", "json"};
+    last = each["makespan"].get<double>();
+    Words one = {each["schedule"].get<std::string>(), "--format", "json"};
     one.insert(one.end(), costs.begin(), costs.end());
-    const double usual = read_json(simulate(one))["makespan"];
+    const double usual = read_json(simulate(one))["makespan"].get<double>();
     EXPECT_LE(last, usual * (1 + 1e-9)) << "no slower than with the default parameters";
     std::istringstream parameters(each["parameters"].get<std::string>());
     for (std::string word; parameters >> word;) one.push_back(word);
@@ -277,7 +278,7 @@ TEST(BestTest, RanksSchedulesWithTheirBestParameters) {
 
 TEST(BestTest, LeavesOutSchedulesBeyondTheLimits) {
   const json ranking = best({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"});
-  for (const json& each : ranking["schedules"]) EXPECT_LE(each["peak_stage_units"], 5) << each;
+  for (const json& each : ranking["schedules"]) EXPECT_LE(each["peak_stage_units"].get<double>(), 5) << each;
   EXPECT_EQ(reasons(ranking)["gpipe"], "holds more than --max-in-flight 5");
   const json odd = best({"--stages", "3", "--micro-batches", "6"});
   EXPECT_THAT(reasons(odd)["dualpipe"], HasSubstr("--stages"));
