@@ -117,11 +117,7 @@ void add_schedule(CLI::App& program, int&) {
       "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
       "\nMore: docs/schedules.md, docs/schedule_format.md");
   auto options = std::make_shared<ScheduleArguments>();
-  command
-      ->add_option(
-          "NAME", options->name,
-          "name of the schedule (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input")
-      ->required();
+  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file")->required();
   options->shape.add_to(*command, Counts::Lists);
   options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);

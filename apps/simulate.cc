@@ -257,9 +257,7 @@ void add_simulate(CLI::App& program, int&) {
       "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
       "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
-  command->add_option("NAME", options->name,
-                      "name of the schedule (`chimera schedules` lists all), or a JSON or CSV file; - reads standard "
-                      "input");
+  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file");
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", options->file, "the same as NAME, for a file of any name");
   command

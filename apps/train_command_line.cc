@@ -31,10 +31,10 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
       max_restarts = add_count(app, "--max-restarts", options.max_restarts,
                                "how often the job is restarted from its newest valid checkpoint after a failure or "
                                "hang (default 0, or 3 with --recover restart)")};
-  recover = add_choice(app, "--recover", options.recover,
-                       "what to do if a rank dies: restart, as often as --max-restarts allows (3 if not given); twin, "
-                       "replace the rank with the "
-                       "state of its replicas, without losing a step; or none, end the run (default restart)");
+  recover = add_choice(
+      app, "--recover", options.recover,
+      "what to do if a rank dies: restart, as often as --max-restarts allows (3 if not given); twin, replace the rank "
+      "with the state of its replicas, without losing a step; or none, end the run (default restart)");
   recoveries = add_count(app, "--max-recoveries", options.max_recoveries,
                          "how often --recover twin replaces ranks in one attempt of the run (default 100)");
   add_choice(app, "--non-finite", options.non_finite,
@@ -219,10 +219,7 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kSchedule);
   flags.schedule =
-      command
-          .add_option("--schedule", o.schedule,
-                      "schedule, see `chimera schedules`, or a JSON or CSV file; none: unpipelined (default "
-                      "chimera)")
+      command.add_option("--schedule", o.schedule, "name, JSON or CSV file; none: unpipelined (default chimera)")
           ->type_name("NAME");
   add_path(command, "--schedule-file", o.schedule_file,
            "the same as --schedule, for a file of any name; - reads standard input");
