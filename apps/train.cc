@@ -22,10 +22,12 @@
 #include "export_flags.h"
 #include "flag_values.h"
 #include "generate/registry.h"
+#include "launch/flight/diagnosis.h"
 #include "launch/hosts/run_layout.h"
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
 #include "model_config/parameters.h"
+#include "program.h"
 #include "render/panel.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
@@ -414,6 +416,28 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
   return run_rank(job, std::move(rank));
 }
 
+/// Returns where a failed run with checkpoints stopped and how to continue it; empty without checkpoints. `typed` is
+/// the user's command line.
+std::string way_to_continue(const Job& job, Words typed) {
+  const std::string& folder = job.options.checkpoint.folder;
+  if (folder.empty()) return "";
+  std::string text;
+  std::vector<std::int64_t> steps;
+  try {
+    steps = listed_steps(folder);
+    const Diagnosis diagnosis = diagnose(read_flight_folder(job.options.flight_folder()));
+    const auto found = std::ranges::find(diagnosis.ranks, diagnosis.guilty.value_or(-1), &RankFinding::rank);
+    if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
+  } catch (const Error&) {  // the rest helps, too
+  }
+  const bool resumes = std::ranges::search(typed, Words{"--resume", "auto"}).begin() != typed.end() ||
+                       std::ranges::count(typed, "--resume=auto") > 0;
+  if (!resumes) typed.insert(typed.end(), {"--resume", "auto"});
+  text += steps.empty() ? "  newest checkpoint: none\n"
+                        : fmt::format("  newest checkpoint: {}\n", checkpoint_path(folder, steps.back()));
+  return text + fmt::format("  continue: {}\n  why: chimera diagnose {}\n", as_typed(typed), folder);
+}
+
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   const bool has_twins = job.options.recover == Recover::Twin;
   if (has_twins) require_twins(job);
@@ -502,6 +526,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       exit_code = run_placed(job, *invocation.place, all.interface);
     } else {
       exit_code = run(job, rank_words(*command), invocation.entry);
+      if (exit_code == static_cast<int>(ExitCode::No)) {
+        messages().write(way_to_continue(job, invocation.arguments));
+        messages().drain(kPromptEnd);
+      }
     }
   });
 }

@@ -208,6 +208,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     }
     note_progress({RankProgress::Phase::Ending});
+    if (speaks && run.is_whole) output().write(ending(job));
     if (speaks && !run.is_whole) say_saved(job);
     return run.is_whole;
   } catch (...) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/console.h"
 #include "core/terminal.h"
 #include "model_config/parameters.h"
@@ -127,6 +128,51 @@ void Progress::show(const StepMetrics& metrics) {
   if (shows) messages().write(line + "\n");
 }
 
+namespace {
+
+/// Formats a number with three digits: `981`, `60 k`, `1.14 M`.
+std::string amount_in_words(std::int64_t amount) {
+  const auto number = static_cast<double>(amount);
+  if (number < 1e3) return fmt::format("{}", amount);
+  if (number < 1e6) return fmt::format("{:.3g} k", number / 1e3);
+  if (number < 1e9) return fmt::format("{:.3g} M", number / 1e6);
+  return fmt::format("{:.3g} G", number / 1e9);
+}
+
+std::int64_t tokens_of(const MixedTokens& tokens) {
+  std::int64_t sum = 0;
+  for (const TokenView& source : tokens.sources) sum += source.size();
+  return sum;
+}
+
+}  // namespace
+
+std::string data_line(const Corpus& corpus) {
+  const std::size_t files = corpus.files().size();
+  return fmt::format("data: {} file{}, {} tokens for training, {} for validation", files, files == 1 ? "" : "s",
+                     amount_in_words(tokens_of(corpus.split(Split::Train))),
+                     amount_in_words(tokens_of(corpus.split(Split::Validation))));
+}
+
+std::string ending(const Job& job) {
+  const TrainOptions& options = job.options;
+  const std::string& folder = options.checkpoint.folder;
+  std::string text;
+  if (job.first_step >= options.steps) {
+    text += fmt::format("nothing is left to do: all {} steps are done; a larger --steps trains on\n", options.steps);
+  }
+  if (!folder.empty()) text += fmt::format("saved {}\n", checkpoint_path(folder, options.steps));
+  if (!options.export_folder.empty()) text += fmt::format("exported {}\n", options.export_folder);
+  const std::string& model = options.export_folder.empty() ? folder : options.export_folder;
+  if (model.empty()) return text;
+  if (!options.report.empty()) text += fmt::format("report: {}\n", options.report);
+  if (!folder.empty()) text += "continue: the same command with a larger --steps and --resume auto\n";
+  return text + fmt::format(
+                    "use the model: chimera generate --from {0} --prompt TEXT, or chimera evaluate --from {0} "
+                    "--data FILE\n",
+                    model);
+}
+
 std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
   std::string text =
@@ -136,6 +182,7 @@ std::string describe(const Job& job) {
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
                       job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.micro_batches(), job.micro_batch_size(), options.sequence);
+  if (job.corpus) text += data_line(*job.corpus) + "\n";
   if (job.corpus && !job.corpus->is_plain_text()) text += fmt::format("data: {}\n", job.corpus->description());
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
   if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)

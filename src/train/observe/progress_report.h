@@ -6,6 +6,7 @@
 #include <deque>
 #include <string>
 
+#include "data/corpus.h"
 #include "telemetry/metrics.h"
 #include "train/observe/measured_step.h"
 #include "train/setup/job.h"
@@ -58,6 +59,9 @@ class Progress {
   bool on_terminal_;
 };
 
+/// Returns `data: 3 files, 1.14 M tokens for training, 60 k for validation`.
+[[nodiscard]] std::string data_line(const Corpus& corpus);
+
 /// Describes model, schedule, batch and data, and draws the schedule if it fits a page.
 [[nodiscard]] std::string describe(const Job& job);
 
@@ -71,6 +75,9 @@ struct StepForecast {
 /// Returns the simulator's forecast of a step from the run's own measurements. `cores` is the number of cores available
 /// to this process.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
+
+/// Lists what a finished run has written and what to do next; empty if it has written no checkpoint or model.
+[[nodiscard]] std::string ending(const Job& job);
 
 /// Compares the measured step time with the forecast. For a GPU, adds a line about its memory.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
