@@ -326,6 +326,12 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kOutput);
   add_path(command, "--metrics", o.metrics,
            "write one JSON object per step to this file (default: metrics.jsonl in the folder of --checkpoint)");
+  command
+      .add_option_function<std::string>(
+          "--log-every", [&o](const std::string& text) { o.log_every = parse_save_interval("--log-every", text); },
+          "steps between progress lines in a log, or a time such as 30s (default: about 20 lines, and at least one "
+          "every 10 s)")
+      ->type_name("N|TIME");
   add_path(command, "--tensorboard", o.tensorboard, "write the metrics to an event file for TensorBoard in this folder",
            PathKind::Folder);
   add_path(command, "--trace", o.trace,
