@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -277,10 +278,14 @@ void show_performance(DemoStage& stage) {
          fmt::format("{:.0f} predicted ({:+.1f} %)", one.predicted, 100 * (one.predicted / one.measured - 1))});
   }
   stage.bars(bars);
+  const auto others = std::span(contenders).first(contenders.size() - 1);
+  const Contender& rival = *std::ranges::max_element(others, {}, &Contender::measured);
   stage.say(fmt::format(
-      "Chimera trains {:.2f} times as fast as GPipe here. One short run each, on a machine that may do other things: "
+      "Chimera trains {:.2f} times as fast as GPipe here, and {:.2f} times as fast as {}, the fastest of the others. "
+      "One short run each, on a machine that may do other things: "
       "`chimera bench` trains them in rounds that take turns, and gives medians with quartiles.",
-      contenders.back().measured / contenders.front().measured));
+      contenders.back().measured / contenders.front().measured, contenders.back().measured / rival.measured,
+      rival.schedule));
 }
 
 struct Demo {
@@ -294,6 +299,14 @@ constexpr std::array kDemos = {
     Demo{"plan", "depth, width and schedule for a model and a machine", show_plan},
     Demo{"train", "the same gradients through a pipeline as without one", show_train},
     Demo{"performance", "four schedules train side by side, predicted beside measured", show_performance}};
+
+/// Returns a line per demo, for help texts.
+std::string demo_list() {
+  std::string text;
+  for (const Demo& demo : kDemos) text += fmt::format("{}: {}; ", demo.name, demo.description);
+  text.replace(text.size() - 2, 2, ".");
+  return text;
+}
 
 struct DemoArguments {
   std::string name;
@@ -349,7 +362,9 @@ void add_demo(CLI::App& program, int&) {
       "Examples:\n"
       "  chimera demo schedule\n"
       "  chimera demo performance --folder kept\n"
-      "\nA demo prints each command before it runs it. On a terminal it waits for Enter first. `train` and "
+      "\nDemos: " +
+      demo_list() +
+      "\n\nA demo prints each command before it runs it. On a terminal it waits for Enter first. `train` and "
       "`performance` train small models on this machine, on the text of --help-all. `chimera tour` has a menu of all "
       "demos.\n"
       "\nMore: docs/tutorial.md");
@@ -357,10 +372,10 @@ void add_demo(CLI::App& program, int&) {
   std::vector<std::string> names;
   for (const Demo& demo : kDemos) names.emplace_back(demo.name);
   add_word(
-      *command, "NAME", names, [options](const std::string& name) { options->name = name; }, "which demo")
-      ->required();
+      *command, "NAME", names, [options](const std::string& name) { options->name = name; }, "which demo");
   add_flags(*command, *options);
   command->callback([options] {
+    if (options->name.empty()) throw ConfigError("demo: NAME is missing; " + demo_list());
     require_own_folder(*options);
     for (const Demo& demo : kDemos) {
       if (options->name == demo.name) show(demo, *options);
@@ -374,7 +389,9 @@ void add_tour(CLI::App& program, int&) {
       "Examples:\n"
       "  chimera tour\n"
       "  chimera tour --unattended > tour.txt\n"
-      "\nWith --unattended, or without a terminal, all demos run one after the other.\n"
+      "\nDemos: " +
+      demo_list() +
+      "\n\nWith --unattended, or without a terminal, all demos run one after the other.\n"
       "\nMore: docs/tutorial.md");
   auto options = std::make_shared<DemoArguments>();
   add_flags(*command, *options);

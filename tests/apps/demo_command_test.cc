@@ -32,7 +32,7 @@ TEST(DemoCommandTest, KeepsItsFilesWhereAsked) {
 
 TEST(DemoCommandTest, NamesTheNearestDemo) {
   expect_refusal({{"demo", "shedule"}, {"shedule", "schedule"}});
-  expect_refusal({{"demo"}, {"NAME is required"}});
+  expect_refusal({{"demo"}, {"NAME is missing; schedule: pipelines, bubbles"}});
 }
 
 }  // namespace

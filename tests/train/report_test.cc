@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "support/training.h"
+#include "train/setup/device.h"
 
 namespace chimera {
 namespace {

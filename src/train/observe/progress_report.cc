@@ -20,6 +20,7 @@
 #include "render/slots.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
+#include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 
 namespace chimera {
