@@ -102,7 +102,7 @@ std::optional<RankedSchedule> timed_schedule(const Generator& generator, const P
 }
 
 /// Adds the schedule with its best parameters, or why it is left out.
-void rank(const Generator& generator, const BestArguments& options, Ranking& ranking) {
+void add_ranked(const Generator& generator, const BestArguments& options, Ranking& ranking) {
   std::optional<RankedSchedule> best;
   std::string reason;
   for (const PipelineShape& shape : shapes_to_try(generator, options.shape)) {
@@ -134,7 +134,7 @@ Ranking ranking_of(const BestArguments& options) {
   Ranking ranking;
   for (const Generator& generator : generators()) {
     if (generator.synchronous) {
-      rank(generator, options, ranking);
+      add_ranked(generator, options, ranking);
     } else {
       ranking.left_out.push_back({generator.name, "updates weights without a flush"});
     }
