@@ -32,7 +32,8 @@ json found(const Words& flags) {
 }
 
 TEST(SearchCommandTest, SimulateAndCheckConfirmItsResult) {
-  const json result = found({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9"});
+  const json result =
+      found({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9", "--placement", "bidirectional"});
   const std::string schedule = json_text(result["schedule"]);
   EXPECT_EQ(run_program({"check", "-"}, schedule).exit_code, 0);
   const json timeline = read_json(run_program({"simulate", "--file", "-", "--input-gradient", "1.3",
@@ -60,7 +61,8 @@ TEST(SearchCommandTest, SaysWhetherTheBoundProvesTheOptimum) {
 }
 
 TEST(SearchCommandTest, TheSeedDecides) {
-  const Words flags = {"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9", "--seed"};
+  const Words flags = {"--stages", "8",           "--micro-batches", "16",    "--max-in-flight",
+                       "9",        "--placement", "bidirectional",   "--seed"};
   const auto with_seed = [&](const std::string& seed) {
     Words words = flags;
     words.push_back(seed);
