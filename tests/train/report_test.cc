@@ -160,7 +160,7 @@ TEST(ReportTest, SummaryComparesMeasuredAndSimulated) {
 
 TEST(ReportTest, SummarySaysIfTheMachineWasTooBusyToCompare) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  const double far_above = 100 + job.local_ranks() * intra_op_threads(job);
+  const double far_above = 100 + static_cast<double>(job.local_ranks() * intra_op_threads(job));
   RunSummary slow = measured(job, 1, 2);
   EXPECT_THAT(summary(job, slow, 4, far_above), HasSubstr("(-20.0 %)")) << "close enough";
   slow.step_seconds = 40;
