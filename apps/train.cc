@@ -430,9 +430,10 @@ std::string way_to_continue(const Job& job, Words typed) {
     if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
   } catch (const Error&) {  // the rest helps, too
   }
-  const bool resumes = std::ranges::search(typed, Words{"--resume", "auto"}).begin() != typed.end() ||
+  const Words automatic = {"--resume", "auto"};
+  const bool resumes = std::search(typed.begin(), typed.end(), automatic.begin(), automatic.end()) != typed.end() ||
                        std::ranges::count(typed, "--resume=auto") > 0;
-  if (!resumes) typed.insert(typed.end(), {"--resume", "auto"});
+  if (!resumes) typed.insert(typed.end(), automatic.begin(), automatic.end());
   text += steps.empty() ? "  newest checkpoint: none\n"
                         : fmt::format("  newest checkpoint: {}\n", checkpoint_path(folder, steps.back()));
   return text + fmt::format("  continue: {}\n  why: chimera diagnose {}\n", as_typed(typed), folder);
