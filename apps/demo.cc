@@ -297,6 +297,14 @@ constexpr std::array kDemos = {
     Demo{"train", "the same gradients through a pipeline as without one", show_train},
     Demo{"performance", "four schedules train side by side, predicted beside measured", show_performance}};
 
+/// Returns a line per demo, for help texts.
+std::string demo_list() {
+  std::string text;
+  for (const Demo& demo : kDemos) text += fmt::format("{}: {}; ", demo.name, demo.description);
+  text.replace(text.size() - 2, 2, ".");
+  return text;
+}
+
 struct DemoArguments {
   std::string name;
   std::string folder;
@@ -351,7 +359,9 @@ void add_demo(CLI::App& program, int&) {
       "Examples:\n"
       "  chimera demo schedule\n"
       "  chimera demo performance --folder kept\n"
-      "\nA demo prints each command before it runs it. On a terminal it waits for Enter first. `train` and "
+      "\nDemos: " +
+      demo_list() +
+      "\n\nA demo prints each command before it runs it. On a terminal it waits for Enter first. `train` and "
       "`performance` train small models on this machine, on the text of --help-all. `chimera tour` has a menu of all "
       "demos.\n"
       "\nMore: docs/tutorial.md");
@@ -359,10 +369,10 @@ void add_demo(CLI::App& program, int&) {
   std::vector<std::string> names;
   for (const Demo& demo : kDemos) names.emplace_back(demo.name);
   add_word(
-      *command, "NAME", names, [options](const std::string& name) { options->name = name; }, "which demo")
-      ->required();
+      *command, "NAME", names, [options](const std::string& name) { options->name = name; }, "which demo");
   add_flags(*command, *options);
   command->callback([options] {
+    if (options->name.empty()) throw ConfigError("demo: NAME is missing; " + demo_list());
     require_own_folder(*options);
     for (const Demo& demo : kDemos) {
       if (options->name == demo.name) show(demo, *options);
@@ -376,7 +386,9 @@ void add_tour(CLI::App& program, int&) {
       "Examples:\n"
       "  chimera tour\n"
       "  chimera tour --unattended > tour.txt\n"
-      "\nWith --unattended, or without a terminal, all demos run one after the other.\n"
+      "\nDemos: " +
+      demo_list() +
+      "\n\nWith --unattended, or without a terminal, all demos run one after the other.\n"
       "\nMore: docs/tutorial.md");
   auto options = std::make_shared<DemoArguments>();
   add_flags(*command, *options);

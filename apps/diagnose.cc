@@ -1,5 +1,8 @@
+#include <filesystem>
 #include <memory>
 
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/manifest.h"
 #include "commands.h"
 #include "help.h"
 #include "launch/flight/diagnosis.h"
@@ -14,10 +17,22 @@ struct DiagnoseCommand {
   Format format = Format::Text;
 };
 
+/// Returns the newest checkpoint in the folder of a run; empty if there is none.
+std::string newest_of_run(const std::filesystem::path& run) {
+  const std::string folder = run.empty() ? "." : run.string();
+  try {
+    const auto steps = listed_steps(folder);
+    return steps.empty() ? "" : checkpoint_path(folder, steps.back());
+  } catch (const CheckpointError&) {
+    return "";
+  }
+}
+
 void print_diagnosis(const DiagnoseCommand& command) {
   require_between("--events", command.events, 0, static_cast<std::int64_t>(kFlightEvents));
   const Flight flight = read_flight_folder(command.run);
-  const Diagnosis diagnosis = diagnose(flight);
+  Diagnosis diagnosis = diagnose(flight);
+  diagnosis.newest_checkpoint = newest_of_run(std::filesystem::path(flight.folder).parent_path());
   const auto events = static_cast<std::size_t>(command.events);
   write_output(
       "", command.format == Format::Json ? to_json(diagnosis, flight, events) : to_text(diagnosis, flight, events));

@@ -5,7 +5,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "core/choices.h"
 #include "core/error.h"
@@ -52,6 +54,112 @@ std::optional<std::string> value_of(const std::string& key, const toml::node& no
 
 }  // namespace
 
+namespace {
+
+struct OtherName {
+  std::string_view name;
+  std::vector<std::string> flags;  // ours with this meaning, in some command
+};
+
+/// Returns names of flags in other programs.
+const std::vector<OtherName>& other_names() {
+  static const std::vector<OtherName> names = {
+      {"lr", {"learning-rate"}},
+      {"lr-scheduler-type", {"learning-rate-shape"}},
+      {"min-lr", {"min-learning-rate"}},
+      {"warmup-steps", {"warmup"}},
+      {"lr-warmup-steps", {"warmup"}},
+      {"max-grad-norm", {"clip"}},
+      {"grad-clip", {"clip"}},
+      {"clip-grad", {"clip"}},
+      {"batch-size", {"micro-batch-size", "micro-batches", "mini-batch"}},
+      {"per-device-train-batch-size", {"micro-batch-size"}},
+      {"global-batch-size", {"micro-batches", "mini-batch"}},
+      {"gradient-accumulation-steps", {"micro-batches"}},
+      {"num-microbatches", {"micro-batches"}},
+      {"epochs", {"steps"}},
+      {"max-steps", {"steps"}},
+      {"train-iters", {"steps"}},
+      {"iters", {"steps"}},
+      {"seq-len", {"sequence"}},
+      {"seq-length", {"sequence"}},
+      {"sequence-length", {"sequence"}},
+      {"context", {"sequence"}},
+      {"block-size", {"sequence"}},
+      {"gpus", {"workers", "stages", "data-parallel"}},
+      {"num-gpus", {"workers", "stages", "data-parallel"}},
+      {"nproc-per-node", {"workers", "stages", "data-parallel"}},
+      {"world-size", {"workers", "stages", "data-parallel"}},
+      {"dp", {"data-parallel"}},
+      {"data-parallel-size", {"data-parallel"}},
+      {"pp", {"stages"}},
+      {"pipeline-parallel-size", {"stages"}},
+      {"pipeline-model-parallel-size", {"stages"}},
+      {"depth", {"stages"}},
+      {"tp", {"tensor-parallel"}},
+      {"tensor-model-parallel-size", {"tensor-parallel"}},
+      {"virtual-stages", {"chunks"}},
+      {"bf16", {"dtype"}},
+      {"fp16", {"dtype"}},
+      {"fp32", {"dtype"}},
+      {"precision", {"dtype"}},
+      {"cuda", {"device"}},
+      {"gpu", {"device"}},
+      {"gradient-checkpointing", {"recompute"}},
+      {"activation-checkpointing", {"recompute"}},
+      {"zero", {"shard-optimizer"}},
+      {"use-distributed-optimizer", {"shard-optimizer"}},
+      {"dataset", {"data"}},
+      {"data-path", {"data"}},
+      {"save", {"checkpoint"}},
+      {"save-dir", {"checkpoint"}},
+      {"output-dir", {"checkpoint", "output"}},
+      {"save-steps", {"save-every"}},
+      {"save-interval", {"save-every"}},
+      {"load", {"resume", "from"}},
+      {"eval-interval", {"validate-every"}},
+      {"eval-steps", {"validate-every"}},
+      {"model-path", {"from", "model"}},
+      {"out", {"output"}},
+      {"file", {"data"}},
+      {"time", {"seconds"}},
+      {"timeout", {"seconds", "hang-seconds"}},
+  };
+  return names;
+}
+
+/// Returns the flags among `known` that mean the same as a name of another program, or else the nearest one.
+std::vector<std::string> meant_by(std::string name, const std::vector<std::string>& known) {
+  std::ranges::replace(name, '_', '-');
+  std::vector<std::string> meant;
+  if (const auto other = std::ranges::find(other_names(), std::string_view(name), &OtherName::name);
+      other != other_names().end()) {
+    std::ranges::copy_if(other->flags, std::back_inserter(meant),
+                         [&](const std::string& flag) { return std::ranges::count(known, flag) > 0; });
+  }
+  if (!meant.empty()) return meant;
+  if (auto guess = nearest(name, known)) meant.push_back(*std::move(guess));
+  return meant;
+}
+
+}  // namespace
+
+std::string unknown_flag(const CLI::App& command, const std::string& what, const std::string& name) {
+  const std::string dashes = what == "flag" ? "--" : "";
+  std::vector<std::string> known = keys_of(command);
+  if (what == "flag") known.insert(known.end(), {"help", "help-all", "config", "recipe", "version"});
+  std::erase_if(known, [&](const std::string& flag) {
+    const CLI::Option* option = command.get_option_no_throw("--" + flag);
+    return option == nullptr || option->get_group().empty();  // absent or hidden
+  });
+  constexpr std::size_t kLongestName = 64;
+  const std::string unknown = fmt::format("unknown {} '{}{}'", what, dashes, printable(name, kLongestName));
+  std::vector<std::string> meant = meant_by(name, known);
+  if (meant.empty()) return unknown + "; see --help-all";
+  for (std::string& flag : meant) flag = fmt::format("'{}{}'", dashes, flag);
+  return fmt::format("{}; did you mean {}?", unknown, fmt::join(meant, " or "));
+}
+
 void set_flag(CLI::App& command, const std::string& name, const std::string& value) {
   CLI::Option& option = *command.get_option("--" + name);
   option.clear();
@@ -65,7 +173,7 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
     const std::string key(name.str());
     const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
     if (std::ranges::count(keys, key) == 0)
-      throw ConfigError(fmt::format("{}: {}", at, unknown_name("key", key, keys)));
+      throw ConfigError(fmt::format("{}: {}", at, unknown_flag(command, "key", key)));
     const CLI::Option& option = *command.get_option("--" + key);
     const auto value = value_of(key, node, option, at);
     if (value && option.count() == 0) set_flag(command, key, *value);

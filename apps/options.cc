@@ -9,6 +9,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -52,8 +53,22 @@ std::string help_of(const ShapeAxis& axis) {
 
 }  // namespace
 
+namespace {
+
+/// Returns the whole number that a text such as 4, 1e3 or 2.5e6 stands for.
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  if (const auto value = parse_number<std::int64_t>(text)) return value;
+  constexpr double kMostExact = std::int64_t{1} << 53;
+  if (text.find_first_of("eE") == std::string_view::npos) return std::nullopt;
+  const auto number = parse_number<double>(text);
+  if (!number || !(std::abs(*number) <= kMostExact) || *number != std::floor(*number)) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
+}  // namespace
+
 std::int64_t parse_count(const std::string& flag, const std::string& text) {
-  if (const auto value = parse_number<std::int64_t>(text)) return *value;
+  if (const auto value = whole_number(text)) return *value;
   throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
 }
 
@@ -122,6 +137,25 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
       ->trigger_on_parse();  // so that each occurrence is seen
 }
 
+namespace {
+
+using SameWord = std::pair<std::string_view, std::string_view>;
+/// Words of other programs, and our names for them.
+constexpr std::array<SameWord, 6> kSameWords = {SameWord{"bf16", "bfloat16"},  SameWord{"fp32", "float32"},
+                                                SameWord{"float", "float32"},  SameWord{"fp64", "float64"},
+                                                SameWord{"double", "float64"}, SameWord{"gpu", "cuda"}};
+
+/// Returns the name that a word is or stands for. Throws ConfigError if there is none.
+std::string name_for(const std::string& flag, const std::string& word, const std::vector<std::string>& names) {
+  const auto is_name = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+  if (is_name(word)) return word;
+  const auto same = std::ranges::find(kSameWords, std::string_view(word), &SameWord::first);
+  if (same != kSameWords.end() && is_name(same->second)) return std::string(same->second);
+  throw ConfigError(unknown_name(flag, word, names));
+}
+
+}  // namespace
+
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description) {
   const std::string listed = fmt::format("{}", fmt::join(names, "|"));
@@ -129,8 +163,7 @@ CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::s
       .add_option_function<std::string>(
           flag,
           [flag, names = std::move(names), take = std::move(take)](const std::string& word) {
-            if (std::ranges::find(names, word) == names.end()) throw ConfigError(unknown_name(flag, word, names));
-            take(word);
+            take(name_for(flag, word, names));
           },
           description)
       ->type_name(listed);
@@ -535,7 +568,7 @@ class CountList {
     term.of_depth = depth_ != 0 && word.ends_with('D');
     if (term.of_depth) word.remove_suffix(1);
     if (term.of_depth && word.empty()) return {depth_, true};
-    const auto value = parse_number<std::int64_t>(word);
+    const auto value = whole_number(word);
     if (!value || *value > kMostValue) refuse();
     term.value = term.of_depth ? *value * depth_ : *value;
     return term;

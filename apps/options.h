@@ -59,7 +59,7 @@ inline constexpr auto kNames<apps::Format> = std::to_array<Named<apps::Format>>(
 
 namespace apps {
 
-/// Parses a whole number. Throws ConfigError for other texts.
+/// Parses a whole number such as 1000 or 1e3. Throws ConfigError for other texts.
 [[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 /// Maximum of numeric flags; keeps sums and products finite.
@@ -79,7 +79,7 @@ CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path,
 /// repeated, or has several words without weights.
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
 /// Adds a flag whose value is one of `names`. The flag calls `take` with the value, and throws ConfigError for other
-/// words.
+/// words. bf16, fp32, float, fp64, double and gpu stand for the names with the same meaning.
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description);
 template <NamedEnum Enum>

@@ -21,8 +21,6 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-bool is_file(const std::string& name) { return name.ends_with(".json") || name.ends_with(".csv"); }
-
 }  // namespace
 
 void PictureFlags::add_to(CLI::App& app) {
@@ -49,7 +47,7 @@ std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFla
                                            const MakeSchedule& make) const {
   std::vector<Schedule> schedules;
   for (const std::string& name : with) {
-    if (is_file(name)) {
+    if (names_schedule_file(name)) {
       schedules.push_back(read_schedule(name));
     } else {
       const Generator& generator = find_generator(name);

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/machine_line.h"
 #include "commands.h"
 #include "core/cgroup.h"
+#include "core/choices.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -210,6 +212,18 @@ int measure_hosts(const Flags& flags) {
   return static_cast<int>(ExitCode::Success);
 }
 
+/// Warns if other programs keep cores busy.
+void warn_if_busy() {
+  constexpr double kBusy = 0.5;  // load per core
+  const auto minute = parse_number<double>(load());
+  const int cores = available_cores();
+  if (!minute || *minute < kBusy * cores) return;
+  messages().write(fmt::format(
+      "chimera: the machine is busy (load {:.1f} on {} cores); the profile will have too long times, so measure again "
+      "when it is idle\n",
+      *minute, cores));
+}
+
 int run(const Flags& flags, const Invocation& invocation) {
   if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
   const int ways = (flags.on.hosts.empty() ? 0 : 1) + (flags.between.empty() ? 0 : 1) + (flags.merged.empty() ? 0 : 1);
@@ -223,6 +237,7 @@ int run(const Flags& flags, const Invocation& invocation) {
     merge(flags);
     return static_cast<int>(ExitCode::Success);
   }
+  warn_if_busy();
   require_measurable(flags.options, available_cores());
   check_output(flags);
   return launch({.ranks = profile_ranks(flags.options, available_cores()).started,

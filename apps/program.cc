@@ -23,6 +23,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
+#include "flag_values.h"
 #include "help.h"
 #include "launch/local/launcher.h"
 
@@ -125,14 +126,10 @@ const CLI::App& chosen_command(const CLI::App& program) {
 
 std::string help_of(const CLI::App& command) { return fmt::format("`{} --help`", called_as(command)); }
 
-/// Returns a message with the nearest known flag.
 std::string unexpected(const CLI::App& command, const std::string& word) {
-  if (word.rfind("--", 0) != 0) return fmt::format("unexpected argument '{}'; see {}", word, help_of(command));
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  return unknown_name("flag", word.substr(0, word.find('=')), flags);
+  constexpr std::string_view kDashes = "--";
+  if (!word.starts_with(kDashes)) return fmt::format("unexpected argument '{}'; see {}", word, help_of(command));
+  return unknown_flag(command, "flag", word.substr(kDashes.size(), word.find('=') - kDashes.size()));
 }
 
 /// Replaces control characters, which file names may contain.
@@ -193,6 +190,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   const std::string first = argv[1];
   const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
   if (!of_program && std::find(names.begin(), names.end(), first) == names.end()) {
+    if (first == "help") throw ConfigError("unknown subcommand 'help'; did you mean `chimera --help`?");
     throw ConfigError(first.rfind('-', 0) == 0 ? unexpected(program, first) : unknown_name("subcommand", first, names));
   }
   try {
@@ -224,6 +222,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_schedule(program, exit_code);
   add_check(program, exit_code);
   add_simulate(program, exit_code);
+  add_best(program, exit_code);
   add_search(program, exit_code);
   add_model(program, exit_code);
   add_plan(program, exit_code);

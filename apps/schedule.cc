@@ -12,6 +12,7 @@
 #include "render/slots.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
+#include "schedule_file.h"
 #include "simulate/simulate.h"
 #include "sweep_command.h"
 
@@ -75,10 +76,16 @@ double usual_makespan(const Schedule& schedule) {
   return simulate(schedule, usual.costs_of(schedule)).makespan;
 }
 
+Schedule named_schedule(const ScheduleArguments& options, const MakeSchedule& make) {
+  if (!names_schedule_file(options.name)) return options.shape.generate(options.name, options.pictures.with, make);
+  require_no_shape(options.shape, "schedule: " + options.name);
+  return options.pairs.paired(read_schedule(options.name));
+}
+
 std::string written(const ScheduleArguments& options) {
   if (options.shape.has_lists()) return sweep_of(options);
   const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
-  const Schedule schedule = options.shape.generate(options.name, options.pictures.with, make);
+  const Schedule schedule = named_schedule(options, make);
   if (options.format == Format::Json) return to_json(schedule);
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
@@ -110,7 +117,7 @@ void add_schedule(CLI::App& program, int&) {
       "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
       "\nMore: docs/schedules.md, docs/schedule_format.md");
   auto options = std::make_shared<ScheduleArguments>();
-  command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists all")->required();
+  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file")->required();
   options->shape.add_to(*command, Counts::Lists);
   options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);

@@ -6,7 +6,6 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "options.h"
 #include "schedule/schedule_csv.h"
 
 namespace chimera::apps {
@@ -20,6 +19,15 @@ Schedule read(std::istream& in, const std::string& path) {
 }
 
 }  // namespace
+
+bool names_schedule_file(const std::string& name) {
+  return name == "-" || name.ends_with(".json") || name.ends_with(".csv");
+}
+
+void require_no_shape(const ShapeFlags& shape, const std::string& what) {
+  if (!shape.given()) return;
+  throw ConfigError(what + " has a shape already; leave out --stages, --micro-batches and the other shape flags");
+}
 
 Schedule load_schedule(const std::string& path) {
   if (path == "-") return read(std::cin, path);

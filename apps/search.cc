@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "answers/check_answer.h"
 #include "commands.h"
@@ -14,6 +15,7 @@
 #include "help.h"
 #include "options.h"
 #include "render/text.h"
+#include "schedule_file.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/placements.h"
@@ -23,6 +25,7 @@ namespace chimera::apps {
 namespace {
 
 struct SearchArguments {
+  std::string name;  // schedule to improve, or its file; empty: none
   ShapeFlags shape;
   CostFlags costs;
   std::string placement;
@@ -60,20 +63,18 @@ std::vector<std::string> placement_names() {
   return names;
 }
 
-/// Returns the placement of --placement; else the last that accepts all given shape flags; else the first.
-const NamedPlacement& chosen_placement(const SearchArguments& options) {
-  if (options.placement == kAnyPlacement) return any_placement();
-  const auto& flags = options.shape.axes;
-  const NamedPlacement* chosen = &named_placements().front();
+/// Returns the placement of --placement; else all that accept the given shape flags, or the first if there is none.
+std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {
+  if (options.placement == kAnyPlacement) return {any_placement()};
+  std::vector<NamedPlacement> chosen;
   for (const NamedPlacement& placement : named_placements()) {
-    if (options.placement == placement.name) return placement;
     const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !placement.takes(flag.axis.axis); };
-    if (options.placement.empty() && std::ranges::any_of(flags, &AxisFlag::given) &&
-        std::ranges::none_of(flags, is_refused)) {
-      chosen = &placement;
-    }
+    const bool is_allowed = options.placement.empty() ? std::ranges::none_of(options.shape.axes, is_refused)
+                                                      : options.placement == placement.name;
+    if (is_allowed) chosen.push_back(placement);
   }
-  return *chosen;
+  if (chosen.empty()) chosen.push_back(named_placements().front());
+  return chosen;
 }
 
 /// Returns `--pipelines and --chunks`, or that there is no flag.
@@ -117,8 +118,8 @@ HoldingLimit memory_limit(const SearchArguments& options, const Layout& layout, 
   return limit_memory(layout, options.memory, costs, "--memory");
 }
 
-SearchProblem problem_of(const SearchArguments& options, const Layout& layout) {
-  SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits_backward(options), {}};
+SearchProblem problem_of(const SearchArguments& options, const Layout& layout, bool splits) {
+  SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits, {}};
   if (options.max_in_flight_option->count() > 0) {
     problem.limits.push_back(limit_in_flight(layout, options.max_in_flight, "--max-in-flight"));
   }
@@ -188,19 +189,79 @@ std::string placement_text(const Schedule& schedule) {
   return text;
 }
 
-std::string found(const SearchArguments& options) {
-  const NamedPlacement& placement = chosen_placement(options);
+/// What is searched: problems that differ in placement.
+struct SearchedPlacements {
+  std::vector<SearchProblem> problems;
+  std::vector<std::string> names;      // [problem]: name of its placement
+  std::vector<PipelineShape> shapes;   // [problem]
+  std::optional<Schedule> given = {};  // start of the only problem
+};
+
+/// Adds the layouts of a placement, except layouts that another placement has, too.
+void add_layouts(const SearchArguments& options, const NamedPlacement& placement, SearchedPlacements& searched) {
   const PipelineShape shape = chosen_shape(options, placement);
   const bool any = placement.name == any_placement().name;
-  std::vector<SearchProblem> problems;
-  for (const Layout& layout : any ? every_layout(shape) : std::vector{layout_of(placement.kind, shape)})
-    problems.push_back(problem_of(options, layout));
-  const auto starts = [&](const Layout& layout) { return generated_starts(layout, shape); };
+  for (const Layout& layout : any ? every_layout(shape) : std::vector{layout_of(placement.kind, shape)}) {
+    const auto has_layout = [&](const SearchProblem& problem) { return problem.layout.placement == layout.placement; };
+    if (std::ranges::any_of(searched.problems, has_layout)) continue;
+    searched.problems.push_back(problem_of(options, layout, splits_backward(options)));
+    searched.names.emplace_back(placement.name);
+    searched.shapes.push_back(shape);
+  }
+  if (any && searched.problems.size() > 1) require_equal_links(searched.problems);
+}
+
+/// Returns the problem of reordering the schedule NAME on its own placement.
+SearchedPlacements around_schedule(const SearchArguments& options) {
+  if (!options.placement.empty())
+    throw ConfigError(fmt::format("search: {} has a placement already; leave out --placement", options.name));
+  const bool is_file = names_schedule_file(options.name);
+  if (is_file) require_no_shape(options.shape, "search: " + options.name);
+  Schedule schedule = is_file ? read_schedule(options.name) : options.shape.generate(options.name);
+  if (schedule.updates || schedule.micro_batch_scale != 1)
+    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+  const Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
+                      micro_batches_of_replicas(schedule)};
+  const auto has_input_gradient = [](const std::vector<Op>& ops) {
+    return std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::BackwardInput; });
+  };
+  const bool splits = splits_backward(options) && std::ranges::any_of(schedule.workers, has_input_gradient);
+  return {{problem_of(options, layout, splits)}, {schedule.name}, {PipelineShape{}}, std::move(schedule)};
+}
+
+/// Returns the problems of all placements that the flags allow. Throws ConfigError if none fits shape and costs.
+SearchedPlacements searched_placements(const SearchArguments& options) {
+  if (!options.name.empty()) return around_schedule(options);
+  SearchedPlacements searched;
+  std::string refusal;  // the first
+  for (const NamedPlacement& placement : chosen_placements(options)) {
+    try {
+      add_layouts(options, placement, searched);
+    } catch (const ConfigError& error) {
+      if (refusal.empty()) refusal = error.what();
+    }
+  }
+  if (searched.problems.empty()) throw ConfigError(refusal);
+  return searched;
+}
+
+std::string found(const SearchArguments& options) {
+  const SearchedPlacements searched = searched_placements(options);
+  const auto& problems = searched.problems;
+  const auto starts = [&](std::size_t i) {
+    return searched.given ? std::vector{*searched.given} : generated_starts(problems[i].layout, searched.shapes[i]);
+  };
   const auto [result, best] = search_placements(problems, starts, search_options(options));
-  if (options.format == Format::Json) return search_json(result);
+  const std::string& name = searched.names[best];
+  if (options.format == Format::Json) return search_json(result, name);
   std::string text = as_text(result, problems[best].costs);
-  if (any)
+  if (name == kAnyPlacement) {
     text += fmt::format("\n{} placements searched; the best:\n{}", problems.size(), placement_text(result.schedule));
+  } else if (problems.size() > 1) {
+    text += fmt::format("\nplacement {}, the best of {}\n", name, fmt::join(searched.names, ", "));
+  } else {
+    text += fmt::format("\nplacement {}\n", name);
+  }
   return text;
 }
 
@@ -214,12 +275,16 @@ void add_search(CLI::App& program, int&) {
       "--max-in-flight 9\n"
       "  chimera search --stages 4 --micro-batches 8 --placement wave --waves 2 --iterations 100000 --seed 1\n"
       "  chimera search --stages 4 --micro-batches 4 --format json > found.json\n"
+      "  chimera search mine.json --latency 0.1\n"
       "  chimera search --stages 4 --micro-batches 6 --placement any --costs costs.json\n"
       "\nLocal search improves the best generated and list-scheduled schedules; small problems are solved to proven "
       "optimality. The gap is makespan / lower bound - 1. With --iterations and without --seconds the result depends "
       "only on --seed.\n"
       "\nMore: docs/search.md");
   auto options = std::make_shared<SearchArguments>();
+  command->add_option("NAME", options->name,
+                      "schedule to improve on its own placement: a name, or a JSON or CSV file (default: the best "
+                      "placement)");
   options->shape.add_to(*command);
   add_word(
       *command, "--placement", placement_names(),
@@ -227,7 +292,7 @@ void add_search(CLI::App& program, int&) {
       "placement of stages: bidirectional (2f replicas of v virtual stages in both directions), rotated (2f replicas "
       "in one direction, shifted by D/2f workers), linear (one stage per worker), loop (v virtual stages as in "
       "interleaved 1F1B), v (down the workers and back), wave (v, w times), or any (all placements; for few workers) "
-      "(default: by the shape flags, else bidirectional)");
+      "(default: the best of all but any that take the given shape flags)");
   options->costs.add_to(*command);
   begin_group(*command, heading::kSearch);
   command->add_flag("--whole-backward", options->whole_backward,

@@ -81,12 +81,11 @@ double makespan_of(const Schedule& step, const SimulateArguments& options) {
 Schedule chosen_schedule(const SimulateArguments& options, const MakeSchedule& make) {
   if (options.name.empty() == options.file.empty())
     throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
-  if (options.file.empty()) return options.shape.generate(options.name, options.pictures.with, make);
-  if (options.shape.given()) {
-    throw ConfigError(
-        "simulate: --file has a shape already; leave out --stages, --micro-batches and the other shape flags");
-  }
-  return options.pairs.paired(read_schedule(options.file));
+  const bool is_named = options.file.empty();
+  if (is_named && !names_schedule_file(options.name))
+    return options.shape.generate(options.name, options.pictures.with, make);
+  require_no_shape(options.shape, "simulate: " + (is_named ? options.name : "--file"));
+  return options.pairs.paired(read_schedule(is_named ? options.name : options.file));
 }
 
 Panel simulated(const Schedule& step, const SimulateArguments& options) {
@@ -247,7 +246,7 @@ void add_simulate(CLI::App& program, int&) {
       "Examples:\n"
       "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
       "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
-      "  chimera simulate --file schedule.json --with chimera --format html --output page.html\n"
+      "  chimera simulate schedule.json --with chimera --format html --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
       "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
@@ -258,13 +257,14 @@ void add_simulate(CLI::App& program, int&) {
       "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
       "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
-  command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists all");
+  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file");
   begin_group(*command, heading::kSchedule);
-  add_path(*command, "--file", options->file,
-           "simulate the schedule in this JSON or CSV file instead; - reads standard input");
+  add_path(*command, "--file", options->file, "the same as NAME, for a file of any name");
   command
-      ->add_option("--schedules", options->schedules,
-                   "sweep: one row for each of these schedules (NAME,NAME or all) and each shape of the lists below")
+      ->add_option(
+          "--schedules", options->schedules,
+          "sweep: one row for each of these schedules (NAME,NAME, files too, or all) and each shape of the lists "
+          "below; `chimera best` chooses among all")
       ->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
   options->pairs.add_to(*command);

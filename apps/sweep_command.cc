@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -11,9 +12,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "commands.h"
 #include "core/choices.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -26,6 +29,7 @@
 #include "program.h"
 #include "render/chart.h"
 #include "render/panel.h"
+#include "schedule_file.h"
 #include "telemetry/run_history.h"
 
 namespace chimera::apps {
@@ -37,12 +41,20 @@ class Sweeper {
 
   std::vector<SweepRow> rows() {
     const std::vector<CostFlags> all_costs = sweep_.costs.listed();
-    for (const PipelineShape& lists : sweep_.shape.listed()) {
+    const bool has_only_files = std::ranges::all_of(sweep_.schedules, names_schedule_file) && !sweep_.shape.given();
+    for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
       for (const CostFlags& costs : all_costs) {
-        for (const std::string& name : sweep_.schedules) add(find_generator(name), lists, costs);
+        for (const std::string& name : sweep_.schedules) {
+          if (names_schedule_file(name)) {
+            add_file(name, lists, costs);
+          } else {
+            add(find_generator(name), lists, costs);
+          }
+        }
       }
     }
     if (rows_.empty()) throw ConfigError("simulate: " + why_none());
+    report_left_out();
     return std::move(rows_);
   }
 
@@ -52,35 +64,74 @@ class Sweeper {
     if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
     if (const auto refusal = generator.refusal(*asked)) {
       refusal_ = generator.name + ": " + *refusal;
-      return;
+      return leave_out(generator.name, *refusal);
     }
-    const auto panel = [&](const Schedule& schedule) {
-      const CostModel costs = sweep_.pairs.with_time(flags.costs_of(schedule));
-      return panel_of(schedule, simulate(schedule, costs), costs);
-    };
     const auto makespan = [&](const Schedule& schedule) {
-      const Panel timed = panel(sweep_.pairs.paired(schedule));
+      const Panel timed = panel(sweep_.pairs.paired(schedule), flags);
       return fits(timed) ? timed.timeline.makespan : std::numeric_limits<double>::infinity();
     };
     const auto [shape, schedule] = fastest_of(generator, sweep_.shape.by_costs(generator, *asked), makespan);
-    const Panel best = panel(sweep_.pairs.paired(schedule));
-    if (fits(best)) {
-      rows_.push_back(row_of(generator, shape, flags, best));
+    add_row(generator.name, &generator, shape, flags, panel(sweep_.pairs.paired(schedule), flags));
+  }
+
+  /// Adds the schedule of a file if the shape is its own.
+  void add_file(const std::string& path, const PipelineShape& lists, const CostFlags& flags) {
+    const auto [entry, is_new] = files_.try_emplace(path);
+    if (is_new) entry->second = read_schedule(path);
+    const Schedule& schedule = entry->second;
+    const PipelineShape own = {
+        .stages = static_cast<std::int64_t>(schedule.workers.size()),
+        .micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale)};
+    const auto is_first = [&](const AxisFlag& flag) {
+      return !flag.given() || flag.axis.get(lists) == flag.values.front();
+    };
+    if (!std::ranges::all_of(sweep_.shape.axes, is_first)) return;  // duplicate
+    if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches)) {
+      refusal_ = fmt::format("{}: has D = {} and N = {}", path, own.stages, own.micro_batches);
+      return leave_out(path, fmt::format("has D = {} and N = {}", own.stages, own.micro_batches));
+    }
+    add_row(path, nullptr, own, flags, panel(sweep_.pairs.paired(schedule), flags));
+  }
+
+  [[nodiscard]] Panel panel(const Schedule& schedule, const CostFlags& flags) const {
+    const CostModel costs = sweep_.pairs.with_time(flags.costs_of(schedule));
+    return panel_of(schedule, simulate(schedule, costs), costs);
+  }
+
+  void add_row(const std::string& name, const Generator* generator, const PipelineShape& shape, const CostFlags& flags,
+               const Panel& panel) {
+    if (fits(panel)) return rows_.push_back(row_of(name, generator, shape, flags, panel));
+    ++too_large_;
+    leave_out(name, "holds more than " + sweep_.limited_by);
+  }
+
+  void leave_out(const std::string& name, const std::string& reason) {
+    const auto known = std::ranges::find(left_out_, name, &LeftOut::name);
+    if (known == left_out_.end()) {
+      left_out_.push_back({name, reason, 0});
     } else {
-      ++too_large_;
+      ++known->more;
+    }
+  }
+
+  void report_left_out() const {
+    for (const LeftOut& each : left_out_) {
+      messages().write(fmt::format("chimera: left out {}: {}{}\n", each.name, each.reason,
+                                   each.more == 0 ? "" : fmt::format(" (and {} more rows)", each.more)));
     }
   }
 
   [[nodiscard]] bool fits(const Panel& panel) const { return check_limits(panel.schedule, sweep_.limits).empty(); }
 
-  static SweepRow row_of(const Generator& generator, const PipelineShape& shape, const CostFlags& flags,
-                         const Panel& panel) {
+  /// `generator` is null for a file.
+  static SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
+                         const CostFlags& flags, const Panel& panel) {
     const Timeline& timeline = panel.timeline;
-    SweepRow row = {{"schedule", generator.name, false},
+    SweepRow row = {{"schedule", name, false},
                     {"stages", std::to_string(shape.stages)},
                     {"micro_batches", std::to_string(shape.micro_batches)}};
     for (const ShapeAxis& axis : shape_axes()) {
-      const bool taken = find_axis(generator, axis.axis) != nullptr;
+      const bool taken = generator != nullptr && find_axis(*generator, axis.axis) != nullptr;
       row.push_back({std::string(axis.name), taken ? axis.text(shape) : "", axis.is_number()});
     }
     const auto number = [&](const char* column, double value) {
@@ -103,8 +154,17 @@ class Sweeper {
     return refusal_.empty() ? "--schedules: none takes the shape" : refusal_;
   }
 
+  /// A schedule without a row for some shapes.
+  struct LeftOut {
+    std::string name;
+    std::string reason;  // for the first shape
+    std::int64_t more = 0;
+  };
+
   const Sweep& sweep_;
   std::vector<SweepRow> rows_;
+  std::map<std::string, Schedule> files_;
+  std::vector<LeftOut> left_out_;
   std::string refusal_;  // the last one
   std::int64_t too_large_ = 0;
 };
@@ -132,7 +192,7 @@ std::vector<std::string> listed_schedules(const std::string& text) {
   std::vector<std::string> names;
   for (const std::string_view part : parts_of(text)) {
     names.emplace_back(part);
-    (void)find_generator(names.back());
+    if (!names_schedule_file(names.back())) (void)find_generator(names.back());
   }
   return names;
 }
@@ -169,8 +229,39 @@ Format format_of_sweep(const CLI::Option& given, Format format) {
   throw ConfigError(fmt::format("--format {} shows one schedule; a sweep is csv, json or text", to_text(format)));
 }
 
+namespace {
+
+bool is_time(const SweepCell& cell) { return std::ranges::find(kTimeColumns, cell.column) != kTimeColumns.end(); }
+
+double number_in(const SweepRow& row, const std::string& column) {
+  const auto cell = std::ranges::find(row, column, &SweepCell::column);
+  if (cell == row.end() || cell->text.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return std::stod(cell->text);
+}
+
+/// Returns D, N and the times of a row, which rows to be compared have in common.
+std::string conditions_of(const SweepRow& row) {
+  std::string text;
+  for (const SweepCell& cell : row) {
+    if (cell.column == "stages" || cell.column == "micro_batches" || is_time(cell)) text += cell.text + ",";
+  }
+  return text;
+}
+
+/// Sorts the rows of each problem by makespan. Problems stay in their order.
+void sort_by_makespan(std::vector<SweepRow>& rows) {
+  std::map<std::string, std::size_t> positions;
+  for (const SweepRow& row : rows) positions.try_emplace(conditions_of(row), positions.size());
+  std::ranges::stable_sort(rows, {}, [&](const SweepRow& row) {
+    return std::pair(positions.at(conditions_of(row)), number_in(row, "makespan"));
+  });
+}
+
+}  // namespace
+
 std::string swept(const Sweep& sweep, Format format) {
-  const auto rows = sweep_rows(sweep);
+  auto rows = sweep_rows(sweep);
+  sort_by_makespan(rows);
   if (format == Format::Json) return as_json_lines(rows);
   return format == Format::Text ? as_table(rows) : as_csv(rows);
 }
@@ -249,9 +340,11 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
   const TemporaryFolder folder;
   const std::string metrics = folder.file("metrics.jsonl");
   std::vector<std::string> words = {"train", "--data", data, "--metrics", metrics};
+  const bool is_file = names_schedule_file(row.front().text);
   for (const SweepCell& cell : row) {
     if (cell.column == "makespan") break;
-    if (cell.text.empty()) continue;  // a parameter that the schedule lacks
+    if (cell.text.empty()) continue;                     // a parameter that the schedule lacks
+    if (is_file && cell.column != "schedule") continue;  // the file has a shape
     std::string flag = "--" + cell.column;
     std::ranges::replace(flag, '_', '-');
     words.insert(words.end(), {flag, cell.text});
@@ -287,14 +380,6 @@ std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArgum
   }
   return done;
 }
-
-double number_in(const SweepRow& row, const std::string& column) {
-  const auto cell = std::ranges::find(row, column, &SweepCell::column);
-  if (cell == row.end() || cell->text.empty()) return std::numeric_limits<double>::quiet_NaN();
-  return std::stod(cell->text);
-}
-
-bool is_time(const SweepCell& cell) { return std::ranges::find(kTimeColumns, cell.column) != kTimeColumns.end(); }
 
 /// Returns whether two rows have the same schedule, D, N and times.
 bool are_alternatives(const SweepRow& a, const SweepRow& b) {
@@ -421,7 +506,7 @@ void add_sweep(CLI::App& program, int&) {
   command->allow_extras();
   auto options = std::make_shared<SweepArguments>();
   begin_group(*command, heading::kSchedule);
-  command->add_option("--schedules", options->schedules, "schedules: NAME,NAME or all (default all)")
+  command->add_option("--schedules", options->schedules, "schedules: NAME,NAME, files too, or all (default all)")
       ->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
   options->costs.add_to(*command, Counts::Lists);

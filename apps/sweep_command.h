@@ -26,18 +26,20 @@ struct SweepCell {
 };
 using SweepRow = std::vector<SweepCell>;
 
+/// Simulates a sweep. Rows are ordered by D, N, other parameters and times as listed, then by schedule. Prints on
+/// standard error which schedules have no row, and why. Throws ConfigError if there is no row.
 [[nodiscard]] std::vector<SweepRow> sweep_rows(const Sweep& sweep);
 /// Returns CSV with the column names of the first row. Requires at least one row, and equal columns in all rows.
 [[nodiscard]] std::string as_csv(const std::vector<SweepRow>& rows);
 /// Returns JSON lines. Omits empty cells, which are parameters that the schedule lacks.
 [[nodiscard]] std::string as_json_lines(const std::vector<SweepRow>& rows);
 
-/// Returns the names in --schedules; `all` stands for all schedules. Throws ConfigError for an unknown name.
+/// Returns the names and files in --schedules; `all` stands for all schedules. Throws ConfigError for an unknown name.
 [[nodiscard]] std::vector<std::string> listed_schedules(const std::string& text);
 
-/// Simulates a sweep, and formats it as `json` lines, a `text` table or, for other formats, CSV. Rows are ordered by D,
-/// N, other parameters and times as listed, then by schedule. If costs decide between orders of ops
-/// (ShapeFlags::by_costs), the row has the fastest that meets the limits. Throws ConfigError if there is no row.
+/// Simulates a sweep, and formats it as `json` lines, a `text` table or, for other formats, CSV. Rows of equal D, N and
+/// times are sorted by makespan. If costs decide between orders of ops (ShapeFlags::by_costs), the row has the fastest
+/// that meets the limits. Throws ConfigError if there is no row.
 [[nodiscard]] std::string swept(const Sweep& sweep, Format format);
 
 /// Returns `format` if its flag `given` was given, else CSV. Throws ConfigError for formats that show a single

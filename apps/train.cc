@@ -21,10 +21,13 @@
 #include "core/resident_memory.h"
 #include "export_flags.h"
 #include "flag_values.h"
+#include "generate/registry.h"
+#include "launch/flight/diagnosis.h"
 #include "launch/hosts/run_layout.h"
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
 #include "model_config/parameters.h"
+#include "program.h"
 #include "render/panel.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
@@ -210,10 +213,7 @@ void require_positive_shape(const TrainCommandLine& flags) {
 /// once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
   if (flags.schedule->count() > 0) throw ConfigError("--schedule-file is a schedule already; leave out --schedule");
-  if (flags.shape.given()) {
-    throw ConfigError(
-        "--schedule-file has a shape already; leave out --stages, --micro-batches and the other shape flags");
-  }
+  require_no_shape(flags.shape, flags.options.schedule_file);
   const bool launched = invocation.rank && !invocation.rank->input_path.empty();
   const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule_file;
   return std::make_shared<const Schedule>(load_schedule(path));
@@ -225,6 +225,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   flags.optimizer.complete(options.optimizer, options.learning_rate);
   if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
   flags.exports.check_flags(options);
+  constexpr std::int64_t kUsualRestarts = 3;
+  if (!invocation.place && flags.checkpoints.restarts_as_usual(options)) options.max_restarts = kUsualRestarts;
   flags.checkpoints.check_flags(options);
   while (options.checkpoint.folder.size() > 1 && options.checkpoint.folder.ends_with('/')) {
     options.checkpoint.folder.pop_back();
@@ -298,6 +300,16 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   require("--rendezvous-seconds", is_joined, kJoined);
 }
 
+/// Moves a file in --schedule to --schedule-file.
+void separate_schedule_file(CLI::App& command, const TrainCommandLine& flags) {
+  const std::string file = flags.options.schedule;
+  if (flags.schedule->count() == 0 || !names_schedule_file(file)) return;
+  if (!flags.options.schedule_file.empty()) throw ConfigError("--schedule-file: --schedule is a file, too; give one");
+  set_flag(command, "schedule", kDefaultSchedule);
+  command.get_option("--schedule")->clear();
+  set_flag(command, "schedule-file", file);
+}
+
 /// Completes the parsed flags of `command` with values from other sources. Precedence, highest first: the command line;
 /// the file of --config (alias --recipe); the plan of --plan auto; the defaults of TrainOptions.
 TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
@@ -305,6 +317,7 @@ TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invo
     merge_config(command, flags.config);
     command.get_option("--config")->clear();  // ranks get the values of the file
   }
+  separate_schedule_file(command, flags);
   flags.plan.check_flags();
   require_effects(command, flags, invocation);
   if (!flags.dry_run && command.get_option("--format")->count() > 0) {
@@ -403,6 +416,29 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
   return run_rank(job, std::move(rank));
 }
 
+/// Returns where a failed run with checkpoints stopped and how to continue it; empty without checkpoints. `typed` is
+/// the user's command line.
+std::string way_to_continue(const Job& job, Words typed) {
+  const std::string& folder = job.options.checkpoint.folder;
+  if (folder.empty()) return "";
+  std::string text;
+  std::vector<std::int64_t> steps;
+  try {
+    steps = listed_steps(folder);
+    const Diagnosis diagnosis = diagnose(read_flight_folder(job.options.flight_folder()));
+    const auto found = std::ranges::find(diagnosis.ranks, diagnosis.guilty.value_or(-1), &RankFinding::rank);
+    if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
+  } catch (const Error&) {  // the rest helps, too
+  }
+  const Words automatic = {"--resume", "auto"};
+  const bool resumes = std::search(typed.begin(), typed.end(), automatic.begin(), automatic.end()) != typed.end() ||
+                       std::ranges::count(typed, "--resume=auto") > 0;
+  if (!resumes) typed.insert(typed.end(), automatic.begin(), automatic.end());
+  text += steps.empty() ? "  newest checkpoint: none\n"
+                        : fmt::format("  newest checkpoint: {}\n", checkpoint_path(folder, steps.back()));
+  return text + fmt::format("  continue: {}\n  why: chimera diagnose {}\n", as_typed(typed), folder);
+}
+
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   const bool has_twins = job.options.recover == Recover::Twin;
   if (has_twins) require_twins(job);
@@ -479,7 +515,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       take_gpu(all.options, place->local_rank, place->local_size);
     }
     Job job = prepare_job(all.options);
-      if (job.options.reports) report_threads(job);
+    if (job.options.reports) report_threads(job);
     const bool speaks = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
     job.peak_flops = peak_flops(job, all, speaks);
     if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
@@ -491,6 +527,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       exit_code = run_placed(job, *invocation.place, all.interface);
     } else {
       exit_code = run(job, rank_words(*command), invocation.entry);
+      if (exit_code == static_cast<int>(ExitCode::No)) {
+        messages().write(way_to_continue(job, invocation.arguments));
+        messages().drain(kPromptEnd);
+      }
     }
   });
 }

@@ -28,11 +28,13 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
              [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
              "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)")
           ->type_name("N|TIME"),
-      add_count(app, "--max-restarts", options.max_restarts,
-                "how often the job is restarted from its newest valid checkpoint after a failure or hang (default 0)")};
-  add_choice(app, "--recover", options.recover,
-             "what to do if a rank dies: restart, as often as --max-restarts allows; twin, replace the rank with the "
-             "state of its replicas, without losing a step; or none, end the run (default restart)");
+      max_restarts = add_count(app, "--max-restarts", options.max_restarts,
+                               "how often the job is restarted from its newest valid checkpoint after a failure or "
+                               "hang (default 0, or 3 with --recover restart)")};
+  recover = add_choice(
+      app, "--recover", options.recover,
+      "what to do if a rank dies: restart, as often as --max-restarts allows (3 if not given); twin, replace the rank "
+      "with the state of its replicas, without losing a step; or none, end the run (default restart)");
   recoveries = add_count(app, "--max-recoveries", options.max_recoveries,
                          "how often --recover twin replaces ranks in one attempt of the run (default 100)");
   add_choice(app, "--non-finite", options.non_finite,
@@ -57,11 +59,18 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
                             "continue even if data, mini-batch, sequence length or seed differ from the saved run");
 }
 
+bool CheckpointFlags::restarts_as_usual(const TrainOptions& options) const {
+  return options.recover == Recover::Restart && recover->count() > 0 && max_restarts->count() == 0;
+}
+
 void CheckpointFlags::check_flags(const TrainOptions& options) const {
   for (const CLI::Option* option : details) {
     if (option->count() > 0 && options.checkpoint.folder.empty()) {
       throw ConfigError(fmt::format("{} is for --checkpoint", option->get_name()));
     }
+  }
+  if (options.max_restarts > 0 && options.checkpoint.folder.empty()) {
+    throw ConfigError("--recover restart continues from a checkpoint; give --checkpoint too");
   }
   if (options.non_finite == NonFinite::Rollback && options.max_restarts == 0) {
     throw ConfigError("--non-finite rollback starts the run again, as --max-restarts allows; give that too");
@@ -209,12 +218,11 @@ void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
 void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kSchedule);
-  flags.schedule = command
-                       .add_option("--schedule", o.schedule,
-                                   "schedule, see `chimera schedules`; none: unpipelined (default chimera)")
-                       ->type_name("NAME");
+  flags.schedule =
+      command.add_option("--schedule", o.schedule, "name, JSON or CSV file; none: unpipelined (default chimera)")
+          ->type_name("NAME");
   add_path(command, "--schedule-file", o.schedule_file,
-           "schedule in JSON or CSV instead of a name and a shape; - reads standard input");
+           "the same as --schedule, for a file of any name; - reads standard input");
   flags.shape.add_to(command);
   flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
   flags.shape.micro_batches->description(
@@ -318,6 +326,12 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kOutput);
   add_path(command, "--metrics", o.metrics,
            "write one JSON object per step to this file (default: metrics.jsonl in the folder of --checkpoint)");
+  command
+      .add_option_function<std::string>(
+          "--log-every", [&o](const std::string& text) { o.log_every = parse_save_interval("--log-every", text); },
+          "steps between progress lines in a log, or a time such as 30s (default: about 20 lines, and at least one "
+          "every 10 s)")
+      ->type_name("N|TIME");
   add_path(command, "--tensorboard", o.tensorboard, "write the metrics to an event file for TensorBoard in this folder",
            PathKind::Folder);
   add_path(command, "--trace", o.trace,

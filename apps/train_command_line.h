@@ -21,9 +21,13 @@ struct CheckpointFlags {
   CLI::Option* keep_every = nullptr;
   CLI::Option* other_data = nullptr;
   CLI::Option* spike_skip = nullptr;
+  CLI::Option* recover = nullptr;
+  CLI::Option* max_restarts = nullptr;
   CLI::Option* recoveries = nullptr;
 
   void add_to(CLI::App& app, TrainOptions& options);
+  /// Returns whether --recover restart is given without --max-restarts.
+  [[nodiscard]] bool restarts_as_usual(const TrainOptions& options) const;
   /// Throws ConfigError if a flag is out of range, contradicts another flag, or lacks the flag that it requires.
   void check_flags(const TrainOptions& options) const;
 };

@@ -28,16 +28,19 @@ std::span<const NamedPlacement> named_placements() {
 
 bool NamedPlacement::takes(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
-std::string search_json(const SearchResult& result) {
-  std::string text = fmt::format(
-      "{{\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"optimal\": {},\n"
-      " \"peak_in_flight\": {}, \"origin\": \"{}\",\n"
+std::string search_json(const SearchResult& result, const std::string& placement) {
+  std::string text = "{";
+  if (!placement.empty()) text += fmt::format("\"placement\": {},\n ", json_text(nlohmann::json(placement)));
+  text += fmt::format(
+      "\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"optimal\": {},\n"
+      " \"peak_in_flight\": {}, \"origin\": {},\n"
       " \"pareto\": [",
-      result.makespan, result.lower_bound, result.gap, result.gap == 0, result.peak_in_flight, result.origin);
+      result.makespan, result.lower_bound, result.gap, result.gap == 0, result.peak_in_flight,
+      json_text(nlohmann::json(result.origin)));
   for (std::size_t i = 0; i < result.pareto.size(); ++i) {
     const ParetoPoint& point = result.pareto[i];
-    text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": \"{}\"}}", i == 0 ? "" : ",\n  ",
-                        point.makespan, point.peak_in_flight, point.origin);
+    text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": {}}}", i == 0 ? "" : ",\n  ",
+                        point.makespan, point.peak_in_flight, json_text(nlohmann::json(point.origin)));
   }
   return text + "],\n \"schedule\": " + to_json(result.schedule) + "}\n";
 }

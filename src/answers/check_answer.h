@@ -28,8 +28,8 @@ struct NamedPlacement {
 /// Returns all placements, the default first.
 [[nodiscard]] std::span<const NamedPlacement> named_placements();
 
-/// Returns the best schedule, its figures and the Pareto front as JSON.
-[[nodiscard]] std::string search_json(const SearchResult& result);
+/// Returns the best schedule, its figures and the Pareto front as JSON. `placement` names its placement; empty: none.
+[[nodiscard]] std::string search_json(const SearchResult& result, const std::string& placement = "");
 
 struct Finding {
   std::string level;  // `schedule`, or for example `program, per-direction channels, pairs together`

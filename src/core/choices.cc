@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/printable.h"
 
@@ -9,20 +10,24 @@ namespace chimera {
 namespace {
 
 constexpr std::size_t kLongestName = 64;  // longer names are cut in messages
+constexpr std::size_t kMostKnown = 32;    // names that a message lists
 
+/// Returns the number of insertions, deletions, substitutions and swaps of neighbors that turn a into b.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::size_t> earlier;  // row i - 2
+  std::vector<std::size_t> above(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
+    std::vector<std::size_t> row(b.size() + 1, i);
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (is_swap) row[j] = std::min(row[j], earlier[j - 2] + 1);
     }
+    earlier = std::move(above);
+    above = std::move(row);
   }
-  return row[b.size()];
+  return above[b.size()];
 }
 
 }  // namespace
@@ -31,7 +36,7 @@ std::optional<std::string> nearest(std::string_view name, std::span<const std::s
   // Names from a command line may be of any length. A name this long is near no candidate.
   if (name.size() > kLongestName) return std::nullopt;
   std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
+  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
@@ -46,7 +51,9 @@ std::string unknown_name(std::string_view what, std::string_view name, std::span
   std::string message = "unknown " + std::string(what) + " '" + printable(name, kLongestName) + "'; ";
   if (const auto guess = nearest(name, candidates)) return message + "did you mean '" + *guess + "'?";
   message += "known: ";
-  for (std::size_t i = 0; i < candidates.size(); ++i) message += (i == 0 ? "" : ", ") + candidates[i];
+  const std::size_t listed = std::min(candidates.size(), kMostKnown);
+  for (std::size_t i = 0; i < listed; ++i) message += (i == 0 ? "" : ", ") + candidates[i];
+  if (listed < candidates.size()) message += ", and " + std::to_string(candidates.size() - listed) + " more";
   return message;
 }
 

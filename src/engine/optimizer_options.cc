@@ -60,6 +60,10 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
   if (rate.cooldown && rate.shape != LearningRateShape::Wsd) {
     return "cooldown is for learning-rate-shape wsd";
   }
+  if (rate.warmup > steps) {
+    return fmt::format("warmup: {} steps are more than the run's {}; the learning rate would never reach its peak",
+                       rate.warmup, steps);
+  }
   const std::int64_t cooldown = rate.cooldown_steps(steps);
   if (cooldown < 0) return fmt::format("cooldown must be at least 0, not {}", cooldown);
   if (cooldown > 0 && cooldown > steps - rate.warmup) {

@@ -31,8 +31,10 @@ std::string config_path(const std::string& folder) { return (std::filesystem::pa
 std::string read_config(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
-    throw ConfigError(
-        fmt::format("{}: is not a folder; give a folder with {} and {}", folder, kConfigName, kWeightsName));
+    const std::string download = std::filesystem::exists(folder, error) ? "" : hub_download(folder);
+    throw ConfigError(fmt::format(
+        "{}: is not a folder; {}", folder,
+        download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download));
   }
   const std::string path = config_path(folder);
   if (!std::filesystem::is_regular_file(path, error)) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -151,11 +152,24 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
+std::string hub_download(const std::string& name) {
+  const auto slash = name.find('/');
+  const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
+                       std::ranges::all_of(name.substr(0, slash), is_word) &&
+                       std::ranges::all_of(name.substr(slash + 1), is_word);
+  if (!is_name) return "";
+  return fmt::format("download it with `hf download {} --local-dir {}` and give that folder", name,
+                     name.substr(slash + 1));
+}
+
 ModelConfig find_model(const std::string& name_or_file) {
   if (name_or_file.ends_with(".toml")) return read_model_file(name_or_file);
   const auto found = std::ranges::find(presets(), name_or_file, &ModelConfig::name);
-  if (found == presets().end()) throw ConfigError(unknown_name("model", name_or_file, preset_names()));
-  return *found;
+  if (found != presets().end()) return *found;
+  if (const std::string download = hub_download(name_or_file); !download.empty())
+    throw ConfigError(fmt::format("{} is neither a folder nor a preset; {}", printable(name_or_file), download));
+  throw ConfigError(unknown_name("model", name_or_file, preset_names()));
 }
 
 ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) {

@@ -96,8 +96,12 @@ inline constexpr std::int64_t kTokenTypes = 2;
 /// Returns the preset names, smallest model first within a family.
 [[nodiscard]] std::vector<std::string> preset_names();
 
+/// Returns how to download the model if the name looks like a name on the Hugging Face hub, such as
+/// `meta-llama/Llama-3.1-8B`; else an empty text. For messages about a folder that does not exist.
+[[nodiscard]] std::string hub_download(const std::string& name);
+
 /// Returns the preset of that name, or the model in a file that ends in ".toml". Throws ConfigError, with the nearest
-/// known name, for an unknown name.
+/// known name or hub_download(), for an unknown name.
 [[nodiscard]] ModelConfig find_model(const std::string& name_or_file);
 
 /// Reads a TOML file with the fields of ModelConfig but `name`. The fields before `norm_epsilon` are required, the

@@ -102,7 +102,7 @@ Placement placement_of(const Rows& rows) {
 
 class Rounds {
  public:
-  Rounds(const std::vector<SearchProblem>& problems, const std::function<std::vector<Schedule>(const Layout&)>& starts,
+  Rounds(const std::vector<SearchProblem>& problems, const std::function<std::vector<Schedule>(std::size_t)>& starts,
          const SearchOptions& options)
       : problems_(problems), starts_(starts), options_(options), bounds_(problems.size(), 0) {}
 
@@ -140,7 +140,7 @@ class Rounds {
   /// Returns whether the placement has enough memory.
   bool search_one(std::size_t i, const SearchOptions& options) {
     try {
-      take(i, search(problems_[i], starts_(problems_[i].layout), options));
+      take(i, search(problems_[i], starts_(i), options));
       return true;
     } catch (const ConfigError&) {
       bounds_[i] = std::numeric_limits<double>::infinity();
@@ -173,7 +173,7 @@ class Rounds {
   }
 
   const std::vector<SearchProblem>& problems_;
-  const std::function<std::vector<Schedule>(const Layout&)>& starts_;
+  const std::function<std::vector<Schedule>(std::size_t)>& starts_;
   const SearchOptions& options_;
   Budget clock_{std::nullopt, std::nullopt};
   std::vector<double> bounds_;               // [placement]; infinite without enough memory
@@ -200,14 +200,16 @@ std::vector<Layout> every_layout(const PipelineShape& shape) {
   return layouts;
 }
 
+void require_equal_links(const std::vector<SearchProblem>& problems) {
+  if (std::ranges::all_of(problems, links_are_alike)) return;
+  throw ConfigError(
+      "search: --placement any assumes equal workers, but the links differ between pairs of workers; name a "
+      "placement");
+}
+
 PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
-                                  const std::function<std::vector<Schedule>(const Layout&)>& starts,
+                                  const std::function<std::vector<Schedule>(std::size_t)>& starts,
                                   const SearchOptions& options) {
-  if (problems.size() > 1 && !std::ranges::all_of(problems, links_are_alike)) {
-    throw ConfigError(
-        "search: --placement any assumes equal workers, but the links differ between pairs of workers; name a "
-        "placement");
-  }
   return Rounds(problems, starts, options).run();
 }
 

@@ -23,11 +23,15 @@ struct PlacementSearch {
   std::size_t best = 0;  // its index
 };
 
+/// Throws ConfigError unless links_are_alike() for all problems. every_layout() omits placements that differ only in
+/// names of workers, which requires equal links.
+void require_equal_links(const std::vector<SearchProblem>& problems);
+
 /// Searches problems that differ only in placement. Rounds have equal time; each keeps the best quarter, without
-/// placements whose lower bound reaches the best makespan. `starts` returns a layout's initial schedules. Throws as
-/// search() does if no placement has enough memory, and ConfigError for several placements unless links_are_alike().
+/// placements whose lower bound reaches the best makespan. `starts` returns the initial schedules of the problem with
+/// this index. Throws as search() does if no placement has enough memory.
 [[nodiscard]] PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
-                                                const std::function<std::vector<Schedule>(const Layout&)>& starts,
+                                                const std::function<std::vector<Schedule>(std::size_t)>& starts,
                                                 const SearchOptions& options);
 
 }  // namespace chimera

@@ -32,7 +32,10 @@ TEST(DemoCommandTest, KeepsItsFilesWhereAsked) {
 
 TEST(DemoCommandTest, NamesTheNearestDemo) {
   expect_refusal({{"demo", "shedule"}, {"shedule", "schedule"}});
-  expect_refusal({{"demo"}, {"NAME is required"}});
+  for (const char* command : {"demo", "tour"}) {
+    EXPECT_THAT(run_program({command, "--help"}).output, HasSubstr("\nDemos: schedule: pipelines, bubbles"));
+  }
+  expect_refusal({{"demo"}, {"NAME is missing; schedule: pipelines, bubbles"}});
 }
 
 }  // namespace

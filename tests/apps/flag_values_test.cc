@@ -86,6 +86,17 @@ TEST(FlagValuesTest, TheFileCannotNameAnotherFile) {
   EXPECT_THROW(merge_config_text(command.app, "recipe = \"other.toml\"\n", "run.toml"), ConfigError);
 }
 
+TEST(FlagValuesTest, UnknownNamesSuggestFlagsOfThisCommand) {
+  const Command command;
+  EXPECT_EQ(unknown_flag(command.app, "flag", "lr"), "unknown flag '--lr'; did you mean '--learning-rate'?");
+  EXPECT_EQ(unknown_flag(command.app, "flag", "pp"), "unknown flag '--pp'; did you mean '--stages'?");
+  EXPECT_EQ(unknown_flag(command.app, "flag", "stagse"), "unknown flag '--stagse'; did you mean '--stages'?");
+  EXPECT_EQ(unknown_flag(command.app, "flag", "tp"), "unknown flag '--tp'; see --help-all") << "not in this command";
+  EXPECT_EQ(unknown_flag(command.app, "flag", "recipes"), "unknown flag '--recipes'; did you mean '--recipe'?");
+  EXPECT_EQ(unknown_flag(command.app, "key", "recipes"), "unknown key 'recipes'; see --help-all");
+  EXPECT_EQ(unknown_flag(command.app, "key", "lr"), "unknown key 'lr'; did you mean 'learning-rate'?");
+}
+
 TEST(FlagValuesTest, AnOverriddenValueOfTheFileStillHasTheRightType) {
   Command command({"--shard-optimizer"});
   EXPECT_THROW(merge_config_text(command.app, "shard-optimizer = 3\n", "run.toml"), ConfigError);

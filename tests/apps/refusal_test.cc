@@ -38,7 +38,22 @@ TEST(RefusalTest, UnknownNamesSayTheNearest) {
       {{"schedule", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "jsno"}, {"'jsno'", "'json'?"}},
       {{"check", "schedule.json", "--stages", "4"}, {"unknown flag '--stages'"}},
       {{"model", "bert-46"}, {"unknown model 'bert-46'", "did you mean 'bert-48'?"}},
+      {{"model", "meta-llama/Llama-3.1-8B"},
+       {"neither a folder nor a preset", "`hf download meta-llama/Llama-3.1-8B --local-dir Llama-3.1-8B`"}},
+      {{"model", "./meta-llama/Llama-3.1-8B"}, {"unknown model './meta-llama/Llama-3.1-8B'"}},
       {{"model", "gpt2", "--tied", "maybe"}, {"--tied 'maybe'", "true, false"}},
+  });
+}
+
+TEST(RefusalTest, FlagsOfOtherProgramsSuggestOurs) {
+  expect_refusals({
+      {{"plan", "--batch-size", "8"}, {"unknown flag '--batch-size'", "'--micro-batch-size' or '--mini-batch'?"}},
+      {{"plan", "--gpus", "8"}, {"did you mean '--workers' or '--stages' or '--data-parallel'?"}},
+      {{"plan", "--dp=2"}, {"unknown flag '--dp'", "did you mean '--data-parallel'?"}},
+      {{"simulate", "chimera", "--pp", "4"}, {"did you mean '--stages'?"}},
+      {{"plan", "--seq_length", "4096"}, {"unknown flag '--seq_length'", "did you mean '--sequence'?"}},
+      {{"plan", "--bogusflagname"}, {"unknown flag '--bogusflagname'; see --help-all"}},
+      {{"help"}, {"did you mean `chimera --help`?"}},
   });
 }
 

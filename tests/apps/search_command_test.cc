@@ -32,7 +32,8 @@ json found(const Words& flags) {
 }
 
 TEST(SearchCommandTest, SimulateAndCheckConfirmItsResult) {
-  const json result = found({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9"});
+  const json result =
+      found({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9", "--placement", "bidirectional"});
   const std::string schedule = json_text(result["schedule"]);
   EXPECT_EQ(run_program({"check", "-"}, schedule).exit_code, 0);
   const json timeline = read_json(run_program({"simulate", "--file", "-", "--input-gradient", "1.3",
@@ -60,7 +61,8 @@ TEST(SearchCommandTest, SaysWhetherTheBoundProvesTheOptimum) {
 }
 
 TEST(SearchCommandTest, TheSeedDecides) {
-  const Words flags = {"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9", "--seed"};
+  const Words flags = {"--stages", "8",           "--micro-batches", "16",    "--max-in-flight",
+                       "9",        "--placement", "bidirectional",   "--seed"};
   const auto with_seed = [&](const std::string& seed) {
     Words words = flags;
     words.push_back(seed);
@@ -78,15 +80,69 @@ TEST(SearchCommandTest, EveryPlacement) {
     const json result = found(words);
     return std::pair(result["schedule"]["stages"].get<int>(), result["schedule"]["replicas"].size());
   };
-  EXPECT_EQ(stages({}), std::pair(4, std::size_t{2}));
+  EXPECT_EQ(stages({"--placement", "bidirectional"}), std::pair(4, std::size_t{2}));
   EXPECT_EQ(stages({"--pipelines", "4"}), std::pair(4, std::size_t{4}));
   EXPECT_EQ(stages({"--placement", "linear"}), std::pair(4, std::size_t{1}));
-  EXPECT_EQ(stages({"--chunks", "3"}), std::pair(12, std::size_t{1}));
+  EXPECT_EQ(stages({"--placement", "loop", "--chunks", "3"}), std::pair(12, std::size_t{1}));
   EXPECT_EQ(stages({"--placement", "loop"}), std::pair(8, std::size_t{1}));
   EXPECT_EQ(stages({"--placement", "bidirectional", "--chunks", "2"}), std::pair(8, std::size_t{2}));
   EXPECT_EQ(stages({"--pipelines", "4", "--chunks", "2"}), std::pair(8, std::size_t{4}));
   EXPECT_EQ(stages({"--placement", "v"}), std::pair(8, std::size_t{1}));
   EXPECT_EQ(stages({"--placement", "wave", "--waves", "2"}), std::pair(16, std::size_t{1}));
+}
+
+/// Costs of eight stages; the last takes twice as long as the first.
+json unequal_costs() {
+  json stages = json::array();
+  for (int s = 0; s < 8; ++s) {
+    const double forward = 0.65 + 0.1 * s;
+    stages.push_back({{"forward", forward}, {"input_gradient", 1.3 * forward}, {"weight_gradient", 0.7 * forward}});
+  }
+  return {{"latency", 0.1}, {"stages", stages}};
+}
+
+TEST(SearchCommandTest, TriesAllPlacementsThatTheFlagsAllow) {
+  const Scratch scratch;
+  const Words words = {"search",
+                       "--stages",
+                       "8",
+                       "--micro-batches",
+                       "16",
+                       "--costs",
+                       scratch.write("costs.json", json_text(unequal_costs())),
+                       "--max-in-flight",
+                       "9",
+                       "--pipelines",
+                       "2",
+                       "--iterations",
+                       "3000"};
+  const ProgramResult text = run_program(words);
+  EXPECT_THAT(text.output, HasSubstr("placement bidirectional, the best of bidirectional, rotated\n"));
+  Words as_json = words;
+  as_json.insert(as_json.end(), {"--format", "json"});
+  const json result = read_json(run_program(as_json).output);
+  EXPECT_EQ(result["placement"], "bidirectional") << "rotated ends after 58.2";
+  EXPECT_LT(result["makespan"].get<double>(), 56);
+  const json odd = found({"--stages", "5", "--micro-batches", "5"});
+  EXPECT_NE(odd["placement"], "bidirectional") << "needs an even number of workers";
+}
+
+TEST(SearchCommandTest, ImprovesAScheduleOnItsOwnPlacement) {
+  const Words shape = {"--stages", "4", "--micro-batches", "8"};
+  Words generate = {"schedule", "gpipe", "--format", "json"};
+  generate.insert(generate.end(), shape.begin(), shape.end());
+  const std::string text = run_program(generate).output;
+  const Scratch scratch;
+  const json improved = found({scratch.write("mine.json", text), "--max-in-flight", "4"});
+  EXPECT_EQ(improved["schedule"]["replicas"], read_json(text)["replicas"]);
+  EXPECT_EQ(improved["placement"], "gpipe");
+  EXPECT_LE(improved["peak_in_flight"], 4);
+  Words named = {"zb-v"};
+  named.insert(named.end(), shape.begin(), shape.end());
+  EXPECT_EQ(found(named)["schedule"]["stages"], 8);
+  expect_refusal({{"search", scratch.path("mine.json"), "--stages", "4"}, {"mine.json has a shape already"}});
+  expect_refusal({{"search", scratch.path("mine.json"), "--placement", "v"}, {"leave out --placement"}});
+  expect_refusal({{"search", "pipedream", "--stages", "4", "--micro-batches", "8"}, {"only synchronous schedules"}});
 }
 
 TEST(SearchCommandTest, ABackwardIsWholeIfItsCostIs) {
@@ -136,7 +192,8 @@ TEST(SearchCommandTest, RefusesInOneLine) {
             {"--memory is infeasible", "worker 0"}},
            {search_with({"--micro-batches", "8"}), {"--stages is missing"}},
            {search_with({"--stages", "8"}), {"--micro-batches is missing"}},
-           {search_with({"--stages", "5", "--micro-batches", "8"}), {"--stages must be even", "linear"}},
+           {search_with({"--stages", "5", "--micro-batches", "8", "--placement", "bidirectional"}),
+            {"--stages must be even", "linear"}},
            {search_with({"--stages", "8", "--micro-batches", "1000000000000"}), {"more than", "use fewer"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--scale", "doubling"}), {"--scale does not apply"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--placement", "v", "--waves", "2"}),

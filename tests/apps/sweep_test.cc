@@ -1,4 +1,4 @@
-// `chimera simulate` with lists of shapes, and its choice between two orders of a schedule.
+// `chimera simulate` with lists of shapes, its choice between two orders of a schedule, and `chimera best`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,8 @@ TEST(SweepTest, EachListOfTimesHasAColumn) {
                    json_text(row["latency"]));
   }
   EXPECT_THAT(keys, ElementsAre("gpipe 1 0", "1f1b 1 0", "gpipe 1 0.5", "1f1b 1 0.5", "gpipe 2 0", "1f1b 2 0",
-                                "gpipe 2 0.5", "1f1b 2 0.5"));
+                                "gpipe 2 0.5", "1f1b 2 0.5"))
+      << "1F1B is no faster, and waits for messages in between";
   // (N + D - 1) (F + B), and a message to and from each further stage.
   EXPECT_DOUBLE_EQ(rows[0]["makespan"], 11 * 2);
   EXPECT_DOUBLE_EQ(rows[6]["makespan"], 11 * 3 + 2 * 3 * 0.5);
@@ -90,8 +91,8 @@ TEST(SweepTest, HasARowForEachScheduleAndShape) {
     if (row.at("schedule") == "1f1b") shapes.push_back(row.at("stages") + "x" + row.at("micro_batches"));
   }
   EXPECT_THAT(shapes, ElementsAre("2x2", "2x4", "2x6", "4x4", "4x8", "4x12"));
-  EXPECT_EQ(rows[0].at("chunks"), "") << "1f1b takes none";
-  EXPECT_EQ(rows[1].at("chunks"), "1");
+  EXPECT_EQ(rows[0].at("chunks"), "1") << "chimera, the faster one";
+  EXPECT_EQ(rows[1].at("chunks"), "") << "1f1b takes none";
 }
 
 TEST(SweepTest, ARowMatchesASingleSimulation) {
@@ -107,6 +108,42 @@ TEST(SweepTest, ARowMatchesASingleSimulation) {
     EXPECT_NEAR(alone["makespan"].get<double>(), std::stod(row.at("makespan")), 1e-6) << row.at("schedule");
     EXPECT_NEAR(alone["lower_bound"].get<double>(), std::stod(row.at("lower_bound")), 1e-6) << row.at("schedule");
   }
+}
+
+TEST(SweepTest, SortsByMakespanAndReportsWhatItLeavesOut) {
+  const ProgramResult result = run_program({"simulate", "--schedules", "gpipe,dualpipe,zb-h1,1f1b", "--stages", "4",
+                                            "--micro-batches", "4,16", "--format", "json"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.messages, ::testing::StartsWith("chimera: left out dualpipe: --micro-batches must be"));
+  std::istringstream lines(result.output);
+  std::vector<std::pair<int, double>> order;
+  for (std::string line; std::getline(lines, line);) {
+    const json row = read_json(line);
+    order.emplace_back(row["micro_batches"].get<int>(), row["makespan"].get<double>());
+  }
+  EXPECT_THAT(order, SizeIs(7));
+  EXPECT_TRUE(std::ranges::is_sorted(order));
+}
+
+TEST(SweepTest, FilesAreSchedulesToo) {
+  const Scratch scratch;
+  const std::string file = scratch.write(
+      "mine.json",
+      run_program({"schedule", "1f1b", "--stages", "4", "--micro-batches", "8", "--format", "json"}).output);
+  const auto rows = csv({"--schedules", "gpipe," + file, "--stages", "4", "--micro-batches", "D,2D"});
+  ASSERT_THAT(rows, SizeIs(3));
+  EXPECT_EQ(rows[2].at("schedule"), file);
+  EXPECT_EQ(rows[2].at("makespan"), rows[1].at("makespan")) << "N = 8: 1F1B takes as long as GPipe";
+  const auto alone = csv({file, "--latency", "0,1"});
+  ASSERT_THAT(alone, SizeIs(2));
+  EXPECT_EQ(alone[0].at("makespan"), rows[2].at("makespan"));
+  EXPECT_THAT(simulate({file}), HasSubstr("makespan 33,"));
+  EXPECT_EQ(run_program({"schedule", file}).output,
+            run_program({"schedule", "1f1b", "--stages", "4", "--micro-batches", "8"}).output);
+  expect_refusal({{"simulate", file, "--stages", "4"}, {"mine.json has a shape already"}});
+  expect_refusal({{"schedule", file, "--stages", "4"}, {"mine.json has a shape already"}});
+  expect_refusal(
+      {{"simulate", "--schedules", file, "--stages", "4", "--micro-batches", "4"}, {"mine.json: has D = 4 and N = 8"}});
 }
 
 TEST(SweepTest, OmitsInvalidShapes) {
@@ -151,7 +188,7 @@ TEST(SweepTest, ALimitOmitsSchedulesThatHoldMore) {
        csv({"--schedules", "all", "--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"})) {
     names.push_back(row.at("schedule"));
   }
-  EXPECT_THAT(names, ElementsAre("gems", "v-half", "v-min"));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("gems", "v-half", "v-min"));
   const auto in_bytes = csv({"--schedules", "1f1b,gpipe,chimera", "--stages", "4", "--micro-batches", "8", "--memory",
                              "7", "--activation-bytes", "1", "--weight-bytes", "2"});
   ASSERT_THAT(in_bytes, SizeIs(1)) << "1f1b has 2 + 4, gpipe 2 + 8, chimera 4 + 4";
@@ -201,6 +238,67 @@ TEST(SweepTest, RefusesInvalidSweeps) {
   refused({"--schedules", "all", "--stages", "1..1000", "--micro-batches", "1..1000"}, {"10000 shapes"});
   refused({"1f1b", "--stages", "4", "--micro-batches", "1..99999999"}, {"--micro-batches", "10000 numbers"});
   refused({"1f1b", "--stages", "4", "--micro-batches", "4", "--format", "csv"}, {"--format csv", "--schedules"});
+}
+
+json best(Words words) {
+  words.insert(words.begin(), "best");
+  words.insert(words.end(), {"--format", "json"});
+  const ProgramResult result = run_program(words);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.messages, "");
+  return read_json(result.output);
+}
+
+std::map<std::string, std::string> reasons(const json& ranking) {
+  std::map<std::string, std::string> reasons;
+  for (const json& each : ranking["left_out"])
+    reasons[each["schedule"].get<std::string>()] = each["reason"].get<std::string>();
+  return reasons;
+}
+
+TEST(BestTest, RanksSchedulesWithTheirBestParameters) {
+  const Words costs = {"--stages", "4", "--micro-batches", "8", "--latency", "0.1"};
+  const json ranking = best(costs);
+  EXPECT_GT(ranking["schedules"].size(), 10U);
+  double last = 0;
+  for (const json& each : ranking["schedules"]) {
+    SCOPED_TRACE(json_text(each));
+    EXPECT_GE(each["makespan"].get<double>(), last);
+    last = each["makespan"].get<double>();
+    Words one = {each["schedule"].get<std::string>(), "--format", "json"};
+    one.insert(one.end(), costs.begin(), costs.end());
+    const double usual = read_json(simulate(one))["makespan"].get<double>();
+    EXPECT_LE(last, usual * (1 + 1e-9)) << "no slower than with the default parameters";
+    std::istringstream parameters(each["parameters"].get<std::string>());
+    for (std::string word; parameters >> word;) one.push_back(word);
+    EXPECT_NEAR(read_json(simulate(one))["makespan"].get<double>(), last, 1e-9);
+  }
+  EXPECT_THAT(reasons(ranking)["pipedream"], HasSubstr("without a flush"));
+}
+
+TEST(BestTest, LeavesOutSchedulesBeyondTheLimits) {
+  const json ranking = best({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"});
+  for (const json& each : ranking["schedules"]) EXPECT_LE(each["peak_stage_units"].get<double>(), 5) << each;
+  EXPECT_EQ(reasons(ranking)["gpipe"], "holds more than --max-in-flight 5");
+  const json odd = best({"--stages", "3", "--micro-batches", "6"});
+  EXPECT_THAT(reasons(odd)["dualpipe"], HasSubstr("--stages"));
+}
+
+TEST(BestTest, ShowsATableAndWhatToDoNext) {
+  const ProgramResult result = run_program({"best", "--stages", "4", "--micro-batches", "8"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, ::testing::StartsWith("schedule "));
+  EXPECT_THAT(result.output, HasSubstr("\nleft out pipedream: updates weights without a flush\n"));
+  EXPECT_THAT(result.output, HasSubstr("chimera train --schedule "));
+}
+
+TEST(BestTest, RefusesInOneLine) {
+  expect_refusal({{"best", "--micro-batches", "8"}, {"--stages is missing"}});
+  expect_refusal({{"best", "--stages", "8"}, {"--micro-batches is missing"}});
+  expect_refusal({{"best", "--stages", "0", "--micro-batches", "8"}, {"--stages must be at least 1, not 0"}});
+  expect_refusal({{"best", "--stages", "4", "--micro-batches", "8", "--max-in-flight", "0.1"},
+                  {"no schedule is left", "holds more than --max-in-flight 0.1"}});
+  expect_refusal({{"best", "--stages", "4", "--micro-batches", "8", "--costs", "missing.json"}, {"missing.json"}});
 }
 
 }  // namespace

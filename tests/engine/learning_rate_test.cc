@@ -62,6 +62,9 @@ TEST(LearningRateTest, RejectsInvalidOptions) {
   EXPECT_THAT(fault_of(LearningRate{.minimum = 0, .shape = LearningRateShape::Constant}, 10),
               HasSubstr("min-learning-rate has no effect on a constant learning rate"));
   EXPECT_EQ(fault_of(LearningRate{.cooldown = 3}, 10), "cooldown is for learning-rate-shape wsd");
+  EXPECT_EQ(fault_of(LearningRate{.warmup = 10}, 10), "");
+  EXPECT_EQ(fault_of(LearningRate{.warmup = 11}, 10),
+            "warmup: 11 steps are more than the run's 10; the learning rate would never reach its peak");
   const LearningRate rate{.warmup = 6, .shape = LearningRateShape::Wsd, .cooldown = 5};
   EXPECT_EQ(fault_of(rate, 10), "cooldown: 5 steps of it and 6 of warm-up are more than the run's 10");
   EXPECT_EQ(fault_of(rate, 11), "");

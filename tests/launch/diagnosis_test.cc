@@ -195,6 +195,12 @@ TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   EXPECT_EQ(first.job.sums, job.sums);
   ASSERT_TRUE(first.verdict);
   EXPECT_EQ(first.verdict->culprit, 1);
+  EXPECT_GT(first.verdict->unix_seconds, 1'700'000'000);
+  EXPECT_NE(first.verdict->host, "");
+  Diagnosis found = diagnose(first);
+  found.newest_checkpoint = "run/step-00000040";
+  EXPECT_THAT(to_text(found, first, 0), ::testing::ContainsRegex("ended: 20[0-9-]+ [0-9:]+ on host "));
+  EXPECT_THAT(to_text(found, first, 0), ::testing::HasSubstr("newest checkpoint: run/step-00000040\n"));
   EXPECT_FALSE(first.ranks[0]);
   ASSERT_TRUE(first.ranks[1]);
   EXPECT_EQ(first.ranks[1]->size(), 1U);

@@ -138,6 +138,35 @@ TEST(TrainingRestartTest, FailedRunRestartsWithTheSameNumbers) {
   }
 }
 
+TEST(TrainingRestartTest, RecoverRestartMeansThreeRestarts) {
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
+                                                                "2", "--recover", "restart"}),
+               "kill@step:3:7", 4);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(complaints(result), ElementsAre(::testing::_, StartsWith("chimera: restart 1 of 3: ")));
+  EXPECT_THAT(result.output, HasSubstr("\nsaved " + scratch.path("run/step-")));
+}
+
+TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run");
+  const Arguments training =
+      canonical_training(scratch, kChimera + Arguments{"--checkpoint", folder, "--save-every", "2"});
+  const ProgramResult result = run_with(training, "kill@step:3:7", 4);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("\n  last: "));
+  EXPECT_THAT(result.messages, HasSubstr("\n  newest checkpoint: " + folder + "/step-0000000"));
+  EXPECT_THAT(result.messages, HasSubstr("\n  continue: chimera train --data "));
+  EXPECT_THAT(result.messages, HasSubstr(" --resume auto\n  why: chimera diagnose " + folder + "\n"));
+  EXPECT_EQ(run_program({"diagnose", folder}).exit_code, 0);
+  EXPECT_THAT(run_program({"diagnose", folder}).output, HasSubstr("\nnewest checkpoint: " + folder + "/step-"));
+  const ProgramResult rest = run_program(training + Arguments{"--resume", "auto"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_EQ(hashes_in(scratch), undisturbed());
+}
+
 TEST(TrainingRestartTest, ARankThatStopsIsReplacedLikeOneThatDies) {
   const Scratch scratch;
   const ProgramResult result =

@@ -52,7 +52,8 @@ TEST(TrainingScheduleFileTest, CsvTrains) {
   const Arguments generate = {"schedule", "zb-v", "--stages", "2", "--micro-batches", "3", "--format", "csv"};
   const std::string file = scratch.write("zb-v.csv", output_of(generate));
   expect_trains_as_unpipelined(3, train({"--schedule-file", file, "--transport", "threads"}));
-  expect_trains_as_unpipelined(6, train({"--schedule-file", file, "--data-parallel", "2"}));
+  expect_trains_as_unpipelined(3, train({"--schedule", file, "--transport", "threads"}));
+  expect_trains_as_unpipelined(6, train({"--schedule", file, "--data-parallel", "2"}));
 }
 
 TEST(TrainingScheduleFileTest, StandardInputReachesEveryProcess) {
@@ -95,6 +96,8 @@ TEST(TrainingScheduleFileTest, RefusesInOneLine) {
            {with({"--schedule-file", good, "--schedule", "gpipe"}), {"leave out --schedule"}},
            {with({"--schedule-file", good, "--stages", "2"}), {"has a shape already", "leave out --stages"}},
            {with({"--schedule-file", good, "--waves", "1"}), {"has a shape already"}},
+           {with({"--schedule", good, "--stages", "2"}), {"good.json has a shape already", "leave out --stages"}},
+           {with({"--schedule", good, "--schedule-file", good}), {"give one"}},
            {with({"--schedule-file", ""}), {"--schedule-file: the name of a file is missing"}},
            {with({"--schedule-file", scratch.path("missing.json")}), {"missing.json", "No such file"}},
            {with({"--schedule-file", scratch.path("")}), {"is a directory"}},

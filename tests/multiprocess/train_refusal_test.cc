@@ -178,6 +178,9 @@ TEST_F(TrainRefusalTest, AsynchronousSchedules) {
 TEST_F(TrainRefusalTest, Names) {
   expect_refusals({
       {{"--schedule", "chimra"}, {"unknown schedule 'chimra'", "did you mean 'chimera'?"}},
+      {{"--from", "meta-llama/Llama-3.1-8B"},
+       {"is not a folder; download it with `hf download meta-llama/Llama-3.1-8B --local-dir Llama-3.1-8B`"}},
+      {{"--recover", "restart"}, {"--recover restart continues from a checkpoint; give --checkpoint too"}},
       {{"--model", "gpt2-tyni"}, {"unknown model 'gpt2-tyni'", "did you mean 'gpt2-tiny'?"}},
       {{"--model", "missing.toml"}, {"missing.toml", "no such file"}},
       {{"--model", scratch_.write("bad.toml", "family = \"gpt\"\n")}, {"bad.toml:1", "did you mean 'gpt2'?"}},
@@ -246,6 +249,7 @@ TEST_F(TrainRefusalTest, OtherNumbers) {
                     {"--cooldown: 99 steps of it and 2 of warm-up are more than the run's"}},
                    {{"--learning-rate-shape", "constant", "--min-learning-rate", "0"},
                     {"--min-learning-rate has no effect on a constant learning rate"}},
+                   {{"--warmup", "1000000"}, {"--warmup: 1000000 steps are more than the run's"}},
                    {{"--beta1", "1"}, {"--beta1 must be at least 0 and below 1, not 1"}},
                    {{"--beta2", "1.5"}, {"--beta2 must be at least 0 and below 1, not 1.5"}},
                    {{"--epsilon", "0"}, {"--epsilon must be above 0, not 0"}},

@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "support/training.h"
+#include "train/setup/device.h"
 
 namespace chimera {
 namespace {
@@ -79,6 +80,23 @@ TEST(ReportTest, ProgressOfLongRunsOmitsDerivedNumbers) {
             "step 123456/600000  loss 13.2145  validation 14.2500  123.5 ktok/s  MFU 41.2 %  ETA 277 h 46 min");
 }
 
+TEST(ReportTest, ALogHasALineAtLeastEveryTenSeconds) {
+  const LogPace usual(1000, {});
+  EXPECT_TRUE(usual.shows(1, 0));
+  EXPECT_TRUE(usual.shows(50, 0)) << "one of twenty lines";
+  EXPECT_FALSE(usual.shows(51, 9));
+  EXPECT_TRUE(usual.shows(51, 10));
+  EXPECT_TRUE(usual.shows(1000, 0));
+  const LogPace by_steps(1000, {.steps = 7});
+  EXPECT_TRUE(by_steps.shows(14, 0));
+  EXPECT_FALSE(by_steps.shows(50, 100));
+  const LogPace by_time(1000, {.seconds = 60});
+  EXPECT_FALSE(by_time.shows(50, 59));
+  EXPECT_TRUE(by_time.shows(51, 60));
+  EXPECT_EQ(by_time.patience(), 60);
+  EXPECT_EQ(running_line(12, 100, std::chrono::seconds(80)), "step 12/100  running for 1 min 20 s");
+}
+
 TEST(ReportTest, RemainingTimeUsesTheLastSteps) {
   Pace pace(100);
   const auto after = [&](std::int64_t step, double seconds) { return pace.seconds_left(step, seconds); };
@@ -138,6 +156,30 @@ TEST(ReportTest, SummaryComparesMeasuredAndSimulated) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   EXPECT_THAT(summary(job, measured(job, 1, 2), 4),
               HasSubstr("measured 20.0000 s (median); predicted 16.0000 s (-20.0 %)"));
+}
+
+TEST(ReportTest, SummarySaysIfTheMachineWasTooBusyToCompare) {
+  const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
+  const double far_above = 100 + static_cast<double>(job.local_ranks() * intra_op_threads(job));
+  RunSummary slow = measured(job, 1, 2);
+  EXPECT_THAT(summary(job, slow, 4, far_above), HasSubstr("(-20.0 %)")) << "close enough";
+  slow.step_seconds = 40;
+  EXPECT_THAT(summary(job, slow, 4, far_above), HasSubstr("predicted 16.0000 s (not comparable: the load of 1"));
+  EXPECT_THAT(summary(job, slow, 4, 1), HasSubstr("(-60.0 %)"));
+}
+
+TEST(ReportTest, EndsWithWhatToDoNext) {
+  Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
+  EXPECT_EQ(ending(job), "");
+  job.options.checkpoint.folder = "run";
+  job.options.report = "report.html";
+  EXPECT_THAT(ending(job), ::testing::StartsWith("saved run/step-00000020\n"));
+  EXPECT_THAT(ending(job), HasSubstr("\nreport: report.html\n"));
+  EXPECT_THAT(ending(job), HasSubstr("chimera generate --from run "));
+  job.options.export_folder = "hf";
+  EXPECT_THAT(ending(job), HasSubstr("\nexported hf\n"));
+  job.first_step = job.options.steps;
+  EXPECT_THAT(ending(job), ::testing::StartsWith("nothing is left to do: all 20 steps are done"));
 }
 
 TEST(ReportTest, SummaryHasTheMemoryOfAGpu) {

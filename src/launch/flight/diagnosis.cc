@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
 
 #include "core/json.h"
 
@@ -171,10 +174,27 @@ Diagnosis diagnose(const Flight& flight) {
   return diagnosis;
 }
 
+namespace {
+
+/// Returns a line with the local time and the host of the end; empty if unknown.
+std::string ended_text(const Flight& flight) {
+  if (!flight.verdict || flight.verdict->unix_seconds == 0) return "";
+  const std::time_t time = flight.verdict->unix_seconds;
+  std::tm local{};
+  if (::localtime_r(&time, &local) == nullptr) return "";
+  std::array<char, 32> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
+  return fmt::format("ended: {} on host {}\n", std::string_view(text.data(), length), flight.verdict->host);
+}
+
+}  // namespace
+
 std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
   const std::string reason = reason_of(flight);
   std::string text =
       fmt::format("{}: {}\n", flight.folder, reason.empty() ? "no launcher has recorded the cause" : reason);
+  text += ended_text(flight);
+  if (!diagnosis.newest_checkpoint.empty()) text += fmt::format("newest checkpoint: {}\n", diagnosis.newest_checkpoint);
   if (diagnosis.guilty) {
     text += fmt::format("guilty: rank {}, at {}{}\n", *diagnosis.guilty, diagnosis.op,
                         diagnosis.is_inferred ? " (inferred: it waits for no other rank, or has waited longest)" : "");
@@ -201,6 +221,10 @@ std::string to_json(const Diagnosis& diagnosis, const Flight& flight, std::size_
   const Json json = {{"folder", flight.folder},
                      {"schedule", flight.job.schedule},
                      {"reason", reason_of(flight)},
+                     {"ended_unix_seconds",
+                      flight.verdict && flight.verdict->unix_seconds > 0 ? Json(flight.verdict->unix_seconds) : Json()},
+                     {"host", flight.verdict ? flight.verdict->host : ""},
+                     {"newest_checkpoint", diagnosis.newest_checkpoint},
                      {"guilty", diagnosis.guilty ? Json(*diagnosis.guilty) : Json()},
                      {"inferred", diagnosis.is_inferred},
                      {"op", diagnosis.op},

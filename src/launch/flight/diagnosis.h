@@ -20,6 +20,7 @@ struct Diagnosis {
   bool is_inferred = false;  ///< `guilty` follows only from who waited for whom
   std::string op;            ///< Activity of the guilty rank; may be empty
   std::vector<RankFinding> ranks;
+  std::string newest_checkpoint = {};  ///< Path; empty if there is none. The caller sets it.
 };
 
 /// Takes the guilty rank from the launcher's verdict, if that names a rank. Otherwise chooses the rank with the longest

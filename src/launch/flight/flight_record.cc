@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -181,11 +182,18 @@ FlightJob job_of(const Json& json) {
   return job;
 }
 
+std::string own_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 FlightVerdict verdict_of(const Json& json) {
   FlightVerdict verdict{.reason = json.at("reason").get<std::string>(),
                         .culprit = {},
                         .op = json.at("op").get<std::string>(),
-                        .nanoseconds = json.at("nanoseconds").get<std::int64_t>()};
+                        .nanoseconds = json.at("nanoseconds").get<std::int64_t>(),
+                        .unix_seconds = json.value("unix_seconds", std::int64_t{0}),
+                        .host = json.value("host", "")};
   if (!json.at("culprit").is_null()) verdict.culprit = json.at("culprit").get<int>();
   return verdict;
 }
@@ -257,7 +265,9 @@ void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
   const Json json = {{"reason", verdict.reason},
                      {"culprit", verdict.culprit ? Json(*verdict.culprit) : Json()},
                      {"op", verdict.op},
-                     {"nanoseconds", verdict.nanoseconds}};
+                     {"nanoseconds", verdict.nanoseconds},
+                     {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
+                     {"host", own_host()}};
   const std::string text = json_text(json);
   write_whole((fs::path(folder) / kVerdictName).string(), text + "\n");
 }

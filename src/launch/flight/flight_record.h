@@ -51,10 +51,12 @@ struct FlightJob {
 };
 
 struct FlightVerdict {
-  std::string reason;            ///< Message shown to the user
-  std::optional<int> culprit;    ///< Rank to blame, if any
-  std::string op;                ///< Activity in the rank's own report; may be empty
-  std::int64_t nanoseconds = 0;  ///< End of the job, on the clock of FlightEvent
+  std::string reason;             ///< Message shown to the user
+  std::optional<int> culprit;     ///< Rank to blame, if any
+  std::string op;                 ///< Activity in the rank's own report; may be empty
+  std::int64_t nanoseconds = 0;   ///< End of the job, on the clock of FlightEvent
+  std::int64_t unix_seconds = 0;  ///< Time of write_verdict(), which sets it; 0: unknown
+  std::string host = {};          ///< Host of write_verdict(), which sets it; empty: unknown
 };
 
 /// Returns `folder`/rank-0003.flight.
@@ -65,7 +67,7 @@ void require_flight_folder(const std::string& folder);
 /// Creates the folder for an attempt; renames an existing folder to `folder`-previous. Throws Error if this fails, or
 /// as require_flight_folder() does.
 void begin_flight(const std::string& folder, const FlightJob& job);
-/// Adds the verdict. Throws Error if it cannot be written.
+/// Adds the verdict, with the time of day and the name of this host. Throws Error if it cannot be written.
 void write_verdict(const std::string& folder, const FlightVerdict& verdict);
 /// Removes the folder of a successful job if it has only flight records; ignores errors.
 void remove_flight(const std::string& folder);

@@ -105,6 +105,12 @@ std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second seco
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
 
+/// Returns the mean number of running threads of the machine in the last minute; 0 if unknown.
+double load_average() {
+  double load = 0;
+  return ::getloadavg(&load, 1) == 1 ? load : 0;
+}
+
 /// Returns the last step that is in all files.
 std::int64_t last_closed_step(const Trainer& trainer) {
   const std::int64_t done = trainer.steps_done();
@@ -164,7 +170,8 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };
-    Progress progress(job.options.steps);
+    std::optional<Progress> progress;
+    if (speaks) progress.emplace(job.first_step, job.options.steps, job.options.log_every);
     Pace pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
     std::int64_t spoken = 0;  // Last reported step
@@ -178,7 +185,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (metrics) metrics->write(step);
       if (!job.options.report.empty()) lines += to_json_line(step);
       if (events) events->write(step);
-      progress.show(step);
+      progress->show(step);
     };
     RunSummary run;
     if (epochs != nullptr) {
@@ -198,7 +205,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (speaks) write_observations(job, recorded, run, lines);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
-    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
+    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores(), load_average()));
     if (speaks && !run.rank_op_times.empty()) {
       output().write(straggler_report(paces(run.rank_op_times, run.steps), run.step_seconds));
     }
@@ -208,6 +215,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     }
     note_progress({RankProgress::Phase::Ending});
+    if (speaks && run.is_whole) output().write(ending(job));
     if (speaks && !run.is_whole) say_saved(job);
     return run.is_whole;
   } catch (...) {

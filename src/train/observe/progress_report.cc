@@ -4,17 +4,23 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
+#include <ctime>
 #include <numeric>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/console.h"
+#include "core/signals.h"
 #include "core/terminal.h"
 #include "model_config/parameters.h"
 #include "passes/unroll.h"
 #include "render/slots.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
+#include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 
 namespace chimera {
@@ -107,24 +113,121 @@ std::string sample_line(const std::string& sample) {
   return line;
 }
 
-Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(takes_escapes(STDERR_FILENO)) {}
+bool LogPace::shows(std::int64_t step, double seconds) const {
+  if (step == 1 || step == steps_) return true;
+  if (every_.steps > 0) return step % every_.steps == 0;
+  if (every_.seconds > 0) return seconds >= every_.seconds;
+  return step % std::max<std::int64_t>(steps_ / 20, 1) == 0 || seconds >= kLogSeconds;
+}
+
+std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time) {
+  return fmt::format("step {}/{}  running for {}", step, steps, in_words(time));
+}
+
+namespace {
+
+std::string time_of_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
+}
+
+}  // namespace
+
+Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every)
+    : steps_(steps), pace_(steps, every), on_terminal_(takes_escapes(STDERR_FILENO)), running_(first_step + 1) {
+  if (running_ > steps_) return;
+  const BackgroundThreads background;
+  try {
+    watcher_ = std::jthread([this](const std::stop_token& stopped) { watch(stopped); });
+  } catch (const std::system_error&) {  // no thread is left: only finished steps are shown
+  }
+}
 
 // Writes each line at once, because the launcher writes there too.
+void Progress::put(const std::string& line, bool stays) {
+  if (!on_terminal_) return messages().write(line + "\n");
+  if (stays) return messages().write("\r\033[K" + line + "\n");
+  messages().show("\r\033[K" + clipped(line, terminal_columns(STDERR_FILENO)));
+}
+
 void Progress::show(const StepMetrics& metrics) {
-  const bool last = metrics.step == steps_;
   const std::size_t columns = terminal_columns(STDERR_FILENO);
   std::string line =
       progress_line(metrics, steps_, columns == 0 ? kProgressColumns : std::min(columns, kProgressColumns));
+  if (!on_terminal_) line += "  " + time_of_day();
   if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
-  const bool stays = last || metrics.validation_loss || metrics.sample;
-  if (on_terminal_) {
-    if (stays) messages().write("\r\033[K" + line + "\n");
-    if (!stays) messages().show("\r\033[K" + clipped(line, columns));
-    return;
+  const bool stays = metrics.step == steps_ || metrics.validation_loss || metrics.sample;
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  const bool is_due = pace_.shows(metrics.step, std::chrono::duration<double>(now - last_line_).count());
+  running_ = metrics.step + 1;
+  began_ = now;
+  if (metrics.step == steps_) watcher_.request_stop();
+  if (!on_terminal_ && !stays && !is_due) return;
+  last_line_ = now;
+  put(line, stays);
+}
+
+/// Reports the running step whenever no line has appeared for a while.
+void Progress::watch(const std::stop_token& stopped) {
+  const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pace_.patience()));
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wakes_.wait_until(lock, stopped, last_line_ + patience, [] { return false; });
+    if (stopped.stop_requested()) return;
+    const Clock::time_point now = Clock::now();
+    if (now < last_line_ + patience) continue;  // a step was shown meanwhile
+    last_line_ = now;
+    const std::string line = running_line(running_, steps_, now - began_);
+    put(on_terminal_ ? line : line + "  " + time_of_day(), false);
   }
-  const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);
-  const bool shows = stays || metrics.step == 1 || metrics.step % every == 0;
-  if (shows) messages().write(line + "\n");
+}
+
+namespace {
+
+/// Formats a number with three digits: `981`, `60 k`, `1.14 M`.
+std::string amount_in_words(std::int64_t amount) {
+  const auto number = static_cast<double>(amount);
+  if (number < 1e3) return fmt::format("{}", amount);
+  if (number < 1e6) return fmt::format("{:.3g} k", number / 1e3);
+  if (number < 1e9) return fmt::format("{:.3g} M", number / 1e6);
+  return fmt::format("{:.3g} G", number / 1e9);
+}
+
+std::int64_t tokens_of(const MixedTokens& tokens) {
+  std::int64_t sum = 0;
+  for (const TokenView& source : tokens.sources) sum += source.size();
+  return sum;
+}
+
+}  // namespace
+
+std::string data_line(const Corpus& corpus) {
+  const std::size_t files = corpus.files().size();
+  return fmt::format("data: {} file{}, {} tokens for training, {} for validation", files, files == 1 ? "" : "s",
+                     amount_in_words(tokens_of(corpus.split(Split::Train))),
+                     amount_in_words(tokens_of(corpus.split(Split::Validation))));
+}
+
+std::string ending(const Job& job) {
+  const TrainOptions& options = job.options;
+  const std::string& folder = options.checkpoint.folder;
+  std::string text;
+  if (job.first_step >= options.steps) {
+    text += fmt::format("nothing is left to do: all {} steps are done; a larger --steps trains on\n", options.steps);
+  }
+  if (!folder.empty()) text += fmt::format("saved {}\n", checkpoint_path(folder, options.steps));
+  if (!options.export_folder.empty()) text += fmt::format("exported {}\n", options.export_folder);
+  const std::string& model = options.export_folder.empty() ? folder : options.export_folder;
+  if (model.empty()) return text;
+  if (!options.report.empty()) text += fmt::format("report: {}\n", options.report);
+  if (!folder.empty()) text += "continue: the same command with a larger --steps and --resume auto\n";
+  return text + fmt::format(
+                    "use the model: chimera generate --from {0} --prompt TEXT, or chimera evaluate --from {0} "
+                    "--data FILE\n",
+                    model);
 }
 
 std::string describe(const Job& job) {
@@ -136,6 +239,7 @@ std::string describe(const Job& job) {
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
                       job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.micro_batches(), job.micro_batch_size(), options.sequence);
+  if (job.corpus) text += data_line(*job.corpus) + "\n";
   if (job.corpus && !job.corpus->is_plain_text()) text += fmt::format("data: {}\n", job.corpus->description());
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
   if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
@@ -161,10 +265,25 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   return made;
 }
 
-std::string summary(const Job& job, const RunSummary& run, int cores) {
+namespace {
+
+/// Returns `-20.0 %`, or that the machine was too busy to compare.
+std::string compared(const Job& job, double forecast, double measured, int cores, double load) {
+  constexpr double kLarge = 0.25;
+  const double difference = forecast / measured - 1;
+  const double own = static_cast<double>(job.local_ranks() * intra_op_threads(job));  // load of the run itself
+  const bool is_busy = load > std::max<double>(cores, own) + 1;
+  if (is_busy && std::abs(difference) > kLarge)
+    return fmt::format("not comparable: the load of {:.1f} on {} cores has other causes, too", load, cores);
+  return fmt::format("{:+.1f} %", 100 * difference);
+}
+
+}  // namespace
+
+std::string summary(const Job& job, const RunSummary& run, int cores, double load) {
   const StepForecast made = forecast(job, run, cores);
-  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n",
-                                 run.step_seconds, made.step_seconds, 100 * (made.step_seconds / run.step_seconds - 1));
+  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({})\n", run.step_seconds,
+                                 made.step_seconds, compared(job, made.step_seconds, run.step_seconds, cores, load));
   text += fmt::format(
       "  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
       " optimizer step {:.4f} s\n",

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 
+#include "data/corpus.h"
 #include "telemetry/metrics.h"
 #include "train/observe/measured_step.h"
 #include "train/setup/job.h"
@@ -46,17 +51,53 @@ inline constexpr std::size_t kProgressColumns = 100;
 /// Returns `  sample: the king went to`, with blanks for control characters.
 [[nodiscard]] std::string sample_line(const std::string& sample);
 
-/// Shows steps on standard error. A terminal that takes escape sequences gets one rewritten line, other outputs about
-/// 20 lines, plus one per validation or sample.
-class Progress {
+/// Decides which steps have a line in a log.
+class LogPace {
  public:
-  explicit Progress(std::int64_t steps);
-  void show(const StepMetrics& metrics);
+  /// Without an interval, about 20 steps have a line, and at least one every kLogSeconds.
+  LogPace(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
+  /// Returns whether `step` has a line, `seconds` after the last line. The first and the last step always have one.
+  [[nodiscard]] bool shows(std::int64_t step, double seconds) const;
+  /// Returns after how many seconds without a line a running step is reported.
+  [[nodiscard]] double patience() const { return every_.seconds > 0 ? every_.seconds : kLogSeconds; }
+
+  static constexpr double kLogSeconds = 10;
 
  private:
   std::int64_t steps_;
-  bool on_terminal_;
+  SaveInterval every_;
 };
+
+/// Returns `step 12/100  running for 20 s`.
+[[nodiscard]] std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time);
+
+/// Shows steps on standard error. A terminal that takes escape sequences gets one rewritten line. Other outputs get the
+/// lines of LogPace, plus one per validation or sample, each with the time of day. A thread reports a step that takes
+/// long.
+class Progress {
+ public:
+  /// `first_step` counts from 0.
+  Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every);
+  void show(const StepMetrics& metrics);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void watch(const std::stop_token& stopped);
+  void put(const std::string& line, bool stays);
+
+  std::int64_t steps_;
+  LogPace pace_;
+  bool on_terminal_;
+  std::mutex mutex_;
+  std::condition_variable_any wakes_;
+  std::int64_t running_;                    // current step, from 1
+  Clock::time_point began_ = Clock::now();  // of the current step
+  Clock::time_point last_line_ = Clock::now();
+  std::jthread watcher_;  // last, because it uses the other members
+};
+
+/// Returns `data: 3 files, 1.14 M tokens for training, 60 k for validation`.
+[[nodiscard]] std::string data_line(const Corpus& corpus);
 
 /// Describes model, schedule, batch and data, and draws the schedule if it fits a page.
 [[nodiscard]] std::string describe(const Job& job);
@@ -72,7 +113,12 @@ struct StepForecast {
 /// to this process.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
 
-/// Compares the measured step time with the forecast. For a GPU, adds a line about its memory.
-[[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
+/// Lists what a finished run has written and what to do next; empty if it has written no checkpoint or model.
+[[nodiscard]] std::string ending(const Job& job);
+
+/// Compares the measured step time with the forecast. `load` is the machine's load average. If it is far above the
+/// cores and the two times differ much, the text says that other programs may be the cause, in place of the difference.
+/// For a GPU, adds a line about its memory.
+[[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores, double load = 0);
 
 }  // namespace chimera

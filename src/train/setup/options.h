@@ -26,7 +26,7 @@ namespace chimera {
 
 struct SaveInterval {
   std::int64_t steps = 0;
-  double seconds = 0;  ///< Exactly one of the two fields is positive
+  double seconds = 0;  ///< At most one of the two fields is positive
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
 };
 
@@ -148,6 +148,7 @@ struct TrainOptions {
   std::string tensorboard;    // Folder of an event file
   std::string trace;          // Chrome trace of the last steps
   std::string op_times;       // JSON file of measured costs
+  SaveInterval log_every;     // Interval of progress lines in a log; zero: see LogPace
   std::string tensor_memory;  // JSON file of peak tensor bytes per rank
   std::string flight_record;  // Folder of flight records; empty: in the checkpoint folder; "none": off
   std::string timeline;       // HTML page: a measured step and its simulation
