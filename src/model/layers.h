@@ -82,9 +82,9 @@ using LayerFactory = std::function<Layer()>;
 /// Takes both halves as one tensor, [..., 2 F] -> [..., F].
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate_and_up);
 
-/// Returns function(input). Its graph keeps only the input and the tensors that `function` owns; backward calls
-/// `function` again and gives the same bits. `function` must be deterministic, own all tensors that it needs, and live
-/// on one thread at a time. Without a graph, or if the input needs no gradient, this only calls it.
+/// Returns function(input). The graph keeps only the input and the tensors that `function` owns, and backward calls
+/// `function` again; the bits are the same. `function` must be deterministic and own all tensors that it needs. Records
+/// the usual graph if the input needs no gradient.
 [[nodiscard]] at::Tensor checkpointed(const std::function<at::Tensor(const at::Tensor&)>& function,
                                       const at::Tensor& input);
 

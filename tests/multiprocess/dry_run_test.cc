@@ -68,6 +68,7 @@ TEST(DryRunTest, TakesEveryKindOfRun) {
        {Arguments{"--schedule", "none", "--micro-batches", "2"}, Arguments{"--schedule", "pipedream", "--stages", "2"},
         Arguments{"--schedule", "zb-v", "--stages", "2", "--micro-batches", "4", "--tied", "true"},
         Arguments{"--schedule", "chimera", "--stages", "2", "--reduction", "canonical", "--recompute", "full"},
+        Arguments{"--schedule", "zb-h1", "--stages", "2", "--recompute", "attention"},
         Arguments{"--model", "bert-tiny", "--schedule", "1f1b", "--stages", "2", "--shard-optimizer", "--dtype",
                   "float64"}}) {
     const json run = dry_run(Arguments{"--model", "gpt2-tiny"} + flags);
@@ -107,8 +108,8 @@ TEST(DryRunTest, TextHasALineForEveryRankAndStage) {
 }
 
 TEST(DryRunTest, ShowsWhatARankTakesOfItsGpu) {
-  const Arguments flags = {"--model",         "gpt2-tiny", "--stages", "4",   "--micro-batches", "4",
-                           "--data-parallel", "2",         "--device", "cuda"};
+  const Arguments flags = {"--model", "gpt2-tiny",       "--stages", "4",        "--micro-batches",
+                           "4",       "--data-parallel", "2",        "--device", "cuda"};
   const json gpu = dry_run(flags)["gpu"];
   EXPECT_EQ(gpu["communicators"], 4 + 2 + 1) << "two neighbors in both directions, two stages";
   EXPECT_EQ(gpu["most_communicators"], 31);
@@ -123,9 +124,9 @@ TEST(DryRunTest, ShowsWhatARankTakesOfItsGpu) {
 }
 
 TEST(DryRunTest, RefusesMoreCommunicatorsThanARankCanHave) {
-  const ProgramResult result = run_program({"train", "--dry-run", "--device", "cuda", "--model", "gpt2-tiny", "--layers",
-                                            "60", "--schedule", "interleaved", "--stages", "2", "--chunks", "30",
-                                            "--micro-batches", "2", "--data-parallel", "2"});
+  const ProgramResult result =
+      run_program({"train", "--dry-run", "--device", "cuda", "--model", "gpt2-tiny", "--layers", "60", "--schedule",
+                   "interleaved", "--stages", "2", "--chunks", "30", "--micro-batches", "2", "--data-parallel", "2"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.output, "");
   EXPECT_THAT(result.messages, HasSubstr("communicators"));
