@@ -250,10 +250,12 @@ double LayerTensors::recomputation_working_set(bool defers) const {
   const double attention_inputs = (causal_ ? hidden() : 0) + queries();
   const double attention_gradients = hidden() + queries() + 2 * keys();
   const double before = defers ? deferred_by_block() - attention_inputs - attention_gradients : 0;
-  const double sum = 2 * hidden();  // and its gradient
+  const double freed = dropout_ && !defers && !copies_projections() ? queries() + hidden() : 0;
+  // The sum and its gradient; without dropout also the block's output gradient, unless it was there before.
+  const double sums = (dropout_ || (defers && causal_) ? 2 : 3) * hidden();
   const double gradients =
       2 * queries() + 2 * keys() + (dropout_ ? 2 * pairs(wide_) - pairs(element_) : attention_scratch());
-  return before - kept_by_block() + sum + graph_of_attention_layer() + gradients;
+  return before - kept_by_block() + sums + graph_of_attention_layer() - freed + gradients;
 }
 
 double LayerTensors::kept_by_head() const {
@@ -292,7 +294,7 @@ double LayerTensors::forward_working_set(const StageLayers& stage) const {
     // Temporary tensors: document mask, copied projections, terms of the residual sum.
     const double mask = document_mask() - kept_document_mask();
     const double copied = mask + copied_projections();
-    const double added = causal_ && !dropout_ ? 1 : 2;
+    const double added = causal_ && dropout_ ? 2 : 1;
     most = std::max(most, mask + added * hidden() - later);
     if (recompute_attention_) most = std::max(most, attention_layer_without_graph() - kept_by_block() - later);
     if (dropout_ && !recompute_attention_) {
