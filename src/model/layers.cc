@@ -61,17 +61,17 @@ at::Tensor swiglu(const at::Tensor& gate_and_up) { return PackedSwigluFunction::
 
 namespace {
 
-using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
+using RepeatedFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 struct HeldFunction : torch::CustomClassHolder {
-  explicit HeldFunction(TensorFunction function) : run(std::move(function)) {}
-  TensorFunction run;
+  explicit HeldFunction(RepeatedFunction function) : run(std::move(function)) {}
+  RepeatedFunction run;
 };
 
 /// Runs the backward of the second call inside its own backward, as PyTorch's reentrant checkpoints do. Layers then add
 /// to the gradients of their parameters directly or through the queue.
 struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const TensorFunction& function) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const RepeatedFunction& function) {
     context->save_for_backward({input});
     context->saved_data["function"] = at::IValue::make_capsule(c10::make_intrusive<HeldFunction>(function));
     save_queue(context);
@@ -94,7 +94,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
 
 }  // namespace
 
-at::Tensor checkpointed(const TensorFunction& function, const at::Tensor& input) {
+at::Tensor checkpointed(const RepeatedFunction& function, const at::Tensor& input) {
   if (!at::GradMode::is_enabled() || !input.requires_grad()) return function(input);
   return CheckpointFunction::apply(input, function);
 }
