@@ -147,8 +147,8 @@ void add_given(CLI::App& command, PlanArguments& options) {
   command
       .add_option_function<std::string>(
           "--recompute", [&choice = options.recompute](const std::string& text) { choice = parse_recompute(text); },
-          "stages with activation checkpointing: none, full, a list such as 0,1, or auto for the stages that need it "
-          "to fit in memory (default auto)")
+          "activation checkpointing of stages: none, full, a list such as 0,1, or auto for the stages that need it "
+          "to fit in memory; attention for only the attention sub-layers of all stages (default auto)")
       ->type_name("STAGES");
 }
 
@@ -181,7 +181,9 @@ PlanReport make_report(const PlanArguments& options) {
                                  .partition = options.partition,
                                  .recompute = options.recompute,
                                  .top = options.top};
-  return plan_report(options.problem.problem(), plan_options, options.rule, options.questions);
+  PlanProblem problem = options.problem.problem();
+  problem.workload.recompute_attention = options.recompute.rule == RecomputeRule::Attention;
+  return plan_report(problem, plan_options, options.rule, options.questions);
 }
 
 /// Training does not support tensor parallelism.

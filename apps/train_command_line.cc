@@ -172,8 +172,8 @@ std::vector<TrainFlag> TrainPlanFlags::planned_flags(const TrainOptions& options
   Predictor predictor(problem);
   const RankedCandidate best = make_plan(predictor, restrictions).ranked.front();
   std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", in_words(best.candidate),
-                           to_text(recompute_choice(best.candidate.recompute, num_stages(best.candidate))),
-                           best.prediction.step_seconds, best.prediction.peak_memory_bytes / (1 << 30));
+                           to_text(recompute_choice(best.candidate)), best.prediction.step_seconds,
+                           best.prediction.peak_memory_bytes / (1 << 30));
   return train_flags(problem, best.candidate);
 }
 
@@ -290,9 +290,10 @@ void add_memory(CLI::App& command, TrainCommandLine& flags) {
   command
       .add_option_function<std::string>(
           "--recompute", [&o](const std::string& text) { o.recompute = parse_recompute(text); },
-          "stages with activation checkpointing: none, full, auto (only stages that do not fit in --memory otherwise), "
-          "or a list such as 0,1 (default none)")
-      ->type_name("none|full|auto|N,N");
+          "activation checkpointing of stages: none, full, auto (only stages that do not fit in --memory otherwise), "
+          "or "
+          "a list such as 0,1; attention: of the attention sub-layers of all stages (default none)")
+      ->type_name("none|attention|full|auto|N,N");
   add_number(command, "--memory", o.memory, "memory of a worker in GiB, for --recompute auto and --plan auto");
   command
       .add_flag("--shard-optimizer", o.shard_optimizer, "shard optimizer state over the replicas of a stage (ZeRO-1)")

@@ -166,8 +166,11 @@ def recomputed_stages(choice: Recompute, stages: int) -> list[int]:
         given = set(choice)
         if given <= set(every):
             return sorted(map(operator.index, given))
-    planned = "; cp.plan(cp.profile(layers, x), ..., memory=...) finds the stages that memory requires"
+    hints = {
+        "auto": "; cp.plan(cp.profile(layers, x), ..., memory=...) finds the stages that memory requires",
+        "attention": "; only GPT-2, BERT and Llama models of `chimera train` have 'attention'",
+    }
     raise ConfigError(
         f"recompute={choice!r}: expected True, False, 'full', 'none', stage numbers from 0 to {stages - 1}, or a "
-        f"function of the stage{planned if choice == 'auto' else ''}"
+        f"function of the stage{hints.get(choice, '') if isinstance(choice, str) else ''}"
     )

@@ -252,9 +252,7 @@ std::string csv_line(std::vector<std::string> cells) {
 
 }  // namespace
 
-std::string recomputed(const Candidate& candidate) {
-  return to_text(recompute_choice(candidate.recompute, num_stages(candidate)));
-}
+std::string recomputed(const Candidate& candidate) { return to_text(recompute_choice(candidate)); }
 
 std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
   const bool split =

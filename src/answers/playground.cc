@@ -184,7 +184,8 @@ std::set<StageId> all_stages(std::int64_t stages) {
 std::set<StageId> recomputed(const RecomputeChoice& choice, const Schedule& schedule, const StageModel& model,
                              double memory) {
   switch (choice.rule) {
-    case RecomputeRule::None: return {};
+    case RecomputeRule::None:
+    case RecomputeRule::Attention: return {};
     case RecomputeRule::Full: return all_stages(schedule.stages);
     case RecomputeRule::Listed: break;
     case RecomputeRule::Auto: return stages_to_recompute(schedule, model, memory).value_or(all_stages(schedule.stages));
@@ -228,9 +229,10 @@ Json workers_json(const Schedule& schedule, const StageModel& model, const std::
 
 Json modeled(const JsonValue& request) {
   const ModelConfig model = requested_model(request);
-  const Workload workload = requested_workload(request);
   const Schedule schedule = valid_schedule(request.field("schedule"));
   const RecomputeChoice choice = parse_recompute(text_or(request, "recompute", "none"));
+  Workload workload = requested_workload(request);
+  workload.recompute_attention = choice.rule == RecomputeRule::Attention;
   const auto partition = named_partition(
       parse_partition(text_or(request, "partition", "even")),
       {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == RecomputeRule::Full});
@@ -245,7 +247,8 @@ Json modeled(const JsonValue& request) {
   for (const StageId stage : recompute) costs.recompute[stage.index()] = costs.stages[stage.index()].forward;
   return {{"model", read_json(model_json(report))},
           {"partition", to_text(partition)},
-          {"recompute", to_text(recompute_choice(recompute, schedule.stages))},
+          {"recompute",
+           workload.recompute_attention ? to_text(choice) : to_text(recompute_choice(recompute, schedule.stages))},
           {"workers", workers_json(schedule, stages, recompute)},
           {"model_flops", model_flops(model, workload)},
           {"costs", {{"file", costs_to_json(costs)}}}};

@@ -58,15 +58,20 @@ at::Tensor BertStage::embed(const MicroBatch& batch) const {
   return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
 }
 
-at::Tensor BertStage::block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                            const MicroBatch& batch) const {
+at::Tensor BertStage::attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const QueryKeyValue projections = {linear(hidden, layer.query), linear(hidden, layer.key),
                                      linear(hidden, layer.value)};
   const at::Tensor attended = masked_attention(projections, mask, heads_, masks);
-  const at::Tensor projected = dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
-  const at::Tensor middle = layer_norm(hidden + projected, layer.attention_norm);
+  return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+}
+
+at::Tensor BertStage::feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const {
+  const Block& layer = blocks_[index];
+  const Dropout masks = block_dropout(index, batch);
+  const at::Tensor middle = layer_norm(sum, layer.attention_norm);
   const at::Tensor inner = gelu(linear(middle, layer.intermediate), Gelu::Exact);
   const at::Tensor outer = dropout(linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
   return layer_norm(middle + outer, layer.output_norm);

@@ -40,8 +40,10 @@ class BertStage final : public TransformerStage {
   };
 
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
-  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                                 const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                     const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
+                                        const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   /// Returns the decoder's input for hidden states [..., H].
   [[nodiscard]] at::Tensor transform(const at::Tensor& hidden) const;

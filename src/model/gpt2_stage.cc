@@ -40,16 +40,21 @@ at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {
   return dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
 }
 
-at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                            const MicroBatch& batch) const {
+at::Tensor Gpt2Stage::attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
   const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
   const at::Tensor attended = causal_attention(seen, heads_, masks, mask);
-  const at::Tensor middle = hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
-  const at::Tensor inner = gelu(linear(layer_norm(middle, layer.ln_2), layer.c_fc), Gelu::Tanh);
-  return middle + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
+  return hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
+}
+
+at::Tensor Gpt2Stage::feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const {
+  const Block& layer = blocks_[index];
+  const at::Tensor inner = gelu(linear(layer_norm(sum, layer.ln_2), layer.c_fc), Gelu::Tanh);
+  const Dropout masks = block_dropout(index, batch);
+  return sum + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
 }
 
 at::Tensor Gpt2Stage::logits(const at::Tensor& hidden) const { return linear(layer_norm(hidden, ln_f_), lm_head_); }

@@ -22,8 +22,10 @@ class Gpt2Stage final : public TransformerStage {
   };
 
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
-  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                                 const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                     const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
+                                        const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] Block block_named(const std::string& name, double epsilon);
 

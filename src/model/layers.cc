@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <cmath>
 #include <limits>
@@ -57,6 +58,46 @@ struct PackedSwigluFunction : torch::autograd::Function<PackedSwigluFunction> {
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return SwigluFunction::apply(gate, up); }
 
 at::Tensor swiglu(const at::Tensor& gate_and_up) { return PackedSwigluFunction::apply(gate_and_up); }
+
+namespace {
+
+using RepeatedFunction = std::function<at::Tensor(const at::Tensor&)>;
+
+struct HeldFunction : torch::CustomClassHolder {
+  explicit HeldFunction(RepeatedFunction function) : run(std::move(function)) {}
+  RepeatedFunction run;
+};
+
+/// Runs the backward of the second call inside its own backward, as PyTorch's reentrant checkpoints do. Layers then add
+/// to the gradients of their parameters directly or through the queue.
+struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const RepeatedFunction& function) {
+    context->save_for_backward({input});
+    context->saved_data["function"] = at::IValue::make_capsule(c10::make_intrusive<HeldFunction>(function));
+    save_queue(context);
+    return function(input);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto function = c10::static_intrusive_pointer_cast<HeldFunction>(context->saved_data["function"].toCapsule());
+    const at::Tensor input = context->get_saved_variables()[0].detach().requires_grad_();
+    at::Tensor output;
+    {
+      const at::AutoGradMode with_graph(true);
+      const WeightGradients::Scope scope(saved_queue(context));
+      output = function->run(input);
+    }
+    torch::autograd::backward({output}, {output_gradients[0]});
+    return {input.grad(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor checkpointed(const RepeatedFunction& function, const at::Tensor& input) {
+  if (!at::GradMode::is_enabled() || !input.requires_grad()) return function(input);
+  return CheckpointFunction::apply(input, function);
+}
 
 namespace {
 

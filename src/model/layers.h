@@ -82,6 +82,12 @@ using LayerFactory = std::function<Layer()>;
 /// Takes both halves as one tensor, [..., 2 F] -> [..., F].
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate_and_up);
 
+/// Returns function(input). The graph keeps only the input and the tensors that `function` owns, and backward calls
+/// `function` again; the bits are the same. `function` must be deterministic and own all tensors that it needs. Records
+/// the usual graph if the input needs no gradient.
+[[nodiscard]] at::Tensor checkpointed(const std::function<at::Tensor(const at::Tensor&)>& function,
+                                      const at::Tensor& input);
+
 /// Target of tokens without a loss.
 inline constexpr std::int64_t kIgnored = -100;
 

@@ -226,20 +226,24 @@ at::Tensor LlamaStage::embed(const MicroBatch& batch) const {
   return dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
 }
 
-at::Tensor LlamaStage::block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                             const MicroBatch& batch) const {
+at::Tensor LlamaStage::attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                 const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const at::Tensor normed = rms_norm(hidden, layer.input_norm);
   const QueryKeyValue seen = with_earlier(index, projections(layer, normed, first_position(batch)), batch);
   const at::Tensor attended = causal_attention(seen, config_.heads, masks, mask);
-  const at::Tensor middle =
-      hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
-  const at::Tensor gated = rms_norm(middle, layer.post_attention_norm);
+  return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+}
+
+at::Tensor LlamaStage::feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const {
+  const Block& layer = blocks_[index];
+  const at::Tensor gated = rms_norm(sum, layer.post_attention_norm);
   const at::Tensor inner = layer.gate_and_up.weight.defined()
                                ? swiglu(linear(gated, layer.gate_and_up))
                                : swiglu(linear(gated, layer.gate), linear(gated, layer.up));
-  return middle + dropout(linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
+  const Dropout masks = block_dropout(index, batch);
+  return sum + dropout(linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
 }
 
 at::Tensor LlamaStage::logits(const at::Tensor& hidden) const { return linear(rms_norm(hidden, norm_), lm_head_); }

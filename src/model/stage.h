@@ -28,10 +28,11 @@ struct MicroBatch {
   at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
   at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = all true
   at::Tensor documents = {};  ///< [b, L] int64, document number of each token; GPT-2, Llama; undefined = one document
-  at::Tensor next_sentence = {};   ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
-  double token_loss_scale = 1;     ///< 1 / target tokens of the whole step
-  double sentence_loss_scale = 1;  ///< 1 / sequences of the whole step; BERT only
-  Dropout dropout = {};            ///< used by every stage, which sets its `layer`
+  at::Tensor next_sentence = {};     ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
+  double token_loss_scale = 1;       ///< 1 / target tokens of the whole step
+  double sentence_loss_scale = 1;    ///< 1 / sequences of the whole step; BERT only
+  Dropout dropout = {};              ///< used by every stage, which sets its `layer`
+  bool recompute_attention = false;  ///< backward computes attention again (checkpointed(), model/layers.h)
   /// Keys and values of earlier tokens on this stage; forward appends its own. Null: the tokens begin a sequence. GPT-2
   /// and Llama only, without a graph and without `documents`.
   KeyValueCache* cache = nullptr;

@@ -28,6 +28,15 @@ at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroB
   return hidden;
 }
 
+at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                   const MicroBatch& batch) const {
+  if (!batch.recompute_attention) return feed_forward(index, attention(index, hidden, mask, batch), batch);
+  // Not the batch itself, because its tokens would stay in memory until backward.
+  const auto attend = [this, index, mask, settings = MicroBatch{.dropout = batch.dropout, .cache = batch.cache}](
+                          const at::Tensor& input) { return attention(index, input, mask, settings); };
+  return feed_forward(index, checkpointed(attend, hidden), batch);
+}
+
 at::Tensor TransformerStage::parameter(const std::string& name) const {
   const auto found = std::ranges::find(parameters(), name, &Parameter::name);
   assert(found != parameters().end());

@@ -41,10 +41,17 @@ class TransformerStage : public Stage {
  private:
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
-  /// Runs block `index` of this stage: [b, L, H] -> [b, L, H]. `mask` is document_mask() (GPT-2, Llama) or the
-  /// attention mask (BERT) of the batch; it may be undefined.
-  [[nodiscard]] virtual at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                                         const MicroBatch& batch) const = 0;
+  /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `mask` is document_mask()
+  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout` and `cache` of
+  /// the batch.
+  [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                             const MicroBatch& batch) const = 0;
+  /// Runs the rest of block `index` on the sum that attention() returns.
+  [[nodiscard]] virtual at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
+                                                const MicroBatch& batch) const = 0;
+  /// Runs block `index` of this stage: [b, L, H] -> [b, L, H].
+  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                 const MicroBatch& batch) const;
   [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const = 0;
 
   StageLayers layers_;

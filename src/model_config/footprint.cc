@@ -44,7 +44,8 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Lay
     case LayerKind::Block:
       layer.parameters = static_cast<std::int64_t>(number_of(block_parameters(config, 0)));
       layer.forward_flops = tensors.flops_of_block();
-      layer.input_gradient_flops = tensors.flops_of_block() + tensors.flops_of_attention();
+      layer.input_gradient_flops =
+          tensors.flops_of_block() + tensors.flops_of_attention() + tensors.flops_of_recomputation();
       layer.weight_gradient_flops = tensors.flops_of_block() - tensors.flops_of_attention();
       break;
     case LayerKind::Head:
@@ -159,6 +160,7 @@ LayerTensors::LayerTensors(const ModelConfig& config, const Workload& workload)
       has_feed_forward_bias_(!llama_ || config.feed_forward_bias),
       dropout_(workload.dropout),
       split_documents_(workload.split_documents && causal_),
+      recompute_attention_(workload.recompute_attention),
       element_(static_cast<double>(workload.compute_bytes)),
       wide_(std::max(element_, 4.0)),
       weight_(static_cast<double>(workload.weight_bytes)),
@@ -221,10 +223,39 @@ double LayerTensors::kept_by_attention() const {
 
 bool LayerTensors::copies_projections() const { return dropout_ && sequences_ > 1 && heads_ > 1; }
 
-/// GPT-2, Llama: results of both norms, the sum between them, the output. BERT: arguments and results of both norms.
-/// All: the feed-forward sub-layer before and after its activation function.
+/// BERT's norm follows the sum, outside of the sub-layer.
+double LayerTensors::graph_of_attention_layer() const {
+  return kept_by_attention() + (causal_ ? hidden() + statistics() : 0);
+}
+
+/// GPT-2, Llama: the sum after attention, the result of the second norm, the output. BERT: arguments and results of
+/// both norms. All: the feed-forward sub-layer before and after its activation function.
 double LayerTensors::kept_by_block() const {
-  return kept_by_attention() + 4 * hidden() + (llama_ ? 3 : 2) * inner() + 2 * statistics();
+  const double attention = recompute_attention_ ? 0 : graph_of_attention_layer();
+  return attention + (causal_ ? 3 : 4) * hidden() + (llama_ ? 3 : 2) * inner() + (causal_ ? 1 : 2) * statistics();
+}
+
+double LayerTensors::attention_layer_without_graph() const {
+  const double projections = queries() + 2 * keys() + (llama_ ? hidden() : 0);  // Llama: also the norm's result
+  const double after = queries() + (dropout_ ? 3 : 2) * hidden();  // attention's result, its projection, the sum
+  if (!dropout_) return projections + after;
+  // Scores, probabilities before and after dropout (in a narrow type converted), a copy of the values, the result.
+  const double scores = is_narrow() ? 2 * pairs(wide_) + 2 * pairs(element_) : 3 * pairs(wide_);
+  const double copied = copies_projections() ? queries() : 0;
+  return projections + std::max(after, scores + copied + queries());
+}
+
+double LayerTensors::recomputation_working_set(bool defers) const {
+  // I keeps the inputs of the feed-forward layers and the gradients of their outputs.
+  const double attention_inputs = (causal_ ? hidden() : 0) + queries();
+  const double attention_gradients = hidden() + queries() + 2 * keys();
+  const double before = defers ? deferred_by_block() - attention_inputs - attention_gradients : 0;
+  const double freed = dropout_ && !defers && !copies_projections() ? queries() + hidden() : 0;
+  // The sum and its gradient; without dropout also the block's output gradient, unless it was there before.
+  const double sums = (dropout_ || (defers && causal_) ? 2 : 3) * hidden();
+  const double gradients =
+      2 * queries() + 2 * keys() + (dropout_ ? 2 * pairs(wide_) - pairs(element_) : attention_scratch());
+  return before - kept_by_block() + sums + graph_of_attention_layer() - freed + gradients;
 }
 
 double LayerTensors::kept_by_head() const {
@@ -261,11 +292,12 @@ double LayerTensors::forward_working_set(const StageLayers& stage) const {
   }
   if (stage.end_layer > stage.first_layer) {
     // Temporary tensors: document mask, copied projections, terms of the residual sum.
-    const double mask = dropout_ ? document_mask() : 0;
+    const double mask = document_mask() - kept_document_mask();
     const double copied = mask + copied_projections();
-    const double added = causal_ && !dropout_ ? 1 : 2;
-    most = std::max(most, copied + added * hidden() - later);
-    if (dropout_) {
+    const double added = causal_ && dropout_ ? 2 : 1;
+    most = std::max(most, mask + added * hidden() - later);
+    if (recompute_attention_) most = std::max(most, attention_layer_without_graph() - kept_by_block() - later);
+    if (dropout_ && !recompute_attention_) {
       const double after_attention =
           queries() + (causal_ ? 3 : 4) * hidden() + (llama_ ? 3 : 2) * inner() + (causal_ ? 1 : 2) * statistics();
       const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
@@ -317,17 +349,22 @@ double LayerTensors::backward_working_set(const StageLayers& stage, bool defers)
   if (blocks > 0) {
     const double masked = dropout_ ? hidden() : 0;
     const double added = defers ? 0 : product(inner_width_, width_, has_feed_forward_bias_);
-    most = std::max(most, live + masked + (defers ? 2 : 1) * inner() + added);
-    if (llama_) most = std::max(most, live + (defers ? masked + 3 * inner() : 2 * inner()));  // gate and up projection
+    const double change = (defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block();
+    // With recomputation, a block may leave more for W than it kept. Its first block then has the peak.
+    const double start = live + (recompute_attention_ ? (blocks - 1) * std::max(change, 0.0) : 0);
+    most = std::max(most, start + masked + (defers ? 2 : 1) * inner() + added);
+    if (llama_) most = std::max(most, start + (defers ? masked + 3 * inner() : 2 * inner()));  // gate and up projection
+    if (recompute_attention_) most = std::max(most, start + recomputation_working_set(defers));
     // Attention: gradients of query, key, value and, with dropout, scores.
     const double replaced_output = stage.head ? hidden() : 0;
-    if (defers && !dropout_) most = std::max(most, live + 2 * queries() + 2 * keys() + attention_scratch());
-    if (dropout_) {
+    if (defers && !dropout_ && !recompute_attention_)
+      most = std::max(most, live + 2 * queries() + 2 * keys() + attention_scratch());
+    if (dropout_ && !recompute_attention_) {
       const double scores = 2 * pairs(wide_) - pairs(element_) - (is_narrow() ? hidden() : 0);
       const double beside = defers ? 2 * queries() + 2 * keys() - replaced_output : -(llama_ ? 3 : 2) * inner();
       most = std::max(most, live + scores + beside - (causal_ ? 0 : hidden()));
     }
-    live += blocks * ((defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block());
+    live += blocks * change;
     const bool replaced = !defers || dropout_ || !causal_;  // the output's gradient then stays until the end
     if (!stage.head && replaced) live += hidden();
   }

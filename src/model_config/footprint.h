@@ -35,6 +35,7 @@ struct Workload {
   bool dropout = false;               // probability above 0
   bool split_documents = false;       // attention stays inside documents
   std::int64_t logits_of_chunk = kLogitsOfChunk;
+  bool recompute_attention = false;  // blocks keep nothing of their attention sub-layer, and I computes it again
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
@@ -123,12 +124,17 @@ class LayerTensors {
   [[nodiscard]] double document_mask() const {
     return split_documents_ ? element_ * sequences_ * length_ * length_ : 0;
   }
-  [[nodiscard]] double kept_document_mask() const { return dropout_ ? 0 : document_mask(); }
+  [[nodiscard]] double kept_document_mask() const { return dropout_ && !recompute_attention_ ? 0 : document_mask(); }
 
   [[nodiscard]] double flops_of_block() const {
     const double projections = 2 * query_width_ + 2 * key_width_ + (llama_ ? 3 : 2) * inner_width_;
     return 2 * tokens_ * width_ * projections + flops_of_attention();
   }
+  /// The attention sub-layer: projections, scores and weighted means of values.
+  [[nodiscard]] double flops_of_attention_layer() const {
+    return 2 * tokens_ * width_ * (2 * query_width_ + 2 * key_width_) + flops_of_attention();
+  }
+  [[nodiscard]] double flops_of_recomputation() const { return recompute_attention_ ? flops_of_attention_layer() : 0; }
   /// Scores and weighted means of values.
   [[nodiscard]] double flops_of_attention() const { return 4 * sequences_ * length_ * length_ * query_width_; }
   [[nodiscard]] double flops_of_logits() const { return 2 * targets_ * width_ * vocabulary_; }
@@ -160,6 +166,13 @@ class LayerTensors {
 
   [[nodiscard]] double kept_by_embedding() const;
   [[nodiscard]] double kept_by_attention() const;
+  /// The attention sub-layer with its norm, without its input: bytes in the graph of one call.
+  [[nodiscard]] double graph_of_attention_layer() const;
+  /// Peak bytes of a call of the attention sub-layer without a graph, beyond its input.
+  [[nodiscard]] double attention_layer_without_graph() const;
+  /// Peak bytes of the attention sub-layer's second call and its backward, relative to the bytes before the block's
+  /// backward.
+  [[nodiscard]] double recomputation_working_set(bool defers) const;
   [[nodiscard]] double kept_by_block() const;
   [[nodiscard]] double deferred_by_block() const;
   [[nodiscard]] double kept_by_head() const;
@@ -176,6 +189,7 @@ class LayerTensors {
   bool has_feed_forward_bias_;
   bool dropout_;
   bool split_documents_;
+  bool recompute_attention_;
   double element_;  // bytes of hidden states
   double wide_;     // bytes of tensors in at least float32
   double weight_;   // bytes of weights and gradients

@@ -10,8 +10,10 @@
 namespace chimera {
 
 double model_flops(const ModelConfig& config, const Workload& workload) {
-  const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload);
-  const LayerFootprint head = layer_footprint(config, LayerKind::Head, workload);
+  Workload once = workload;
+  once.recompute_attention = false;
+  const LayerFootprint block = layer_footprint(config, LayerKind::Block, once);
+  const LayerFootprint head = layer_footprint(config, LayerKind::Head, once);
   // The head's forward computes the product with its matrix twice, its I never.
   const double logits = (head.forward_flops - head.input_gradient_flops) / 2;
   return static_cast<double>(config.layers) *

@@ -106,6 +106,7 @@ class Enumeration {
         Candidate& found = found_.emplace_back(like);
         found.schedule = name;
         found.shape = shape;
+        found.recompute_attention = problem_.workload.recompute_attention;
         if (cut_ > 0) found.partition = options_.partition;
       }
     }
@@ -219,6 +220,11 @@ std::string in_words(const Candidate& candidate) {
 
 std::int64_t num_stages(const Candidate& candidate) {
   return candidate.shape.stages * find_generator(candidate.schedule).stages_a_worker(candidate.shape);
+}
+
+RecomputeChoice recompute_choice(const Candidate& candidate) {
+  if (candidate.recompute_attention) return {RecomputeRule::Attention};
+  return recompute_choice(candidate.recompute, num_stages(candidate));
 }
 
 }  // namespace chimera

@@ -49,6 +49,7 @@ struct Candidate {
   std::int64_t tensor_parallel = 1;
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};
+  bool recompute_attention = false;  // as in the problem's workload
   ReplicaLayout replica_layout = ReplicaLayout::Near;
 };
 
@@ -56,5 +57,8 @@ struct Candidate {
 [[nodiscard]] std::string in_words(const Candidate& candidate);
 
 [[nodiscard]] std::int64_t num_stages(const Candidate& candidate);
+
+/// Returns the value of --recompute.
+[[nodiscard]] RecomputeChoice recompute_choice(const Candidate& candidate);
 
 }  // namespace chimera

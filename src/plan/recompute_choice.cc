@@ -14,7 +14,7 @@ namespace {
 [[noreturn]] void fail_to_parse(const std::string& text) {
   if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
     throw ConfigError(unknown_name("--recompute", text, names_of<RecomputeRule>()));
-  throw ConfigError(fmt::format("--recompute {}: expected none, full, auto, or stages such as 0,1", text));
+  throw ConfigError(fmt::format("--recompute {}: expected none, attention, full, auto, or stages such as 0,1", text));
 }
 
 }  // namespace

@@ -11,12 +11,15 @@ namespace chimera {
 
 enum class RecomputeRule : std::uint8_t {
   None,
-  Full,    ///< all stages
-  Auto,    ///< fewest stages that fit in memory
-  Listed,  ///< has no name on the command line
+  Attention,  ///< no stages; the attention sub-layers of all blocks (MicroBatch::recompute_attention)
+  Full,       ///< all stages
+  Auto,       ///< fewest stages that fit in memory
+  Listed,     ///< has no name on the command line
 };
 template <>
 inline constexpr auto kNames<RecomputeRule> = std::to_array<Named<RecomputeRule>>({{RecomputeRule::None, "none"},
+                                                                                   {RecomputeRule::Attention,
+                                                                                    "attention"},
                                                                                    {RecomputeRule::Full, "full"},
                                                                                    {RecomputeRule::Auto, "auto"}});
 
@@ -26,7 +29,7 @@ struct RecomputeChoice {
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
 
-/// Reads `none`, `full`, `auto` or a list such as `0,1,5`. Throws ConfigError for anything else.
+/// Reads `none`, `attention`, `full`, `auto` or a list such as `0,1,5`. Throws ConfigError for anything else.
 [[nodiscard]] RecomputeChoice parse_recompute(const std::string& text);
 
 /// Returns text that parse_recompute() reads back.

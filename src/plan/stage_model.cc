@@ -137,12 +137,19 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
     const double in_products = std::max(0.0, in_all - moves * traffic_measured * sequences);
     return (in_products * per_token + moves * traffic_asked * real(workload.micro_batch_size)) * wider;
   };
-  return {workload.micro_batch_size,
-          time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
-          time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
-          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
-          time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
-          spread_at(layer.times, sequences)};
+  LayerTime result = {workload.micro_batch_size,
+                      time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
+                      time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
+                      time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
+                      time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
+                      spread_at(layer.times, sequences)};
+  if (workload.recompute_attention && kind == LayerKind::Block) {
+    const double traffic = std::min(result.recompute, traffic_asked * real(workload.micro_batch_size) * wider);
+    const LayerTensors tensors(model, {.micro_batch_size = 1, .sequence = workload.sequence});
+    const double share = tensors.flops_of_attention_layer() / tensors.flops_of_block();
+    result.input_gradient += traffic + share * (result.recompute - traffic);
+  }
+  return result;
 }
 
 namespace {
@@ -281,7 +288,10 @@ class Builder {
     const auto length = static_cast<double>(workload_.sequence);
     const double pairs =
         static_cast<double>(problem_.model.heads) / static_cast<double>(candidate_.tensor_parallel) * length * length;
-    const double scores = full(static_cast<double>(workload_.micro_batch_size) * pairs * machine_.score_bytes * blocks);
+    // With recomputed attention, only one block holds its scores at a time.
+    const double holders = workload_.recompute_attention ? std::min(blocks, 1.0) : blocks;
+    const double scores =
+        full(static_cast<double>(workload_.micro_batch_size) * pairs * machine_.score_bytes * holders);
     StageMemory& memory = model_.costs.memory[stage];
     memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + scores);
     if (memory.deferred) memory.deferred = *memory.deferred * scale;

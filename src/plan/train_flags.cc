@@ -28,7 +28,7 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
                                   {"micro-batches", shape.micro_batches},
                                   {"data-parallel", candidate.data_parallel},
                                   {"micro-batch-size", candidate.micro_batch_size},
-                                  {"recompute", to_text(recompute_choice(candidate.recompute, num_stages(candidate)))},
+                                  {"recompute", to_text(recompute_choice(candidate))},
                                   {"partition", to_text(candidate.partition)}};
   for (const TakenAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);

@@ -43,6 +43,18 @@ TEST(PlanCommandTest, ThePapersRuleMakesThePapersChoice) {
   EXPECT_EQ(chosen["recompute"], "none");
 }
 
+TEST(PlanCommandTest, GivenRecomputationOfAttentionSavesMemory) {
+  const auto chosen = [](const std::string& recompute) {
+    return planned(bert_48({"--schedules", "1f1b", "--stages", "8", "--micro-batch-size", "1", "--partition", "even",
+                            "--recompute", recompute}))["chosen"];
+  };
+  const json none = chosen("none");
+  const json attention = chosen("attention");
+  EXPECT_EQ(attention["recompute"], "attention");
+  EXPECT_LT(attention["peak_memory_bytes"].get<double>(), none["peak_memory_bytes"].get<double>());
+  EXPECT_GT(attention["step_seconds"].get<double>(), none["step_seconds"].get<double>());
+}
+
 TEST(PlanCommandTest, ThePapersRuleRanksAsManyAsAsked) {
   const json all = planned(bert_48({"--rule", "paper", "--top", "0"}));
   const json best =

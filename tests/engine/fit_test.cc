@@ -366,6 +366,8 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
   EXPECT_THAT(refusal(model, options), HasSubstr("FitOptions::reduction_blocks 3: 4 micro-batches"));
   options.recompute = parse_recompute("0,4");
   EXPECT_THAT(refusal(model, options), HasSubstr("recompute 0,4: expected none, full, or stages of 0 to 3"));
+  options.recompute = parse_recompute("attention");
+  EXPECT_THAT(refusal(model, options), HasSubstr("recompute attention: only GPT-2, BERT and Llama models have it"));
   options.recompute = parse_recompute("auto");
   EXPECT_THAT(refusal(model, options), HasSubstr("recompute auto: expected none, full, or stages of 0 to 3"));
   options.partition = {2, 2, 2, 3};

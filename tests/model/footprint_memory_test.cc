@@ -70,6 +70,7 @@ class MeasuredStage {
     const bool causal = is_causal(case_.config.family);
     const std::vector<std::int64_t> shape = {case_.workload.micro_batch_size, case_.workload.sequence};
     if (case_.workload.dropout) batch.dropout.probability = 0.1;
+    batch.recompute_attention = case_.workload.recompute_attention;
     if (case_.workload.split_documents) batch.documents = at::zeros(shape, at::kLong);
     if (causal && !case_.stage.embedding && !case_.stage.head) return batch;
     batch.tokens = at::zeros(shape, at::kLong);
@@ -158,7 +159,8 @@ std::string words_of(const ModelConfig& config, const StageLayers& stage, const 
   return fmt::format("{}{}, {} heads, blocks {} to {}{}{}, b = {}, L = {}, {} bytes{}", config.name,
                      config.tied ? " tied" : "", config.heads, stage.first_layer, stage.end_layer,
                      stage.embedding ? ", embedding" : "", stage.head ? ", head" : "", workload.micro_batch_size,
-                     workload.sequence, workload.compute_bytes, workload.dropout ? ", dropout" : "");
+                     workload.sequence, workload.compute_bytes, workload.dropout ? ", dropout" : "") +
+         (workload.recompute_attention ? ", attention recomputed" : "");
 }
 
 /// Calls visit(case) for the first stage, an inner one, the last, and a single stage of all layers.
@@ -228,15 +230,44 @@ TEST(FootprintMemoryTest, BlocksShareOneMaskOfDocuments) {
     for (const StageLayers& stage : {StageLayers{0, 2, true, false}, StageLayers{1, 3, false, false},
                                      StageLayers{3, 4, false, true}, StageLayers{0, 4, true, true}}) {
       for (const bool dropout : {false, true}) {
-        const ModelConfig config = find_model(name);
-        const Workload workload{.micro_batch_size = 3, .sequence = 72, .dropout = dropout, .split_documents = true};
-        const Case example{words_of(config, stage, workload), config, stage, workload};
-        const MeasuredStage measured(example);
-        expect_to_keep_what_is_said(example, measured, left_out());
-        expect_working_sets_as_said(example, measured);
+        for (const bool recomputes : {false, true}) {
+          const ModelConfig config = find_model(name);
+          const Workload workload{.micro_batch_size = 3,
+                                  .sequence = 72,
+                                  .dropout = dropout,
+                                  .split_documents = true,
+                                  .recompute_attention = recomputes};
+          const Case example{words_of(config, stage, workload), config, stage, workload};
+          const MeasuredStage measured(example);
+          expect_to_keep_what_is_said(example, measured, left_out());
+          if (!recomputes) expect_working_sets_as_said(example, measured);
+        }
       }
     }
   }
+}
+
+/// The working sets may be less exact than without recomputation, but not the peak memory of an op.
+void expect_peaks_as_said(const Case& example, const MeasuredStage& measured) {
+  const StageFootprint said = stage_footprint(example.config, example.stage, example.workload);
+  for (const OpKind kind : {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput}) {
+    const double kept = measured.memory().activations;
+    const double bytes = kept + measured.working_set(kind);
+    EXPECT_NEAR(bytes, kept + said.working_set(kind), 0.2 * bytes) << letter(kind) << " of " << example.what;
+  }
+}
+
+TEST(FootprintMemoryTest, RecomputedAttentionKeepsOnlyItsInput) {
+  const double tolerance = left_out();
+  for_each_case({4, 8, 2}, [tolerance](Case example) {
+    const double whole = stage_footprint(example.config, example.stage, example.workload).memory.activations;
+    example.workload.recompute_attention = true;
+    example.what = words_of(example.config, example.stage, example.workload);
+    EXPECT_LT(stage_footprint(example.config, example.stage, example.workload).memory.activations, whole);
+    const MeasuredStage measured(example);
+    expect_to_keep_what_is_said(example, measured, tolerance);
+    if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);
+  });
 }
 
 // Two chunks of tokens: while the last chunk is processed, no gradients of logits are kept.

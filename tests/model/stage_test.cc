@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "core/error.h"
 #include "model/examples.h"
 #include "model/layers.h"
+#include "model/linear.h"
 
 namespace chimera {
 namespace {
@@ -56,6 +58,61 @@ TEST_P(StageTest, CutIntoStagesGivesLossAndGradientsOfTheWhole) {
       EXPECT_LT(relative_difference(all_gradients(pipeline), single[0]->gradients()), 1e-12) << stages << " stages";
     }
   }
+}
+
+/// Adds the gradients of `stages` for one micro-batch: by B, or by I and W.
+void run_with_queue(const std::vector<std::unique_ptr<Stage>>& stages, const MicroBatch& batch, bool defers) {
+  at::Tensor input;
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> outputs;
+  std::vector<WeightGradients::Pointer> queues;
+  for (const auto& stage : stages) {
+    inputs.push_back(input);
+    queues.push_back(c10::make_intrusive<WeightGradients>());
+    const WeightGradients::Scope scope(queues.back());
+    outputs.push_back(stage->forward(input, batch));
+    input = outputs.back().detach().requires_grad_();
+  }
+  at::Tensor gradient;
+  for (std::size_t s = stages.size(); s-- > 0;) {
+    if (defers) queues[s]->defer();
+    torch::autograd::backward({outputs[s]}, {gradient});
+    if (s > 0) gradient = inputs[s].grad();
+  }
+  for (const auto& queue : queues) queue->run();
+}
+
+TEST_P(StageTest, RecomputedAttentionGivesTheSameBits) {
+  const ModelConfig config = small_model(GetParam());
+  for (const double dropout : {0.0, 0.3}) {
+    for (const bool split_documents : {false, true}) {
+      if (split_documents && GetParam() == Family::Bert) continue;
+      for (const bool defers : {false, true}) {
+        MicroBatch batch = small_batch(GetParam());
+        batch.dropout = {.probability = dropout, .seed = 3};
+        if (split_documents) batch.documents = batch.tokens.ge(5).to(at::kLong).cumsum(1);
+        const auto kept = cut(config, 2);
+        run_with_queue(kept, batch, defers);
+        batch.recompute_attention = true;
+        const auto recomputed = cut(config, 2);
+        run_with_queue(recomputed, batch, defers);
+        EXPECT_GT(all_gradients(kept).abs().max().item<double>(), 0);
+        EXPECT_LT(relative_difference(all_gradients(recomputed), all_gradients(kept)), 1e-12);
+        EXPECT_TRUE(at::equal(all_gradients(recomputed), all_gradients(kept)))
+            << "dropout " << dropout << ", documents " << split_documents << ", split backward " << defers;
+      }
+    }
+  }
+}
+
+TEST_P(StageTest, RecomputedAttentionNeedsNoGraphWithoutGradients) {
+  const ModelConfig config = small_model(GetParam());
+  MicroBatch batch = small_batch(GetParam());
+  const auto stage = rough_stage(config, whole(config));
+  const torch::autograd::AutoGradMode no_grad(false);
+  const at::Tensor expected = stage->forward({}, batch);
+  batch.recompute_attention = true;
+  EXPECT_TRUE(at::equal(stage->forward({}, batch), expected));
 }
 
 TEST_P(StageTest, DropoutActsInEveryBlock) {

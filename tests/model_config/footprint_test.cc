@@ -83,6 +83,26 @@ TEST(FootprintTest, ABlockKeepsItsActivations) {
   EXPECT_EQ(block.deferred, 4 * tokens * 16 * 768) << "inputs of four linear layers and gradients of their outputs";
 }
 
+// The sum, the second norm's result, the output, 2 of [b, L, 4H], mean and deviation of one norm.
+TEST(FootprintTest, ABlockWithRecomputedAttentionKeepsItsFeedForwardSubLayer) {
+  const ModelConfig config = find_model("gpt2");
+  constexpr double kTokens = 8 * 1024;
+  constexpr double kH = 768;
+  Workload recomputed = workload(8, 1024);
+  recomputed.recompute_attention = true;
+  const LayerFootprint whole = layer_footprint(config, LayerKind::Block, workload(8, 1024));
+  const LayerFootprint block = layer_footprint(config, LayerKind::Block, recomputed);
+  EXPECT_EQ(block.activations, 4 * kTokens * (11 * kH + 2));
+  EXPECT_EQ(block.deferred, whole.deferred);
+  EXPECT_DOUBLE_EQ(block.forward_flops, whole.forward_flops);
+  EXPECT_DOUBLE_EQ(block.input_gradient_flops - whole.input_gradient_flops,
+                   8 * kTokens * kH * kH + 4 * kTokens * 1024 * kH);
+  EXPECT_DOUBLE_EQ(block.weight_gradient_flops, whole.weight_gradient_flops);
+  EXPECT_EQ(model_flops(config, recomputed), model_flops(config, workload(8, 1024)));
+  recomputed.dropout = true;
+  EXPECT_EQ(layer_footprint(config, LayerKind::Block, recomputed).activations, block.activations);
+}
+
 // float32, no dropout: 4 tensors of [b, L, H], 2 of queries' width, 2 of keys' width, 3 of [b, L, F], then the norms'
 // scales and one number per head.
 TEST(FootprintTest, ABlockOfLlamaKeepsItsActivations) {

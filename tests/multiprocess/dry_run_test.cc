@@ -68,6 +68,7 @@ TEST(DryRunTest, TakesEveryKindOfRun) {
        {Arguments{"--schedule", "none", "--micro-batches", "2"}, Arguments{"--schedule", "pipedream", "--stages", "2"},
         Arguments{"--schedule", "zb-v", "--stages", "2", "--micro-batches", "4", "--tied", "true"},
         Arguments{"--schedule", "chimera", "--stages", "2", "--reduction", "canonical", "--recompute", "full"},
+        Arguments{"--schedule", "zb-h1", "--stages", "2", "--recompute", "attention"},
         Arguments{"--model", "bert-tiny", "--schedule", "1f1b", "--stages", "2", "--shard-optimizer", "--dtype",
                   "float64"}}) {
     const json run = dry_run(Arguments{"--model", "gpt2-tiny"} + flags);

@@ -144,6 +144,7 @@ TEST(PlanRefusalTest, Flags) {
            {planned + Arguments{"--memory", "0.001"}, {"does not fit", "it needs at least"}},
            {train + Arguments{"--plan", "auto"}, {"--workers is missing"}},
            {train + Arguments{"--recompute", "some"}, {"unknown --recompute 'some'", "known: "}},
+           {train + Arguments{"--recompute", "atention"}, {"did you mean 'attention'"}},
            {train + Arguments{"--recompute", "0,4"}, {"--recompute 0,4", "0 to 3"}},
            {train + Arguments{"--recompute", "auto"}, {"--recompute auto needs --memory"}},
            {train + Arguments{"--recompute", "auto", "--memory", "0.001"}, {"--memory 0.001", "even if all stages"}},

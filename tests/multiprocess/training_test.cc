@@ -112,6 +112,7 @@ TEST(TrainingTest, DropoutAndRecomputationAreTheSameOnEveryTransport) {
   const auto reference = train(common + kReference);
   expect_same_training(reference, train(common + Arguments{"--recompute", "full", "--transport", "processes"}));
   expect_same_training(reference, train(common + Arguments{"--recompute", "full", "--transport", "threads"}));
+  expect_same_training(reference, train(common + Arguments{"--recompute", "attention", "--transport", "processes"}));
 }
 
 /// Twenty steps of one schedule, with validation, against the unpipelined model. The first two arguments go to both.

@@ -44,6 +44,17 @@ TEST(LayerTimeTest, ScalesTheNearestLayerByItsWork) {
   EXPECT_DOUBLE_EQ(block_time(wide, {.micro_batch_size = 2}).weight_gradient, 4 * 4);
 }
 
+TEST(LayerTimeTest, RecomputedAttentionTakesItsShareOfARecomputation) {
+  const LayerTime kept = block_time(2);
+  const ModelConfig model = find_model("gpt2-mini");
+  const LayerTime again = block_time(model, {.micro_batch_size = 2, .recompute_attention = true});
+  const double attention = 8.0 * 224 + 4.0 * 128;  // per token and width: four products, scores and values
+  const double share = attention / (24.0 * 224 + 4.0 * 128);
+  EXPECT_DOUBLE_EQ(again.input_gradient, kept.input_gradient + share * kept.recompute);
+  EXPECT_EQ(again.forward, kept.forward);
+  EXPECT_EQ(again.weight_gradient, kept.weight_gradient);
+}
+
 TEST(LayerTimeTest, UsesTimesOfOtherSequencesWithAsManyTokens) {
   // One sequence of 256 has as many tokens as two of 128, so its products with weights are as large.
   EXPECT_DOUBLE_EQ(block_time(find_model("gpt2-mini"), {.micro_batch_size = 1, .sequence = 256}).weight_gradient, 4);

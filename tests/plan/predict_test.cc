@@ -366,6 +366,16 @@ TEST(PredictTest, RecomputationTradesTimeForMemory) {
   EXPECT_GT(predictor.predict(candidate).step_seconds, none.step_seconds) << "the last stage waits for no gradient";
 }
 
+TEST(PredictTest, RecomputedAttentionTradesTimeForMemory) {
+  PlanProblem problem = round_problem(4, 32);
+  const Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
+  const Prediction none = Predictor(problem).predict(candidate);
+  problem.workload.recompute_attention = true;
+  const Prediction attention = Predictor(problem).predict(candidate);
+  EXPECT_LT(attention.worker_bytes[0], none.worker_bytes[0]);
+  EXPECT_GT(attention.step_seconds, none.step_seconds);
+}
+
 TEST(PredictTest, NoOrderIsFasterThanTheLowerBound) {
   const PlanProblem problem = round_problem(4, 16);
   Predictor predictor(problem);

@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(RecomputeChoiceTest, WordsAndListsReadBack) {
-  for (const char* text : {"none", "full", "auto", "0", "0,1,5"}) EXPECT_EQ(to_text(parse_recompute(text)), text);
+  for (const char* text : {"none", "attention", "full", "auto", "0", "0,1,5"})
+    EXPECT_EQ(to_text(parse_recompute(text)), text);
   EXPECT_EQ(to_text(parse_recompute("5,0,0")), "0,5");
 }
 
@@ -28,7 +29,7 @@ TEST(RecomputeChoiceTest, RefusesAnythingElse) {
   };
   refusal("ful", "unknown --recompute 'ful'; did you mean 'full'?");
   for (const char* junk : {"", ",", "0,", ",0", "0,,1", "-1", "0;1", " 0", "0,x", "99999999999"})
-    refusal(junk, "expected none, full, auto, or stages such as 0,1");
+    refusal(junk, "expected none, attention, full, auto, or stages such as 0,1");
 }
 
 }  // namespace

@@ -219,6 +219,11 @@ INSTANTIATE_TEST_SUITE_P(
                o.dropout = 0.1;
                o.recompute = {RecomputeRule::Full};
              }},
+        Case{"PipeDreamAttentionRecomputed", "pipedream", 4, 4,
+             [](TrainOptions& o) {
+               o.dropout = 0.1;
+               o.recompute = {RecomputeRule::Attention};
+             }},
         Case{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
         Case{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
         Case{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},

@@ -99,8 +99,10 @@ TEST(CanonicalTest, ConcurrentGroupsComputeTheSameBits) {
 TEST(CanonicalTest, RecomputationChangesNoBit) {
   for (const std::string name : {"chimera", "zb-h1"}) {
     TrainOptions options = canonical(name, {4, kMicroBatches}, DataType::Float32);
-    options.recompute = {RecomputeRule::Full};
-    expect_same_bits(options, name + ", recomputed");
+    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+      options.recompute = {rule};
+      expect_same_bits(options, name + ", recomputed " + std::string(to_text(rule)));
+    }
   }
 }
 

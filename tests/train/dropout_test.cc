@@ -72,14 +72,17 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
     options.dropout = dropout;
     options.dtype = DataType::Float32;
     const auto kept = testing::train(options, 2);
-    options.recompute = {RecomputeRule::Full};
-    const auto recomputed = testing::train(options, 2);
-    EXPECT_EQ(recomputed.losses, kept.losses);
-    EXPECT_EQ(recomputed.gradient_norms, kept.gradient_norms);
-    for (const auto& [name, expected] : kept.gradients) {
-      for (std::size_t copy = 0; copy < expected.size(); ++copy) {
-        EXPECT_TRUE(at::equal(recomputed.gradients.at(name)[copy], expected[copy])) << name;
-        EXPECT_TRUE(at::equal(recomputed.parameters.at(name)[copy], kept.parameters.at(name)[copy])) << name;
+    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+      options.recompute = {rule};
+      const auto recomputed = testing::train(options, 2);
+      EXPECT_EQ(recomputed.losses, kept.losses) << to_text(rule);
+      EXPECT_EQ(recomputed.gradient_norms, kept.gradient_norms) << to_text(rule);
+      for (const auto& [name, expected] : kept.gradients) {
+        for (std::size_t copy = 0; copy < expected.size(); ++copy) {
+          EXPECT_TRUE(at::equal(recomputed.gradients.at(name)[copy], expected[copy])) << to_text(rule) << " " << name;
+          EXPECT_TRUE(at::equal(recomputed.parameters.at(name)[copy], kept.parameters.at(name)[copy]))
+              << to_text(rule) << " " << name;
+        }
       }
     }
   }

@@ -100,7 +100,10 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
       SCOPED_TRACE(model + " " + schedule);
       expect_same(trained(schedule, RecomputeRule::None), expected);
     }
-    expect_same(trained("none", RecomputeRule::Full), expected);
+    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+      expect_same(trained("none", rule), expected);
+      expect_same(trained("zb-h1", rule), expected);
+    }
   }
 }
 

@@ -174,6 +174,8 @@ TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
   std::map<std::string, TrainOptions> ways;
   ways["recomputation"] = options_of("gpt2-tiny", "chimera");
   ways["recomputation"].recompute.rule = RecomputeRule::Full;
+  ways["recomputed attention"] = options_of("llama-tiny", "zb-h1");
+  ways["recomputed attention"].recompute.rule = RecomputeRule::Attention;
   ways["copies"] = options_of("gpt2-tiny", "1f1b");
   ways["copies"].shape = {2, 4};
   ways["copies"].data_parallel = 2;

@@ -128,6 +128,8 @@ std::map<std::string, TrainOptions> all_options() {
   }
   all["recomputation"] = options_of("gpt2-tiny", "chimera");
   all["recomputation"].recompute.rule = RecomputeRule::Full;
+  all["recomputed attention"] = options_of("llama-tiny", "zb-h1");
+  all["recomputed attention"].recompute.rule = RecomputeRule::Attention;
   all["dropout"] = options_of("bert-tiny", "chimera");
   all["dropout"].dropout = 0.1;
   all["copies"] = options_of("gpt2-tiny", "1f1b");

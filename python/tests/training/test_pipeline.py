@@ -60,11 +60,12 @@ def test_layers_that_draw_train_beside_recomputed_stages():
     refused(example.layers[1], "layer 1 .*random", name="1f1b", micro_batch_size=2, recompute=[1])
 
 
-@pytest.mark.parametrize("choice", ["some", "auto", [4], [-1], [0, "b"], 3])
+@pytest.mark.parametrize("choice", ["some", "auto", "attention", [4], [-1], [0, "b"], 3])
 def test_recomputation_of_what_there_is_not_is_refused(choice):
     with pytest.raises(cp.ConfigError, match=r"recompute=.*stage numbers from 0 to 3") as refusal:
         pipeline_of(perceptron(samples=4), recompute=choice)
     assert ("cp.plan" in str(refusal.value)) == (choice == "auto")
+    assert ("only GPT-2, BERT and Llama" in str(refusal.value)) == (choice == "attention")
 
 
 def test_an_optimizer_of_torch_updates_all_copies_alike():

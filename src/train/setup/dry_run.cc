@@ -28,8 +28,9 @@ std::set<StageId> all_stages(std::int64_t count) {
 
 const std::set<StageId>& listed_stages(const RecomputeChoice& choice, std::int64_t count) {
   if (choice.stages.rbegin()->value() < count) return choice.stages;
-  throw ConfigError(fmt::format("--recompute {}: expected none, full, auto, or stages of 0 to {} such as 0,1",
-                                to_text(choice), count - 1));
+  throw ConfigError(
+      fmt::format("--recompute {}: expected none, attention, full, auto, or stages of 0 to {} such as 0,1",
+                  to_text(choice), count - 1));
 }
 
 std::set<StageId> stages_for_memory(const Job& job) {
@@ -59,6 +60,7 @@ Workload workload_of(const TrainOptions& options) {
   workload.sequence = options.sequence;
   workload.dropout = options.dropout > 0;
   workload.split_documents = options.documents == Documents::Split;
+  workload.recompute_attention = options.recompute.rule == RecomputeRule::Attention;
   if (options.device == DeviceKind::Cuda) workload.logits_of_chunk = kLogitsOfGpuChunk;
   return workload;
 }
@@ -66,7 +68,8 @@ Workload workload_of(const TrainOptions& options) {
 std::set<StageId> recomputed_stages(const Job& job) {
   const RecomputeChoice& choice = job.options.recompute;
   switch (choice.rule) {
-    case RecomputeRule::None: return {};
+    case RecomputeRule::None:
+    case RecomputeRule::Attention: return {};
     case RecomputeRule::Full: return all_stages(job.schedule.stages);
     case RecomputeRule::Auto: return stages_for_memory(job);
     case RecomputeRule::Listed: return listed_stages(choice, job.schedule.stages);
@@ -109,12 +112,13 @@ PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
   return problem;
 }
 
-Candidate candidate_of(const Job& job) {
+Candidate candidate_of(const Job& job, const PlanProblem& problem) {
   Candidate candidate{.schedule = job.schedule.name,
                       .shape = job.options.shape,
                       .data_parallel = job.ranks.data_parallel,
                       .micro_batch_size = job.options.micro_batch_size,
-                      .recompute = recomputed_stages(job)};
+                      .recompute = recomputed_stages(job),
+                      .recompute_attention = problem.workload.recompute_attention};
   candidate.shape.micro_batches = job.schedule.micro_batches;
   return candidate;
 }
@@ -182,6 +186,7 @@ MachineProfile assumed_machine(const Job& job) {
   const double speed = product_speed(scalar_type(job.options.dtype), threads);
   Workload workload = workload_of(job.options);
   workload.micro_batch_size = job.micro_batch_size();
+  workload.recompute_attention = false;  // layer_time() adds it to the times of a profile
   MachineProfile machine;
   machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
                              speed / 1e9);
@@ -209,7 +214,7 @@ MachineProfile assumed_machine(const Job& job) {
 
 Forecast forecast(const Job& job, const MachineProfile& machine) {
   const PlanProblem problem = problem_of(job, machine);
-  const Candidate candidate = candidate_of(job);
+  const Candidate candidate = candidate_of(job, problem);
   const PlannedSchedule planned{std::make_shared<const Schedule>(job.schedule), job.partition,
                                 model_of(job, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);
