@@ -194,6 +194,7 @@ class Executor {
   ProgramShape shape_;
   StageId last_stage_;
   std::map<ParameterGroupId, ParameterGroup*> groups_;  // stages and tied matrix
+  std::map<ParameterGroupId, std::vector<std::int64_t>> shards_;  // shard_sizes(); empty vectors: all-reduces
   GradientNorms norms_;
   std::optional<CanonicalSums> canonical_;
   bool trains_ = false;  // the current program has backwards
