@@ -12,8 +12,8 @@
 namespace chimera {
 
 /// Creates an optimizer with the same bits as make_optimizer(). Each copy of a stage keeps state of its own parameters
-/// (owners_of), updates these and sends them to the other copies. It reads only their gradients. All workers start and await an all-gather per stage in stage
-/// order, so that even serialized collectives cannot deadlock.
+/// (owners_of), updates these and sends them to the other copies. It reads only their gradients. All workers start and
+/// await an all-gather per stage in stage order, so that even serialized collectives cannot deadlock.
 ///
 /// Parameters travel in ParameterGroup::gradients(), unused after a step, without further memory. `trained` is on this
 /// rank; `groups` are the ranks of each group. Borrows `trained` and `transport`. step() throws TransportError.

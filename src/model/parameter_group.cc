@@ -83,9 +83,9 @@ std::vector<std::int64_t> shard_sizes(ParameterGroup& group, std::size_t members
   std::vector<std::int64_t> ends(members, 0);  // [member]: first element of a later owner
   for (std::size_t member = 0; member < members; ++member) {
     const auto next = static_cast<std::size_t>(std::ranges::upper_bound(owners, member) - owners.begin());
-    ends[member] = next == owners.size() ? gradients.numel()
-                                         : group.parameters()[next].value.grad().storage_offset() -
-                                               gradients.storage_offset();
+    ends[member] = next == owners.size()
+                       ? gradients.numel()
+                       : group.parameters()[next].value.grad().storage_offset() - gradients.storage_offset();
   }
   std::adjacent_difference(ends.begin(), ends.end(), ends.begin());
   return ends;

@@ -113,9 +113,9 @@ std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCo
     }
     const auto copies = static_cast<double>(groups[s].size()) * static_cast<double>(costs.data_parallel);
     if (copies <= 1) continue;
-    times[s] = measured ? amounts[s]
-                        : halves * std::log2(copies) * costs.alpha +
-                              halves * (copies - 1) / copies * costs.beta * amounts[s];
+    times[s] =
+        measured ? amounts[s]
+                 : halves * std::log2(copies) * costs.alpha + halves * (copies - 1) / copies * costs.beta * amounts[s];
   }
   return times;
 }

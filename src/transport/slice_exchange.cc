@@ -36,8 +36,7 @@ at::Tensor pack(const std::vector<at::Tensor>& parts, const std::vector<std::int
 }  // namespace
 
 SliceExchange::SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
-                             const SumOrder& order, std::chrono::milliseconds timeout,
-                             std::vector<std::int64_t> counts)
+                             const SumOrder& order, std::chrono::milliseconds timeout, std::vector<std::int64_t> counts)
     : order_(order),
       counts_(counts.empty() ? equal_counts(gradients.numel(), group.getSize()) : std::move(counts)),
       own_first_(std::accumulate(counts_.begin(), counts_.begin() + group.getRank(), std::int64_t{0})),
@@ -72,7 +71,8 @@ at::Tensor SliceExchange::add() {
 
 SumOrder one_part_each(std::int64_t members) {
   SumOrder order;
-  for (std::int64_t member = 0; member < members; ++member) order.parts.push_back(std::vector<Subtree>{Subtree{.level = 0, .index = member}});
+  for (std::int64_t member = 0; member < members; ++member)
+    order.parts.push_back(std::vector<Subtree>{Subtree{.level = 0, .index = member}});
   return order;
 }
 

@@ -48,8 +48,8 @@ class Transport {
                                                             std::vector<at::Tensor> parts, const SumOrder& order) = 0;
   /// Starts an in-place reduce-scatter of `gradients`: the group's m-th rank gets the sum of `counts[m]` consecutive
   /// elements, and its other elements become undefined. All members pass the same counts, with the size of `gradients`
-  /// in total. Without `order` (null) it sums `gradients` and follows the rules of start_all_reduce(); otherwise it sums
-  /// `parts`, as start_ordered_all_reduce() does. By default an all-reduce, which sends twice as many bytes.
+  /// in total. Without `order` (null) it sums `gradients` and follows the rules of start_all_reduce(); otherwise it
+  /// sums `parts`, as start_ordered_all_reduce() does. By default an all-reduce, which sends twice as many bytes.
   virtual std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
                                                         std::vector<at::Tensor> parts, const SumOrder* order,
                                                         const std::vector<std::int64_t>& counts);

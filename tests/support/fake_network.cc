@@ -64,8 +64,7 @@ class FakeBackend final : public c10d::Backend {
                   .out = {tensors.front()},
                   .root = static_cast<int>(options.rootRank)});
   }
-  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors,
-                                        const c10d::ReduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) override {
     return issue({.kind = Kind::Reduce,
                   .in = tensors.front(),
                   .out = {tensors.front()},

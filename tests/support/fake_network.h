@@ -45,8 +45,8 @@ class FakeNetwork {
   [[nodiscard]] std::string why_closed();
 
   enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll, Broadcast, Reduce };
-  /// Returns the bytes that all members of groups for sums have sent in collectives of this kind so far, as NCCL's rings
-  /// send them.
+  /// Returns the bytes that all members of groups for sums have sent in collectives of this kind so far, as NCCL's
+  /// rings send them.
   [[nodiscard]] std::int64_t sent_bytes(Kind kind);
   /// Arguments of a member's call.
   struct Call {
@@ -58,7 +58,7 @@ class FakeNetwork {
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
     c10::StreamId stream = 0;                 // current stream of the caller
     bool awaited = false;
-    int recording = 0;                        // FakeDevice::recording_number() of the call, also when it is repeated
+    int recording = 0;  // FakeDevice::recording_number() of the call, also when it is repeated
     bool done = false;
   };
   /// Calls that NCCL connects separately: all transfers; collectives by kind and order of magnitude of their elements,

@@ -219,7 +219,9 @@ void scatters_sums_to_their_owners(Transport& transport, RankId me) {
     expect_message(*receive, message(peer, me, 0));
     send->wait();
     const at::Tensor sum = gradients(me, at::kFloat) + gradients(peer, at::kFloat);
-    const auto own_of_pair = [&](const at::Tensor& t) { return me < peer ? t.narrow(0, 0, 400) : t.narrow(0, 400, 600); };
+    const auto own_of_pair = [&](const at::Tensor& t) {
+      return me < peer ? t.narrow(0, 0, 400) : t.narrow(0, 400, 600);
+    };
     expect(at::equal(own_of_pair(of_pair->wait()), own_of_pair(sum)), "a reduce-scatter of a pair is wrong");
     expect(at::equal(own_shard(of_all->wait(), me), own_shard(all, me)), "a reduce-scatter returned another sum");
     expect(at::equal(own_shard(buffer, me), own_shard(all, me)), "a reduce-scatter was not in place");

@@ -151,9 +151,8 @@ GlooOrderedSum::GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradien
                                std::chrono::milliseconds timeout, std::vector<std::int64_t> counts)
     : state_(std::make_shared<State>(group, gradients, parts, order, timeout, std::move(counts))) {
   State& state = *state_;
-  state.own = state.scatters
-                  ? state.exchange.own_slice(gradients)
-                  : receive_from_others(group, gradients, state.exchange.counts(), kSumTag, state.receives);
+  state.own = state.scatters ? state.exchange.own_slice(gradients)
+                             : receive_from_others(group, gradients, state.exchange.counts(), kSumTag, state.receives);
   state.exchange.work().getFuture()->addCallback([shared = state_](c10::ivalue::Future& exchange) {
     try {
       if (exchange.hasError()) std::rethrow_exception(exchange.exception_ptr());
