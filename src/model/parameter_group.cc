@@ -60,12 +60,13 @@ void ParameterGroup::add_accumulators() {
 }
 
 std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members) {
-  const std::int64_t elements = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const std::int64_t elements = std::max(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), std::int64_t{1});
   const auto shares = static_cast<std::int64_t>(members);
   std::int64_t first = 0;
   std::vector<std::size_t> owners;
   for (const std::int64_t count : sizes) {
-    owners.push_back(static_cast<std::size_t>((2 * first + count) * shares / (2 * elements)));
+    const std::int64_t owner = (2 * first + count) * shares / (2 * elements);
+    owners.push_back(static_cast<std::size_t>(std::min(owner, shares - 1)));  // empty ones may be behind the last share
     first += count;
   }
   return owners;
