@@ -21,8 +21,7 @@ class ShardedStage {
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
                std::size_t own)
       : id_(id), stage_(stage), own_(own), shards_(members) {
-    const auto sizes = sizes_of(stage.parameters());
-    const auto owners = owners_of(sizes, members);
+    const auto owners = owners_of(stage, members);
     for (std::size_t p = 0; p < owners.size(); ++p) shards_[owners[p]].push_back(stage.parameters()[p]);
     for (const auto& shard : shards_) {
       const auto parts = sizes_of(shard);
@@ -120,21 +119,6 @@ class ShardedOptimizer final : public Optimizer {
 };
 
 }  // namespace
-
-std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members) {
-  std::vector<std::size_t> largest_first(sizes.size());
-  std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
-  std::stable_sort(largest_first.begin(), largest_first.end(),
-                   [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
-  std::vector<std::int64_t> owned(members, 0);
-  std::vector<std::size_t> owners(sizes.size());
-  for (const std::size_t p : largest_first) {
-    const auto least = std::min_element(owned.begin(), owned.end());
-    owners[p] = static_cast<std::size_t>(least - owned.begin());
-    *least += sizes[p];
-  }
-  return owners;
-}
 
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
                                                   const std::map<ParameterGroupId, ParameterGroup*>& trained,

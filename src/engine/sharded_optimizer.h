@@ -1,8 +1,7 @@
 #pragma once
 // ZeRO's first level (Rajbhandari et al., SC'20, section 5.1) over the copies of a stage, split between whole
-// parameters.
+// parameters. Gradients are summed by a reduce-scatter to the owners (ProgramShape::scatters).
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
@@ -12,13 +11,9 @@
 
 namespace chimera {
 
-/// Returns each parameter's owner, given the sizes: the largest first, to the first member with the least (Graham 1969:
-/// at most 4/3 of the best balance). Members may own nothing.
-[[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
-
-/// Creates an optimizer with the same bits as make_optimizer(). Each copy of a stage keeps state of its own parameters,
-/// updates these and sends them to the other copies. All workers start and await an all-gather per stage in stage
-/// order, so that even serialized collectives cannot deadlock.
+/// Creates an optimizer with the same bits as make_optimizer(). Each copy of a stage keeps state of its own parameters
+/// (owners_of), updates these and sends them to the other copies. It reads only their gradients. All workers start and
+/// await an all-gather per stage in stage order, so that even serialized collectives cannot deadlock.
 ///
 /// Parameters travel in ParameterGroup::gradients(), unused after a step, without further memory. `trained` is on this
 /// rank; `groups` are the ranks of each group. Borrows `trained` and `transport`. step() throws TransportError.

@@ -4,6 +4,7 @@
 #include <c10/core/Allocator.h>
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "core/shared_memory.h"
@@ -56,6 +57,39 @@ void ParameterGroup::zero_gradients() {
 void ParameterGroup::add_accumulators() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 1; i < accumulators_.size(); ++i) gradients().add_(accumulators_[i]);
+}
+
+std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members) {
+  const std::int64_t elements = std::max(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), std::int64_t{1});
+  const auto shares = static_cast<std::int64_t>(members);
+  std::int64_t first = 0;
+  std::vector<std::size_t> owners;
+  for (const std::int64_t count : sizes) {
+    const std::int64_t owner = (2 * first + count) * shares / (2 * elements);
+    owners.push_back(static_cast<std::size_t>(std::min(owner, shares - 1)));  // empty ones may be behind the last share
+    first += count;
+  }
+  return owners;
+}
+
+std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members) {
+  std::vector<std::int64_t> sizes;
+  for (const Parameter& parameter : group.parameters()) sizes.push_back(parameter.value.numel());
+  return owners_of(sizes, members);
+}
+
+std::vector<std::int64_t> shard_sizes(ParameterGroup& group, std::size_t members) {
+  const std::vector<std::size_t> owners = owners_of(group, members);
+  const at::Tensor& gradients = group.gradients();
+  std::vector<std::int64_t> ends(members, 0);  // [member]: first element of a later owner
+  for (std::size_t member = 0; member < members; ++member) {
+    const auto next = static_cast<std::size_t>(std::ranges::upper_bound(owners, member) - owners.begin());
+    ends[member] = next == owners.size()
+                       ? gradients.numel()
+                       : group.parameters()[next].value.grad().storage_offset() - gradients.storage_offset();
+  }
+  std::adjacent_difference(ends.begin(), ends.end(), ends.begin());
+  return ends;
 }
 
 }  // namespace chimera

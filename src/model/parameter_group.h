@@ -44,4 +44,13 @@ class ParameterGroup {
   std::vector<at::Tensor> accumulators_;
 };
 
+/// Returns the owner of each parameter, given the sizes, if `members` divide them: consecutive parameters, cut near
+/// equal numbers of elements. A parameter belongs to the member in whose equal share its middle lies. Members may own
+/// nothing.
+[[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
+[[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
+
+/// Returns the number of consecutive elements of gradients() that hold each owner's parameters, [members].
+[[nodiscard]] std::vector<std::int64_t> shard_sizes(ParameterGroup& group, std::size_t members);
+
 }  // namespace chimera

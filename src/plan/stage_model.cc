@@ -393,8 +393,16 @@ class Builder {
     return std::ranges::all_of(counts, [&](const auto& node) { return node.second == first; }) ? first : 1;
   }
 
-  /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a single level.
+  /// Share of an all-reduce that sums gradients: shards of the optimizer need only its reduce-scatter, and after the
+  /// update as much time for an all-gather.
+  [[nodiscard]] double share_of_all_reduce() const { return problem_.shard_optimizer ? 0.5 : 1; }
+
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
+    return share_of_all_reduce() * all_reduce_seconds(ranks, bytes);
+  }
+
+  /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a single level.
+  [[nodiscard]] double all_reduce_seconds(const std::vector<RankId>& ranks, double bytes) const {
     const auto& [within, between] = machine_.all_reduce;
     const auto count = static_cast<std::int64_t>(ranks.size());
     if (!is_over_nodes(ranks)) return chimera::sum_seconds(machine_, within, count, bytes);
@@ -430,7 +438,8 @@ class Builder {
     double all = 0;
     const auto add = [&](const std::vector<RankId>& ranks, double seconds, double bytes) {
       const auto count = static_cast<std::int64_t>(ranks.size());
-      computing += std::min(seconds, chimera::sum_seconds(machine_, machine_.all_reduce.within_node, count, bytes));
+      const double near = chimera::sum_seconds(machine_, machine_.all_reduce.within_node, count, bytes);
+      computing += std::min(seconds, share_of_all_reduce() * near);
       all += seconds;
     };
     for (std::size_t s = 0; s < costs.seconds.size(); ++s) add(ranks_of_[s], costs.seconds[s], summed_bytes_[s]);
@@ -465,7 +474,7 @@ class Builder {
       double seconds = machine_.optimizer_seconds * static_cast<double>(model_.footprints[s].parameters);
       const auto copies = static_cast<double>(ranks_of_[s].size());
       if (problem_.shard_optimizer && model_.costs.all_reduce) {
-        seconds = seconds / copies + model_.costs.all_reduce->seconds[s] / 2;
+        seconds = seconds / copies + model_.costs.all_reduce->seconds[s];
         model_.costs.memory[s].optimizer /= copies;
       }
       model_.costs.optimizer.push_back(seconds);

@@ -73,6 +73,7 @@ struct ProgramShape {
   // [S - 1]: tensor from stage s to s + 1, and its gradient; empty if all are equal
   std::vector<TensorSpec> boundaries = {};
   bool tied = false;             // stage 0 and the last stage share a matrix
+  bool scatters = false;         // sums are reduce-scatters: each rank gets those of its own parameters (owners_of)
   std::int64_t updates = 1;      // number of updates per stage and step
   bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
 

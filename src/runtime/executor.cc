@@ -80,6 +80,11 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
       op_times_(shape_.stages()) {
   for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage;
   if (tied != nullptr) groups_[tied_matrix(shape_.stages())] = tied;
+  for (const auto& [id, group] : groups_) {
+    std::vector<std::int64_t>& sizes = shards_[id];
+    if (!shape_.scatters) continue;
+    sizes = shard_sizes(*group, shape_.ranks.ranks_of({shape_.groups[id.index()]}).front().size());
+  }
   if (shape_.canonical != nullptr) canonical_.emplace(shape_, stages_, tied);
 }
 
@@ -170,7 +175,7 @@ void Executor::drop() {
 }
 
 void Executor::connect_sums() const {
-  for (const auto& [id, group] : groups_) transport_.connect_sums(id, group->gradients());
+  for (const auto& [id, group] : groups_) transport_.connect_sums(id, group->gradients(), shards_.at(id));
 }
 
 std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
@@ -350,12 +355,18 @@ void Executor::start_all_reduce(ParameterGroupId id, Tracer* tracer) {
 
 std::unique_ptr<Pending> Executor::start_sum(ParameterGroupId id) {
   ParameterGroup& group = *groups_.at(id);
-  if (!canonical_) {
+  const SumOrder* order = canonical_ ? &shape_.canonical->orders[id.index()] : nullptr;
+  std::vector<at::Tensor> parts;
+  if (canonical_) {
+    parts = canonical_->take(id);
+  } else {
     group.add_accumulators();
-    return transport_.start_all_reduce(id, group.gradients());
   }
-  return transport_.start_ordered_all_reduce(id, group.gradients(), canonical_->take(id),
-                                             shape_.canonical->orders[id.index()]);
+  if (shape_.scatters) {
+    return transport_.start_reduce_scatter(id, group.gradients(), std::move(parts), order, shards_.at(id));
+  }
+  if (order == nullptr) return transport_.start_all_reduce(id, group.gradients());
+  return transport_.start_ordered_all_reduce(id, group.gradients(), std::move(parts), *order);
 }
 
 void Executor::wait_all_reduce(ParameterGroupId id) { all_reduces_.extract(id).mapped()->wait(); }

@@ -193,7 +193,8 @@ class Executor {
   TensorSpec message_;
   ProgramShape shape_;
   StageId last_stage_;
-  std::map<ParameterGroupId, ParameterGroup*> groups_;  // stages and tied matrix
+  std::map<ParameterGroupId, ParameterGroup*> groups_;            // stages and tied matrix
+  std::map<ParameterGroupId, std::vector<std::int64_t>> shards_;  // shard_sizes(); empty vectors: all-reduces
   GradientNorms norms_;
   std::optional<CanonicalSums> canonical_;
   bool trains_ = false;  // the current program has backwards

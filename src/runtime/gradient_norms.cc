@@ -117,21 +117,18 @@ bool GradientNorms::reports_on(ParameterGroupId id) const {
   return shape_.group == GroupId(0) && shape_.groups[id.index()].front() == worker_;
 }
 
-/// All copies of a group have the same gradients; each rank counts a share.
-SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
-  const auto& group = shape_.groups[id.index()];
-  const auto place = std::ranges::find(group, worker_) - group.begin();
-  const auto size = static_cast<std::int64_t>(group.size());
-  return {shape_.group.value() * size + place, shape_.ranks.data_parallel * size};
+GradientNorms::SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
+  const std::vector<RankId> ranks = shape_.ranks.ranks_of({shape_.groups[id.index()]}).front();
+  const auto place = std::ranges::find(ranks, shape_.rank(worker_)) - ranks.begin();
+  return {static_cast<std::size_t>(place), ranks.size()};
 }
 
 std::vector<Parameter> GradientNorms::counted(ParameterGroupId id, const SquaresShare& share) const {
-  const std::int64_t elements = groups_.at(id)->gradients().numel();
-  std::int64_t first = 0;
+  const std::vector<Parameter>& parameters = groups_.at(id)->parameters();
+  const std::vector<std::size_t> owners = owners_of(*groups_.at(id), share.members);
   std::vector<Parameter> own;
-  for (const Parameter& parameter : groups_.at(id)->parameters()) {
-    const std::int64_t count = parameter.value.numel();
-    if (share.has(std::exchange(first, first + count), count, elements)) own.push_back(parameter);
+  for (std::size_t p = 0; p < owners.size(); ++p) {
+    if (owners[p] == share.member) own.push_back(parameters[p]);
   }
   return own;
 }

@@ -20,19 +20,8 @@ namespace chimera {
 /// Returns the sums of squares of device tensors, [tensors], in float64 on the device, without waiting.
 [[nodiscard]] at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors);
 
-/// Share of a parameter list that one member counts. The list is cut into equal runs of elements; a share has the
-/// parameters whose middle lies in the member's run.
-struct SquaresShare {
-  std::int64_t member = 0;
-  std::int64_t members = 1;
-  /// Returns whether the share has the parameter of `count` elements at `first`, of `elements` in total.
-  [[nodiscard]] bool has(std::int64_t first, std::int64_t count, std::int64_t elements) const {
-    return (2 * first + count) * members / (2 * elements) == member;
-  }
-};
-
 /// Squared gradient norms, summed over all ranks: one per model parameter (ProgramShape::parameters), or per parameter
-/// group without names. Each gradient is counted by one rank.
+/// group without names. Each gradient is counted by its owner (owners_of), which alone has it after a reduce-scatter.
 class GradientNorms {
  public:
   using Groups = std::map<ParameterGroupId, ParameterGroup*>;
@@ -59,6 +48,11 @@ class GradientNorms {
   [[nodiscard]] bool reports_on(std::size_t square) const;
 
  private:
+  /// Place among the ranks that divide the parameters of a group.
+  struct SquaresShare {
+    std::size_t member = 0;
+    std::size_t members = 1;
+  };
   [[nodiscard]] bool reports_on(ParameterGroupId id) const;
   [[nodiscard]] SquaresShare share_of(ParameterGroupId id) const;
   double add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const;

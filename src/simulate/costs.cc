@@ -81,6 +81,8 @@ void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
   require_time(costs.tied.value_or(0), "all-reduce: tied");
   require_optional_list(costs.seconds, stages, "all-reduce: seconds");
   if (costs.seconds.empty()) require_list(costs.bytes, stages, "all-reduce: bytes");
+  if (costs.reduce_scatter && !costs.seconds.empty())
+    throw ConfigError("all-reduce: reduce_scatter needs alpha, beta and bytes; leave it out beside seconds");
 }
 
 void require_valid(const Schedule& schedule, const CostModel& model) {
@@ -100,6 +102,7 @@ std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCo
   const bool measured = !costs.seconds.empty();
   std::vector<double> amounts = measured ? costs.seconds : costs.bytes;
   if (costs.tied) amounts.push_back(*costs.tied);
+  const double halves = costs.reduce_scatter ? 1 : 2;
   std::vector<double> times(groups.size());
   for (std::size_t s = 0; s < groups.size(); ++s) {
     if (schedule.updates && groups[s].size() > 1) {
@@ -110,8 +113,9 @@ std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCo
     }
     const auto copies = static_cast<double>(groups[s].size()) * static_cast<double>(costs.data_parallel);
     if (copies <= 1) continue;
-    times[s] = measured ? amounts[s]
-                        : 2 * std::log2(copies) * costs.alpha + 2 * (copies - 1) / copies * costs.beta * amounts[s];
+    times[s] =
+        measured ? amounts[s]
+                 : halves * std::log2(copies) * costs.alpha + halves * (copies - 1) / copies * costs.beta * amounts[s];
   }
   return times;
 }
@@ -284,7 +288,8 @@ AllReduceCosts read_all_reduce(const JsonValue& value, std::int64_t stages) {
     value.expect_object({"seconds", "tied"});
     costs.seconds = value.field("seconds").numbers(stages, "stage");
   } else {
-    value.expect_object({"alpha", "beta", "bytes", "seconds", "tied"});
+    value.expect_object({"alpha", "beta", "bytes", "seconds", "tied", "reduce_scatter"});
+    if (value.has("reduce_scatter")) costs.reduce_scatter = value.truth("reduce_scatter");
     costs.alpha = value.number("alpha");
     costs.beta = value.number("beta");
     costs.bytes = value.field("bytes").numbers(stages, "stage");
@@ -323,6 +328,7 @@ OrderedJson all_reduce_json(const AllReduceCosts& costs) {
   OrderedJson json;
   if (costs.seconds.empty()) {
     json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
+    if (costs.reduce_scatter) json["reduce_scatter"] = true;
   } else {
     json = {{"seconds", costs.seconds}};
   }

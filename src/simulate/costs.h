@@ -49,7 +49,7 @@ struct LinkCosts {
 };
 
 /// All-reduce of a stage's gradients over r copies: `seconds` if measured, else 2 log2(r) alpha + 2 (r-1)/r beta bytes
-/// (Rabenseifner's algorithm as in Li and Hoefler, SC'21, section 3.4).
+/// (Rabenseifner's algorithm as in Li and Hoefler, SC'21, section 3.4). With `reduce_scatter` only its first half.
 struct AllReduceCosts {
   double alpha = 0;
   double beta = 0;
@@ -58,7 +58,8 @@ struct AllReduceCosts {
   std::int64_t data_parallel = 1;    // W: r is W times the workers that hold the stage
   // bytes or seconds of the tied matrix's gradients, a stage S of the workers that hold stage 0 or S-1
   std::optional<double> tied = std::nullopt;
-  bool every_stage = false;  // include all-reduces over a single worker, which take no time
+  bool reduce_scatter = false;  // not with `seconds`, which are of the operation that was measured
+  bool every_stage = false;     // include all-reduces over a single worker, which take no time
 };
 
 /// Bytes of a stage; activations, boundary and deferred are per full micro-batch.

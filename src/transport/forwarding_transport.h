@@ -24,12 +24,18 @@ class ForwardingTransport : public Transport {
                                                     std::vector<at::Tensor> parts, const SumOrder& order) override {
     return ranks_->start_ordered_all_reduce(group, std::move(gradients), std::move(parts), order);
   }
+  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
+                                                std::vector<at::Tensor> parts, const SumOrder* order,
+                                                const std::vector<std::int64_t>& counts) override {
+    return ranks_->start_reduce_scatter(group, std::move(gradients), std::move(parts), order, counts);
+  }
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
     return ranks_->start_all_gather(group, std::move(buffer), counts);
   }
-  void connect_sums(ParameterGroupId group, const at::Tensor& gradients) override {
-    ranks_->connect_sums(group, gradients);
+  void connect_sums(ParameterGroupId group, const at::Tensor& gradients,
+                    const std::vector<std::int64_t>& counts) override {
+    ranks_->connect_sums(group, gradients, counts);
   }
   void note_longest_step(std::chrono::milliseconds longest) override { ranks_->note_longest_step(longest); }
   void all_sum(std::span<double> values) override { ranks_->all_sum(values); }

@@ -71,6 +71,16 @@ std::unique_ptr<Pending> Recorder::start_ordered_all_reduce(ParameterGroupId gro
   return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
 }
 
+std::unique_ptr<Pending> Recorder::start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
+                                                        std::vector<at::Tensor> parts, const SumOrder*,
+                                                        const std::vector<std::int64_t>& counts) {
+  std::string operation = fmt::format("reduce-scatter stage {}", group.value());
+  lines_.push_back(fmt::format("{}: {} of {}", operation, fmt::join(counts, " + "),
+                               describe(gradients.sizes(), gradients.scalar_type())));
+  for (const at::Tensor& part : parts) gradients.add_(part);
+  return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
+}
+
 std::unique_ptr<Pending> Recorder::start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) {
   std::string operation = fmt::format("all-gather stage {}", group.value());

@@ -51,6 +51,10 @@ class Recorder final : public Transport {
   /// Adds only this worker's parts to `gradients`, in the order of `parts`.
   std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
                                                     std::vector<at::Tensor> parts, const SumOrder& order) override;
+  /// Adds parts as start_ordered_all_reduce() does.
+  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
+                                                std::vector<at::Tensor> parts, const SumOrder* order,
+                                                const std::vector<std::int64_t>& counts) override;
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "transport/ordered_sum.h"
 
@@ -34,9 +36,10 @@ at::Tensor pack(const std::vector<at::Tensor>& parts, const std::vector<std::int
 }  // namespace
 
 SliceExchange::SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
-                             const SumOrder& order, std::chrono::milliseconds timeout)
+                             const SumOrder& order, std::chrono::milliseconds timeout, std::vector<std::int64_t> counts)
     : order_(order),
-      counts_(equal_counts(gradients.numel(), group.getSize())),
+      counts_(counts.empty() ? equal_counts(gradients.numel(), group.getSize()) : std::move(counts)),
+      own_first_(std::accumulate(counts_.begin(), counts_.begin() + group.getRank(), std::int64_t{0})),
       own_count_(counts_[static_cast<std::size_t>(group.getRank())]),
       outgoing_(pack(parts, counts_, gradients.options())) {
   std::vector<std::int64_t> sent;  // c10d may move from these lists
@@ -64,6 +67,13 @@ at::Tensor SliceExchange::add() {
     }
   }
   return add_in_order(order_, slices);
+}
+
+SumOrder one_part_each(std::int64_t members) {
+  SumOrder order;
+  for (std::int64_t member = 0; member < members; ++member)
+    order.parts.push_back(std::vector<Subtree>{Subtree{.level = 0, .index = member}});
+  return order;
 }
 
 }  // namespace chimera

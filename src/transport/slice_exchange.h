@@ -11,29 +11,39 @@
 
 namespace chimera {
 
-/// First half of an ordered all-reduce over any c10d process group. Each member owns a slice, receives this slice of
-/// all parts, and adds them in order; the caller gathers the slices. In all it sends as many bytes as a ring
+/// Ordered reduce-scatter over any c10d process group. Each member owns a slice, receives this slice of all parts, and
+/// adds them in order. For an all-reduce the caller gathers the slices; then it sends as many bytes in all as a ring
 /// all-reduce, or more with several parts per member. Members start and finish such sums in one order.
 class SliceExchange {
  public:
   /// Starts the exchange of `parts`, each of the size of `gradients`. A wait longer than `timeout` throws the group's
-  /// error; kNoTimeout: the group's timeout.
+  /// error; kNoTimeout: the group's timeout. `counts` are the elements of each member's slice; empty: slices of equal
+  /// size, where the last may have fewer elements or none.
   SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
-                const SumOrder& order, std::chrono::milliseconds timeout = kNoTimeout);
+                const SumOrder& order, std::chrono::milliseconds timeout = kNoTimeout,
+                std::vector<std::int64_t> counts = {});
 
   [[nodiscard]] c10d::Work& work() const { return *work_; }
   /// Returns the sum of all parts in this member's slice (may be empty). Call it once, after the work is done.
   [[nodiscard]] at::Tensor add();
-  /// Elements per member, in consecutive slices of equal size; the last may have fewer or none.
+  /// Elements per member, in consecutive slices.
   [[nodiscard]] const std::vector<std::int64_t>& counts() const { return counts_; }
+  /// Returns this member's slice of `gradients`.
+  [[nodiscard]] at::Tensor own_slice(const at::Tensor& gradients) const {
+    return gradients.narrow(0, own_first_, own_count_);
+  }
 
  private:
   SumOrder order_;
   std::vector<std::int64_t> counts_;
+  std::int64_t own_first_;
   std::int64_t own_count_;
   at::Tensor outgoing_;  // [member][part][slice], flat
   at::Tensor arrived_;   // [member][part][own slice], flat
   c10::intrusive_ptr<c10d::Work> work_;
 };
+
+/// Returns the order in which each of the members adds one part, its gradients.
+[[nodiscard]] SumOrder one_part_each(std::int64_t members);
 
 }  // namespace chimera

@@ -20,7 +20,7 @@ namespace chimera {
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Blocks until done. Returns the received tensor (receive), the buffer (all-reduce, all-gather), or an undefined
+  /// Blocks until done. Returns the received tensor (receive), the buffer (sum, all-gather), or an undefined
   /// tensor (send). Throws TransportError; PeerLostError if another rank is the cause.
   virtual at::Tensor wait() = 0;
   /// Calls `done` when the operation has completed, on any thread, before wait() returns. Never calls it if the
@@ -46,13 +46,22 @@ class Transport {
   /// for such sums in one order.
   virtual std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
                                                             std::vector<at::Tensor> parts, const SumOrder& order) = 0;
+  /// Starts an in-place reduce-scatter of `gradients`: the group's m-th rank gets the sum of `counts[m]` consecutive
+  /// elements, and its other elements become undefined. All members pass the same counts, with the size of `gradients`
+  /// in total. Without `order` (null) it sums `gradients` and follows the rules of start_all_reduce(); otherwise it
+  /// sums `parts`, as start_ordered_all_reduce() does. By default an all-reduce, which sends twice as many bytes.
+  virtual std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
+                                                        std::vector<at::Tensor> parts, const SumOrder* order,
+                                                        const std::vector<std::int64_t>& counts);
   /// Starts an in-place all-gather of `buffer` (flat, contiguous): the group's m-th rank owns `counts[m]` consecutive
   /// elements. All members pass the same counts, with a total of at most the buffer's size, and wait in one order.
   virtual std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) = 0;
   /// Connects the sums of the group's `gradients`, which may be overwritten, if the transport connects them by size.
-  /// Blocks. All members call it for their groups in one order, before the first step.
-  virtual void connect_sums(ParameterGroupId /*group*/, const at::Tensor& /*gradients*/) {}
+  /// `counts` are those of start_reduce_scatter(), or empty if gradients are all-reduced. Blocks. All members call it
+  /// for their groups in one order, before the first step.
+  virtual void connect_sums(ParameterGroupId /*group*/, const at::Tensor& /*gradients*/,
+                            const std::vector<std::int64_t>& /*counts*/) {}
   /// Makes timeouts longer than steps. They count from the start of an operation, which on a device may be a step
   /// before its turn.
   virtual void note_longest_step(std::chrono::milliseconds /*longest*/) {}

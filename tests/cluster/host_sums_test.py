@@ -54,6 +54,18 @@ class HostSumsTest(TrainingTest):
             self.assertGreaterEqual(each, self.gradient_bytes())
             self.assertLessEqual(each, TCP_AND_IP * self.gradient_bytes())
 
+    @needs("tc", has("tc"))
+    def test_sharded_optimizers_halve_the_bytes_of_sums(self):
+        self.hosts.throttle("100mbit")
+        few, many = 2, 8
+        start_up = self.train(self.words(few, "--shard-optimizer"))
+        self.metrics.unlink()
+        sent = sum((whole - start) / (many - few)
+                   for whole, start in zip(self.train(self.words(many, "--shard-optimizer")), start_up))
+        # Each element leaves one host for its owner. The owner then sends the parameter to both ranks of the other host.
+        self.assertGreaterEqual(sent, 3 * self.gradient_bytes())
+        self.assertLessEqual(sent, TCP_AND_IP * 3 * self.gradient_bytes())
+
     def test_a_sum_that_is_launched_holds_up_nobody(self):
         """The rank that launches first, on one host, still has to send data that the other host waits for."""
         words = [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--schedule", "chimera", "--stages", "2",

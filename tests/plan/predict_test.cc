@@ -123,6 +123,26 @@ TEST(PredictTest, SumsBetweenNodesComputeAsLongAsOnOneNode) {
   EXPECT_NEAR(share(), 6.0 / 8, 1e-6) << "of seconds a byte";
 }
 
+TEST(PredictTest, ShardedOptimizersNeedHalfOfAnAllReduceBeforeTheUpdateAndHalfAfterIt) {
+  PlanProblem problem = round_problem(4, 4);  // two workers per node
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;
+  for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
+    candidate.replica_layout = layout;
+    problem.shard_optimizer = false;
+    const StageModel whole = Predictor(problem).prepare(candidate).model;
+    problem.shard_optimizer = true;
+    const StageModel sharded = Predictor(problem).prepare(candidate).model;
+    for (std::size_t s = 0; s < 2; ++s) {
+      const double all_reduce = whole.costs.all_reduce->seconds[s];
+      EXPECT_GT(all_reduce, 0);
+      EXPECT_DOUBLE_EQ(sharded.costs.all_reduce->seconds[s], all_reduce / 2);
+      EXPECT_DOUBLE_EQ(sharded.costs.optimizer[s], whole.costs.optimizer[s] / 2 + all_reduce / 2);
+    }
+    EXPECT_DOUBLE_EQ(sharded.computing_share_of_sums, whole.computing_share_of_sums);
+  }
+}
+
 TEST(PredictTest, MessagesWithinANodeUseItsLinksOnSeveralNodes) {
   PlanProblem problem = round_problem(4, 8);  // two workers per node
   Candidate candidate = two_stages("1f1b", 4, 2);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "generate/chimera.h"
 
 namespace chimera {
 namespace {
@@ -107,6 +108,20 @@ TEST(CostsJsonTest, ReadsEverythingElse) {
   EXPECT_EQ(costs.memory[1].boundary, 10);
   EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2]})")).all_reduce->seconds, (std::vector<double>{1, 2}));
   EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2], "tied": 3})")).all_reduce->tied, 3);
+}
+
+TEST(CostsJsonTest, ReduceScatterIsHalfOfAnAllReduce) {
+  const Schedule schedule = chimera({.stages = 2, .micro_batches = 2});
+  const auto seconds = [&](const std::string& more) {
+    const CostModel costs = read(with(R"(, "all_reduce": {"alpha": 4, "beta": 5, "bytes": [6, 7])" + more + "}"));
+    EXPECT_EQ(read(costs_to_json(costs)).all_reduce->reduce_scatter, costs.all_reduce->reduce_scatter);
+    return CostTable(schedule, costs).all_reduce(ParameterGroupId(0));
+  };
+  EXPECT_DOUBLE_EQ(seconds(""), 2 * 4 + 2 * 0.5 * 5 * 6);
+  EXPECT_DOUBLE_EQ(seconds(R"(, "reduce_scatter": false)"), 2 * 4 + 2 * 0.5 * 5 * 6);
+  EXPECT_DOUBLE_EQ(seconds(R"(, "reduce_scatter": true)"), 4 + 0.5 * 5 * 6);
+  EXPECT_THAT(refusal(with(R"(, "all_reduce": {"seconds": [1, 2], "reduce_scatter": true})")),
+              ::testing::HasSubstr("costs.json: all_reduce: unknown field 'reduce_scatter'"));
 }
 
 TEST(CostsJsonTest, RefusalsNameThePlace) {

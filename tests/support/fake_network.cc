@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -63,6 +64,12 @@ class FakeBackend final : public c10d::Backend {
                   .out = {tensors.front()},
                   .root = static_cast<int>(options.rootRank)});
   }
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) override {
+    return issue({.kind = Kind::Reduce,
+                  .in = tensors.front(),
+                  .out = {tensors.front()},
+                  .root = static_cast<int>(options.rootRank)});
+  }
   c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& arrived, at::Tensor& outgoing,
                                                std::vector<std::int64_t>& received, std::vector<std::int64_t>& sent,
                                                const c10d::AllToAllOptions& /*options*/) override {
@@ -97,6 +104,28 @@ bool is_transfer(const Call& call) { return call.kind == Kind::Send || call.kind
 
 FakeNetwork::Group group_of(std::size_t members) {
   return {.waiting = std::vector<std::deque<std::shared_ptr<Call>>>(members)};
+}
+
+/// Bytes that a ring of the members sends in all.
+std::int64_t ring_bytes(const Call& call, std::size_t members) {
+  const auto others = static_cast<std::int64_t>(members) - 1;
+  const auto bytes = static_cast<std::int64_t>(call.in.nbytes());
+  switch (call.kind) {
+    case Kind::AllReduce: return 2 * others * bytes;
+    case Kind::AllGather: return static_cast<std::int64_t>(members) * others * bytes;
+    case Kind::Broadcast:
+    case Kind::Reduce: return others * bytes;
+    case Kind::AllToAll:
+    case Kind::Send:
+    case Kind::Receive: break;  // not of rings
+  }
+  return 0;
+}
+
+at::Tensor sum_of(const std::vector<std::shared_ptr<Call>>& calls) {
+  at::Tensor sum = calls.front()->in.clone();
+  for (std::size_t member = 1; member < calls.size(); ++member) sum.add_(calls[member]->in);
+  return sum;
 }
 
 /// Data that a member receives: its part of every member's outgoing elements.
@@ -155,6 +184,11 @@ std::size_t FakeNetwork::sum_connections() {
   return connections;
 }
 
+std::int64_t FakeNetwork::sent_bytes(Kind kind) {
+  const std::scoped_lock lock(mutex_);
+  return sent_bytes_[kind];
+}
+
 std::set<std::chrono::milliseconds> FakeNetwork::timeouts() {
   const std::scoped_lock lock(mutex_);
   std::set<std::chrono::milliseconds> all;
@@ -195,6 +229,7 @@ void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<
       met.push_back(calls.front());
       calls.pop_front();
     }
+    if (&group != &everyone_) sent_bytes_[call->kind] += ring_bytes(*call, group.waiting.size());
     carry_out(met);
   }
   changed_.notify_all();
@@ -220,9 +255,14 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
     const bool up = first.kind == Kind::Send;
     calls[up ? 1 : 0]->out.front().copy_(calls[up ? 0 : 1]->in);
   } else if (first.kind == Kind::AllReduce) {
-    at::Tensor sum = first.in.clone();
-    for (std::size_t member = 1; member < calls.size(); ++member) sum.add_(calls[member]->in);
+    const at::Tensor sum = sum_of(calls);
     for (const auto& call : calls) call->out.front().copy_(sum);
+  } else if (first.kind == Kind::Reduce) {
+    const auto other_root = [&](const auto& call) { return call->root != first.root; };
+    if (std::ranges::any_of(calls, other_root)) throw std::logic_error("members name different roots");
+    const at::Tensor sum = sum_of(calls);
+    for (const auto& call : calls) call->out.front().fill_(std::numeric_limits<double>::quiet_NaN());
+    calls[static_cast<std::size_t>(first.root)]->out.front().copy_(sum);
   } else if (first.kind == Kind::Broadcast) {
     const auto other_root = [&](const auto& call) { return call->root != first.root; };
     if (std::ranges::any_of(calls, other_root)) throw std::logic_error("members name different roots");

@@ -44,13 +44,16 @@ class FakeNetwork {
   /// Reason for which it was closed; empty if it was not.
   [[nodiscard]] std::string why_closed();
 
-  enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll, Broadcast };
+  enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll, Broadcast, Reduce };
+  /// Returns the bytes that all members of groups for sums have sent in collectives of this kind so far, as NCCL's
+  /// rings send them.
+  [[nodiscard]] std::int64_t sent_bytes(Kind kind);
   /// Arguments of a member's call.
   struct Call {
     Kind kind = Kind::Send;
     at::Tensor in = {};
     std::vector<at::Tensor> out = {};
-    int root = 0;                             // Broadcast: the member that sends
+    int root = 0;                             // Broadcast and Reduce: the member that sends, or gets the sum
     std::vector<std::int64_t> sent = {};      // AllToAll: elements to each member
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
     c10::StreamId stream = 0;                 // current stream of the caller
@@ -83,6 +86,7 @@ class FakeNetwork {
   std::string why_;
   std::list<std::function<bool()>> waits_;  // conditions that ranks wait for
   std::map<c10::StreamId, std::int64_t> pending_transfers_;
+  std::map<Kind, std::int64_t> sent_bytes_;
   int ranks_;
   RankGroups groups_;
   Group everyone_;

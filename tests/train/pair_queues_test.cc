@@ -135,6 +135,41 @@ TEST(PairQueuesTest, StepsConnectNoSums) {
   }
 }
 
+TEST(PairQueuesTest, ShardedOptimizersHalveTheBytesOfGradientSums) {
+  using Kind = testing::FakeNetwork::Kind;
+  const auto bytes_of_a_step = [](bool shards, Kind kind) {
+    TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
+    options.shard_optimizer = shards;
+    const Job job = prepare_job(options);
+    testing::FakeNetwork network(4, job.rank_groups(), talking_pairs(job));
+    std::vector<std::int64_t> sent;
+    const auto count = [&](std::int64_t, Transport&) { sent.push_back(network.sent_bytes(kind)); };
+    EXPECT_EQ(train_and_act(options, network, job, count), "");
+    EXPECT_THAT(sent, SizeIs(kSteps + 1));
+    return sent.at(2) - sent.at(1);
+  };
+  const std::int64_t all_reduced = bytes_of_a_step(false, Kind::AllReduce);
+  EXPECT_GT(all_reduced, 0);
+  EXPECT_EQ(bytes_of_a_step(true, Kind::AllReduce), 0);
+  EXPECT_EQ(2 * bytes_of_a_step(true, Kind::Reduce), all_reduced);
+  const std::int64_t gathered = bytes_of_a_step(true, Kind::Broadcast);
+  EXPECT_GT(gathered, 0);
+  EXPECT_LE(2 * gathered, all_reduced) << "parameters without the gaps between aligned gradients";
+}
+
+/// A reduction's result exists only on its owner; others have NaN on this network.
+TEST(PairQueuesTest, CanonicalShardsHaveTheBitsOfThreads) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
+  options.reduction = ReductionOrder::Canonical;
+  options.dtype = DataType::Float32;
+  options.data_parallel = 2;
+  const auto whole = testing::train(options, kSteps).losses;
+  options.shard_optimizer = true;
+  const Outcome outcome = train_over_pairs(prepare_job(options));
+  ASSERT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.losses, ElementsAreArray(whole));
+}
+
 TEST(PairQueuesTest, TimeoutsAreLongerThanSteps) {
   using std::chrono::hours;
   using std::chrono::minutes;

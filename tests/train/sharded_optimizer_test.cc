@@ -5,8 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <utility>
+
 #include "core/error.h"
 #include "support/training.h"
+#include "transport/forwarding_transport.h"
+#include "transport/groups.h"
 #include "transport/recorder.h"
 #include "transport/threads/thread_transport.h"
 
@@ -15,10 +20,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(ShardedOptimizerTest, WholeParametersAreDealtOutByTheirSize) {
+TEST(ShardedOptimizerTest, OwnersHaveConsecutiveParametersOfSimilarSize) {
   EXPECT_THAT(owners_of({4, 3, 1, 4}, 2), ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(owners_of({1, 1, 10}, 2), ElementsAre(1, 1, 0)) << "the largest sets the measure";
-  EXPECT_THAT(owners_of({5, 5}, 3), ElementsAre(0, 1)) << "the third member owns nothing";
+  EXPECT_THAT(owners_of({95, 2, 3}, 2), ElementsAre(0, 1, 1)) << "an embedding, then blocks";
+  EXPECT_THAT(owners_of({2, 3, 95}, 2), ElementsAre(0, 0, 1)) << "blocks, then a head";
+  EXPECT_THAT(owners_of({5, 5}, 3), ElementsAre(0, 2)) << "the second member owns nothing";
   EXPECT_THAT(owners_of({5, 5}, 1), ElementsAre(0, 0));
 }
 
@@ -92,6 +98,83 @@ class FourParameters final : public ParameterGroup {
   FourParameters()
       : ParameterGroup({{"a", at::ones({4})}, {"b", at::ones({3})}, {"c", at::ones({1})}, {"d", at::ones({4})}}) {}
 };
+
+TEST(ShardedOptimizerTest, ShardsOfTheGradientsStartAtTheOwnersParameters) {
+  FourParameters group;  // at 0, 16, 32 and 48 of 52 elements
+  EXPECT_THAT(shard_sizes(group, 1), ElementsAre(52));
+  EXPECT_THAT(shard_sizes(group, 2), ElementsAre(32, 20));
+  EXPECT_THAT(shard_sizes(group, 3), ElementsAre(16, 32, 4));
+  EXPECT_THAT(shard_sizes(group, 6), ElementsAre(0, 16, 16, 16, 0, 4));
+}
+
+/// Spoils all gradients of other owners after each reduce-scatter.
+class OnlyOwnSums final : public ForwardingTransport {
+ public:
+  OnlyOwnSums(Transport& ranks, RankGroups groups, RankId rank)
+      : ForwardingTransport(ranks), groups_(std::move(groups)), rank_(rank) {}
+
+  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId, at::Tensor) override {
+    throw Error("an all-reduce of gradients");
+  }
+  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId, at::Tensor, std::vector<at::Tensor>,
+                                                    const SumOrder&) override {
+    throw Error("an ordered all-reduce of gradients");
+  }
+  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
+                                                std::vector<at::Tensor> parts, const SumOrder* order,
+                                                const std::vector<std::int64_t>& counts) override {
+    ++scattered_;
+    const auto own = place_in_group(groups_, group, rank_);
+    auto sum = ForwardingTransport::start_reduce_scatter(group, gradients, std::move(parts), order, counts);
+    return std::make_unique<Spoiled>(std::move(sum), gradients.split_with_sizes(counts), own);
+  }
+  [[nodiscard]] int scattered() const { return scattered_; }
+
+ private:
+  class Spoiled final : public Pending {
+   public:
+    Spoiled(std::unique_ptr<Pending> sum, std::vector<at::Tensor> shards, std::size_t own)
+        : sum_(std::move(sum)), shards_(std::move(shards)), own_(own) {}
+    at::Tensor wait() override {
+      at::Tensor sum = sum_->wait();
+      for (std::size_t member = 0; member < shards_.size(); ++member) {
+        if (member != own_) shards_[member].fill_(std::numeric_limits<double>::quiet_NaN());
+      }
+      return sum;
+    }
+
+   private:
+    std::unique_ptr<Pending> sum_;
+    std::vector<at::Tensor> shards_;
+    std::size_t own_;
+  };
+
+  RankGroups groups_;
+  RankId rank_;
+  int scattered_ = 0;
+};
+
+TEST(ShardedOptimizerTest, NothingReadsTheSumsOfOtherOwners) {
+  for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical}) {
+    TrainOptions options = options_of("chimera", {2, 4}, 2);
+    options.overrides.tied = true;
+    options.reduction = reduction;
+    const auto whole = testing::train(options, 3);
+    options.shard_optimizer = true;
+    const Job job = prepare_job(options);
+    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& ranks) {
+      at::set_num_threads(1);
+      OnlyOwnSums transport(ranks, job.rank_groups(), rank);
+      Trainer trainer(job, rank, transport);
+      for (std::size_t step = 0; step < 3; ++step) {
+        const StepMetrics metrics = trainer.train_step(static_cast<std::int64_t>(step));
+        EXPECT_EQ(metrics.loss, whole.losses[step]);
+        EXPECT_EQ(metrics.gradient_norm, whole.gradient_norms[step]);
+      }
+      EXPECT_EQ(transport.scattered(), 3 * 3) << "two stages and the tied matrix in each step";
+    });
+  }
+}
 
 TEST(ShardedOptimizerTest, GathersParametersStageByStage) {
   FourParameters first;

@@ -195,6 +195,51 @@ void sums_parts_in_the_order_of_the_tree(Transport& transport, RankId me) {
   expect(at::equal(buffer, block(0) + block(1)), "the ordered sum of one worker's parts is wrong");
 }
 
+/// The elements that each owns: parts of any size, even empty.
+const std::vector<std::int64_t> kShards{3, 0, 900, 97};
+
+at::Tensor own_shard(const at::Tensor& buffer, RankId me) {
+  std::int64_t offset = 0;
+  for (std::size_t member = 0; member < me.index(); ++member) offset += kShards[member];
+  return buffer.narrow(0, offset, kShards[me.index()]);
+}
+
+// Two stages are in flight at once, beside messages; one in natural order, then one with parts in a tree's order.
+void scatters_sums_to_their_owners(Transport& transport, RankId me) {
+  const RankId peer = opposite(me);
+  const ParameterGroupId pair(me.value() % 3 == 0 ? 0 : 1);
+  const at::Tensor all = gradients(RankId(9), at::kDouble);  // 1 + 2 + 3 + 4 = 9 + 1
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    at::Tensor buffer = gradients(me, at::kDouble);
+    at::Tensor half = gradients(me, at::kFloat);
+    auto of_pair = transport.start_reduce_scatter(pair, half, {}, nullptr, {400, 600});
+    auto of_all = transport.start_reduce_scatter(ParameterGroupId(2), buffer, {}, nullptr, kShards);
+    auto receive = transport.post_receive(peer, spec(), {});
+    auto send = transport.start_send(peer, message(me, peer, 0), {});
+    expect_message(*receive, message(peer, me, 0));
+    send->wait();
+    const at::Tensor sum = gradients(me, at::kFloat) + gradients(peer, at::kFloat);
+    const auto own_of_pair = [&](const at::Tensor& t) {
+      return me < peer ? t.narrow(0, 0, 400) : t.narrow(0, 400, 600);
+    };
+    expect(at::equal(own_of_pair(of_pair->wait()), own_of_pair(sum)), "a reduce-scatter of a pair is wrong");
+    expect(at::equal(own_shard(of_all->wait(), me), own_shard(all, me)), "a reduce-scatter returned another sum");
+    expect(at::equal(own_shard(buffer, me), own_shard(all, me)), "a reduce-scatter was not in place");
+  }
+  const SumOrder order{{{{0, 3}}, {{0, 1}, {0, 2}}, {}, {{0, 0}}}};
+  const auto block = [](std::int64_t b) { return at::sin(at::arange(1000, at::kFloat) * static_cast<double>(b + 1)); };
+  std::vector<at::Tensor> parts;
+  for (const Subtree& part : order.parts[me.index()]) parts.push_back(block(part.index));
+  at::Tensor buffer = at::full({1000}, 7, at::kFloat);
+  transport.start_reduce_scatter(ParameterGroupId(2), buffer, parts, &order, kShards)->wait();
+  const at::Tensor tree = (block(0) + block(1)) + (block(2) + block(3));
+  expect(at::equal(own_shard(buffer, me), own_shard(tree, me)), "a reduce-scatter added parts in another order");
+  if (me != RankId(0)) return;
+  at::Tensor alone = at::ones({5});
+  expect(at::equal(transport.start_reduce_scatter(ParameterGroupId(3), alone, {}, nullptr, {5})->wait(), at::ones({5})),
+         "the reduce-scatter over one worker is not its own");
+}
+
 // Parts of any size, even empty. Two stages are in flight at once, started and awaited in the same order.
 void hands_round_what_each_owns(Transport& transport, RankId me) {
   const std::vector<std::int64_t> counts{3, 0, 500, 40};
@@ -255,6 +300,7 @@ const std::vector<Scenario>& scenarios() {
       {"all_sum_adds_in_order_of_workers", all_sum_adds_in_order_of_workers},
       {"leaves_the_same_bits_everywhere", leaves_the_same_bits_everywhere},
       {"sums_parts_in_the_order_of_the_tree", sums_parts_in_the_order_of_the_tree},
+      {"scatters_sums_to_their_owners", scatters_sums_to_their_owners},
       {"hands_round_what_each_owns", hands_round_what_each_owns},
       {"lets_workers_finish_early", lets_workers_finish_early},
   };

@@ -55,6 +55,9 @@ TEST(RecorderTest, KeepsSentMessagesAndDoesNotChangeSums) {
   EXPECT_TRUE(at::equal(recorder.sent(kOne).front(), at::full({2}, 5.0F)));
   EXPECT_TRUE(recorder.sent(kZero).empty());
   EXPECT_TRUE(at::equal(recorder.start_all_reduce(ParameterGroupId(0), at::ones({3}))->wait(), at::ones({3})));
+  recorder.start_reduce_scatter(ParameterGroupId(0), at::ones({3}), {}, nullptr, {2, 1})->wait();
+  EXPECT_EQ(recorder.lines().back(), "wait reduce-scatter stage 0");
+  EXPECT_EQ(recorder.lines().at(recorder.lines().size() - 2), "reduce-scatter stage 0: 2 + 1 of [3] Float");
 }
 
 }  // namespace

@@ -18,7 +18,6 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "engine/sharded_optimizer.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "model/element_types.h"
@@ -30,9 +29,7 @@ namespace chimera {
 namespace {
 
 std::vector<Parameter> share_of(const ParameterGroup& group, const std::vector<RankId>& holders, RankId rank) {
-  std::vector<std::int64_t> sizes;
-  for (const Parameter& parameter : group.parameters()) sizes.push_back(parameter.value.numel());
-  const std::vector<std::size_t> owners = owners_of(sizes, holders.size());
+  const std::vector<std::size_t> owners = owners_of(group, holders.size());
   const auto own = static_cast<std::size_t>(std::ranges::find(holders, rank) - holders.begin());
   std::vector<Parameter> share;
   for (std::size_t p = 0; p < owners.size(); ++p) {

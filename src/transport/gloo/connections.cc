@@ -354,9 +354,15 @@ void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>&
     return;
   const auto place = static_cast<int>(std::ranges::find(near, self) - near.begin());
   const auto host = static_cast<int>(std::distance(members_of.begin(), members_of.find(own_host)));
+  std::vector<std::size_t> places_of_sum;
+  for (const auto& [first, of_host] : members_of) {
+    const RankId counterpart = of_host[static_cast<std::size_t>(place)];
+    places_of_sum.push_back(static_cast<std::size_t>(std::ranges::find(members, counterpart) - members.begin()));
+  }
   sum_groups_[group] = {
       .host = create(fmt::format("group{} host{}", group, own_host.value()), place, near.size(), /*threads=*/1),
-      .counterparts = create(fmt::format("group{} place{}", group, place), host, members_of.size(), /*threads=*/1)};
+      .counterparts = create(fmt::format("group{} place{}", group, place), host, members_of.size(), /*threads=*/1),
+      .places_of_sum = std::move(places_of_sum)};
 }
 
 std::vector<GlooGroup> GlooConnections::take_groups() noexcept {

@@ -46,6 +46,7 @@ std::string to_text(int rank, const Operation& operation) {
     case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
     case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
     case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
+    case OperationKind::ReduceScatter: return fmt::format("rank {}: reduce-scatter of stage {}", rank, operation.other);
     case OperationKind::AllGather: return fmt::format("rank {}: all-gather of stage {}", rank, operation.other);
   }
   return {};
@@ -120,10 +121,14 @@ void GlooAllGather::wait() {
 
 struct GlooOrderedSum::State {
   State(GlooGroup members, const at::Tensor& gradients, const std::vector<at::Tensor>& parts, const SumOrder& order,
-        std::chrono::milliseconds patience)
-      : group(std::move(members)), exchange(*group, gradients, parts, order, patience), timeout(patience) {}
+        std::chrono::milliseconds patience, std::vector<std::int64_t> counts)
+      : group(std::move(members)),
+        scatters(!counts.empty()),
+        exchange(*group, gradients, parts, order, patience, std::move(counts)),
+        timeout(patience) {}
 
   GlooGroup group;
+  bool scatters;  // each member keeps its slice
   SliceExchange exchange;
   at::Tensor own;  // this member's slice of the sum
   Works receives;
@@ -137,16 +142,17 @@ struct GlooOrderedSum::State {
     const at::NoGradGuard no_grad;
     if (own.numel() == 0) return;
     own.copy_(exchange.add());
-    send_to_others(group, own, kSumTag, sends);
+    if (!scatters) send_to_others(group, own, kSumTag, sends);
   }
 };
 
 GlooOrderedSum::GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients,
                                const std::vector<at::Tensor>& parts, const SumOrder& order,
-                               std::chrono::milliseconds timeout)
-    : state_(std::make_shared<State>(group, gradients, parts, order, timeout)) {
+                               std::chrono::milliseconds timeout, std::vector<std::int64_t> counts)
+    : state_(std::make_shared<State>(group, gradients, parts, order, timeout, std::move(counts))) {
   State& state = *state_;
-  state.own = receive_from_others(group, gradients, state.exchange.counts(), kSumTag, state.receives);
+  state.own = state.scatters ? state.exchange.own_slice(gradients)
+                             : receive_from_others(group, gradients, state.exchange.counts(), kSumTag, state.receives);
   state.exchange.work().getFuture()->addCallback([shared = state_](c10::ivalue::Future& exchange) {
     try {
       if (exchange.hasError()) std::rethrow_exception(exchange.exception_ptr());
@@ -214,6 +220,9 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Pending> start_all_reduce(ParameterGroupId id, at::Tensor gradients) override;
   std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
                                                     std::vector<at::Tensor> parts, const SumOrder& order) override;
+  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId id, at::Tensor gradients,
+                                                std::vector<at::Tensor> parts, const SumOrder* order,
+                                                const std::vector<std::int64_t>& counts) override;
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
@@ -241,7 +250,8 @@ class GlooTransport final : public Transport {
     connections_.close();
   }
   std::unique_ptr<Pending> start_shared_sum(ParameterGroupId id, at::Tensor gradients,
-                                            const std::vector<at::Tensor>& parts, const SumOrder* order);
+                                            const std::vector<at::Tensor>& parts, const SumOrder* order,
+                                            const std::vector<std::int64_t>& counts = {});
 
   int rank_;
   int world_size_;
@@ -402,13 +412,34 @@ std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(ParameterGroupI
 }
 
 std::unique_ptr<Pending> GlooTransport::start_shared_sum(ParameterGroupId id, at::Tensor gradients,
-                                                         const std::vector<at::Tensor>& parts, const SumOrder* order) {
-  const Operation operation{OperationKind::AllReduce, id.value()};
+                                                         const std::vector<at::Tensor>& parts, const SumOrder* order,
+                                                         const std::vector<std::int64_t>& counts) {
+  const Operation operation{counts.empty() ? OperationKind::AllReduce : OperationKind::ReduceScatter, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients,
                                                                          connections_.sum_groups(id), sum_memory_,
-                                                                         gradients, parts, order, timeout_);
+                                                                         gradients, parts, order, timeout_, counts);
+                 });
+}
+
+std::unique_ptr<Pending> GlooTransport::start_reduce_scatter(ParameterGroupId id, at::Tensor gradients,
+                                                             std::vector<at::Tensor> parts, const SumOrder* order,
+                                                             const std::vector<std::int64_t>& counts) {
+  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
+  const GlooGroup& group = connections_.group(id);
+  if (!group) return Transport::start_reduce_scatter(id, std::move(gradients), std::move(parts), order, counts);
+  const SumGroups& shared = connections_.sum_groups(id);
+  if (shared.host && (order == nullptr || !shared.counterparts)) {
+    return start_shared_sum(id, std::move(gradients), parts, order, counts);
+  }
+  const Operation operation{OperationKind::ReduceScatter, id.value()};
+  return guarded([&] { return to_text(rank_, operation); },
+                 [&] {
+                   if (order == nullptr) parts = {gradients};
+                   return std::make_unique<CollectivePending<GlooOrderedSum>>(
+                       *this, operation, gradients, group, gradients, parts,
+                       order == nullptr ? one_part_each(group->getSize()) : *order, timeout_, counts);
                  });
 }
 

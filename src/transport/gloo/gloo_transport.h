@@ -18,7 +18,7 @@
 
 namespace chimera {
 
-enum class OperationKind { Send, Receive, AllReduce, AllGather };
+enum class OperationKind { Send, Receive, AllReduce, ReduceScatter, AllGather };
 
 struct Operation {
   OperationKind kind;
@@ -46,13 +46,14 @@ class GlooAllGather {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
-/// Ordered all-reduce (SliceExchange), one at a time per group. The group's thread adds the parts when they arrive.
+/// Ordered all-reduce or reduce-scatter (SliceExchange), one at a time per group. The group's thread adds the parts
+/// when they arrive.
 /// Starts at construction without blocking; throws Gloo's errors.
 class GlooOrderedSum {
  public:
-  /// `gradients` receives the sum.
+  /// `gradients` receives the sum; with `counts` only this member's elements (Transport::start_reduce_scatter).
   GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
-                 const SumOrder& order, std::chrono::milliseconds timeout);
+                 const SumOrder& order, std::chrono::milliseconds timeout, std::vector<std::int64_t> counts = {});
   void wait();
 
  private:
@@ -97,6 +98,8 @@ struct GlooOptions {
 /// - one host: in shared memory, in ascending order of workers;
 /// - several hosts with the same number of members, at least two: first on each host, then in Gloo's ring order;
 /// - otherwise, or without shared memory: in Gloo's ring order of members.
+/// A reduce-scatter adds in the same order on one host. Over several hosts it adds hosts in ascending order, or else
+/// members as the leaves of a tree (SumOrder).
 /// all_sum() adds in ascending order of workers.
 ///
 /// The destructor waits up to three seconds for the other ranks, so that no connection in use breaks. After a failure

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -121,7 +122,9 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   GlooGroup group;         // group of the ranks on this host
   GlooGroup counterparts;  // null: one host
   std::shared_ptr<SumMemory> memory;
-  int fault_rank = 0;  // rank for fault points on the groups' threads
+  std::vector<std::size_t> places_of_sum;  // as in SumGroups
+  std::vector<std::int64_t> counts;        // elements of each member of the sum; empty: all-reduce
+  int fault_rank = 0;                      // rank for fault points on the groups' threads
   const SumOrder* order = nullptr;
   std::vector<Shared> own;                     // gradients, then parts
   std::int64_t most_parts = 0;                 // maximum number of parts per member
@@ -170,7 +173,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
       fault_point("sum");
       const at::NoGradGuard no_grad;
       Slice own_slice = add();
-      if (counterparts && own_slice.first < own_slice.end) return start_adding_hosts(std::move(own_slice));
+      if (counterparts && own_slice.num_elements() > 0) return start_adding_hosts(std::move(own_slice));
     } catch (...) {
       note_failure();
     }
@@ -227,19 +230,32 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return options;
   }
 
+  /// Elements first .. end - 1.
+  struct Range {
+    std::int64_t first = 0;
+    std::int64_t end = 0;
+    [[nodiscard]] std::int64_t size() const { return end - first; }
+    [[nodiscard]] at::Tensor of(const at::Tensor& tensor) const { return tensor.narrow(0, first, size()); }
+  };
+
   /// Slice that this member adds.
   struct Slice {
     std::vector<at::Tensor> sums;                // [member]: gradients
     std::vector<std::vector<at::Tensor>> parts;  // [member]
-    std::int64_t first = 0;                      // elements first .. end - 1
-    std::int64_t end = 0;
-    std::int64_t chunk = 0;  // elements
+    std::vector<Range> ranges;                   // one, or in a reduce-scatter over hosts one per host
+    std::int64_t chunk = 0;                      // elements
 
-    [[nodiscard]] at::Tensor sum() const { return sums.front().narrow(0, first, end - first); }
+    [[nodiscard]] std::int64_t num_elements() const {
+      std::int64_t elements = 0;
+      for (const Range& range : ranges) elements += range.size();
+      return elements;
+    }
     /// Calls `use(first, count)` for each chunk.
     template <class Use>
     void for_each_chunk(const Use& use) const {
-      for (std::int64_t at = first; at < end; at += chunk) use(at, std::min(chunk, end - at));
+      for (const Range& range : ranges) {
+        for (std::int64_t at = range.first; at < range.end; at += chunk) use(at, std::min(chunk, range.end - at));
+      }
     }
   };
 
@@ -252,15 +268,32 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
       const std::size_t count = order == nullptr ? 0 : order->parts[member].size();
       for (std::size_t i = 0; i < count; ++i) of_member.push_back(tensor(member, 1 + i));
     }
-    const at::Tensor& whole = slice.sums.front();
-    const auto size = static_cast<std::int64_t>(whole.element_size());
-    const std::int64_t line = kLineBytes / size;
-    const std::int64_t length = (whole.numel() / group->getSize() + line) / line * line;
-    slice.first = std::min(whole.numel(), group->getRank() * length);
-    slice.end = std::min(whole.numel(), slice.first + length);
+    const auto size = static_cast<std::int64_t>(slice.sums.front().element_size());
+    slice.ranges = counts.empty() ? std::vector{equal_range(slice.sums.front())} : kept_ranges();
     slice.chunk = kChunkBytes / size;
     return slice;
   }
+
+  [[nodiscard]] Range equal_range(const at::Tensor& whole) const {
+    const std::int64_t line = kLineBytes / static_cast<std::int64_t>(whole.element_size());
+    const std::int64_t length = (whole.numel() / group->getSize() + line) / line * line;
+    const std::int64_t first = std::min(whole.numel(), group->getRank() * length);
+    return {first, std::min(whole.numel(), first + length)};
+  }
+
+  /// Returns the elements that this member and its counterparts keep.
+  [[nodiscard]] std::vector<Range> kept_ranges() const {
+    std::vector<Range> ranges;
+    const auto add = [&](std::size_t place) {
+      const auto end = counts.begin() + static_cast<std::ptrdiff_t>(place);
+      const std::int64_t first = std::accumulate(counts.begin(), end, std::int64_t{0});
+      ranges.push_back({first, first + counts[place]});
+    };
+    if (!counterparts) add(own_place());
+    for (const std::size_t place : places_of_sum) add(place);
+    return ranges;
+  }
+  [[nodiscard]] std::size_t own_place() const { return static_cast<std::size_t>(group->getRank()); }
 
   /// Adds the parts of this host's members and returns the slice.
   [[nodiscard]] Slice add() const {
@@ -274,7 +307,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   }
 
   void start_adding_hosts(Slice slice) {
-    std::vector<at::Tensor> sum{slice.sum()};
+    if (!counts.empty()) return start_scattering(slice);
+    std::vector<at::Tensor> sum{slice.ranges.front().of(slice.sums.front())};
     hosts_added = counterparts->allreduce(sum, all_reduce_options());
     hosts_added->getFuture()->addCallback([self = shared_from_this(), slice = std::move(slice)](
                                               c10::ivalue::Future& sums) { self->on_hosts_added(sums, slice); });
@@ -289,6 +323,44 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
       slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
         write_to_members(slice.sums.front().narrow(0, first, count), slice, first, count);
       });
+    } catch (...) {
+      note_failure();
+    }
+    start_failure_sum();
+  }
+
+  /// Sends the counterparts their elements of this host's sum.
+  void start_scattering(const Slice& slice) {
+    const auto host = static_cast<std::size_t>(counterparts->getRank());
+    const Range& kept = slice.ranges[host];
+    std::vector<at::Tensor> pieces;
+    std::vector<std::int64_t> sent;
+    for (const Range& range : slice.ranges) {
+      pieces.push_back(range.of(slice.sums.front()));
+      sent.push_back(range.size());
+    }
+    std::vector<std::int64_t> received(slice.ranges.size(), kept.size());
+    at::Tensor outgoing = at::cat(pieces);
+    at::Tensor arrived = at::empty({std::ssize(received) * kept.size()}, outgoing.options());
+    c10d::AllToAllOptions options;
+    options.timeout = timeout;
+    hosts_added = counterparts->alltoall_base(arrived, outgoing, received, sent, options);
+    hosts_added->getFuture()->addCallback([self = shared_from_this(), outgoing, arrived,
+                                           target = kept.of(slice.sums[own_place()])](c10::ivalue::Future& sums) {
+      self->on_hosts_sent(sums, arrived, target);
+    });
+  }
+
+  /// Adds the hosts' sums of the kept elements.
+  void on_hosts_sent(c10::ivalue::Future& sent, const at::Tensor& arrived, const at::Tensor& target) noexcept {
+    try {
+      if (sent.hasError()) std::rethrow_exception(sent.exception_ptr());
+      const c10::ParallelGuard one_thread(true);
+      const at::NoGradGuard no_grad;
+      const auto adding = memory->begin_to_add();
+      const std::vector<at::Tensor> sums = arrived.chunk(counterparts->getSize());
+      if (target.numel() > 0) target.copy_(sums.front());
+      for (std::size_t host = 1; host < sums.size() && target.numel() > 0; ++host) target.add_(sums[host]);
     } catch (...) {
       note_failure();
     }
@@ -310,8 +382,10 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return add_in_order(*order, chunks);
   }
 
-  static void write_to_members(const at::Tensor& sum, const Slice& slice, std::int64_t first, std::int64_t count) {
-    for (const at::Tensor& gradients : slice.sums) {
+  void write_to_members(const at::Tensor& sum, const Slice& slice, std::int64_t first, std::int64_t count) const {
+    for (std::size_t member = 0; member < slice.sums.size(); ++member) {
+      if (!counts.empty() && member != own_place()) continue;
+      const at::Tensor& gradients = slice.sums[member];
       at::Tensor target = gradients.narrow(0, first, count);
       if (target.data_ptr() != sum.data_ptr()) target.copy_(sum);
     }
@@ -319,11 +393,14 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
 };
 
 SharedSum::SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
-                     const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout)
+                     const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout,
+                     std::vector<std::int64_t> counts)
     : state_(std::make_shared<State>()) {
   State& state = *state_;
   state.group = groups.host;
   state.counterparts = groups.counterparts;
+  state.places_of_sum = groups.places_of_sum;
+  state.counts = std::move(counts);
   state.memory = std::move(memory);
   state.fault_rank = fault_rank();
   state.order = order;

@@ -88,25 +88,29 @@ struct MarkedMemory {
 
 /// Process groups of a sum. Each member of a host owns a slice; its counterparts on other hosts own the same slice.
 struct SumGroups {
-  GlooGroup host;          // members that can map each other's memory
-  GlooGroup counterparts;  // null: all members are on one host
+  GlooGroup host;                               // members that can map each other's memory
+  GlooGroup counterparts;                       // null: all members are on one host
+  std::vector<std::size_t> places_of_sum = {};  // [member of `counterparts`]: place among all members of the sum
 };
 
-/// All-reduce in memory shared by a host's members. Once all have deposited, each member adds its slice, sums it with
-/// its counterparts on other hosts, and writes it into all members' gradients. The groups' threads do this work; the
-/// last depositor may add its slice itself. Tensors outside shared memory are copied. The constructor does not wait; it
-/// throws the errors of Gloo and StagingMemory. A rank's next sum over the same groups must start after wait(). Fault
-/// points: handed-in, sum (after all deposits).
+/// All-reduce or reduce-scatter in memory shared by a host's members. Once all have deposited, each member adds its
+/// slice, sums it with its counterparts on other hosts, and writes it into all members' gradients. In a reduce-scatter
+/// its slice holds the elements that it and its counterparts get; it sends each counterpart its elements. The groups'
+/// threads do this work; the last depositor may add its slice itself. Tensors outside shared memory are copied. The
+/// constructor does not wait; it throws the errors of Gloo and StagingMemory. A rank's next sum over the same groups
+/// must start after wait(). Fault points: handed-in, sum (after all deposits).
 class SharedSum {
  public:
   /// `gradients` receives the sum of `parts` in `order` (one host only), or of all `gradients` if `order` is null:
-  /// ascending within a host, then in Gloo's order of hosts. `order` must live until the wait.
+  /// ascending within a host, then in Gloo's order of hosts. `order` must live until the wait. With `counts`, a
+  /// reduce-scatter (Transport::start_reduce_scatter), which adds hosts in ascending order.
   SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
-            const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout);
-  /// Returns once all members' gradients hold the sum. If a member cannot add its slice, it throws the cause, and the
-  /// others throw PeerLostError. Throws Gloo's errors if a member is lost.
+            const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout,
+            std::vector<std::int64_t> counts = {});
+  /// Returns once all members' gradients hold their sums. If a member cannot add its slice, it throws the cause, and
+  /// the others throw PeerLostError. Throws Gloo's errors if a member is lost.
   void wait();
-  /// Calls `done`, on any thread before wait() returns, once all members' gradients hold the sum.
+  /// Calls `done`, on any thread before wait() returns, once all members' gradients hold their sums.
   void call_when_done(std::function<void()> done);
 
  private:

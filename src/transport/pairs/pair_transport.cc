@@ -72,20 +72,26 @@ class PendingWork final : public Pending {
   at::Tensor result_;
 };
 
-/// Adds the slices in wait(), which does not block the thread on a device with streams.
+/// All-reduce, or with `counts` reduce-scatter. Adds the slices in wait(), which does not block the thread on a device
+/// with streams.
 class OrderedSum final : public Pending {
  public:
   OrderedSum(std::string operation, Group group, at::Tensor gradients, const std::vector<at::Tensor>& parts,
-             const SumOrder& order)
+             const SumOrder& order, const std::vector<std::int64_t>& counts = {})
       : operation_(std::move(operation)),
         group_(std::move(group)),
         gradients_(std::move(gradients)),
-        exchange_(*group_, gradients_, parts, order) {}
+        scatters_(!counts.empty()),
+        exchange_(*group_, gradients_, parts, order, kNoTimeout, counts) {}
 
   at::Tensor wait() override {
     return guarded(operation_, [&] {
       if (!exchange_.work().wait()) throw TransportError("aborted");
-      all_gather(exchange_.add());
+      if (scatters_) {
+        exchange_.own_slice(gradients_).copy_(exchange_.add());
+      } else {
+        all_gather(exchange_.add());
+      }
       return gradients_;
     });
   }
@@ -108,19 +114,28 @@ class OrderedSum final : public Pending {
   std::string operation_;
   Group group_;
   at::Tensor gradients_;
+  bool scatters_;
   SliceExchange exchange_;
 };
 
-/// All-gather by one broadcast per owner.
-class Broadcasts final : public Pending {
+/// All-gather by one broadcast per owner, or reduce-scatter by one reduction per owner. c10d's own collectives need
+/// equal parts, or copy the buffer.
+class OwnersOperations final : public Pending {
  public:
-  Broadcasts(std::string operation, at::Tensor buffer) : operation_(std::move(operation)), buffer_(std::move(buffer)) {}
+  OwnersOperations(std::string operation, at::Tensor buffer)
+      : operation_(std::move(operation)), buffer_(std::move(buffer)) {}
 
-  void add(c10d::Backend& group, int owner, at::Tensor part) {
+  void broadcast(c10d::Backend& group, int owner, at::Tensor part) {
     std::vector<at::Tensor> tensors{std::move(part)};
     c10d::BroadcastOptions options;
     options.rootRank = owner;
     works_.push_back(group.broadcast(tensors, options));
+  }
+  void reduce(c10d::Backend& group, int owner, at::Tensor part) {
+    std::vector<at::Tensor> tensors{std::move(part)};
+    c10d::ReduceOptions options;
+    options.rootRank = owner;
+    works_.push_back(group.reduce(tensors, options));
   }
 
   at::Tensor wait() override {
@@ -204,25 +219,41 @@ class PairTransport final : public Transport {
                    [&] { return std::make_unique<OrderedSum>(operation, group, std::move(gradients), parts, order); });
   }
 
+  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId id, at::Tensor gradients,
+                                                std::vector<at::Tensor> parts, const SumOrder* order,
+                                                const std::vector<std::int64_t>& counts) override {
+    const Group& group = group_of(id);
+    if (!group) return Transport::start_reduce_scatter(id, std::move(gradients), std::move(parts), order, counts);
+    const std::string operation = fmt::format("rank {}: reduce-scatter of stage {}", to_.rank, id.value());
+    return guarded(operation, [&]() -> std::unique_ptr<Pending> {
+      if (order != nullptr) {
+        return std::make_unique<OrderedSum>(operation, group, std::move(gradients), parts, *order, counts);
+      }
+      auto pending = std::make_unique<OwnersOperations>(operation, gradients);
+      for_each_part(gradients, counts,
+                    [&](int owner, const at::Tensor& part) { pending->reduce(*group, owner, part); });
+      return pending;
+    });
+  }
+
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
     const Group& group = group_of(id);
     if (!group) return std::make_unique<Completed>(std::move(buffer));
     const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, id.value());
     return guarded(operation, [&] {
-      auto pending = std::make_unique<Broadcasts>(operation, buffer);
-      std::int64_t offset = 0;
-      for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
-        if (counts[member] > 0)
-          pending->add(*group, static_cast<int>(member), buffer.narrow(0, offset, counts[member]));
-      }
+      auto pending = std::make_unique<OwnersOperations>(operation, buffer);
+      for_each_part(buffer, counts,
+                    [&](int owner, const at::Tensor& part) { pending->broadcast(*group, owner, part); });
       return pending;
     });
   }
 
-  void connect_sums(ParameterGroupId id, const at::Tensor& gradients) override {
+  void connect_sums(ParameterGroupId id, const at::Tensor& gradients,
+                    const std::vector<std::int64_t>& counts) override {
     const Group& group = group_of(id);
     if (!group) return;
+    if (!counts.empty()) return connect_reduce_scatter(id, gradients, counts);
     guarded(sum_of(id), [&] {
       const int members = group->getSize();
       if (to_.sums_in_order) {
@@ -260,6 +291,21 @@ class PairTransport final : public Transport {
 
  private:
   static constexpr int kTag = 0;  // NCCL has no tags
+
+  /// Calls `visit(owner, part)` for each owner's part of the buffer, unless it is empty.
+  template <class Visit>
+  static void for_each_part(const at::Tensor& buffer, const std::vector<std::int64_t>& counts, const Visit& visit) {
+    std::int64_t offset = 0;
+    for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
+      if (counts[member] > 0) visit(static_cast<int>(member), buffer.narrow(0, offset, counts[member]));
+    }
+  }
+
+  /// Ordered sums exchange slices by transfers, which connect_group() connects.
+  void connect_reduce_scatter(ParameterGroupId id, const at::Tensor& gradients,
+                              const std::vector<std::int64_t>& counts) {
+    if (!to_.sums_in_order) start_reduce_scatter(id, gradients, {}, nullptr, counts)->wait();
+  }
 
   [[nodiscard]] const Communicators::Pair& pair(int peer) const {
     const auto found = to_.pairs.find(peer);

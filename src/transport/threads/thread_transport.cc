@@ -44,7 +44,22 @@ void all_gather(std::vector<Addend>& addends) {
   }
 }
 
-/// Writes the sum, or all parts, to every buffer. Returns an error text, or "".
+/// Writes the sum to every buffer; in a reduce-scatter only each member's part.
+void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
+  const std::vector<std::int64_t>& counts = addends.front().counts;
+  std::int64_t offset = 0;
+  for (std::size_t member = 0; member < addends.size(); ++member) {
+    at::Tensor& buffer = addends[member].buffer;
+    if (counts.empty()) {
+      if (!buffer.is_same(sum)) buffer.copy_(sum);
+      continue;
+    }
+    if (!buffer.is_same(sum)) buffer.narrow(0, offset, counts[member]).copy_(sum.narrow(0, offset, counts[member]));
+    offset += counts[member];
+  }
+}
+
+/// Writes the sum, or all parts, to the buffers. Returns an error text, or "".
 std::string add_up(std::vector<Addend>& addends) {
   const at::NoGradGuard no_grad;
   const at::Tensor& first = addends.front().buffer;
@@ -58,14 +73,11 @@ std::string add_up(std::vector<Addend>& addends) {
       use_on_current_stream(addend.buffer);
       for (const at::Tensor& part : addend.parts) use_on_current_stream(part);
     }
-    if (!addends.front().counts.empty()) {
+    if (addends.front().gathers) {
       all_gather(addends);
       return {};
     }
-    const at::Tensor sum = sum_of(addends);
-    for (Addend& addend : addends) {
-      if (!addend.buffer.is_same(sum)) addend.buffer.copy_(sum);
-    }
+    write_sum(sum_of(addends), addends);
   } catch (const std::exception& error) {  // the other members must not wait forever
     return error.what();
   }
@@ -238,9 +250,15 @@ class ThreadTransport final : public Transport {
     return start_sum(group, {std::move(gradients), std::move(parts), &order});
   }
 
+  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
+                                                std::vector<at::Tensor> parts, const SumOrder* order,
+                                                const std::vector<std::int64_t>& counts) override {
+    return start_sum(group, {std::move(gradients), std::move(parts), order, counts}, "reduce-scatter");
+  }
+
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
-    return start_sum(group, {.buffer = std::move(buffer), .counts = counts}, "all-gather");
+    return start_sum(group, {.buffer = std::move(buffer), .counts = counts, .gathers = true}, "all-gather");
   }
 
   void all_sum(std::span<double> values) override {

@@ -18,12 +18,13 @@
 namespace chimera {
 
 /// Contribution of a member to a collective: a buffer to sum, parts to add into a buffer in a common order, or a buffer
-/// with one part per member.
+/// to gather with one part per member.
 struct Addend {
   at::Tensor buffer;
   std::vector<at::Tensor> parts = {};
   const SumOrder* order = nullptr;        ///< null: ascending order of members
-  std::vector<std::int64_t> counts = {};  ///< [member]: consecutive elements owned, for an all-gather
+  std::vector<std::int64_t> counts = {};  ///< [member]: consecutive elements owned; empty for an all-reduce
+  bool gathers = false;                   ///< all-gather; otherwise a sum
   StreamMark ready = {};                  ///< when buffer and parts are ready
 };
 
