@@ -203,9 +203,9 @@ bool compare(const Options& options, at::Device device) {
           compare_layers(make_single_layers(config, type, 1, at::kCPU), make_single_layers(config, type, 1, device),
                          micro_batch_of(config, options), device);
       const double tolerance = rounding_tolerance(type);
-      const TensorDifference* first = first_different(tensors, tolerance);
-      const TensorDifference& shown =
-          first != nullptr ? *first : *std::ranges::max_element(tensors, {}, &TensorDifference::relative);
+      const DeviceDifference* first = first_different(tensors, tolerance);
+      const DeviceDifference& shown =
+          first != nullptr ? *first : *std::ranges::max_element(tensors, {}, &DeviceDifference::relative);
       fmt::print("{} {} on {}: {}: {}: {:.2g} of {:.2g} (tolerance {:g} of it)\n", model, dtype, options.device,
                  first != nullptr ? fmt::format("first differing tensor of {}", tensors.size())
                                   : fmt::format("{} tensors agree; largest difference", tensors.size()),

@@ -57,7 +57,7 @@ def _warn_if_kernels_load_late() -> None:
     if torch.cuda.is_initialized() and os.environ.get("CUDA_MODULE_LOADING") != "EAGER":
         warnings.warn(
             "CUDA has started without CUDA_MODULE_LOADING=EAGER, so a kernel that is loaded during training may "
-            "deadlock with a receive; set it in the environment, or create the pipeline before the first use of the GPU",
+            "deadlock with a receive; set it in the environment, or create the pipeline before the GPU's first use",
             stacklevel=4,
         )
 

@@ -64,7 +64,8 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   at::impl::GetVariableHooks()->set_grad_dtype(packed, first.scalar_type());
   const auto* const begin = static_cast<const std::byte*>(gradients().data_ptr());
   const auto offset = (static_cast<const std::byte*>(first.grad().data_ptr()) - begin) / gradients().itemsize();
-  packed.mutable_grad() = gradients().narrow(0, static_cast<std::int64_t>(offset), rows * columns).view({rows, columns});
+  packed.mutable_grad() =
+      gradients().narrow(0, static_cast<std::int64_t>(offset), rows * columns).view({rows, columns});
   return packed;
 }
 

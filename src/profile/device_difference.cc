@@ -35,7 +35,7 @@ double largest_element(const at::Tensor& tensor) {
   return tensor.numel() == 0 ? 0 : tensor.to(at::kDouble).abs().max().item<double>();
 }
 
-TensorDifference difference_of(std::string name, const at::Tensor& expected, const at::Tensor& found) {
+DeviceDifference difference_of(std::string name, const at::Tensor& expected, const at::Tensor& found) {
   const at::Tensor left = expected.detach().to(at::kDouble);
   const at::Tensor right = found.detach().cpu().to(at::kDouble);
   const at::Tensor gap = at::where(left == right, at::zeros_like(left), (left - right).abs());
@@ -44,17 +44,17 @@ TensorDifference difference_of(std::string name, const at::Tensor& expected, con
   return {std::move(name), is_number ? largest : std::numeric_limits<double>::infinity(), largest_element(left)};
 }
 
-void raise_scales(std::span<TensorDifference> gradients) {
+void raise_scales(std::span<DeviceDifference> gradients) {
   double largest = 0;
-  for (const TensorDifference& each : gradients) largest = std::max(largest, each.scale);
-  for (TensorDifference& each : gradients) each.scale = std::max(each.scale, kSmallGradient * largest);
+  for (const DeviceDifference& each : gradients) largest = std::max(largest, each.scale);
+  for (DeviceDifference& each : gradients) each.scale = std::max(each.scale, kSmallGradient * largest);
 }
 
 at::Tensor leaf_on(const at::Tensor& tensor, at::Device device) {
   return tensor.defined() ? tensor.detach().to(device).requires_grad_() : at::Tensor();
 }
 
-void add_gradients(const LayerRun& run, Stage& on_cpu, Stage& on_device, std::vector<TensorDifference>& to) {
+void add_gradients(const LayerRun& run, Stage& on_cpu, Stage& on_device, std::vector<DeviceDifference>& to) {
   const std::size_t begin = to.size();
   const auto& parameters = on_cpu.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -79,13 +79,13 @@ std::vector<std::unique_ptr<Stage>> make_single_layers(const ModelConfig& config
   return stages;
 }
 
-std::vector<TensorDifference> compare_layers(std::span<const std::unique_ptr<Stage>> on_cpu,
+std::vector<DeviceDifference> compare_layers(std::span<const std::unique_ptr<Stage>> on_cpu,
                                              std::span<const std::unique_ptr<Stage>> on_device, const MicroBatch& batch,
                                              at::Device device) {
   if (on_cpu.size() != on_device.size()) throw std::logic_error("two models with different numbers of layers");
   const MicroBatch device_batch = chimera::on_device(batch, device);
   std::vector<LayerRun> runs;
-  std::vector<TensorDifference> found;
+  std::vector<DeviceDifference> found;
   at::Tensor hidden;
   for (std::size_t layer = 0; layer < on_cpu.size(); ++layer) {
     LayerRun run = {.name = layer_name(layer, on_cpu.size()), .input = leaf_on(hidden, at::kCPU)};
@@ -107,9 +107,9 @@ std::vector<TensorDifference> compare_layers(std::span<const std::unique_ptr<Sta
   return found;
 }
 
-const TensorDifference* first_different(std::span<const TensorDifference> tensors, double tolerance) {
+const DeviceDifference* first_different(std::span<const DeviceDifference> tensors, double tolerance) {
   const auto found =
-      std::ranges::find_if(tensors, [&](const TensorDifference& each) { return !(each.relative() <= tolerance); });
+      std::ranges::find_if(tensors, [&](const DeviceDifference& each) { return !(each.relative() <= tolerance); });
   return found == tensors.end() ? nullptr : &*found;
 }
 

@@ -15,7 +15,7 @@
 namespace chimera {
 
 /// A tensor that the CPU and a device have computed from equal inputs.
-struct TensorDifference {
+struct DeviceDifference {
   std::string name;    ///< for example "block 3: output", "block 3: gradient of h.3.mlp.c_fc.bias"
   double largest = 0;  ///< largest difference of two elements; infinite if one of them is not a number
   double scale = 0;    ///< largest element on the CPU; of a gradient, at least 1 % of the layer's largest gradient
@@ -30,12 +30,12 @@ struct TensorDifference {
 /// Runs forward and backward of one micro-batch, given on the CPU. Returns the outputs, then, from the head down, the
 /// gradients of each layer's parameters and input. On the device each layer takes the CPU's inputs, so a difference
 /// arises in the layer that shows it.
-[[nodiscard]] std::vector<TensorDifference> compare_layers(std::span<const std::unique_ptr<Stage>> on_cpu,
+[[nodiscard]] std::vector<DeviceDifference> compare_layers(std::span<const std::unique_ptr<Stage>> on_cpu,
                                                            std::span<const std::unique_ptr<Stage>> on_device,
                                                            const MicroBatch& batch, at::Device device);
 
 /// Returns the first whose relative() exceeds `tolerance`; null if there is none.
-[[nodiscard]] const TensorDifference* first_different(std::span<const TensorDifference> tensors, double tolerance);
+[[nodiscard]] const DeviceDifference* first_different(std::span<const DeviceDifference> tensors, double tolerance);
 
 /// Returns the relative difference that other orders of sums explain, for hidden states of type `dtype`.
 [[nodiscard]] double rounding_tolerance(at::ScalarType dtype);

@@ -58,7 +58,7 @@ class FakeNetwork {
     std::vector<std::int64_t> received = {};  // AllToAll: elements from each member
     c10::StreamId stream = 0;                 // current stream of the caller
     bool awaited = false;
-    int recording = 0;                        // FakeDevice::recording_number() of the call, also when it is repeated
+    int recording = 0;  // FakeDevice::recording_number() of the call, also when it is repeated
     bool done = false;
   };
   /// Calls that NCCL connects separately: all transfers; collectives by kind and order of magnitude of their elements,

@@ -46,7 +46,7 @@ class DeviceDifferenceTest : public ::testing::Test {
       spoil(on_fake);
     }
     const auto tensors = compare_layers(on_cpu, on_fake, text_batch(config_), kFake);
-    const TensorDifference* first = first_different(tensors, rounding_tolerance(at::kFloat));
+    const DeviceDifference* first = first_different(tensors, rounding_tolerance(at::kFloat));
     return first == nullptr ? "" : first->name;
   }
 
@@ -71,7 +71,7 @@ TEST_F(DeviceDifferenceTest, EqualModelsAgreeInEveryTensor) {
     for (const auto& layer : on_cpu) parameters += layer->parameters().size();
     EXPECT_EQ(tensors.size(), 4 + parameters + 3) << model << ": outputs, gradients of parameters and of inputs";
     EXPECT_EQ(first_different(tensors, rounding_tolerance(at::kFloat)), nullptr) << model;
-    for (const TensorDifference& each : tensors) EXPECT_GT(each.scale, 0) << model << ": " << each.name;
+    for (const DeviceDifference& each : tensors) EXPECT_GT(each.scale, 0) << model << ": " << each.name;
   }
 }
 

@@ -189,7 +189,7 @@ TEST_F(HashesTest, EveryTensorOfAHashOrCopyIsProgress) {
     const auto held = std::accumulate(parameters.begin(), parameters.end(), std::int64_t{0});
     const auto all = std::ssize(job.parameters);
     EXPECT_EQ(held, 2 * all) << "two copies of each stage";
-    constexpr std::int64_t kTensors = 3;  // a weight and its two moments
+    constexpr std::int64_t kTensors = 3;                               // a weight and its two moments
     const std::int64_t programs = device == DeviceKind::Cuda ? 3 : 2;  // two steps, on a device with a warm-up
     EXPECT_EQ(std::accumulate(notes.begin(), notes.end(), std::int64_t{0}),
               programs * instructions + 2 * kTensors * held + 2 * all + kTensors * all)
