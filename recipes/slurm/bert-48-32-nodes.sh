@@ -1,6 +1,6 @@
 #!/bin/bash
 # Written by `chimera plan` for 32 workers of p100-aries, 16 GiB each, mini-batch 512.
-# Predicted: 2.151 s a step, 14.35 GiB on the fullest worker.
+# Predicted: 2.151 s a step, 14.34 GiB on the fullest worker.
 # sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
 #SBATCH --job-name=chimera-bert-48
 #SBATCH --nodes=32
