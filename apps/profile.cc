@@ -237,9 +237,9 @@ int run(const Flags& flags, const Invocation& invocation) {
     merge(flags);
     return static_cast<int>(ExitCode::Success);
   }
-  warn_if_busy();
   require_measurable(flags.options, available_cores());
   check_output(flags);
+  warn_if_busy();
   return launch({.ranks = profile_ranks(flags.options, available_cores()).started,
                  .arguments = invocation.arguments,
                  .entry = invocation.entry});

@@ -260,6 +260,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   const int code = run();
   // Connection threads of a failed rank may still run, so destructors must not.
   if (invocation.rank && code != 0) end_at_once(code, kPromptEnd);
+  messages().drain(code == 0 ? kPatientEnd : kPromptEnd);
   return code;
 }
 

@@ -476,6 +476,7 @@ void run_sweep(const SweepArguments& options, const std::vector<std::string>& mo
                           .pairs = options.pairs,
                           .limits = options.limits.limits(),
                           .limited_by = options.limits.in_words()});
+  sort_by_makespan(rows);
   if (options.pareto) rows = fronts_of(rows);
   if (!options.train.empty()) rows = with_measured(std::move(rows), options, more);
   const char* simulated = options.pareto ? "makespan" : "bubble_ratio";

@@ -61,8 +61,9 @@ TEST(ProgramsTest, ReceivesArePostedAheadAsOftenAsChosen) {
   const RunShape run = run_shape({.schedule = {.name = "1f1b", .shape = {2, 4}}});
   EXPECT_EQ(posted_first(training_program(run, {}), WorkerId(0)), 2);
   EXPECT_EQ(posted_first(training_program(run, {.receives_ahead = kReceivesAheadOnGpus}), WorkerId(0)), 1);
-  EXPECT_EQ(posted_first(validation_program(run), WorkerId(1)), 3) << "two, and that of the first op";
-  EXPECT_EQ(posted_first(validation_program(run, kReceivesAheadOnGpus), WorkerId(1)), 2);
+  EXPECT_EQ(posted_first(validation_program(run), WorkerId(1)), 4)
+      << "two, and the two that are made before this worker's first op";
+  EXPECT_EQ(posted_first(validation_program(run, kReceivesAheadOnGpus), WorkerId(1)), 3);
 }
 
 TEST(ProgramsTest, StreamsHaveTheGivenNumberOfSteps) {

@@ -109,7 +109,7 @@ FakeNetwork::Group group_of(std::size_t members) {
 /// Bytes that a ring of the members sends in all.
 std::int64_t ring_bytes(const Call& call, std::size_t members) {
   const auto others = static_cast<std::int64_t>(members) - 1;
-  const auto bytes = static_cast<std::int64_t>(call.in.nbytes());
+  const auto bytes = call.in.defined() ? static_cast<std::int64_t>(call.in.nbytes()) : 0;  // undefined in a receive
   switch (call.kind) {
     case Kind::AllReduce: return 2 * others * bytes;
     case Kind::AllGather: return static_cast<std::int64_t>(members) * others * bytes;
