@@ -174,7 +174,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
 
 namespace nn = torch::nn;
 
-/// A linear layer on a device. The first one also normalizes over the batch, with buffers, and draws a dropout mask.
+/// A linear layer on a device. The first one also normalizes over the batch, with buffers.
 /// Module::to() cannot move parameters to the fake device.
 class BlockImpl : public nn::Module {
  public:
@@ -187,11 +187,10 @@ class BlockImpl : public nn::Module {
     tracked_ = register_buffer("num_batches_tracked", at::zeros({}, at::kLong).to(device));
   }
   at::Tensor forward(const at::Tensor& input) {
-    at::Tensor output = at::gelu(at::linear(input, weight_, bias_));
+    const at::Tensor output = at::gelu(at::linear(input, weight_, bias_));
     if (!is_first_) return output;
     if (is_training()) tracked_.add_(1);
-    output = at::batch_norm(output, {}, {}, mean_, variance_, is_training(), 0.1, 1e-5, /*cudnn_enabled=*/false);
-    return at::dropout(output, 0.2, is_training());
+    return at::batch_norm(output, {}, {}, mean_, variance_, is_training(), 0.1, 1e-5, /*cudnn_enabled=*/false);
   }
 
  private:
