@@ -492,7 +492,8 @@ void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, cons
 
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {
   const int cores = available_cores();
-  if (threads <= 1 || threads * processes <= cores) return;
+  constexpr std::int64_t kMostThreads = 1024;  // more are refused
+  if (threads <= 1 || threads > kMostThreads || threads * processes <= cores) return;
   messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
                                processes > 1 ? fmt::format("{} times ", processes) : "", threads,
                                cores == 1 ? "1 core" : fmt::format("{} cores", cores)));

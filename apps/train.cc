@@ -287,7 +287,9 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
   const bool is_joined = invocation.place.has_value() || flags.dry_run;
-  const bool fits_memory = options.recompute.rule == RecomputeRule::Auto || flags.plan.is_auto();
+  const bool is_planned =
+      flags.plan.is_auto() || command.get_option("--plan")->count() > 0;  // or not, although a file says so
+  const bool fits_memory = options.recompute.rule == RecomputeRule::Auto || is_planned;
   constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
   const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
     if (command.get_option(flag)->count() == 0 || has_effect) return;

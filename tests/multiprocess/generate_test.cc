@@ -152,8 +152,8 @@ TEST(TrainingGenerateTest, RefusesWhatDoesNotFit) {
   }
   refuses(a + Arguments{"--temperature", "-1"}, {"--temperature"});
   refuses(a + Arguments{"--temperature", "nan"}, {"--temperature"});
-  refuses(a + Arguments{"--top-p", "0"}, {"--top-p must be above 0"});
-  refuses(a + Arguments{"--top-p", "1.1"}, {"--top-p must be above 0 and at most 1"});
+  refuses(a + Arguments{"--temperature", "1", "--top-p", "0"}, {"--top-p must be above 0"});
+  refuses(a + Arguments{"--temperature", "1", "--top-p", "1.1"}, {"--top-p must be above 0 and at most 1"});
   refuses(a + Arguments{"--top-k", "-3"}, {"--top-k"});
   refuses(a + Arguments{"--seed", "-1"}, {"--seed"});
   refuses(a + Arguments{"--tokens", "-1"}, {"--tokens"});

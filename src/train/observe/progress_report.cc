@@ -175,10 +175,12 @@ void Progress::watch(const std::stop_token& stopped) {
   const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pace_.patience()));
   std::unique_lock lock(mutex_);
   while (true) {
-    wakes_.wait_until(lock, stopped, last_line_ + patience, [] { return false; });
+    constexpr auto kShortStep = std::chrono::seconds(1);  // the line of a short step appears soon
+    const auto due = [&] { return std::max<Clock::time_point>(last_line_ + patience, began_ + kShortStep); };
+    wakes_.wait_until(lock, stopped, due(), [] { return false; });
     if (stopped.stop_requested()) return;
     const Clock::time_point now = Clock::now();
-    if (now < last_line_ + patience) continue;  // a step was shown meanwhile
+    if (now < due()) continue;  // a step was shown meanwhile
     last_line_ = now;
     const std::string line = running_line(running_, steps_, now - began_);
     put(on_terminal_ ? line : line + "  " + time_of_day(), false);
