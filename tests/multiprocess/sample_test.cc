@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
@@ -74,8 +76,10 @@ TEST(TrainingSampleRefusalTest, RefusesWhatDoesNotFit) {
   refuses({"--sample-every", "2", "--prompt", "\xFF"}, {"--prompt: byte 0 is not valid UTF-8"});
   std::string tokens;  // 16 bits each
   for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 100), '\0'};
-  refuses({"--sample-every", "2", "--prompt", "a", "--data", scratch.write("raw.bin", tokens)},
-          {"--prompt: the data are tokens", "--tokenizer"});
+  Arguments on_tokens =
+      small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--sample-every", "2", "--prompt", "a"};
+  *(std::ranges::find(on_tokens, "--data") + 1) = scratch.write("raw.bin", tokens);
+  expect_refusal({on_tokens, {"--prompt: the data are tokens", "--tokenizer"}});
   refuses({"--sample-every", "2", "--prompt", "a", "--model", "bert-tiny"}, {"is a BERT"});
 }
 
