@@ -17,12 +17,12 @@
 
 namespace chimera {
 
-/// Returns the candidate with the smallest edit distance to `name`, or nothing if all distances exceed half its length
-/// (at least 2).
+/// Returns the candidate with the smallest edit distance to `name`, or nothing if all distances exceed a third of its
+/// length (at least 1). Two swapped neighbors count as one edit.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates);
 
-/// Returns a one-line message: `unknown schedule 'chimra'; did you mean 'chimera'?`, or the list of candidates if none
-/// is near. `what` is the kind of thing named.
+/// Returns a one-line message: `unknown schedule 'chimra'; did you mean 'chimera'?`, or a list of at most 32 candidates
+/// if none is near. `what` is the kind of thing named.
 [[nodiscard]] std::string unknown_name(std::string_view what, std::string_view name,
                                        std::span<const std::string> candidates);
 
