@@ -287,8 +287,8 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
   const bool is_joined = invocation.place.has_value() || flags.dry_run;
-  const bool is_planned =
-      flags.plan.is_auto() || command.get_option("--plan")->count() > 0;  // or not, although a file says so
+  // With `--plan none`, --memory may come from a file that plans.
+  const bool is_planned = flags.plan.is_auto() || command.get_option("--plan")->count() > 0;
   const bool fits_memory = options.recompute.rule == RecomputeRule::Auto || is_planned;
   constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
   const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
