@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "core/shared_memory.h"
 #include "training.h"
@@ -123,6 +124,25 @@ TEST(TrainingLimitTest, ALowSoftLimitIsRaised) {
   };
   const auto result = run_under(lower, tiny(scratch) + Arguments{"--steps", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
+}
+
+std::vector<std::string> complaints_with(const Arguments& flags, const std::vector<std::string>& environment) {
+  const Scratch scratch;
+  const ProgramResult result =
+      ProgramRun(tiny(scratch) + Arguments{"--stages", "2", "--steps", "1"} + flags, {.environment = environment})
+          .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return complaints(result);
+}
+
+TEST(TrainingLimitTest, ThreadsWithoutEffectAreNamed) {
+  const std::string cores = std::to_string(available_cores());
+  EXPECT_THAT(complaints_with({"--threads", "512"}, {}),
+              ElementsAre(HasSubstr("--threads 512: 2 times 512 threads share " + cores + " core")));
+  EXPECT_THAT(complaints_with({}, {"OMP_NUM_THREADS=77"}),
+              ElementsAre(MatchesRegex("chimera: OMP_NUM_THREADS=77 has no effect; each rank has .* thread.*, and "
+                                       "--threads changes that")));
+  EXPECT_THAT(complaints_with({"--threads", "1"}, {"OMP_NUM_THREADS=77"}), ElementsAre()) << "--threads was given";
 }
 
 TEST(TrainingLimitTest, NamesTooLittleMemory) {
