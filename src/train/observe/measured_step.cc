@@ -93,7 +93,7 @@ class StepReader {
     ends_.push_back(boundaries.back() - step_.start);
   }
 
-  [[nodiscard]] OpIndex index(const Op& op) const { return table_.find(op.kind, op.stage, op.micro_batch); }
+  [[nodiscard]] OpIndex index(const Op& op) const { return table_.find(op.kind, op.stage, op.micro_batch, op.slice); }
   [[nodiscard]] Place place(OpIndex op) const { return {table_.worker(op), op - table_.first(table_.worker(op))}; }
 
   void pair_messages() {
