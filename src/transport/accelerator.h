@@ -28,7 +28,7 @@ struct NcclOptions {
   bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
-  /// Beyond it the process ends: NCCL cannot name the straggler. Slow steps extend it (note_longest_step()).
+  /// A longer wait ends the process: NCCL cannot name the straggler. Slow steps extend it (note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 

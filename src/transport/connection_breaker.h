@@ -15,8 +15,8 @@ class ConnectionBreaker {
   [[nodiscard]] bool broken() const noexcept { return broken_; }
   void mend() noexcept { broken_ = false; }
 
-  /// Scope in which break_all() calls `abort`, for transports that do not report a partly lost message. Only one may
-  /// exist.
+  /// Scope during which break_all() calls `abort`, for transports that do not report a partly lost message. Only one
+  /// may exist.
   class Wait {
    public:
     Wait(ConnectionBreaker* breaker, std::function<void()> abort);

@@ -30,7 +30,7 @@ class RecordedWork {
 /// Error if the function waits for the device.
 using RecordWork = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>& work)>;
 
-/// Transport without peers for tests. It records the calls of one worker in order, one line each, for example
+/// Transport without peers for tests. It records the calls of a worker in order, a line each, for example
 ///   send to 1: [2, 3] Float         receive from 0: [2, 3] Float      all-reduce stage 1: [10] Double
 ///   wait send to 1                  wait receive from 0               wait all-reduce stage 1            all-sum: 2
 /// It ignores tags. Sends complete at once; sums leave the buffers unchanged. It must outlive its operations.

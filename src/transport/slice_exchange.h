@@ -12,7 +12,7 @@
 namespace chimera {
 
 /// Ordered reduce-scatter over any c10d process group. Each member receives its slice of all parts, and adds them in
-/// order. For an all-reduce the caller gathers the slices. With one part per member it then sends as many bytes as a
+/// order. The caller of an all-reduce gathers the slices. If members have one part each, it sends as many bytes as a
 /// ring all-reduce. Members start and finish such sums in one order.
 class SliceExchange {
  public:

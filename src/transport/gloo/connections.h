@@ -50,7 +50,7 @@ class RankTree {
   using Connect = std::function<GlooGroup(int other)>;
   void connect(int rank, int world_size, const Connect& connect);
 
-  /// Returns all ranks' tensors (of one size and type), [rank, ...].
+  /// Returns all ranks' tensors (same size and type), [rank, ...].
   [[nodiscard]] at::Tensor gather(const at::Tensor& mine, std::chrono::milliseconds timeout) const;
   /// Sums in ascending order of ranks; all ranks get the same bits.
   void sum(std::span<double> values, std::chrono::milliseconds timeout) const;

@@ -78,7 +78,7 @@ struct GlooOptions {
   Fingerprint fingerprint = {};
   /// Sums gradients in shared memory on each host, if possible.
   bool share_memory = true;
-  /// [rank]: host; only ranks of one host try to map each other's memory (empty: all).
+  /// [rank]: host; ranks try to map each other's memory only on the same host (empty: on all).
   std::vector<int> hosts = {};
   /// Lets another thread break the connections, even while joining, so that the rank survives the loss of peers. May be
   /// null.

@@ -39,7 +39,7 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// Programming Guide, Lazy Loading, Potential Hazards). They also give streams separate hardware queues.
 [[nodiscard]] VariableList cuda_variables();
 
-/// Returns variables with which NCCL listens only on the rendezvous interface (loopback on one host, else
+/// Returns variables that make NCCL listen only on the rendezvous interface (loopback on one host, else
 /// own_interface()).
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 

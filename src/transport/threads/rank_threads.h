@@ -65,7 +65,7 @@ class RankThreads {
 [[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
                                                           const std::function<void(RankId, Transport&)>& body);
 
-/// As try_rank_threads(), but throws the rank's exception.
+/// Does the same as try_rank_threads(), but throws the rank's exception.
 void run_rank_threads(int ranks, const RankGroups& groups, const std::function<void(RankId, Transport&)>& body);
 
 }  // namespace chimera
