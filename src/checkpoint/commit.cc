@@ -26,7 +26,7 @@ std::string parent_of(const std::string& folder) {
   return parent.empty() ? "." : parent.string();
 }
 
-/// Returns the files of all ranks, and removes the records of their parts.
+/// Also removes the records of the parts.
 std::vector<FileRecord> take_parts(Disk& disk, const std::string& unfinished, int ranks) {
   std::vector<FileRecord> files;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -46,7 +46,7 @@ FileRecord add_text(Disk& disk, const std::string& unfinished, const std::string
   return {name, text.size(), hasher.finish()};
 }
 
-/// Returns the index of weights for other readers of safetensors in several files.
+/// Returns the weight index for other readers.
 std::string index_of(const std::string& unfinished, const std::vector<FileRecord>& files) {
   std::vector<std::pair<std::string, std::vector<TensorEntry>>> weights;
   for (const FileRecord& file : files) {
