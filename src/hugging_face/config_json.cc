@@ -37,12 +37,12 @@ class ConfigFields {
   [[nodiscard]] bool truth(const char* name, bool absent) const;
   [[nodiscard]] std::string text(const char* name, const char* absent) const;
 
-  /// `supported` is the default.
+  /// Rejects every value except `supported`, the default.
   void require(const char* name, bool supported) const;
   void require(const char* name, double supported) const;
-  /// The first text is the default.
+  /// Rejects other texts; the first is the default.
   void require(const char* name, std::initializer_list<const char*> supported) const;
-  /// Accepts null, false or empty.
+  /// Rejects the field unless it is null, false or empty.
   void require_absent(const char* name) const;
 
  private:

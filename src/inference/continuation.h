@@ -36,7 +36,7 @@ class ContinuedText {
   bool stopped_ = false;
 };
 
-/// Applied in this order.
+/// Settings for token probabilities, applied in this order.
 struct SamplingOptions {
   double temperature = 0;  // divisor; 0: highest score (greedy)
   std::int64_t top_k = 0;  // keeps this many highest scores, and ties with the last; 0: all

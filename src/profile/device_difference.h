@@ -14,7 +14,7 @@
 
 namespace chimera {
 
-/// Computed from equal inputs.
+/// A tensor that the CPU and a device have computed from equal inputs.
 struct DeviceDifference {
   std::string name;    ///< "block 3: output", "block 3: gradient of h.3.mlp.c_fc.bias"
   double largest = 0;  ///< largest difference of two elements; infinite for NaN

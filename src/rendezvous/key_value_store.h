@@ -12,7 +12,7 @@
 
 namespace chimera {
 
-/// Thread-safe.
+/// The key-value store that ranks use for rendezvous. Thread-safe.
 class KeyValueStore {
  public:
   void set(const std::string& name, std::string value);

@@ -42,7 +42,7 @@ struct Answer {
 /// Blocks for Get and Wait.
 [[nodiscard]] Answer answer(KeyValueStore& words, const Request& request);
 
-/// Thread-safe.
+/// Client of the rendezvous server. Thread-safe.
 class RendezvousClient {
  public:
   /// Retries until `timeout`. Throws TransportError if all attempts fail; ConfigError if the secrets differ.

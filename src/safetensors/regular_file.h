@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-/// It is not mapped: a file that shrinks then causes an error instead of a signal, and its pages do not count as
+/// The file is not mapped: a file that shrinks then causes an error instead of a signal, and its pages do not count as
 /// resident memory. Any number of threads may read.
 class RegularFile {
  public:

@@ -40,7 +40,7 @@ class SafetensorsFile {
   TensorTable tensors_;
 };
 
-/// Known in advance, so that several processes can write parts.
+/// A file to write, known in advance so that several processes can write parts.
 struct SafetensorsLayout {
   std::string head;  ///< header length and header
   std::vector<TensorEntry> tensors;

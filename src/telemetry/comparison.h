@@ -13,7 +13,7 @@ struct Difference {
   std::string field;
   std::vector<std::string> values;  ///< [run]; empty if not recorded
 };
-/// In the order of the first run that has them.
+/// Returns the fields in the order of the first run that has them.
 [[nodiscard]] std::vector<Difference> differences_of(const std::vector<RunHistory>& runs);
 
 /// Throws ConfigError if a run has no step.

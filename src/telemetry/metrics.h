@@ -21,8 +21,8 @@ struct LossWatch {
   static constexpr double kLeastDeviation = 1.0 / 256;  ///< Relative to the mean
 
   double mean = 0;
-  double distance = 0;  ///< Weighted mean
-  double variance = 0;  ///< Weighted
+  double distance = 0;  ///< Weighted mean of loss minus preceding mean
+  double variance = 0;  ///< Weighted variance of the distances
   std::int64_t losses = 0;
 
   [[nodiscard]] double expected() const { return mean + distance; }

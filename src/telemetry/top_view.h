@@ -16,7 +16,7 @@ namespace chimera {
 struct LiveRank {
   std::int64_t step = 0;  ///< From 1; 0 outside of steps
   std::string doing;      ///< `1B3`, `start-up`
-  double waiting = 0;     ///< Share of time, for other ranks
+  double waiting = 0;     ///< Share of time spent waiting for other ranks
 };
 
 /// A process that writes a metrics file, and the progress page of its job.
@@ -41,7 +41,7 @@ class LiveRun {
 
 struct TopView {
   RunHistory run;
-  std::optional<pid_t> process = {};  ///< Local, writes the metrics
+  std::optional<pid_t> process = {};  ///< Local process that writes the metrics
   std::vector<LiveRank> ranks = {};   ///< Empty if not accessible
   double seconds_since_last = 0;      ///< since the last write to the metrics file
 };

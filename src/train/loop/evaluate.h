@@ -11,8 +11,8 @@ namespace chimera {
 /// Options of `chimera evaluate`.
 struct EvaluationOptions {
   std::string from = {};              // Hugging Face folder
-  std::string data = {};              // As in data/open_tokens.h
-  std::string tokenizer = {};         // As in open_tokenizer(); empty: the folder's, else bytes
+  std::string data = {};              // Path for open_tokens()
+  std::string tokenizer = {};         // Path for open_tokenizer(); empty: the folder's, else bytes
   std::int64_t sequence = 0;          // L, at least 1
   std::int64_t micro_batch_size = 8;  // b, at least 1
   DataType dtype = DataType::Float32;

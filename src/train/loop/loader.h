@@ -23,7 +23,7 @@ namespace chimera {
 
 /// Copies the micro-batch to pinned memory unless `device` is the CPU.
 [[nodiscard]] MicroBatch ready_for(MicroBatch batch, at::Device device);
-/// Returns the same tensors on the CPU. Copies pinned memory asynchronously on the current stream.
+/// Returns the micro-batch on `device`; pinned memory is copied asynchronously on the current stream.
 [[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
 
 /// Loads micro-batches for a worker on its device. Borrows the job.

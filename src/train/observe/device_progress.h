@@ -21,7 +21,7 @@ class DeviceProgress {
 
   /// Reports `progress` once the current stream has reached it, in a later call of note() or catch_up().
   void note(const RankProgress& progress);
-  /// Does the same for note_more_progress().
+  /// Reports note_more_progress() in the same way.
   void note_more();
   /// Waits until the device reaches all noted progress, and reports it meanwhile.
   void catch_up();

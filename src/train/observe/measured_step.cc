@@ -275,7 +275,7 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
     recomputes = recomputes || costs.recompute.back() > 0;
   }
   if (!recomputes) costs.recompute.clear();
-  // Pairs were measured together.
+  // Pairs were measured together, so a pair takes no longer than its longer op.
   if (job.options.pairs == Pairs::Together) costs.pair = 0;
   return costs;
 }

@@ -24,7 +24,7 @@ struct RunSummary {
   std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers
 };
 
-/// In seconds of rank 0's clock.
+/// A traced step of all ranks, in seconds of rank 0's clock.
 struct RecordedStep {
   std::int64_t step = 0;                          // Counted from 0
   std::vector<std::vector<double>> boundaries;    // [rank][instruction + 1]

@@ -19,7 +19,7 @@
 
 namespace chimera {
 
-/// As in model_flops().
+/// Returns the FLOPs of a step by model_flops().
 [[nodiscard]] double step_flops(const Job& job);
 
 /// Estimate of a run's remaining time.
@@ -54,7 +54,7 @@ inline constexpr std::size_t kProgressColumns = 100;
 /// Steps that have a line in a log.
 class LogPace {
  public:
-  /// By default, about 20 steps have a line, at least one every kLogSeconds.
+  /// Without an interval, about 20 steps have a line, and at least one every kLogSeconds.
   LogPace(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
   /// `seconds` have passed since the last line. The first and the last step always have a line.
   [[nodiscard]] bool shows(std::int64_t step, double seconds) const;
@@ -115,8 +115,8 @@ struct StepForecast {
 [[nodiscard]] std::string ending(const Job& job);
 
 /// Compares the measured step time with the forecast. `load` is the machine's load average. If it is far above the
-/// cores and the times differ much, the text says so instead of the difference. For a GPU, adds a line about its
-/// memory.
+/// cores and the times differ much, the text says that other programs may be the cause, and omits the difference. It
+/// has a line about the memory of a GPU.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores, double load = 0);
 
 }  // namespace chimera

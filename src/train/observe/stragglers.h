@@ -9,17 +9,17 @@
 
 namespace chimera {
 
-/// In wall-clock seconds per step.
+/// Compute time of a rank in wall-clock seconds per step.
 struct RankPace {
   RankId rank{0};
   double seconds = 0;
-  /// At the ops' mean speed on other ranks; empty if one of them runs on no other rank.
+  /// Time at the ops' mean speed on other ranks; empty if one of them runs on no other rank.
   std::optional<double> elsewhere;
   /// Returns an upper bound on the seconds per step that others wait for this rank.
   [[nodiscard]] double lost() const { return elsewhere && seconds > *elsewhere ? seconds - *elsewhere : 0; }
 };
 
-/// Slowdown from which a rank is a straggler.
+/// Minimum slowdown of a straggler.
 inline constexpr double kStragglerRatio = 1.1;
 
 /// `times` [rank] holds sums over `steps` steps, at least 1.

@@ -42,7 +42,7 @@ using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
 
 struct DeviatingStage {
   StageCopies copies;
-  /// Outside the largest set of equal replicas (the first in a tie)
+  /// Ranks outside the largest set of equal replicas (the first in a tie)
   std::vector<RankId> odd;
   RankId right{0};            ///< A rank of the largest set
   bool has_majority = false;  ///< More than half are equal

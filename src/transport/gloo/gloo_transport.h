@@ -59,8 +59,8 @@ class GlooOrderedSum {
   std::shared_ptr<State> state_;  // shared with the group's thread
 };
 
-/// Practically infinite, within 31 bits of milliseconds: Gloo's timeouts include time in which the job is stopped
-/// (Ctrl-Z), and the launcher detects hangs.
+/// Practically infinite, within 31 bits of milliseconds: Gloo's timeouts run on while the job is stopped (Ctrl-Z),
+/// and the launcher detects hangs.
 inline constexpr std::chrono::milliseconds kGlooDefaultTimeout = std::chrono::hours(24 * 20);
 
 /// Options of connect_gloo(). Rank r is worker r.
