@@ -26,7 +26,7 @@ std::string parent_of(const std::string& folder) {
   return parent.empty() ? "." : parent.string();
 }
 
-/// Also removes the records of the parts.
+/// Returns the files of all ranks, and removes the records of their parts.
 std::vector<FileRecord> take_parts(Disk& disk, const std::string& unfinished, int ranks) {
   std::vector<FileRecord> files;
   for (int rank = 0; rank < ranks; ++rank) {

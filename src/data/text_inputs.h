@@ -19,7 +19,7 @@ struct Inputs {
 
 struct InputPlace {
   std::int64_t file = 0;    ///< index of the path
-  std::int64_t offset = 0;  ///< byte
+  std::int64_t offset = 0;  ///< byte position
   std::int64_t line = 1;    ///< from 1; only for JSONL
   bool in_document = false;
   friend bool operator==(const InputPlace&, const InputPlace&) = default;

@@ -46,8 +46,8 @@ struct [[gnu::packed]] MegatronIndexHeader {
   std::array<char, 9> magic = kMegatronMagic;
   std::uint64_t version = kMegatronVersion;
   std::uint8_t type_code = 0;   ///< megatron_code() of the token type
-  std::uint64_t sequences = 0;  ///< of lengths and of pointers
-  std::uint64_t documents = 0;  ///< of documents: their number + 1
+  std::uint64_t sequences = 0;  ///< entries of lengths and of pointers
+  std::uint64_t documents = 0;  ///< entries of documents: number of documents + 1
 };
 static_assert(sizeof(MegatronIndexHeader) == 34);
 
@@ -86,7 +86,7 @@ inline constexpr std::int32_t kLlmcGpt2Magic = 20240520;
 inline constexpr std::int32_t kLlmcGpt2Version = 1;
 inline constexpr std::int32_t kLlmcLlama3Magic = 20240801;
 inline constexpr std::int32_t kLlmcLlama3Version = 7;
-/// Starts each document.
+/// The token that starts each document.
 inline constexpr std::int32_t kLlmcGpt2EndOfText = 50256;
 inline constexpr std::int32_t kLlmcLlama3EndOfText = 128000;
 

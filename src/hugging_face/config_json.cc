@@ -26,7 +26,7 @@ class ConfigFields {
   [[noreturn]] void fail(const std::string& what) const;
 
   [[nodiscard]] bool has(const char* name) const;
-  /// Includes null.
+  /// Returns whether the field exists, even as null.
   [[nodiscard]] bool names(const char* name) const { return json_.contains(name); }
   [[nodiscard]] ConfigFields object(const char* name) const;
   [[nodiscard]] const nlohmann::ordered_json& operator[](const char* name) const { return json_.at(name); }

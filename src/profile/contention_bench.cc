@@ -197,7 +197,7 @@ class Pinned {
   bool is_pinned_ = false;
 };
 
-/// First in turn, then together.
+/// Runs ranks 0 and 1 on the same core, first in turn, then together.
 class TurnsOnOneCore {
  public:
   TurnsOnOneCore(Lockstep& ranks, const OpWork& compute) : ranks_(ranks), compute_(compute) {}

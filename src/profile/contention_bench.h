@@ -11,10 +11,10 @@
 
 namespace chimera {
 
-/// Equal work in every call.
+/// Ops of a pipeline: equal work in every call.
 using OpWork = std::function<void()>;
 
-/// Seconds alone, and if started together.
+/// Seconds of ops and an all-reduce: alone, and started together.
 struct OverlapTimes {
   double ops_alone = 0;
   double sum_alone = 0;

@@ -26,8 +26,8 @@ struct DeviceDifference {
 [[nodiscard]] std::vector<std::unique_ptr<Stage>> make_single_layers(const ModelConfig& config, at::ScalarType dtype,
                                                                      std::uint64_t seed, at::Device device);
 
-/// Runs forward and backward of a micro-batch on the CPU. Returns the outputs, then, from the head down, the gradients
-/// of each layer's parameters and input. On the device each layer takes the CPU's inputs.
+/// Runs forward and backward of a micro-batch, given on the CPU. Returns the outputs, then, from the head down, the
+/// gradients of each layer's parameters and input. On the device each layer takes the CPU's inputs.
 [[nodiscard]] std::vector<DeviceDifference> compare_layers(std::span<const std::unique_ptr<Stage>> on_cpu,
                                                            std::span<const std::unique_ptr<Stage>> on_device,
                                                            const MicroBatch& batch, at::Device device);

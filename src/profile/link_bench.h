@@ -41,7 +41,7 @@ struct LinkSamples {
 /// Measures links between two hosts, with a rank on each. Takes about `seconds`, longer on slow networks. `transport`
 /// has profile_groups() and shares no memory.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
-/// Fits the shortest and longest all-reduce, and messages beyond a burst.
+/// Fits lines through the shortest and longest all-reduce, and through messages beyond a burst.
 [[nodiscard]] NodeLinks fit_links(const LinkSamples& links);
 [[nodiscard]] std::string to_text(const NodeLinks& links);
 [[nodiscard]] std::string to_text(const LinkSamples& links);

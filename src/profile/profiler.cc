@@ -221,7 +221,7 @@ std::int64_t parameters_of(Stage& stage) {
   return count;
 }
 
-/// It exceeds caches most, as in training.
+/// The largest stage exceeds caches most, as in training.
 Stage& largest_stage(Items& items) {
   const auto largest = std::ranges::max_element(
       items, {}, [](const std::unique_ptr<Item>& item) { return parameters_of(item->bench.stage()); });

@@ -34,7 +34,7 @@ struct ProfileOptions {
   std::int64_t sequence = 128;
   std::vector<ProfiledModel> others = {};
   DataType dtype = DataType::Float32;
-  std::int64_t threads = 1;  // intra-op, of a worker
+  std::int64_t threads = 1;  // intra-op threads of a worker
   double seconds = 45;       // each measurement runs at least a few times
 };
 

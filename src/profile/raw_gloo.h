@@ -11,7 +11,7 @@
 
 namespace chimera::benchmarks {
 
-/// Additional connections to connect_gloo(). Reuses tensors, so that run() contains only calls of c10d and Gloo.
+/// Connections in addition to connect_gloo(). Reuses tensors, so that run() contains only calls of c10d and Gloo.
 class RawGloo {
  public:
   /// All ranks construct it in the same order. `store_path` is as in connect_gloo().

@@ -43,7 +43,7 @@ struct OpMemory {
   double measured = 0;
   double simulated = 0;
   double measured_peak = 0;
-  double simulated_peak = 0;  // plus the mean working set of such ops
+  double simulated_peak = 0;  // `simulated` plus the mean working set of such ops
 };
 
 struct WorkerMemory {

@@ -88,7 +88,7 @@ namespace {
 
 bool on_threads(const TrainOptions& options) { return options.transport == TransportKind::Threads; }
 
-constexpr std::size_t kShift = 7;  // of the order per round
+constexpr std::size_t kShift = 7;  // rotation of the order per round
 
 /// Similar runs are adjacent in lists.
 std::vector<std::size_t> shuffled(std::size_t count) {

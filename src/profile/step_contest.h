@@ -25,7 +25,7 @@ struct GaugedBlocks {
 class SpeedGauge {
  public:
   SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks);
-  /// Averages over computing ranks. Collective.
+  /// Returns wall-clock seconds, averaged over computing ranks. Collective.
   double seconds();
   [[nodiscard]] double seconds_on(const MachineProfile& machine) const;
 

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kBeat{250};
-constexpr std::chrono::milliseconds kStopped{1000};  // a later wake-up means that this process was stopped
+constexpr std::chrono::milliseconds kStopped{1000};  // after a longer pause this process was stopped
 constexpr std::size_t kMostBytes = 1024;
 
 std::string own_host() {

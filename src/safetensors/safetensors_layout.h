@@ -16,7 +16,7 @@
 
 namespace chimera {
 
-/// TensorTable checks the header; elements are read on demand. Any number of threads may read.
+/// An open file. TensorTable checks its header; elements are read on demand. Any number of threads may read.
 class SafetensorsFile {
  public:
   /// Throws ConfigError if the file cannot be read or is invalid.

@@ -18,7 +18,7 @@ struct LossWatch {
   static constexpr double kWeight = 0.2;           ///< Weight of a loss in the mean; the first losses weigh the same
   static constexpr double kDistanceWeight = 0.05;  ///< Weight of a distance in its mean and variance
   static constexpr std::int64_t kWarmUp = 20;      ///< Losses before the first check
-  static constexpr double kLeastDeviation = 1.0 / 256;  ///< Relative to the mean
+  static constexpr double kLeastDeviation = 1.0 / 256;  ///< Minimum deviation, relative to the mean
 
   double mean = 0;
   double distance = 0;  ///< Weighted mean of loss minus preceding mean

@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-/// Numbers are right-aligned.
+/// A table cell; numbers are right-aligned.
 struct TableCell {
   std::string text;
   bool is_number = false;

@@ -53,7 +53,7 @@ struct RunHistory {
 
 [[nodiscard]] std::optional<std::int64_t> planned_steps(const RunHistory& run);
 
-/// Medians exclude the first step, which touches memory first, if there are more.
+/// Results of a run. Medians exclude the first step, which touches memory first, if there are more.
 struct RunFigures {
   std::int64_t steps = 0;  ///< Number of the last step
   double final_loss = 0;

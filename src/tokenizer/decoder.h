@@ -21,8 +21,8 @@ struct ByteFallbackDecoding {};  ///< runs of <0xNN> to text; each byte of inval
 struct FuseDecoding {};          ///< joins all tokens
 struct StripDecoding {           ///< removes `content` from both ends
   std::string content;           ///< one character
-  std::size_t start = 0;         ///< at most, at the start
-  std::size_t stop = 0;          ///< at most, at the end
+  std::size_t start = 0;         ///< maximum number to remove at the start
+  std::size_t stop = 0;          ///< maximum number to remove at the end
 };
 struct BlankSignDecoding {  ///< Metaspace: sign to blank
   std::string sign;

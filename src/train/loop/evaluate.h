@@ -13,8 +13,8 @@ struct EvaluationOptions {
   std::string from = {};              // Hugging Face folder
   std::string data = {};              // Path for open_tokens()
   std::string tokenizer = {};         // Path for open_tokenizer(); empty: the folder's, else bytes
-  std::int64_t sequence = 0;          // L, at least 1
-  std::int64_t micro_batch_size = 8;  // b, at least 1
+  std::int64_t sequence = 0;          // L, tokens per sample; at least 1
+  std::int64_t micro_batch_size = 8;  // b, samples per forward; at least 1
   DataType dtype = DataType::Float32;
   bool force_bfloat16 = false;  // Allows bfloat16 on a CPU that emulates it
   std::int64_t seed = 1;        // For BERT's pairs and masks
@@ -31,7 +31,7 @@ struct EvaluationProgress {
 
 struct Evaluation {
   double loss = 0;           // Mean, in nats
-  std::int64_t tokens = 0;   // Targets in the mean
+  std::int64_t tokens = 0;   // Targets in the mean loss
   std::int64_t windows = 0;  // OrderedSamples::count()
   std::string data = {};     // One line
 };

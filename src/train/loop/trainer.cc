@@ -28,7 +28,7 @@
 namespace chimera {
 namespace {
 
-/// The first of several.
+/// Returns the rank with weights and the most steps; the first of several.
 RankId furthest(std::span<const RankState> states) {
   const auto steps = [](const RankState& state) { return state.has_weights ? state.done : -1; };
   return RankId(std::ranges::max_element(states, {}, steps) - states.begin());
@@ -614,7 +614,7 @@ void Trainer::agree_on_last_step(RankId metrics_source) {
   if (checkpointer_) checkpointer_->go_on({number, numbers.end()});
 }
 
-/// The order is the same on all ranks of the group. Omits sharded optimizer state.
+/// Returns weights and optimizer state, in the same order on all ranks of the group. Omits sharded optimizer state.
 std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   std::vector<at::Tensor> tensors;
   std::vector<OptimizerTensor> remembered;
