@@ -48,7 +48,7 @@ void set_port(SocketAddress& address, std::uint16_t port) {
   }
 }
 
-/// Resolves the host of `rendezvous`. On failure sets `error` and returns an empty list.
+/// On failure sets `error` and returns an empty list.
 std::vector<SocketAddress> look_up(const RendezvousPoint& rendezvous, int flags, int& error) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -91,7 +91,7 @@ std::vector<InterfaceAddress> interface_addresses(std::set<std::string>& names) 
                   what, to_text(address)));
 }
 
-/// Returns the best address: prefers `family` (AF_UNSPEC: any), then addresses valid beyond the link, then IPv4.
+/// Prefers `family` (AF_UNSPEC: any), then addresses valid beyond the link, then IPv4.
 SocketAddress address_of_interface(const std::string& interface, int family) {
   std::set<std::string> names;
   std::optional<SocketAddress> best;
@@ -124,8 +124,8 @@ std::optional<SocketAddress> address_towards(const SocketAddress& to) {
   return own;
 }
 
-/// Returns the source address of the default route, found with documentation addresses (RFC 5737, RFC 3849), or else an
-/// address that is neither loopback nor link-local.
+/// Returns the source address of the route to a documentation address (RFC 5737, RFC 3849), or else an address that is
+/// neither loopback nor link-local.
 SocketAddress outward_address(const RendezvousPoint& rendezvous) {
   for (const char* example : {"192.0.2.1", "2001:db8::1"}) {
     int error = 0;
@@ -147,7 +147,7 @@ bool is_meant_as_it_is(const RendezvousPoint& rendezvous) {
   return rendezvous.host.find("localhost") != std::string::npos || !look_up(rendezvous, AI_NUMERICHOST, error).empty();
 }
 
-/// Returns a socket for the first address that `use` accepts; otherwise sets `reason` to the last error.
+/// Returns a socket for the first address that `use` accepts, or sets `reason`.
 std::optional<FileDescriptor> first_socket(const std::vector<SocketAddress>& addresses, int flags, std::string& reason,
                                            const std::function<bool(int socket, const SocketAddress&)>& use) {
   for (const SocketAddress& address : addresses) {

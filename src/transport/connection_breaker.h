@@ -7,17 +7,16 @@
 namespace chimera {
 
 /// Breaks the connections of this process: every wait for a peer fails, even if the peer is alive. Thread-safe. The
-/// process must have no TCP connections except those between ranks.
+/// process must have no other TCP connections.
 class ConnectionBreaker {
  public:
-  /// Shuts down all open TCP connections and aborts the current Wait. Later connections and waits need another call.
+  /// Shuts down all open TCP connections and aborts the current Wait, but no later ones.
   void break_all() noexcept;
   [[nodiscard]] bool broken() const noexcept { return broken_; }
-  /// Allows new connections.
   void mend() noexcept { broken_ = false; }
 
-  /// Scope during which break_all() calls `abort`, because a transport may not report that the rest of a message is
-  /// lost. Only one may exist.
+  /// Scope during which break_all() calls `abort`, for transports that do not report a partly lost message. Only one
+  /// may exist.
   class Wait {
    public:
     Wait(ConnectionBreaker* breaker, std::function<void()> abort);
