@@ -58,7 +58,8 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
 
 std::string sbatch_script(const SlurmJob& job) {
   require_whole_nodes(job.ranks, job.ranks_of_node);
-  return fmt::format(R"(#!/bin/bash
+  return fmt::format(
+      R"(#!/bin/bash
 {comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
@@ -86,11 +87,11 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code"
 )",
-                     fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
-                     fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
-                     fmt::arg("ranks_of_node", job.ranks_of_node),
-                     fmt::arg("gpus", job.has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", job.ranks_of_node) : ""),
-                     fmt::arg("flags", shell_words(job.flags)));
+      fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
+      fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
+      fmt::arg("ranks_of_node", job.ranks_of_node),
+      fmt::arg("gpus", job.has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", job.ranks_of_node) : ""),
+      fmt::arg("flags", shell_words(job.flags)));
 }
 
 namespace {
@@ -357,7 +358,8 @@ void add_plan(CLI::App& program, int& exit_code) {
                            add_path(*command, "--sbatch", options->sbatch,
                                     "write the plan to this file as a SLURM job; - prints it instead of the table")});
   options->ranks_option =
-      add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
+      add_count(*command, "--ranks-per-node", options->ranks_of_node,
+                "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
   set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",
                               "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--recompute",
                               "--top", "--explain", "--run", "--format", "--output", "--sbatch"});

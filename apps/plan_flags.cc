@@ -45,7 +45,8 @@ void PlanFlags::add_to(CLI::App& app) {
   overrides.add_to(app);
   app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention probabilities in memory");
   begin_group(app, heading::kPlanning);
-  add_path(app, "--machine", machine, "machine profile: a file of `chimera profile`, or a shipped one such as h100-80gb");
+  add_path(app, "--machine", machine,
+           "machine profile: a file of `chimera profile`, or a shipped one such as h100-80gb");
   add_count(app, "--workers", workers, "total number of workers (P = W x D)");
   add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers");
   add_number(app, "--memory", memory, "memory of a worker in GiB (default: from the machine profile)");

@@ -345,10 +345,11 @@ ExitCode print_dry_run(const TrainRequest& all) {
   write_output("",
                *all.dry_run == Format::Json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
   if (expected.fits()) return ExitCode::Success;
-  messages().write(fmt::format(
-      "chimera: DOES NOT FIT: a rank needs {} and has {}; use more stages, smaller micro-batches or --recompute full, or "
-      "give the profile of another machine with --machine\n",
-      bytes_text(expected.peak_bytes()), bytes_text(expected.memory_bytes)));
+  messages().write(
+      fmt::format("chimera: DOES NOT FIT: a rank needs {} and has {}; use more stages, smaller micro-batches or "
+                  "--recompute full, or "
+                  "give the profile of another machine with --machine\n",
+                  bytes_text(expected.peak_bytes()), bytes_text(expected.memory_bytes)));
   return ExitCode::Usage;
 }
 
@@ -362,7 +363,8 @@ double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
     return peak.flops;
   }
   if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
-  const double peak = matrix_peak(read_machine(machine_file(all.machine)), job.options.dtype, job.num_ranks(), intra_op_threads(job));
+  const double peak =
+      matrix_peak(read_machine(machine_file(all.machine)), job.options.dtype, job.num_ranks(), intra_op_threads(job));
   if (peak == 0 && !all.plans) {
     throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them",
                                   all.machine, to_text(job.options.dtype)));

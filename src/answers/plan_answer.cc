@@ -175,9 +175,12 @@ PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, P
                        const PlanQuestions& questions) {
   Predictor predictor(problem);
   const bool by_paper = rule == PlanRule::Paper;
-  PlanReport report{problem,      by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
-                    rule,         {},
-                    std::nullopt, {},
+  PlanReport report{problem,
+                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                    rule,
+                    {},
+                    std::nullopt,
+                    {},
                     {}};
   for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);

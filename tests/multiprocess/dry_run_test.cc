@@ -54,9 +54,8 @@ TEST(DryRunTest, DescribesEveryRank) {
 
 TEST(DryRunTest, TheBubbleIsTheMeanOfAllRanks) {
   for (const Arguments& machine : {Arguments{}, Arguments{"--machine", "h100-80gb"}}) {
-    const json run = dry_run(Arguments{"--model", "gpt2-tiny", "--stages", "4", "--micro-batches", "8",
-                                       "--data-parallel", "2"} +
-                             machine);
+    const json run = dry_run(
+        Arguments{"--model", "gpt2-tiny", "--stages", "4", "--micro-batches", "8", "--data-parallel", "2"} + machine);
     EXPECT_NEAR(total(run["ranks"], "bubble_ratio") / 8, run["bubble_ratio"], 1e-9);
     for (const json& rank : run["ranks"]) {
       const double idle = rank["bubble_ratio"].get<double>() * rank["step_seconds"].get<double>();
@@ -79,10 +78,10 @@ TEST(DryRunTest, EndsWithTwoIfARankNeedsMoreThanItHas) {
 TEST(DryRunTest, PredictsWhatThePlanPredicts) {
   const Scratch scratch;
   const std::string file = scratch.path("plan.toml");
-  const ProgramResult planned =
-      run_program({"plan", "--model", "llama-3-8b", "--workers", "16", "--mini-batch", "32", "--machine", "h100-80gb",
-                   "--schedules", "1f1b", "--stages", "4", "--partition", "even", "--replica-layout", "far", "--top", "1",
-                   "--format", "json", "--output", file});
+  const ProgramResult planned = run_program(
+      {"plan",      "--model",     "llama-3-8b", "--workers", "16",   "--mini-batch", "32",   "--machine",
+       "h100-80gb", "--schedules", "1f1b",       "--stages",  "4",    "--partition",  "even", "--replica-layout",
+       "far",       "--top",       "1",          "--format",  "json", "--output",     file});
   ASSERT_EQ(planned.exit_code, 0) << planned.messages;
   const json chosen = try_json(planned.output)["chosen"];
   const json run = dry_run({"--config", file});
@@ -190,6 +189,12 @@ TEST(DryRunTest, IsQuickForManyRanks) {
                             "--machine", "h100-80gb"});
   EXPECT_EQ(run["ranks"].size(), 128U);
   EXPECT_LT(children_seconds() - before, 1.5) << "about 0.6 s, whatever else the machine does";
+}
+
+TEST(DryRunTest, HasNoLimitOfOneMachine) {
+  const json run = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--data-parallel", "1024", "--device", "cuda"});
+  EXPECT_EQ(run["ranks"].size(), 4096U);
+  EXPECT_EQ(run["gpu"]["communicators"], 4 + 2 + 1) << "as with two groups";
 }
 
 TEST(DryRunTest, RejectsWhatTrainingRejects) {
