@@ -52,6 +52,14 @@ TEST(SearchCommandTest, SimulateAndCheckConfirmItsResult) {
   EXPECT_TRUE(result["origin"].is_string());
 }
 
+TEST(SearchCommandTest, WritesAScheduleThatOtherCommandsTake) {
+  const Scratch scratch;
+  const std::string file = scratch.path("found.json");
+  const json result = found({"--stages", "2", "--micro-batches", "4", "--output", file});
+  EXPECT_EQ(read_json(read_file(file)), result["schedule"]);
+  EXPECT_EQ(run_program({"check", file}).exit_code, 0);
+}
+
 TEST(SearchCommandTest, SaysWhetherTheBoundProvesTheOptimum) {
   const json small = found({"--stages", "2", "--micro-batches", "2"});
   EXPECT_EQ(small["optimal"], true);
