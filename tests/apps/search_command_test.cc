@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
+#include "support/scratch.h"
 
 namespace chimera::testing {
 namespace {
