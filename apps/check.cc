@@ -24,7 +24,7 @@ struct CheckArguments {
 };
 
 /// Reads a file without validating it, or generates the schedule of that name.
-Schedule schedule_of(const CheckArguments& options) {
+Schedule checked_schedule(const CheckArguments& options) {
   const std::string& name = options.name;
   std::error_code none;
   if (!names_schedule_file(name) && !std::filesystem::exists(name, none) && name.find('/') == std::string::npos)
@@ -62,7 +62,7 @@ void add_check(CLI::App& program, int& exit_code) {
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
     (void)options->limits.limits();  // reject bad flags before reading
-    const CheckReport report = examine(schedule_of(*options), options->limits.limits(), options->strict_order);
+    const CheckReport report = examine(checked_schedule(*options), options->limits.limits(), options->strict_order);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });

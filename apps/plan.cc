@@ -112,7 +112,7 @@ struct PlanArguments {
   std::string output;
   std::string costs;
   std::string sbatch;
-  std::int64_t ranks_of_node = 1;  // of --ranks-per-node
+  std::int64_t ranks_of_node = 1;
   CLI::Option* ranks_option = nullptr;
 };
 

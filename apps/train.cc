@@ -335,7 +335,6 @@ MachineProfile machine_of(const Job& job, const std::string& machine) {
   return usual;
 }
 
-/// Returns the exit code: Usage if a rank needs more memory than it has.
 ExitCode print_dry_run(const TrainRequest& all) {
   Job job = cut_job(job_shape(all.options));
   require_space(job, 0);
@@ -346,9 +345,8 @@ ExitCode print_dry_run(const TrainRequest& all) {
                *all.dry_run == Format::Json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
   if (expected.fits()) return ExitCode::Success;
   messages().write(
-      fmt::format("chimera: DOES NOT FIT: a rank needs {} and has {}; use more stages, smaller micro-batches or "
-                  "--recompute full, or "
-                  "give the profile of another machine with --machine\n",
+      fmt::format("chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
+                  "--recompute full, or give another machine with --machine\n",
                   bytes_text(expected.peak_bytes()), bytes_text(expected.memory_bytes)));
   return ExitCode::Usage;
 }
