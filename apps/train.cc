@@ -344,10 +344,10 @@ ExitCode print_dry_run(const TrainRequest& all) {
   write_output("",
                *all.dry_run == Format::Json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
   if (expected.fits()) return ExitCode::Success;
-  messages().write(
-      fmt::format("chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
-                  "--recompute full, or give another machine with --machine\n",
-                  bytes_text(expected.peak_bytes()), bytes_text(expected.memory_bytes)));
+  messages().write(fmt::format(
+      "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
+      "--recompute full, or give another machine with --machine\n",
+      bytes_text(expected.peak_bytes()), bytes_text(expected.memory_bytes)));
   return ExitCode::Usage;
 }
 
