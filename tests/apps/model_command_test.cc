@@ -58,7 +58,7 @@ TEST(ModelCommandTest, AScheduleShowsWhatItsWorkersHold) {
   const json& first = report["workers"][0];
   EXPECT_EQ(first["stages"], json::array({0, 3}));
   double held = 0;
-  for (const std::size_t stage : {0, 3}) {
+  for (const std::size_t stage : {0U, 3U}) {
     for (const char* bytes : {"weights_bytes", "gradients_bytes", "optimizer_bytes"})
       held += report["stages"][stage][bytes].get<double>();
   }
