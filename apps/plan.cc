@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -25,6 +27,7 @@ struct SlurmJob {
   std::string comment;             ///< lines about the plan
   std::int64_t ranks = 1;          ///< D W
   std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
+  bool has_gpus = false;           ///< whether each rank needs a GPU
   std::vector<std::string> flags;  ///< flags of `chimera train`
 };
 
@@ -55,13 +58,14 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
 
 std::string sbatch_script(const SlurmJob& job) {
   require_whole_nodes(job.ranks, job.ranks_of_node);
-  return fmt::format(R"(#!/bin/bash
+  return fmt::format(
+      R"(#!/bin/bash
 {comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
 #SBATCH --ntasks-per-node={ranks_of_node}
-#SBATCH --signal=B:USR1@120
+{gpus}#SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -u
@@ -83,9 +87,11 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code"
 )",
-                     fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
-                     fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
-                     fmt::arg("ranks_of_node", job.ranks_of_node), fmt::arg("flags", shell_words(job.flags)));
+      fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
+      fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
+      fmt::arg("ranks_of_node", job.ranks_of_node),
+      fmt::arg("gpus", job.has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", job.ranks_of_node) : ""),
+      fmt::arg("flags", shell_words(job.flags)));
 }
 
 namespace {
@@ -174,6 +180,24 @@ void require_papers_choice(const PlanArguments& options) {
   }
 }
 
+/// Returns the options of the plan, and what it assumes.
+std::vector<std::string> notes_of(const PlanArguments& options, const PlanProblem& problem) {
+  const PlanFlags& flags = options.problem;
+  std::vector<std::string> notes = {fmt::format(
+      "{}, {}{}{}; schedules: {}; partition {}, recompute {}, sync {}", to_text(flags.dtype_for(problem.model)),
+      to_text(flags.optimizer), flags.shard_optimizer ? " (sharded)" : "", flags.dropout ? ", dropout" : "",
+      options.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(options.schedules, ", ")),
+      to_text(options.partition), to_text(options.recompute), to_text(flags.sync))};
+  std::vector<std::string> usual;
+  if (!flags.sequence) usual.push_back(fmt::format("--sequence {}", problem.workload.sequence));
+  if (!flags.dtype) usual.push_back(fmt::format("--dtype {}", to_text(flags.dtype_for(problem.model))));
+  if (!usual.empty()) notes.push_back(fmt::format("not given, so by default: {}", fmt::join(usual, ", ")));
+  for (const std::string& source : problem.machine.sources) {
+    if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
+  }
+  return notes;
+}
+
 PlanReport make_report(const PlanArguments& options) {
   if (options.rule == PlanRule::Paper) require_papers_choice(options);
   const PlanOptions plan_options{.schedules = options.schedules,
@@ -183,7 +207,9 @@ PlanReport make_report(const PlanArguments& options) {
                                  .top = options.top};
   PlanProblem problem = options.problem.problem();
   problem.workload.recompute_attention = options.recompute.rule == RecomputeRule::Attention;
-  return plan_report(problem, plan_options, options.rule, options.questions);
+  PlanReport report = plan_report(problem, plan_options, options.rule, options.questions);
+  report.notes = notes_of(options, problem);
+  return report;
 }
 
 /// Training does not support tensor parallelism.
@@ -196,7 +222,7 @@ void require_trainable(const Candidate& candidate, const char* flag) {
 }
 
 std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
-  auto flags = options.problem.workload_flags();
+  auto flags = options.problem.workload_flags(problem);
   const auto planned = train_flags(problem, candidate);
   flags.insert(flags.end(), planned.begin(), planned.end());
   return flags;
@@ -220,11 +246,13 @@ std::string printed(const PlanReport& report, Format format) {
 
 std::string description(const PlanReport& report) {
   const RankedCandidate& chosen = report.plan.ranked.front();
-  return fmt::format(
+  std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
       "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n",
       report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
       report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
+  for (const std::string& note : report.notes) text += note + "\n";
+  return text;
 }
 
 void write_plan(const PlanArguments& options, const PlanReport& report) {
@@ -240,10 +268,17 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
   const Candidate& chosen = report.plan.ranked.front().candidate;
   require_trainable(chosen, "--sbatch");
   const std::string file = options.sbatch == "-" ? "" : options.sbatch;
+  const std::int64_t ranks = chosen.data_parallel * chosen.shape.stages;
+  const bool has_gpus = report.problem.machine.cores == 0;
+  std::int64_t ranks_of_node = options.ranks_of_node;
+  if (has_gpus && options.ranks_option->count() == 0) {
+    ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
+  }
   write_output(file, sbatch_script({.name = fmt::format("chimera-{}", options.problem.model),
                                     .comment = description(report),
-                                    .ranks = chosen.data_parallel * chosen.shape.stages,
-                                    .ranks_of_node = options.ranks_of_node,
+                                    .ranks = ranks,
+                                    .ranks_of_node = ranks_of_node,
+                                    .has_gpus = has_gpus,
                                     .flags = to_words(all_flags(options, report.problem, chosen))}));
 }
 
@@ -271,10 +306,10 @@ void add_plan(CLI::App& program, int& exit_code) {
   command->footer(
       "Examples:\n"
       "  chimera plan --workers 4 --mini-batch 32 --memory 2 --machine here.json\n"
-      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json\n"
+      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine p100-aries\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --schedules chimera --stages 2,4 --explain\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
-      "  chimera plan --workers 4 --mini-batch 32 --machine here.json --sbatch job.sh\n"
+      "  chimera plan --model llama-3-8b --workers 64 --mini-batch 128 --machine h100-80gb --sbatch job.sh\n"
       "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
       "\nThe planner simulates all combinations of W x D, micro-batch size, schedule and partition that fit in memory, "
       "and ranks them by step time. Flags fix a part of the configuration. Asynchronous schedules are considered only "
@@ -323,7 +358,8 @@ void add_plan(CLI::App& program, int& exit_code) {
                            add_path(*command, "--sbatch", options->sbatch,
                                     "write the plan to this file as a SLURM job; - prints it instead of the table")});
   options->ranks_option =
-      add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks per node of the SLURM job (default 1)");
+      add_count(*command, "--ranks-per-node", options->ranks_of_node,
+                "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
   set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",
                               "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--recompute",
                               "--top", "--explain", "--run", "--format", "--output", "--sbatch"});

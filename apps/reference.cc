@@ -35,7 +35,7 @@ bool is_lower_word(const std::string& word) {
 
 std::vector<std::string> known_names(const std::string& command, const std::string& name) {
   const std::string what = name == "NAME" ? command : name;
-  if (what == "--schedule" || what == "--schedules" || what == "schedule" || what == "simulate")
+  if (what == "--schedule" || what == "--schedules" || what == "schedule" || what == "simulate" || what == "check")
     return schedule_names();
   if (what == "--model" || what == "model") return preset_names();
   return {};

@@ -175,9 +175,13 @@ PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, P
                        const PlanQuestions& questions) {
   Predictor predictor(problem);
   const bool by_paper = rule == PlanRule::Paper;
-  PlanReport report{problem,      by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
-                    rule,         {},
-                    std::nullopt, {}};
+  PlanReport report{problem,
+                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                    rule,
+                    {},
+                    std::nullopt,
+                    {},
+                    {}};
   for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
   if (questions.pareto) {
@@ -192,10 +196,11 @@ PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, P
 std::string plan_text(const PlanReport& report) {
   const PlanProblem& problem = report.problem;
   std::string text =
-      fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n\n",
+      fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n",
                   problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
                   problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
-  text += plan_rows(report.candidates);
+  for (const std::string& note : report.notes) text += "  " + note + "\n";
+  text += "\n" + plan_rows(report.candidates);
   const ReportedCandidate& chosen = report.candidates.front();
   text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));

@@ -30,6 +30,7 @@ struct PlanReport {
   std::vector<ReportedCandidate> candidates;        // best first
   std::optional<RankedCandidate> with_more_memory;  // fastest with twice the memory, if at least 0.1 % faster
   std::vector<ReportedCandidate> frontier;          // Pareto front of time and memory, if requested
+  std::vector<std::string> notes = {};              // lines below the title of plan_text(): options, assumptions
 };
 
 /// Plans and analyzes the ranked candidates. Throws ConfigError as make_plan() does, and if the row to explain does not

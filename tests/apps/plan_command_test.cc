@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
@@ -227,6 +229,49 @@ TEST(PlanCommandTest, WritesAJobForSlurm) {
   EXPECT_EQ(job.output, read_file(testing::source_path("/recipes/slurm/bert-48-32-nodes.sh")));
   const ProgramResult filled = run_program(job_of_32({"--sbatch", "-", "--ranks-per-node", "4"}));
   EXPECT_THAT(filled.output, HasSubstr("#SBATCH --nodes=8\n#SBATCH --ntasks=32\n#SBATCH --ntasks-per-node=4\n"));
+}
+
+TEST(PlanCommandTest, FindsShippedProfilesByName) {
+  Words by_name = bert_48({"--rule", "paper"});
+  std::ranges::replace(by_name, kP100, "p100-aries");
+  EXPECT_EQ(planned(by_name), planned(bert_48({"--rule", "paper"})));
+  std::ranges::replace(by_name, "p100-aries", "p100-arie");
+  EXPECT_THAT(run_program(by_name).messages,
+              HasSubstr("unknown machine profile 'p100-arie'; did you mean 'p100-aries'?"));
+}
+
+const Words kEightBillion = {"plan", "--model",   "llama-3-8b", "--workers",   "16",  "--mini-batch",
+                             "32",   "--machine", "h100-80gb",  "--stages",    "8",   "--schedules",
+                             "1f1b", "--top",     "1",          "--partition", "even"};
+
+TEST(PlanCommandTest, LargeModelsGetTheirContextAndBfloat16) {
+  const std::string text = run_program(kEightBillion).output;
+  EXPECT_THAT(text,
+              ::testing::StartsWith("llama-3-8b: 8030261248 parameters, sequences of 8192; 16 workers (h100-80gb)"));
+  EXPECT_THAT(text, HasSubstr("\n  bfloat16, adamw; schedules: 1f1b; partition even, recompute auto, sync eager-opt\n"
+                              "  not given, so by default: --sequence 8192, --dtype bfloat16\n"
+                              "  assumed: "));
+  Words given = kEightBillion;
+  given.insert(given.end(), {"--sequence", "1024", "--dtype", "float32"});
+  const std::string other = run_program(given).output;
+  EXPECT_THAT(other, HasSubstr("sequences of 1024;"));
+  EXPECT_THAT(other, ::testing::Not(HasSubstr("by default")));
+  const std::string small = run_program(bert_48({"--stages", "4", "--schedules", "1f1b"})).output;
+  EXPECT_THAT(small, HasSubstr("by default: --sequence 128, --dtype float32\n"));
+}
+
+TEST(PlanCommandTest, PlansForGpusCarryDeviceAndNodes) {
+  const Scratch scratch;
+  Words words = kEightBillion;
+  words.insert(words.end(), {"--output", scratch.path("plan.toml"), "--sbatch", "-"});
+  const ProgramResult job = run_program(words);
+  EXPECT_EQ(job.exit_code, 0) << job.messages;
+  EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=16\n#SBATCH --ntasks-per-node=8\n"
+                                    "#SBATCH --gpus-per-node=8\n"));
+  EXPECT_THAT(job.output, HasSubstr(" --dtype bfloat16 --optimizer adamw --device cuda "));
+  const std::string plan = read_file(scratch.path("plan.toml"));
+  EXPECT_THAT(plan, HasSubstr("\ndtype = \"bfloat16\"\n"));
+  EXPECT_THAT(plan, HasSubstr("\ndevice = \"cuda\"\n"));
 }
 
 TEST(PlanCommandTest, RefusesAJobWithPartialNodes) {

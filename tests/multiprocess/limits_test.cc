@@ -245,6 +245,21 @@ TEST(TrainingLimitTest, NamesATemporaryFolderThatCannotBeWritten) {
   EXPECT_THAT(result.messages, HasSubstr("set TMPDIR to a folder that can be written"));
 }
 
+/// The third rank of host 17 of 1,024. It gets as far as the rendezvous, at a port on which nothing listens.
+TEST(TrainingLimitTest, RanksOfOtherHostsDoNotCount) {
+  const Scratch scratch;
+  const ProgramResult result =
+      ProgramRun({"train", "--data", scratch.write("text.txt", sample_text()), "--model", "gpt2-tiny", "--schedule",
+                  "1f1b", "--stages", "4", "--data-parallel", "1024", "--micro-batch-size", "1", "--sequence", "16",
+                  "--steps", "1", "--rendezvous-seconds", "1"},
+                 {.environment = {"CHIMERA_RANK=70", "CHIMERA_WORLD_SIZE=4096", "CHIMERA_LOCAL_RANK=2",
+                                  "CHIMERA_LOCAL_WORLD_SIZE=4", "CHIMERA_MASTER_ADDR=127.0.0.1",
+                                  "CHIMERA_MASTER_PORT=9", "CHIMERA_SECRET=a word"}})
+          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("rank 70 failed at start-up: no answer from the rendezvous server"));
+}
+
 /// An epoch is 21 steps. The limit leaves some ten descriptors beyond the ranks' needs.
 TEST(TrainingLimitTest, ManyStepsTakeNoMoreDescriptorsNorMemoryThanAFew) {
   const std::size_t count = std::getenv("CHIMERA_LONG_TESTS") == nullptr ? 250 : 1000;

@@ -156,7 +156,8 @@ void Progress::show(const StepMetrics& metrics) {
   const std::size_t columns = terminal_columns(STDERR_FILENO);
   std::string line =
       progress_line(metrics, steps_, columns == 0 ? kProgressColumns : std::min(columns, kProgressColumns));
-  if (!on_terminal_) line += "  " + time_of_day();
+  const std::string time = "  " + time_of_day();
+  if (!on_terminal_ || line.size() + time.size() < columns) line += time;
   if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
   const bool stays = metrics.step == steps_ || metrics.validation_loss || metrics.sample;
   const std::lock_guard lock(mutex_);
@@ -182,8 +183,7 @@ void Progress::watch(const std::stop_token& stopped) {
     const Clock::time_point now = Clock::now();
     if (now < due()) continue;  // a step was shown meanwhile
     last_line_ = now;
-    const std::string line = running_line(running_, steps_, now - began_);
-    put(on_terminal_ ? line : line + "  " + time_of_day(), false);
+    put(running_line(running_, steps_, now - began_) + "  " + time_of_day(), false);
   }
 }
 
