@@ -44,7 +44,14 @@ class Autocast:
 class HeldLayer:
 
     def __init__(
-        self, index: int, stage: int, module: nn.Module, repeats: bool, own: bool, autocast: Autocast, device: torch.device
+        self,
+        index: int,
+        stage: int,
+        module: nn.Module,
+        repeats: bool,
+        own: bool,
+        autocast: Autocast,
+        device: torch.device,
     ) -> None:
         self.index = index
         self.stage = stage
@@ -126,9 +133,10 @@ def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
         try:
             made = layer()
         except TypeError as error:
+            name, reason = getattr(layer, "__name__", in_short(layer)), str(error).splitlines()[0]
             raise ConfigError(
-                f"layer {index}: {in_short(layer)}() fails: {str(error).splitlines()[0]}; give an nn.Module, or a "
-                "function without arguments that makes one"
+                f"layer {index}: {name}() fails: {reason}; give an nn.Module, or a function without arguments that "
+                "makes one"
             ) from error
     if not isinstance(made, nn.Module):
         raise ConfigError(f"layer {index}: the factory returned a {type(made).__name__}, not an nn.Module")

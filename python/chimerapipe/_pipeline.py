@@ -651,10 +651,10 @@ class Pipeline:
         change = float(self._processes.rows([change], torch.float64).sum())
         norm = max(norm * norm + change, 0.0) ** 0.5
         if 0 < clip < norm:
-            for layer in self._all():
-                for parameter in layer.module.parameters():
-                    if parameter.grad is not None:
-                        parameter.grad.mul_(clip / norm)
+            every = {id(p): p for layer in self._all() for p in layer.module.parameters()}
+            for parameter in every.values():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(clip / norm)
         return norm
 
     def _require_equal_copies(self) -> None:
