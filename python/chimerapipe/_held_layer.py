@@ -83,34 +83,36 @@ class HeldLayer:
 
     @contextlib.contextmanager
     def probing(self) -> Iterator[None]:
-        """Checks calls for effects that replicas would not repeat. Clears gradients; restores buffers."""
+        """Checks calls for effects that replicas would not repeat. Clears gradients; calls keep buffers unchanged."""
         for parameter in self.module.parameters():
             parameter.grad = None
         self._probing = True
         try:
-            with self.untouched_buffers():
-                yield
+            yield
         finally:
             self._probing = False
 
     def _probe(self, tensor: Tensor) -> Any:
-        before = generator_states(self._device)
-        versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
-        output = self.module(tensor)
-        if not self.repeats:
+        with self.untouched_buffers():
+            before = generator_states(self._device)
+            versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
+            output = self.module(tensor)
+            if self.repeats:
+                self._require_repeatable(before, versions)
             return output
+
+    def _require_repeatable(self, generators: list[Tensor], versions: dict[str, tuple[int, int]]) -> None:
         for name, buffer in self.module.named_buffers():
             if versions.get(name) != (id(buffer), buffer._version):
                 raise ConfigError(
                     f"{self._name()} writes to its buffer '{name}', and replicas or a recomputed forward would write "
                     "other values; use a module without buffers (GroupNorm, LayerNorm), or another schedule"
                 )
-        if not all(map(torch.equal, before, generator_states(self._device))):
+        if not all(map(torch.equal, generators, generator_states(self._device))):
             raise ConfigError(
                 f"{self._name()} draws random numbers, which differ in replicas or a recomputed forward; set its "
                 "dropout to 0, or choose another schedule"
             )
-        return output
 
     def _name(self) -> str:
         return in_words(self.index, self.module)

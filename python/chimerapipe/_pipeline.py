@@ -61,6 +61,7 @@ from ._processes import OtherRankError, Processes  # noqa: E402
 from ._shared import SharedParameter, SharedParameters, shared_parameters  # noqa: E402
 
 ConfigError = _training.ConfigError
+PeerLostError = _training.PeerLostError
 
 _CHECK_COPIES_EVERY = 128  # Steps
 
