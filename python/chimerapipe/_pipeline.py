@@ -177,11 +177,13 @@ class Pipeline:
             "reduction": reduction,
             "device": self._device.type,
         }
+        self._own_facts: dict[str, str] = {}
         self._agreed: list[int] = []  # Digests of the facts that messages depend on
+        self._agreed_key: tuple[object, ...] | None = None  # Of the last call
+        self._agreed_rows: Tensor | None = None
         self._started = self._validated = self._failed = self._used = False
         self._autocast = Autocast(self._device)
         self._saver = Saver(self._processes)
-        self._optimizer: tuple[object, ...] = ()  # The last one that was checked
         self._loss, self._count = self._checked(loss), counted(count)
         shared = dict(shared_parameters(self._layers, self._plan.stage_layers))
         if shared and reduction == "canonical":
@@ -192,6 +194,11 @@ class Pipeline:
         self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
         self._held = [self._layers_of(rank, shared) for rank in ranks]
         self._find_twins(shared)
+        self._updated = list(self._find_updated())
+        self._parameters = [p for layer in self._all() for p in layer.module.parameters()]
+        stages = [f"frozen in stage {stage}" for stage in range(len(self._plan.stage_layers))]
+        # The first four decide nothing about messages
+        self._fact_names = ["call", "clip", "optimizer", "targets", "inputs", "autocast", *stages]
         self._run = self._new_run()
 
     def _new_run(self) -> _training.Run:
@@ -288,7 +295,7 @@ class Pipeline:
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yields `parameters` with their global names, such as `3.weight`."""
-        for name, parameter in self._updated():
+        for name, parameter in self._updated:
             if parameter.requires_grad:
                 yield name, parameter
 
@@ -369,7 +376,7 @@ class Pipeline:
         own = [layer for layer in self._all() if layer.own]
         weights = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.state_dict().items()]
         written = {f"{n.index}.{name}" for n in own for name, _ in n.module.named_parameters()}
-        trained = [(name, value) for name, value in self._updated() if name in written]
+        trained = [(name, value) for name, value in self._updated if name in written]
         state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
         numbers = [each for part in together.gathered(state.numbers) for each in part.items()]
         record = {**self._record(step), "optimizer": {**state.record, "numbers": dict(numbers)}, "extra": extra or {}}
@@ -428,7 +435,7 @@ class Pipeline:
     def _all(self) -> list[HeldLayer]:
         return [layer for held in self._held for layer in held]
 
-    def _updated(self) -> Iterator[tuple[str, nn.Parameter]]:
+    def _find_updated(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yields the parameters that optimizers update, trained or not. A shared one has its first name."""
         first = {id(each.first): each.name for each in self._shared.all}
         seen = {id(twin) for _, twin in self._twins}
@@ -526,20 +533,35 @@ class Pipeline:
         if self._failed:
             raise _training.Error("this pipeline has failed before; create a new one")
         problem: Exception | None = None
-        facts: dict[str, str] = {}
-        try:
-            facts = self._facts(call, inputs, targets, optimizer, clip)
-        except ConfigError as error:
-            problem = error
-        if self._processes.guarded(lambda: self._agree(call, facts, problem)):
-            self._started = False
+        key = self._key(call, inputs, targets, optimizer, clip)
+        if key is None or key != self._agreed_key or not self._started:
+            self._agreed_key, self._agreed_rows = None, None
+            try:
+                self._own_facts = self._facts(call, inputs, targets, optimizer, clip)
+            except ConfigError as error:
+                problem = error
+        if self._world > 1 or self._agreed_key is None:
+            if self._processes.guarded(lambda: self._agree(call, problem)):
+                self._started = False
+            self._agreed_key = key
         inputs, targets = (each.clone() if each.is_inference() else each for each in (inputs, targets))
         if not self._started:
             self._start(inputs, targets)
         return inputs, targets
 
+    def _key(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> tuple[object, ...] | None:
+        """Returns what `_facts` depends on, None for arguments that it refuses."""
+        if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
+            return None
+        self._autocast.take_over()
+        groups = [len(group["params"]) for group in getattr(optimizer, "param_groups", ())]
+        flags = [parameter.requires_grad for parameter in self._parameters]
+        tensors = [(each.shape, each.dtype, each.device) for each in (inputs, targets)]
+        modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
+        return (call, repr(clip), optimizer, groups, tensors, modes, flags)
+
     def _facts(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> dict[str, str]:
-        """Returns what all ranks must agree on, by the names of `_fact_names`. Raises ConfigError for wrong arguments."""
+        """Returns what all ranks must agree on, by `_fact_names`. Raises ConfigError for wrong arguments."""
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             require_on(self._device, name, tensor)
             if tensor.dim() == 0 or len(tensor) != self.batch_size:
@@ -554,7 +576,6 @@ class Pipeline:
                 twin.requires_grad_(main.requires_grad)
         if optimizer is not None:
             self._require_own(optimizer)
-        self._autocast.take_over()
         facts = {"call": call, "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}
         facts["autocast"] = self._autocast.in_words()
         stages = {layer.stage for layer in self._all()}
@@ -569,16 +590,15 @@ class Pipeline:
         facts |= {f"frozen in stage {s}": ", ".join(dict.fromkeys(names)) or "nothing" for s, names in frozen.items()}
         return facts
 
-    def _fact_names(self) -> list[str]:
-        """The first facts decide nothing about messages."""
-        stages = range(len(self._plan.stage_layers))
-        return ["call", "clip", "optimizer", "targets", "inputs", "autocast", *(f"frozen in stage {s}" for s in stages)]
-
-    def _agree(self, call: str, facts: Mapping[str, str], problem: Exception | None) -> bool:
+    def _agree(self, call: str, problem: Exception | None) -> bool:
         """Raises on all ranks if one has a problem, or if their facts differ. Returns whether messages change."""
-        own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names()]
-        trained = 0 if problem else sum(p.requires_grad for _, p in self._updated())
+        facts = {} if problem else self._own_facts
+        own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names]
+        trained = sum(parameter.requires_grad for _, parameter in self._updated)
         rows = self._processes.rows([int(problem is not None), int(not self._started), trained, *own])
+        if self._agreed_rows is not None and torch.equal(rows, self._agreed_rows):
+            return False
+        self._agreed_rows = None
         if rows[:, 0].any():
             told = self._processes.exchanged("" if problem is None else str(problem))
             if problem is not None:
@@ -592,6 +612,8 @@ class Pipeline:
         messages = agreed[4:].tolist()
         changed = bool(rows[:, 1].any()) or messages != self._agreed
         self._agreed = messages
+        if not changed:
+            self._agreed_rows = rows
         return changed
 
     def _require_own(self, optimizer: torch.optim.Optimizer) -> None:
@@ -599,25 +621,22 @@ class Pipeline:
         groups = getattr(optimizer, "param_groups", None)
         if not isinstance(groups, list):
             raise ConfigError(f"optimizer: got a {type(optimizer).__name__}; give a torch.optim.Optimizer")
-        given = tuple(id(p) for group in groups for p in group["params"])
-        trained = tuple(id(p) for p in self.parameters())
-        if self._optimizer == (given, trained):
-            return
-        missed = [name for name, p in self.named_parameters() if id(p) not in set(given)]
+        given = {id(p) for group in groups for p in group["params"]}
+        trained = dict(self.named_parameters())
+        missed = [name for name, p in trained.items() if id(p) not in given]
         if missed:
             raise ConfigError(
                 f"optimizer: misses {missed[0]} and {len(missed) - 1} more of {len(trained)} trained parameters; make "
                 "it over parameters()"
             )
         layers = [layer for layer in self._layers if isinstance(layer, nn.Module)]
-        own = {id(p) for _, p in self._updated()} | {id(p) for layer in layers for p in layer.parameters()}
+        own = {id(p) for _, p in self._updated} | {id(p) for layer in layers for p in layer.parameters()}
         foreign = [p for group in groups for p in group["params"] if id(p) not in own]
         if foreign:
             raise ConfigError(
                 f"optimizer: holds a parameter {tensor_in_words(foreign[0].shape, foreign[0].dtype)} that is not of "
                 "this pipeline; make it over parameters()"
             )
-        self._optimizer = (given, trained)
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         """Returns `call()`. A failure ends the pipeline, unless the ranks refused the data together."""

@@ -122,8 +122,13 @@ def main():
             torch.manual_seed(3)
             case(schedule)
         say(case.__name__)
-    for case in (different_arguments, equal_buffers, changed_copies_are_found, a_caught_exception_lets_all_ranks_go_on,
-                 planned_alike):
+    for case in (
+        different_arguments,
+        equal_buffers,
+        changed_copies_are_found,
+        planned_alike,
+        a_caught_exception_lets_all_ranks_go_on,
+    ):
         torch.manual_seed(3)
         case()
         say(case.__name__)
