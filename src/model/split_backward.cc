@@ -154,8 +154,12 @@ struct KeptGraph : torch::CustomClassHolder {
 /// Replacement for a node off the path: I ends here with the gradient that would have arrived at `edge`.
 struct Sink : Node {
   explicit Sink(const Edge& edge) {
-    add_input_metadata(undefined_input());
-    mutable_input_metadata(0) = edge.function->input_metadata(edge.input_nr);
+    const auto& metadata = edge.function->input_metadata(edge.input_nr);
+    if (metadata.was_default_constructed()) {
+      add_input_metadata(undefined_input());
+    } else {
+      add_input_metadata(metadata.zeros_like());
+    }
   }
 
  protected:
