@@ -56,8 +56,10 @@ def profile(
         raise ValueError(f"profile: needs layers, and sizes from 1 to the example's {len(example)} samples")
 
     def measured() -> Profile:
-        options = {"repeats": repeats, "optimizer_bytes": optimizer_bytes}
-        return Profile({size: tuple(measure(layers, example[:size], **options)) for size in wanted})
+        def costs(size: int) -> tuple[LayerCost, ...]:
+            return tuple(measure(layers, example[:size], repeats=repeats, optimizer_bytes=optimizer_bytes))
+
+        return Profile({size: costs(size) for size in wanted})
 
     arguments = [[type(layer).__name__ for layer in layers], list(example.shape), wanted, repeats]
     return rank_0s("profile", arguments, measured)
