@@ -685,7 +685,7 @@ class Pipeline:
         row = [0] * len(stages)
         for stage in {layer.stage for layer in self._all()}:
             held = [layer.module for layer in self._all() if layer.stage == stage]
-            row[stage] = 1 + bits_of([value for module in held for value in module.state_dict().values()])
+            row[stage] = 1 + bits_of([each for module in held for each in (*module.parameters(), *module.buffers())])
         rows = self._processes.rows(row)
         for stage in stages:
             holders = rows[:, stage].nonzero().flatten().tolist()

@@ -102,8 +102,7 @@ def test_refused_data_leave_the_pipeline_usable():
         pair.pipeline.step(inputs.float(), targets)
     pair.step(inputs, targets)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        pair.pipeline.step(inputs, targets)
-    pair.expect_equal = lambda: None  # Its gradients are of the autocast step
+        pair.step(inputs, targets)  # Autocast leaves float64 as it is
     pair.step(inputs, targets)
 
 
