@@ -14,6 +14,20 @@ namespace py = pybind11;
 namespace chimera {
 namespace {
 
+/// Replaces flags by arguments: `--micro-batch-size` by `micro_batch_size`.
+std::string without_flags(std::string message) {
+  const auto is_of_name = [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; };
+  for (auto at = message.find("--"); at != std::string::npos; at = message.find("--", at + 1)) {
+    const bool begins_word = at == 0 || message[at - 1] == ' ' || message[at - 1] == '(';
+    if (!begins_word || at + 2 >= message.size() || !is_of_name(message[at + 2])) continue;
+    message.erase(at, 2);
+    for (auto c = at; c < message.size() && is_of_name(message[c]); ++c) {
+      if (message[c] == '-') message[c] = '_';
+    }
+  }
+  return message;
+}
+
 std::string with_python_names(std::string message) {
   using Words = std::pair<std::string_view, std::string_view>;
   for (const auto& [here, there] :
@@ -21,7 +35,7 @@ std::string with_python_names(std::string message) {
     for (auto at = message.find(here); at != std::string::npos; at = message.find(here, at + there.size()))
       message.replace(at, here.size(), there);
   }
-  return message;
+  return without_flags(std::move(message));
 }
 
 struct Kinds {
