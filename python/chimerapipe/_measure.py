@@ -48,7 +48,8 @@ def profile(
     `example`: inputs of the largest micro-batch.
     `sizes`: in samples, by default 1 and the example's. `plan` interpolates linearly.
 
-    In a job, rank 0 measures and all ranks get its profile. See `measure` for the rest. Raises ValueError for no layers or an impossible size.
+    In a job, rank 0 measures and all ranks get its profile. See `measure` for the rest. Raises ValueError for no layers
+    or an impossible size.
     """
     layers = listed(model)
     wanted = sorted(set(sizes or (1, len(example))))

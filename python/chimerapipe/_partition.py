@@ -91,7 +91,7 @@ def partition(
     `memory`: bytes of a worker for weights, gradients, optimizer state and activations in flight; 0 is unlimited.
     `recompute`: whether all stages use activation checkpointing.
 
-    In a job, all ranks get rank 0's partition. Raises ScheduleError if nothing fits, or if layers are fewer than stages.
+    In a job, all ranks get rank 0's. Raises ScheduleError if nothing fits, or if layers are fewer than stages.
     """
     if isinstance(schedule, int):
         schedule = make_schedule("1f1b" if schedule % 2 else "chimera", schedule, schedule)

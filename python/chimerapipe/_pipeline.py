@@ -692,8 +692,8 @@ class Pipeline:
             for rank in holders:
                 if rows[rank, stage] != rows[holders[0], stage]:
                     raise _training.Error(
-                        f"stage {stage}: the replicas on ranks {holders[0]} and {rank} hold different values; all ranks "
-                        "must update them alike"
+                        f"stage {stage}: the replicas on ranks {holders[0]} and {rank} hold different values; all "
+                        "ranks must update them alike"
                     )
 
     def _warm_up(self, inputs: Tensor, targets: Tensor, validates: bool) -> None:

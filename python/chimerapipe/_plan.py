@@ -174,8 +174,8 @@ def plan(
     `workload`, for a preset: `sequence`, `dtype`, `optimizer`, `dropout`, `layers`, `hidden`, `heads`,
     `key_value_heads`, `vocabulary`, `tied`.
 
-    In a job, all ranks get rank 0's plan. Workers recompute no more stages than memory requires. Raises ScheduleError, with the smallest sufficient memory, if
-    nothing fits.
+    In a job, all ranks get rank 0's plan. Workers recompute no more stages than memory requires. Raises ScheduleError,
+    with the smallest sufficient memory, if nothing fits.
     """
     request: dict[str, Any] = {"do": "plan", "workers": workers, "mini_batch": mini_batch, "top": top, "sync": sync}
     request |= {"partition": partition, "shard_optimizer": shard_optimizer}

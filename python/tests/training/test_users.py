@@ -27,7 +27,8 @@ def test_named_parameters_are_those_that_train_and_an_optimizer_over_others_is_r
     for _ in range(2):
         pair.step(*samples())
     step = functools.partial(pair.pipeline.step, *samples())
-    refused(lambda: step(optimizer=torch.optim.SGD(list(named.values())[1:], lr=1)), "misses 0.0.weight and 0 more of 8")
+    others = torch.optim.SGD(list(named.values())[1:], lr=1)
+    refused(lambda: step(optimizer=others), "misses 0.0.weight and 0 more of 8")
     foreign = [*named.values(), nn.Parameter(torch.zeros(3))]
     refused(lambda: step(optimizer=torch.optim.SGD(foreign, lr=1)), "[3] of float32 that is not of this pipeline")
     refused(lambda: step(optimizer="adam"), "optimizer: got a str")
@@ -147,7 +148,7 @@ def test_inference_mode_does_not_spoil_a_pipeline():
         ({"partition": "1,3"}, "partition: got the text '1,3'"),
         ({"partition": [1.5, 2.5]}, "partition: got 1.5; give a whole number"),
         ({"layers": [torch.tanh, nn.Linear(6, 6)]}, "layer 0: tanh() fails: "),
-        ({"layers": [lambda x: x, nn.Linear(6, 6)]}, "give an nn.Module, or a function without arguments that makes one"),
+        ({"layers": [lambda x: x, nn.Linear(6, 6)]}, "give an nn.Module, or a function without arguments that"),
         ({"layers": [nn.Linear(6, 6, dtype=torch.complex64), nn.Linear(6, 6)]}, "parameter 'weight' is complex64"),
     ],
 )
