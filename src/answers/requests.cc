@@ -63,8 +63,10 @@ void require_taken(const JsonValue& value, const Generator& generator) {
 Schedule generated(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
   const Generator& generator = find_generator(value.text("name"));
-  if (const std::int64_t stages = value.count("stages", 0); stages == 0) {
-    throw ConfigError(fmt::format("{}: {}", generator.name, *generator.refusal(default_shape(generator, 0, 1))));
+  constexpr std::int64_t kLeast = -1'000'000'000;
+  if (const std::int64_t stages = value.count("stages", kLeast);
+      stages < 1) {  // The schedule names what would be right
+    throw ConfigError(fmt::format("{}: {}", generator.name, *generator.refusal(default_shape(generator, stages, 1))));
   }
   const PipelineShape shape =
       requested_shape(value, default_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
