@@ -58,6 +58,7 @@ class HeldLayer:
         self.module = module
         self._device = device
         self.repeats = repeats  # Replicated or recomputed
+        self.shares_buffers = False  # With another stage
         self.own = own  # This rank is the owner among its replicas
         self._autocast = autocast
         self._probing = False
@@ -97,18 +98,21 @@ class HeldLayer:
             before = generator_states(self._device)
             versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
             output = self.module(tensor)
-            if self.repeats:
+            if self.repeats or self.shares_buffers:
                 self._require_repeatable(before, versions)
             return output
 
     def _require_repeatable(self, generators: list[Tensor], versions: dict[str, tuple[int, int]]) -> None:
         for name, buffer in self.module.named_buffers():
             if versions.get(name) != (id(buffer), buffer._version):
+                if not self.repeats:
+                    words = f"writes to its buffer '{name}', which it shares with another stage"
+                    raise ConfigError(f"{self._name()} {words}")
                 raise ConfigError(
                     f"{self._name()} writes to its buffer '{name}', and replicas or a recomputed forward would write "
                     "other values; use a module without buffers (GroupNorm, LayerNorm), or another schedule"
                 )
-        if not all(map(torch.equal, generators, generator_states(self._device))):
+        if self.repeats and not all(map(torch.equal, generators, generator_states(self._device))):
             raise ConfigError(
                 f"{self._name()} draws random numbers, which differ in replicas or a recomputed forward; set its "
                 "dropout to 0, or choose another schedule"

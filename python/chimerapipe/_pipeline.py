@@ -463,7 +463,15 @@ class Pipeline:
                 if isinstance(self._layers[index], nn.Module):
                     made = self._own_or_copy(made, rank, stage, shared, memo)
                 held.append(HeldLayer(index, stage, made, repeats, is_owner, self._autocast, self._device))
+                held[-1].shares_buffers = self._shares_buffers(index, stage)
         return held
+
+    def _shares_buffers(self, index: int, stage: int) -> bool:
+        first, end = self._plan.stage_layers[stage]
+        others = [layer for layer in (*self._layers[:first], *self._layers[end:]) if isinstance(layer, nn.Module)]
+        layer = self._layers[index]
+        own = {id(buffer) for buffer in layer.buffers()} if isinstance(layer, nn.Module) else set()
+        return bool(own) and any(id(buffer) in own for other in others for buffer in other.buffers())
 
     def _own_or_copy(
         self, layer: nn.Module, rank: int, stage: int, shared: Mapping[int, SharedParameter], memo: dict[int, Any]

@@ -107,6 +107,13 @@ def test_refused_data_leave_the_pipeline_usable():
     pair.step(inputs, targets)
 
 
+def test_a_layer_of_two_stages_must_not_write_to_its_buffers():
+    layers = perceptron(4).layers
+    layers[1] = layers[3] = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)).double()
+    pair = Pair(layers, "1f1b", micro_batch_size=2)
+    refused(lambda: pair.pipeline.step(*samples(8)), "', which it shares with another stage", cp.ConfigError)
+
+
 def test_layers_see_real_data_first():
     first = {}
 
