@@ -501,10 +501,13 @@ class Pipeline:
                     share_memory(parameter, main)
                     self._twins.append((main, parameter))
         replicas = {id(twin) for _, twin in self._twins}
-        for each in shared.values():
-            for leaf in each.leaves.values():
-                if leaf is not each.first and id(leaf) not in replicas and each.first is not None:
-                    self._twins.append((each.first, leaf))
+        of_stages = [
+            (each.first, leaf)
+            for each in shared.values()
+            for leaf in each.leaves.values()
+            if each.first is not None and leaf is not each.first and id(leaf) not in replicas
+        ]
+        self._twins = [*of_stages, *self._twins]  # Replicas follow the leaves of their stage
 
     def _as_given(self, held: list[HeldLayer]) -> dict[int, Any]:
         """Returns the layers with each parameter of a stage once, and with buffers, whose first values are shared. A

@@ -69,6 +69,10 @@ def tied(schedule):
     pair = Pair(layers, schedule)
     for clip in (0.0, 0.05, 0.0):
         pair.step(*samples(), clip=clip)
+    for trained in (False, True):
+        for model in (pair.plain, pair.layers):
+            model[0][0].weight.requires_grad_(trained)
+        pair.step(*samples())
     named = dict(pair.pipeline.named_parameters())
     assert len({id(p) for p in named.values()}) == len(named)
 
