@@ -86,7 +86,7 @@ install_oracles() {
   python3 -m venv .venv-oracles
   # shellcheck disable=SC2086
   .venv-oracles/bin/pip install -q --disable-pip-version-check $oracle_packages
-  borrow_packages .venv-oracles .venv-cuda
+  borrow_packages .venv-oracles .venv-cuda .venv-python
   printf '%s\n' "$wanted" > .venv-oracles/oracle-packages
 }
 

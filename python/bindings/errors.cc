@@ -7,11 +7,26 @@
 
 #include "checkpoint/manifest.h"
 #include "core/error.h"
+#include "engine/fit.h"
 
 namespace py = pybind11;
 
 namespace chimera {
 namespace {
+
+/// Replaces flags by arguments: `--micro-batch-size` by `micro_batch_size`.
+std::string without_flags(std::string message) {
+  const auto is_of_name = [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; };
+  for (auto at = message.find("--"); at != std::string::npos; at = message.find("--", at + 1)) {
+    const bool begins_word = at == 0 || message[at - 1] == ' ' || message[at - 1] == '(';
+    if (!begins_word || at + 2 >= message.size() || !is_of_name(message[at + 2])) continue;
+    message.erase(at, 2);
+    for (auto c = at; c < message.size() && is_of_name(message[c]); ++c) {
+      if (message[c] == '-') message[c] = '_';
+    }
+  }
+  return message;
+}
 
 std::string with_python_names(std::string message) {
   using Words = std::pair<std::string_view, std::string_view>;
@@ -20,12 +35,13 @@ std::string with_python_names(std::string message) {
     for (auto at = message.find(here); at != std::string::npos; at = message.find(here, at + there.size()))
       message.replace(at, here.size(), there);
   }
-  return message;
+  return without_flags(std::move(message));
 }
 
 struct Kinds {
   py::object error;
   py::object config;
+  py::object refused;
   py::object schedule;
   py::object peer_lost;
   py::object checkpoint;
@@ -45,6 +61,8 @@ void raise(const py::object& kind, const std::exception& error) {
 void translate(std::exception_ptr thrown) {
   try {
     std::rethrow_exception(std::move(thrown));
+  } catch (const RefusedData& error) {
+    raise(kinds().refused, error);
   } catch (const ConfigError& error) {
     raise(kinds().config, error);
   } catch (const ScheduleError& error) {
@@ -77,6 +95,7 @@ void bind_errors(py::module_& module) {
   };
   kinds().error = add("Error", py::reinterpret_borrow<py::object>(PyExc_Exception), "An error that ends a run.");
   kinds().config = add("ConfigError", kinds().error, "Impossible arguments: one line that states what would be right.");
+  kinds().refused = add("RefusedData", kinds().config, "Data that all ranks refused; the pipeline can continue.");
   kinds().schedule = add("ScheduleError", kinds().error, "An invalid schedule.");
   kinds().peer_lost = add("PeerLostError", kinds().error, "Another rank failed; its error is the cause.");
   kinds().checkpoint = add("CheckpointError", kinds().error, "A checkpoint that cannot be written, or is damaged.");

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "engine/fit.h"
 #include "errors.h"
 #include "schedule/schedule_json.h"
+#include "transport/connection_breaker.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/pairs/communicators.h"
 #include "transport/pairs/pair_transport.h"
@@ -143,7 +145,10 @@ class Run {
     options.rendezvous = rendezvous;
     options.groups = runs_.front()->rank_groups();
     options.pairs = runs_.front()->talking_pairs();
+    options.breaker = std::make_shared<ConnectionBreaker>();
+    options.breaker->spare_open();  // Of the launcher's store, and of the caller's code
     guarded([&] { transports_.push_back(connect_gloo(options)); });
+    options.breaker->spare_later();
   }
 
   /// Takes connected process groups. `both`: for each peer, the groups to the peer and from it (see Communicators).
@@ -232,19 +237,31 @@ class Run {
  private:
   [[nodiscard]] RankId rank(std::size_t local) const { return RankId(first_rank_ + static_cast<std::int64_t>(local)); }
 
+  /// Runs `body` for each rank of this process. Data that all ranks refuse leave the run usable.
   void on_all_ranks(const std::function<void(std::size_t)>& body) {
     if (over_) throw Error("this pipeline has failed before; create a new one");
+    std::vector<std::exception_ptr> refusals(runs_.size());
+    const auto run = [&](std::size_t r) {
+      try {
+        body(r);
+      } catch (const RefusedData&) {
+        refusals[r] = std::current_exception();
+      }
+    };
     guarded([&] {
-      if (!threads_) return body(0);
+      if (!threads_) return run(0);
       const StreamMark begin(device_);
       std::vector<StreamMark> ends(runs_.size());
       const auto failure = threads_->run(
           static_cast<int>(runs_.size()),
-          [&](RankId each) { ends[each.index()] = streams_[each.index()].run(begin, [&] { body(each.index()); }); },
+          [&](RankId each) { ends[each.index()] = streams_[each.index()].run(begin, [&] { run(each.index()); }); },
           [&](const std::string& why) { hub_->close(why); });
       if (failure) std::rethrow_exception(failure->error);
       for (const StreamMark& end : ends) end.await();
     });
+    for (const std::exception_ptr& refusal : refusals) {
+      if (refusal) std::rethrow_exception(refusal);
+    }
   }
 
   /// Runs `action` without the GIL. A failure ends the run and destroys the transports, so that peers are notified.

@@ -1,5 +1,6 @@
 #include "user_code.h"
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <exception>
@@ -76,6 +77,9 @@ void raise_in_python() {
     std::rethrow_exception(error.cause());
   } catch (python_error& error) {  // From a Python node in a backward
     error.restore();
+    throw py::error_already_set();
+  } catch (const c10::Error& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
     throw py::error_already_set();
   }
 }

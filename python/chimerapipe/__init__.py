@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._checkpoint import CheckpointError, LoadedCheckpoint, Saving
     from ._hugging_face import layers_of
     from ._measure import measure, profile
-    from ._pipeline import ConfigError, Pipeline, Step
+    from ._pipeline import ConfigError, PeerLostError, Pipeline, Step
 
 __all__ = [
     "Bubble",
@@ -32,6 +32,7 @@ __all__ = [
     "LoadedCheckpoint",
     "Op",
     "Partition",
+    "PeerLostError",
     "Pipeline",
     "Plan",
     "Profile",
@@ -61,6 +62,7 @@ _OF_TORCH = {
     "CheckpointError": "_pipeline",
     "ConfigError": "_pipeline",
     "LoadedCheckpoint": "_pipeline",
+    "PeerLostError": "_pipeline",
     "Pipeline": "_pipeline",
     "Saving": "_pipeline",
     "Step": "_pipeline",

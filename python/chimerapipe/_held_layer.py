@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._devices import bring_to, generator_states
+from ._agreement import in_short
+from ._devices import generator_states
 
 LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
 Recompute: TypeAlias = bool | str | Iterable[int] | Callable[[int], bool]
@@ -30,6 +31,9 @@ class Autocast:
         """Saves the caller's mode."""
         self._dtype = torch.get_autocast_dtype(self._type) if torch.is_autocast_enabled(self._type) else None
 
+    def in_words(self) -> str:
+        return str(self._dtype)
+
     def call(self, function: Callable[..., Any], *arguments: Tensor) -> Any:
         if self._dtype is None:
             return function(*arguments)
@@ -40,12 +44,21 @@ class Autocast:
 class HeldLayer:
 
     def __init__(
-        self, index: int, module: nn.Module, repeats: bool, own: bool, autocast: Autocast, device: torch.device
+        self,
+        index: int,
+        stage: int,
+        module: nn.Module,
+        repeats: bool,
+        own: bool,
+        autocast: Autocast,
+        device: torch.device,
     ) -> None:
         self.index = index
+        self.stage = stage
         self.module = module
         self._device = device
         self.repeats = repeats  # Replicated or recomputed
+        self.shares_buffers = False  # With another stage
         self.own = own  # This rank is the owner among its replicas
         self._autocast = autocast
         self._probing = False
@@ -71,34 +84,39 @@ class HeldLayer:
 
     @contextlib.contextmanager
     def probing(self) -> Iterator[None]:
-        """Checks calls for effects that replicas would not repeat. Clears gradients; restores buffers."""
+        """Checks calls for effects that replicas would not repeat. Clears gradients; calls keep buffers unchanged."""
         for parameter in self.module.parameters():
             parameter.grad = None
         self._probing = True
         try:
-            with self.untouched_buffers():
-                yield
+            yield
         finally:
             self._probing = False
 
     def _probe(self, tensor: Tensor) -> Any:
-        before = generator_states(self._device)
-        versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
-        output = self.module(tensor)
-        if not self.repeats:
+        with self.untouched_buffers():
+            before = generator_states(self._device)
+            versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
+            output = self.module(tensor)
+            if self.repeats or self.shares_buffers:
+                self._require_repeatable(before, versions)
             return output
+
+    def _require_repeatable(self, generators: list[Tensor], versions: dict[str, tuple[int, int]]) -> None:
         for name, buffer in self.module.named_buffers():
             if versions.get(name) != (id(buffer), buffer._version):
+                if not self.repeats:
+                    words = f"writes to its buffer '{name}', which it shares with another stage"
+                    raise ConfigError(f"{self._name()} {words}")
                 raise ConfigError(
                     f"{self._name()} writes to its buffer '{name}', and replicas or a recomputed forward would write "
                     "other values; use a module without buffers (GroupNorm, LayerNorm), or another schedule"
                 )
-        if not all(map(torch.equal, before, generator_states(self._device))):
+        if self.repeats and not all(map(torch.equal, generators, generator_states(self._device))):
             raise ConfigError(
                 f"{self._name()} draws random numbers, which differ in replicas or a recomputed forward; set its "
                 "dropout to 0, or choose another schedule"
             )
-        return output
 
     def _name(self) -> str:
         return in_words(self.index, self.module)
@@ -108,23 +126,70 @@ def in_words(index: int, module: nn.Module) -> str:
     return f"layer {index} ({type(module).__name__})"
 
 
-def made_layer(layer: LayerOrFactory, index: int, own: bool, device: torch.device) -> nn.Module:
-    """Returns the given module for its owner, and a copy for other ranks. Raises ConfigError if it cannot be trained.
-    """
+def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
+    """Returns the given module, or the result of the function. Raises ConfigError if it cannot be trained."""
     if isinstance(layer, nn.Module):
         if isinstance(layer, nn.parallel.DistributedDataParallel):
             raise ConfigError(f"layer {index} is wrapped in DistributedDataParallel; use data_parallel= instead")
-        made = layer if own else copy.deepcopy(layer)
-    elif not callable(layer):
+        return layer
+    if not callable(layer):
         raise ConfigError(f"layer {index} is a {type(layer).__name__}; give an nn.Module, or a function that makes one")
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(index)  # Equal values in every replica
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(index)  # Equal values in every replica
+        try:
             made = layer()
-        if not isinstance(made, nn.Module):
-            raise ConfigError(f"layer {index}: the factory returned a {type(made).__name__}, not an nn.Module")
-    bring_to(device, made, in_words(index, made))
+        except TypeError as error:
+            name, reason = getattr(layer, "__name__", in_short(layer)), str(error).splitlines()[0]
+            raise ConfigError(
+                f"layer {index}: {name}() fails: {reason}; give an nn.Module, or a function without arguments that "
+                "makes one"
+            ) from error
+    if not isinstance(made, nn.Module):
+        raise ConfigError(f"layer {index}: the factory returned a {type(made).__name__}, not an nn.Module")
     return made
+
+
+def require_trainable(index: int, module: nn.Module) -> None:
+    """Raises ConfigError for parameters that no pipeline can train."""
+    for name, parameter in module.named_parameters():
+        dtype = str(parameter.dtype).removeprefix("torch.")
+        wrong = "was made under inference_mode" if parameter.is_inference() else f"is {dtype}"
+        is_plain = parameter.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+        if parameter.is_inference() or (parameter.requires_grad and not is_plain):
+            raise ConfigError(
+                f"{in_words(index, module)}: parameter '{name}' {wrong}; a pipeline trains float32, float64, float16 "
+                "and bfloat16"
+            )
+
+
+def twin_of(parameter: nn.Parameter) -> nn.Parameter:
+    """Returns another leaf with the same memory, hooks and attributes."""
+    twin = nn.Parameter(torch.empty(0, dtype=parameter.dtype, device=parameter.device), parameter.requires_grad)
+    share_memory(twin, parameter)
+    twin.__dict__.update(parameter.__dict__)
+    twin.requires_grad_()  # Hooks need it
+    for hook in (parameter._backward_hooks or {}).values():
+        twin.register_hook(hook)
+    for hook in (parameter._post_accumulate_grad_hooks or {}).values():
+        twin.register_post_accumulate_grad_hook(hook)
+    return twin.requires_grad_(parameter.requires_grad)
+
+
+def share_memory(twin: nn.Parameter, parameter: nn.Parameter) -> None:
+    twin.data = parameter.data
+
+
+def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], keeps_buffers: bool) -> nn.Module:
+    """Returns a copy of the module that shares the memory of its parameters.
+
+    `memo`: as of copy.deepcopy. `own`: ids of parameters that the copy takes over, instead of twins.
+    """
+    for parameter in module.parameters():
+        if id(parameter) not in memo:
+            memo[id(parameter)] = parameter if id(parameter) in own else twin_of(parameter)
+    if keeps_buffers:
+        memo.update({id(buffer): buffer for buffer in module.buffers()})
+    return copy.deepcopy(module, memo)
 
 
 def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:
@@ -137,19 +202,6 @@ def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:
             raise TypeError(f"count returns a {type(number).__name__}; it must return an int") from None
 
     return checked
-
-
-def refuse_shared_parameters(held: list[list[HeldLayer]]) -> None:
-    """Raises ConfigError if two layers of a rank share a parameter."""
-    for layers in held:
-        seen: dict[int, tuple[int, str]] = {}
-        for layer in layers:
-            for name, parameter in layer.module.named_parameters():
-                other, other_name = seen.setdefault(id(parameter), (layer.index, name))
-                if other != layer.index:
-                    raise ConfigError(
-                        f"layers {other} and {layer.index} share a parameter ({other_name}, {name}); give each its own"
-                    )
 
 
 def recomputed_stages(choice: Recompute, stages: int) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._job import rank_0s
 from ._profile import LayerCost, Profile
 
 
@@ -47,17 +48,22 @@ def profile(
     `example`: inputs of the largest micro-batch.
     `sizes`: in samples, by default 1 and the example's. `plan` interpolates linearly.
 
-    See `measure` for the rest. Raises ValueError for no layers or an impossible size.
+    In a job, rank 0 measures and all ranks get its profile. See `measure` for the rest. Raises ValueError for no layers
+    or an impossible size.
     """
     layers = listed(model)
     wanted = sorted(set(sizes or (1, len(example))))
     if not layers or wanted[0] < 1 or wanted[-1] > len(example):
         raise ValueError(f"profile: needs layers, and sizes from 1 to the example's {len(example)} samples")
-    measured = {
-        size: tuple(measure(layers, example[:size], repeats=repeats, optimizer_bytes=optimizer_bytes))
-        for size in wanted
-    }
-    return Profile(measured)
+
+    def measured() -> Profile:
+        def costs(size: int) -> tuple[LayerCost, ...]:
+            return tuple(measure(layers, example[:size], repeats=repeats, optimizer_bytes=optimizer_bytes))
+
+        return Profile({size: costs(size) for size in wanted})
+
+    arguments = [[type(layer).__name__ for layer in layers], list(example.shape), wanted, repeats]
+    return rank_0s("profile", arguments, measured)
 
 
 def listed(model: Any) -> list[Any]:

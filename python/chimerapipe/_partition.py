@@ -11,6 +11,7 @@ from . import _scheduling
 from ._costs import Costs
 from ._engine import ScheduleError
 from ._generate import schedule as make_schedule
+from ._job import rank_0s
 from ._profile import LayerCost
 from ._schedule import Schedule
 from ._tables import html_table
@@ -90,11 +91,15 @@ def partition(
     `memory`: bytes of a worker for weights, gradients, optimizer state and activations in flight; 0 is unlimited.
     `recompute`: whether all stages use activation checkpointing.
 
-    Raises ScheduleError if nothing fits, or if layers are fewer than stages.
+    In a job, all ranks get rank 0's. Raises ScheduleError if nothing fits, or if layers are fewer than stages.
     """
-    costs = _costs_of(layers, example)
     if isinstance(schedule, int):
         schedule = make_schedule("1f1b" if schedule % 2 else "chimera", schedule, schedule)
+    arguments = [str(schedule.name), schedule.stages, schedule.micro_batches, memory, recompute]
+    return rank_0s("partition", arguments, lambda: _balanced(_costs_of(layers, example), schedule, memory, recompute))
+
+
+def _balanced(costs: tuple[LayerCost, ...], schedule: Schedule, memory: float, recompute: bool) -> Partition:
     loads = [
         [c.forward, c.input_gradient, c.weight_gradient, c.weights, c.state, c.activations, c.activations]
         for c in costs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,18 @@ from ._torch_version import require_same_torch
 
 require_same_torch()
 from . import _training  # noqa: E402
+from ._agreement import (  # noqa: E402
+    bits_of,
+    digest,
+    facts_of_layers,
+    facts_of_tensors,
+    first_difference,
+    in_short,
+    in_words as tensor_in_words,
+    reduction_of,
+    trained_in,
+    versions,
+)
 from ._checkpoint import (  # noqa: E402
     CheckpointError,
     LoadedCheckpoint,
@@ -29,22 +42,28 @@ from ._checkpoint import (  # noqa: E402
     read_into,
     restore_optimizer,
 )
-from ._devices import own_device, require_on, untouched_generators, uses_nccl  # noqa: E402
+from ._devices import bring_to, own_device, require_on, untouched_generators, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,
     HeldLayer,
     LayerOrFactory,
     Recompute,
+    copied,
     counted,
     in_words,
     made_layer,
     recomputed_stages,
-    refuse_shared_parameters,
+    require_trainable,
+    share_memory,
 )
 from ._measure import listed  # noqa: E402
-from ._processes import Processes  # noqa: E402
+from ._processes import OtherRankError, Processes  # noqa: E402
+from ._shared import SharedParameter, SharedParameters, shared_parameters  # noqa: E402
 
 ConfigError = _training.ConfigError
+PeerLostError = _training.PeerLostError
+
+_CHECK_COPIES_EVERY = 128  # Steps
 
 
 @dataclass(frozen=True)
@@ -93,26 +112,52 @@ class Pipeline:
 
         Raises ConfigError for impossible arguments.
         """
+        self._processes = Processes()
+        self._world, self._rank = self._processes.world, self._processes.rank
+        together = self._processes.task()
+        self._layers = together.all_or_none(lambda: listed(layers))
+        arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
+        arguments |= {"micro_batch_size": micro_batch_size, "data_parallel": data_parallel, "reduction": reduction}
+        facts = {"versions": versions(), **facts_of_layers(self._layers), "loss": in_short(loss)}
+        facts |= {"count": in_short(count), **{name: _as_text(value) for name, value in arguments.items()}}
+        self._processes.require_equal({**facts, "device": str(device).partition(":")[0]})
+        together.all_or_none(lambda: self._make(loss, schedule, partition, recompute, device, count, arguments))
+        self._processes.guarded(self._connect)
+
+    def _make(
+        self,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        schedule: Schedule,
+        partition: Sequence[int] | Partition,
+        recompute: Recompute,
+        device: torch.device | str,
+        count: Callable[[Tensor], int],
+        arguments: Mapping[str, Any],
+    ) -> None:
+        """Makes everything but connections."""
         if not isinstance(schedule, Schedule):
             raise ConfigError(f"schedule: got a {type(schedule).__name__}; use cp.schedule or cp.Schedule")
-        if not callable(loss):
-            raise ConfigError(f"loss: got a {type(loss).__name__}; give a function of output and target")
-        self._layers = listed(layers)
-        self._processes = Processes()
-        self._device = own_device(device, self._processes.world, deterministic=reduction == "canonical")
-        over_nccl = uses_nccl(self._device, self._processes.world)
+        _require_sum(loss)
+        micro_batch_size, data_parallel = (
+            _whole(name, arguments[name]) for name in ("micro_batch_size", "data_parallel")
+        )
+        reduction = str(arguments["reduction"])
+        self._device = own_device(device, self._world, deterministic=reduction == "canonical")
+        self._over_nccl = uses_nccl(self._device, self._world)
         self._recomputed = recomputed_stages(recompute, schedule.stages)
+        counts = partition.layers if isinstance(partition, Partition) else partition
+        if isinstance(counts, str):
+            raise ConfigError(f"partition: got the text {counts!r}; give numbers of layers, such as [1, 3]")
         self._plan = _training.Plan(
             schedule.to_json(),
             len(self._layers),
-            list(partition.layers if isinstance(partition, Partition) else partition),
+            [_whole("partition", number) for number in counts],
             data_parallel,
             micro_batch_size,
             self._recomputed,
             reduction,
-            over_nccl,
+            self._over_nccl,
         )
-        self._world, self._rank = self._processes.world, self._processes.rank
         if self._world not in (1, self._plan.num_ranks):
             raise ConfigError(
                 f"{data_parallel} groups of {len(schedule.workers)} workers need {self._plan.num_ranks} processes, "
@@ -132,25 +177,39 @@ class Pipeline:
             "reduction": reduction,
             "device": self._device.type,
         }
-        self._started = False
-        self._validated = False
+        self._own_facts: dict[str, str] = {}
+        self._agreed: list[int] = []  # Digests of the facts that messages depend on
+        self._agreed_key: tuple[object, ...] | None = None  # Of the last call
+        self._agreed_rows: Tensor | None = None
+        self._started = self._validated = self._failed = self._used = False
         self._autocast = Autocast(self._device)
         self._saver = Saver(self._processes)
+        self._loss, self._count = self._checked(loss), counted(count)
+        shared = dict(shared_parameters(self._layers, self._plan.stage_layers))
+        if shared and reduction == "canonical":
+            name = next(iter(shared.values())).name
+            raise ConfigError(f"reduction canonical: stages share the parameter {name}; use natural")
+        self._shared = SharedParameters(self._processes, self._plan, list(shared.values()))
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
-        self._held = [self._layers_of(rank) for rank in ranks]
-        refuse_shared_parameters(self._held)
-        self._run = _training.Run(
-            self._plan,
-            [self._as_given(held) for held in self._held],
-            self._rank,
-            self._checked(loss),
-            counted(count),
-            self._device,
-        )
-        if over_nccl:
-            self._processes.guarded(lambda: self._processes.join_gpus(self._run, self._plan, self._device))
+        self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
+        self._held = [self._layers_of(rank, shared) for rank in ranks]
+        self._find_twins(shared)
+        self._updated = list(self._find_updated())
+        self._parameters = [p for layer in self._all() for p in layer.module.parameters()]
+        stages = [f"frozen in stage {stage}" for stage in range(len(self._plan.stage_layers))]
+        # The first four decide nothing about messages
+        self._fact_names = ["call", "clip", "optimizer", "targets", "inputs", "autocast", *stages]
+        self._run = self._new_run()
+
+    def _new_run(self) -> _training.Run:
+        layers = [self._as_given(held) for held in self._held]
+        return _training.Run(self._plan, layers, self._rank, self._loss, self._count, self._device)
+
+    def _connect(self) -> None:
+        if self._over_nccl:
+            self._processes.join_gpus(self._run, self._plan, self._device)
         elif self._world > 1:
-            self._processes.guarded(lambda: self._processes.join(self._run))
+            self._processes.join(self._run)
 
     @property
     def rank(self) -> int:
@@ -200,36 +259,45 @@ class Pipeline:
         Gradients of the mean loss stay in `.grad`. Raises ConfigError for wrong inputs, and exceptions of modules
         unchanged.
         """
-        self._start(inputs, targets)
-        loss, norm = self._processes.guarded(lambda: self._run.step(inputs, targets, clip))
+        inputs, targets = self._prepare("step", inputs, targets, optimizer, clip)
+        shares = bool(self._shared.all)
+        loss, norm = self._guarded(lambda: self._run.step(inputs, targets, 0.0 if shares else float(clip)))
+        if shares:
+            norm = self._guarded(lambda: self._sum_shared(norm, clip))
         if optimizer is not None:
-            optimizer.step()
+            self._guarded(optimizer.step)
+        if self._run.steps % _CHECK_COPIES_EVERY == 0:
+            self._guarded(self._require_equal_copies)
         self._last = Step(loss, norm)
         return self._last
 
     def validate(self, inputs: Tensor, targets: Tensor) -> float:
         """Returns the mean loss of a mini-batch in eval mode, equal on every rank."""
-        self._start(inputs, targets)
-        training = [(module, module.training) for layer in self._all() for module in layer.module.modules()]
-        try:
-            for layer in self._all():
-                layer.module.eval()
-            if not self._validated:
-                self._validated = True
-                self._warm_up(inputs, targets, validates=True)
-            return float(self._processes.guarded(lambda: self._run.validate(inputs, targets)))
-        finally:
-            for module, mode in training:
-                module.training = mode
+        with torch.inference_mode(False):
+            inputs, targets = self._prepare("validate", inputs, targets, None, 0.0)
+            training = [(module, module.training) for layer in self._all() for module in layer.module.modules()]
+            try:
+                for layer in self._all():
+                    layer.module.eval()
+                if not self._validated:
+                    self._validated = True
+                    self._warm_up(inputs, targets, validates=True)
+                return float(self._guarded(lambda: self._run.validate(inputs, targets)))
+            finally:
+                for module, mode in training:
+                    module.training = mode
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yields this process's parameters for an optimizer. Rank threads include replicas."""
-        for _, parameter in self._named_copies():
+        """Yields this process's trained parameters for an optimizer, each once. Replicas on rank threads share their
+        memory."""
+        for _, parameter in self.named_parameters():
             yield parameter
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yields each parameter of this process once, with its global name, such as `3.weight`."""
-        yield from dict(self._named_copies()).items()
+        """Yields `parameters` with their global names, such as `3.weight`."""
+        for name, parameter in self._updated:
+            if parameter.requires_grad:
+                yield name, parameter
 
     def state_dict(self) -> dict[str, Tensor]:
         """Returns this process's parameters and buffers by global name.
@@ -307,7 +375,8 @@ class Pipeline:
         self._saver.await_last()
         own = [layer for layer in self._all() if layer.own]
         weights = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.state_dict().items()]
-        trained = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.named_parameters()]
+        written = {f"{n.index}.{name}" for n in own for name, _ in n.module.named_parameters()}
+        trained = [(name, value) for name, value in self._updated if name in written]
         state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
         numbers = [each for part in together.gathered(state.numbers) for each in part.items()]
         record = {**self._record(step), "optimizer": {**state.record, "numbers": dict(numbers)}, "extra": extra or {}}
@@ -352,7 +421,7 @@ class Pipeline:
             for name, value in layer.module.state_dict().items():
                 read_into(reader, f"{layer.index}.{name}", value)
         if optimizer is not None:
-            restore_optimizer(optimizer, run["optimizer"], reader, self._named_copies())
+            restore_optimizer(optimizer, run["optimizer"], reader, self.named_parameters())
 
     def _record(self, step: int) -> dict[str, Any]:
         last = {} if self._last is None else {"loss": self._last.loss, "grad_norm": self._last.gradient_norm}
@@ -366,30 +435,98 @@ class Pipeline:
     def _all(self) -> list[HeldLayer]:
         return [layer for held in self._held for layer in held]
 
-    def _named_copies(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for layer in reversed(self._all()):  # Owners win in a dict
-            for name, parameter in layer.module.named_parameters():
-                if parameter.requires_grad:
-                    yield f"{layer.index}.{name}", parameter
+    def _find_updated(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yields the parameters that optimizers update, trained or not. A shared one has its first name."""
+        first = {id(each.first): each.name for each in self._shared.all}
+        seen = {id(twin) for _, twin in self._twins}
+        for layer in sorted(self._all(), key=lambda layer: layer.index):
+            if layer.own or self._world > 1:
+                for name, parameter in layer.module.named_parameters():
+                    if id(parameter) not in seen:
+                        seen.add(id(parameter))
+                        yield first.get(id(parameter), f"{layer.index}.{name}"), parameter
 
-    def _layers_of(self, rank: int) -> list[HeldLayer]:
+    def _layers_of(self, rank: int, shared: Mapping[int, SharedParameter]) -> list[HeldLayer]:
         held = []
         for stage in self._plan.stages_of(rank):
             first, end = self._plan.stage_layers[stage]
             repeats = self._plan.is_copied(stage) or stage in self._recomputed
+            is_owner = self._plan.owner(stage) == rank
+            memo: dict[int, Any] = {}
             for index in range(first, end):
-                own = self._world > 1 or self._plan.owner(stage) == rank
-                made = made_layer(self._layers[index], index, own, self._device)
-                is_owner = self._plan.owner(stage) == rank
-                held.append(HeldLayer(index, made, repeats, is_owner, self._autocast, self._device))
+                made = made_layer(self._layers[index], index)
+                require_trainable(index, made)
+                bring_to(self._device, made, in_words(index, made))
+                for parameter in made.parameters():
+                    if not parameter.is_contiguous():
+                        parameter.data = parameter.data.contiguous()  # Before others share its memory
+                if isinstance(self._layers[index], nn.Module):
+                    made = self._own_or_copy(made, rank, stage, shared, memo)
+                held.append(HeldLayer(index, stage, made, repeats, is_owner, self._autocast, self._device))
+                held[-1].shares_buffers = self._shares_buffers(index, stage)
         return held
 
-    @staticmethod
-    def _as_given(held: list[HeldLayer]) -> dict[int, Any]:
-        return {
-            layer.index: _training.Layer(type(layer.module).__name__, layer, list(layer.module.named_parameters()))
-            for layer in held
-        }
+    def _shares_buffers(self, index: int, stage: int) -> bool:
+        first, end = self._plan.stage_layers[stage]
+        others = [layer for layer in (*self._layers[:first], *self._layers[end:]) if isinstance(layer, nn.Module)]
+        layer = self._layers[index]
+        own = {id(buffer) for buffer in layer.buffers()} if isinstance(layer, nn.Module) else set()
+        return bool(own) and any(id(buffer) in own for other in others for buffer in other.buffers())
+
+    def _own_or_copy(
+        self, layer: nn.Module, rank: int, stage: int, shared: Mapping[int, SharedParameter], memo: dict[int, Any]
+    ) -> nn.Module:
+        """Returns the given layer to the owner of its parameters, else a copy with other leaves on the same memory."""
+        keeps = self._world > 1 or self._plan.owner(stage) == rank
+        here = set(self._plan.stages_of(rank)) if self._world > 1 else set(range(len(self._plan.stage_layers)))
+        uses = {id(parameter): shared.get(id(parameter)) for parameter in layer.parameters()}
+        own = {key for key, use in uses.items() if keeps and (use is None or min(here & {*use.stages}) == stage)}
+        made = layer if keeps and own == uses.keys() else copied(layer, memo, own, keeps)
+        for original, parameter in zip(layer.parameters(), made.parameters(), strict=True):
+            if use := shared.get(id(original)):
+                use.leaves[rank, stage] = parameter
+        return made
+
+    def _find_twins(self, shared: Mapping[int, SharedParameter]) -> None:
+        """Pairs leaves with the parameters that optimizers update. Rank threads share their memory."""
+        updated: dict[str, nn.Parameter] = {}
+        for layer in sorted(self._all(), key=lambda layer: not layer.own):
+            for name, parameter in layer.module.named_parameters():
+                main = updated.setdefault(f"{layer.index}.{name}", parameter)
+                if main is not parameter:
+                    if main.shape != parameter.shape or main.dtype != parameter.dtype:
+                        raise ConfigError(
+                            f"{in_words(layer.index, layer.module)}: the factory makes '{name}' in several shapes"
+                        )
+                    share_memory(parameter, main)
+                    self._twins.append((main, parameter))
+        replicas = {id(twin) for _, twin in self._twins}
+        of_stages = [
+            (each.first, leaf)
+            for each in shared.values()
+            for leaf in each.leaves.values()
+            if each.first is not None and leaf is not each.first and id(leaf) not in replicas
+        ]
+        self._twins = [*of_stages, *self._twins]  # Replicas follow the leaves of their stage
+
+    def _as_given(self, held: list[HeldLayer]) -> dict[int, Any]:
+        """Returns the layers with each parameter of a stage once, and with buffers, whose first values are shared. A
+        stage without trained parameters gets one that no layer uses."""
+        given: dict[int, Any] = {}
+        seen: set[tuple[int, int]] = set()
+        stages: set[int] = set()
+        trained = {layer.stage for layer in held if any(p.requires_grad for p in layer.module.parameters())}
+        for layer in held:
+            values: list[tuple[str, Tensor]] = []
+            for name, value in [*layer.module.named_parameters(), *layer.module.named_buffers()]:
+                if (layer.stage, id(value)) not in seen:
+                    seen.add((layer.stage, id(value)))
+                    values.append((name, value))
+            if layer.stage not in trained | stages:
+                values.append(("untrained", nn.Parameter(torch.zeros(1, device=self._device))))
+            stages.add(layer.stage)
+            given[layer.index] = _training.Layer(type(layer.module).__name__, layer, values)
+        return given
 
     def _checked(self, loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
         def checked(output: Tensor, target: Tensor) -> Tensor:
@@ -400,21 +537,175 @@ class Pipeline:
 
         return checked
 
-    def _start(self, inputs: Tensor, targets: Tensor) -> None:
+    def _prepare(
+        self, call: str, inputs: Any, targets: Any, optimizer: torch.optim.Optimizer | None, clip: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Checks the arguments on all ranks before any message, and starts the run if messages change."""
+        if self._failed:
+            raise _training.Error("this pipeline has failed before; create a new one")
+        problem: Exception | None = None
+        key = self._key(call, inputs, targets, optimizer, clip)
+        if key is None or key != self._agreed_key or not self._started:
+            self._agreed_key, self._agreed_rows = None, None
+            try:
+                self._own_facts = self._facts(call, inputs, targets, optimizer, clip)
+            except ConfigError as error:
+                problem = error
+        if self._world > 1 or self._agreed_key is None:
+            if self._processes.guarded(lambda: self._agree(call, problem)):
+                self._started = False
+            self._agreed_key = key
+        inputs, targets = (each.clone() if each.is_inference() else each for each in (inputs, targets))
+        if not self._started:
+            self._start(inputs, targets)
+        return inputs, targets
+
+    def _key(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> tuple[object, ...] | None:
+        """Returns what `_facts` depends on, None for arguments that it refuses."""
+        if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
+            return None
+        self._autocast.take_over()
+        groups = [len(group["params"]) for group in getattr(optimizer, "param_groups", ())]
+        flags = [parameter.requires_grad for parameter in self._parameters]
+        tensors = [(each.shape, each.dtype, each.device) for each in (inputs, targets)]
+        modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
+        return (call, repr(clip), optimizer, groups, tensors, modes, flags)
+
+    def _facts(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> dict[str, str]:
+        """Returns what all ranks must agree on, by `_fact_names`. Raises ConfigError for wrong arguments."""
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             require_on(self._device, name, tensor)
-            if len(tensor) != self.batch_size:
-                wanted = self.batch_size
-                raise ConfigError(f"{name}: {len(tensor)} samples, but a step of this process takes {wanted}")
-        self._autocast.take_over()
-        if self._started:
-            return
-        self._started = True
-        with untouched_generators(self._device), contextlib.ExitStack() as probes:
+            if tensor.dim() == 0 or len(tensor) != self.batch_size:
+                found, wanted = len(tensor) if tensor.dim() else "no", self.batch_size
+                raise ConfigError(f"{name}: {found} samples, but a step of this process takes {wanted}")
+        if isinstance(clip, bool) or not isinstance(clip, int | float) or not clip >= 0:
+            raise ConfigError(f"clip: got {clip!r}; give a number of at least 0, the largest gradient norm (0: any)")
+        if call == "step" and torch.is_inference_mode_enabled():
+            raise ConfigError("step: nothing can be trained under inference_mode; leave it, or use validate")
+        for main, twin in self._twins:
+            if twin.requires_grad != main.requires_grad:
+                twin.requires_grad_(main.requires_grad)
+        if optimizer is not None:
+            self._require_own(optimizer)
+        facts = {"call": call, "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}
+        facts["autocast"] = self._autocast.in_words()
+        stages = {layer.stage for layer in self._all()}
+        for stage, name, tensor in ((0, "inputs", inputs), (len(self._plan.stage_layers) - 1, "targets", targets)):
+            if stage in stages:
+                facts[name] = f"samples {tensor_in_words(tensor.shape[1:], tensor.dtype)}"
+        frozen: dict[int, list[str]] = {stage: [] for stage in stages}
+        for layer in self._all():
+            for name, parameter in layer.module.named_parameters():
+                if not parameter.requires_grad:
+                    frozen[layer.stage].append(f"{layer.index}.{name}")
+        facts |= {f"frozen in stage {s}": ", ".join(dict.fromkeys(names)) or "nothing" for s, names in frozen.items()}
+        return facts
+
+    def _agree(self, call: str, problem: Exception | None) -> bool:
+        """Raises on all ranks if one has a problem, or if their facts differ. Returns whether messages change."""
+        facts = {} if problem else self._own_facts
+        own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names]
+        trained = sum(parameter.requires_grad for _, parameter in self._updated)
+        rows = self._processes.rows([int(problem is not None), int(not self._started), trained, *own])
+        if self._agreed_rows is not None and torch.equal(rows, self._agreed_rows):
+            return False
+        self._agreed_rows = None
+        if rows[:, 0].any():
+            told = self._processes.exchanged("" if problem is None else str(problem))
+            if problem is not None:
+                raise problem
+            raise OtherRankError(next(f"rank {rank}: {words}" for rank, words in enumerate(told) if words))
+        agreed = rows[:, 3:].max(0).values
+        if ((rows[:, 3:] != agreed) & (rows[:, 3:] != 0)).any():
+            self._processes.require_equal(facts)
+        if call == "step" and not rows[:, 2].any():
+            raise ConfigError("no parameter of any layer requires grad; there is nothing to train")
+        messages = agreed[4:].tolist()
+        changed = bool(rows[:, 1].any()) or messages != self._agreed
+        self._agreed = messages
+        if not changed:
+            self._agreed_rows = rows
+        return changed
+
+    def _require_own(self, optimizer: torch.optim.Optimizer) -> None:
+        """Raises ConfigError unless the optimizer updates every trained parameter of this process, and no other's."""
+        groups = getattr(optimizer, "param_groups", None)
+        if not isinstance(groups, list):
+            raise ConfigError(f"optimizer: got a {type(optimizer).__name__}; give a torch.optim.Optimizer")
+        given = {id(p) for group in groups for p in group["params"]}
+        trained = dict(self.named_parameters())
+        missed = [name for name, p in trained.items() if id(p) not in given]
+        if missed:
+            raise ConfigError(
+                f"optimizer: misses {missed[0]} and {len(missed) - 1} more of {len(trained)} trained parameters; make "
+                "it over parameters()"
+            )
+        layers = [layer for layer in self._layers if isinstance(layer, nn.Module)]
+        own = {id(p) for _, p in self._updated} | {id(p) for layer in layers for p in layer.parameters()}
+        foreign = [p for group in groups for p in group["params"] if id(p) not in own]
+        if foreign:
+            raise ConfigError(
+                f"optimizer: holds a parameter {tensor_in_words(foreign[0].shape, foreign[0].dtype)} that is not of "
+                "this pipeline; make it over parameters()"
+            )
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        """Returns `call()`. A failure ends the pipeline, unless the ranks refused the data together."""
+        try:
+            return self._processes.guarded(call)
+        except _training.RefusedData:
+            raise
+        except BaseException:
+            self._failed = True
+            self._shared.leave()
+            raise
+
+    def _start(self, inputs: Tensor, targets: Tensor) -> None:
+        """Finds shapes and shares first values. After a failure here, the next call starts again."""
+        if self._used:
+            steps, self._run = self._run.steps, self._new_run()
+            self._run.steps = steps
+            self._processes.guarded(self._connect)
+        self._used = True
+        with torch.inference_mode(False), untouched_generators(self._device), contextlib.ExitStack() as probes:
             for layer in self._all():
                 probes.enter_context(layer.probing())
             self._processes.guarded(lambda: self._run.start(inputs, targets))
+        self._processes.guarded(self._shared.connect)
+        self._processes.guarded(self._require_equal_copies)
         self._warm_up(inputs, targets, validates=False)
+        self._started = True
+
+    def _sum_shared(self, norm: float, clip: float) -> float:
+        """Sums gradients of shared parameters over stages and clips all. Returns the norm before clipping."""
+        change = self._shared.sum_gradients()
+        change = float(self._processes.rows([change], torch.float64).sum())
+        norm = max(norm * norm + change, 0.0) ** 0.5
+        if 0 < clip < norm:
+            every = {id(p): p for layer in self._all() for p in layer.module.parameters()}
+            for parameter in every.values():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(clip / norm)
+        return norm
+
+    def _require_equal_copies(self) -> None:
+        """Raises Error on all ranks if replicas of a stage differ in a bit."""
+        stages = range(len(self._plan.stage_layers))
+        if self._world == 1 or not any(map(self._plan.is_copied, stages)):
+            return
+        row = [0] * len(stages)
+        for stage in {layer.stage for layer in self._all()}:
+            held = [layer.module for layer in self._all() if layer.stage == stage]
+            row[stage] = 1 + bits_of([each for module in held for each in (*module.parameters(), *module.buffers())])
+        rows = self._processes.rows(row)
+        for stage in stages:
+            holders = rows[:, stage].nonzero().flatten().tolist()
+            for rank in holders:
+                if rows[rank, stage] != rows[holders[0], stage]:
+                    raise _training.Error(
+                        f"stage {stage}: the replicas on ranks {holders[0]} and {rank} hold different values; all "
+                        "ranks must update them alike"
+                    )
 
     def _warm_up(self, inputs: Tensor, targets: Tensor, validates: bool) -> None:
         """Runs all ops of a step or a validation once before its first message, without effects.
@@ -427,3 +718,36 @@ class Pipeline:
             for layer in self._all():
                 kept.enter_context(layer.untouched_buffers())
             self._processes.guarded(lambda: self._run.warm_up(inputs, targets, validates))
+
+
+def _as_text(value: Any) -> str:
+    """Returns an argument as a text that is equal in all processes."""
+    if isinstance(value, Schedule):
+        return f"{value.name} of {value.stages} stages and {value.micro_batches} micro-batches, {digest(value._text):x}"
+    if isinstance(value, Partition):
+        value = value.layers
+    if callable(value):
+        return in_short(value)
+    return str(list(value)) if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise ConfigError(f"{name}: got {value!r}; give a whole number")
+
+
+def _require_sum(loss: Any) -> None:
+    if not callable(loss):
+        raise ConfigError(f"loss: got a {type(loss).__name__}; give a function of output and target")
+    reduction = reduction_of(loss)
+    if reduction != "sum":
+        raise ConfigError(f"loss: {in_short(loss)} has reduction '{reduction}'; give it reduction='sum'")
+    if trained := trained_in(loss):
+        raise ConfigError(
+            f"loss: {in_short(loss)} has the parameter '{trained[0]}', which a pipeline does not train; move it into "
+            "the last layer, or freeze it"
+        )

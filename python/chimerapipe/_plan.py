@@ -12,6 +12,7 @@ from typing import Any, overload
 from ._costs import Costs
 from ._engine import ScheduleError, ask
 from ._generate import schedule
+from ._job import rank_0s
 from ._profile import Profile
 from ._schedule import Schedule
 from ._tables import html_table
@@ -173,8 +174,8 @@ def plan(
     `workload`, for a preset: `sequence`, `dtype`, `optimizer`, `dropout`, `layers`, `hidden`, `heads`,
     `key_value_heads`, `vocabulary`, `tied`.
 
-    Workers recompute no more stages than memory requires. Raises ScheduleError, with the smallest sufficient memory, if
-    nothing fits.
+    In a job, all ranks get rank 0's plan. Workers recompute no more stages than memory requires. Raises ScheduleError,
+    with the smallest sufficient memory, if nothing fits.
     """
     request: dict[str, Any] = {"do": "plan", "workers": workers, "mini_batch": mini_batch, "top": top, "sync": sync}
     request |= {"partition": partition, "shard_optimizer": shard_optimizer}
@@ -199,7 +200,8 @@ def plan(
             raise ScheduleError(f"machine is missing; give a machine profile's file, or one of {', '.join(machines())}")
     if memory is not None:
         request["memory_bytes"] = memory
-    answer = ask(request)
+    arguments = {name: value for name, value in request.items() if name not in ("layers", "machine", "do")}
+    answer = rank_0s("plan", arguments, lambda: ask(request))
     report = answer["report"]
     opened = zip(report["candidates"], answer["open"], strict=True)
     return Plan(

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
 import torch
+from torch import Tensor
 
 from . import _training
+from ._agreement import Facts, first_difference
+
+ConfigError = _training.ConfigError
 
 # All processes create rendezvous and tasks in the same order
 _SEQUENCE = itertools.count()
 _POLL_SECONDS = 0.01
+_PATIENCE = timedelta(minutes=30)  # Long, because no launcher of ours detects hangs
 
 
 class OtherRankError(_training.Error):
@@ -59,6 +66,7 @@ class Processes:
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         self.rank = int(os.environ.get("RANK", "0")) if self.world > 1 else 0
         self._group: Any = None
+        self._all: Any = None
 
     def gathered(self, value: Any) -> list[Any]:
         """Returns the values of all ranks."""
@@ -75,11 +83,49 @@ class Processes:
     def leave(self) -> None:
         """Does nothing: every part is collective."""
 
+    def exchanged(self, words: str) -> list[str]:
+        """Returns the texts of all ranks."""
+        return [words] if self.world == 1 else self._words().exchange(words)
+
+    def require_equal(self, facts: Facts) -> None:
+        """Raises ConfigError on all ranks if their facts differ."""
+        told = self.exchanged(json.dumps(facts))
+        if difference := first_difference([json.loads(text) for text in told]):
+            raise ConfigError(difference)
+
+    def rows(self, row: Sequence[float], dtype: torch.dtype = torch.int64) -> Tensor:
+        """Returns the rows of numbers of all ranks, [rank, ...]. Raises PeerLostError if a rank has failed."""
+        own = torch.tensor(row, dtype=dtype)
+        if self.world == 1:
+            return own[None]
+        if self._all is None:
+            self._all = self.group_of(range(self.world))
+        rows = [torch.empty_like(own) for _ in range(self.world)]
+        self.finish(self._all.allgather([rows], [own]))
+        return torch.stack(rows)
+
+    def group_of(self, ranks: Sequence[int]) -> Any:
+        """Returns a connected Gloo group, None on other ranks. All ranks create all groups in the same order."""
+        store = torch.distributed.PrefixStore(f"chimerapipe/group {next(_SEQUENCE)}", common_store())
+        if self.rank not in ranks:
+            return None
+        return torch.distributed.ProcessGroupGloo(store, list(ranks).index(self.rank), len(ranks), _PATIENCE)
+
+    def finish(self, work: Any) -> None:
+        """Waits for a collective of a group."""
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise _training.PeerLostError(f"rank {self.rank}: {str(error).splitlines()[0]}") from None
+
     def task(self) -> CollectiveTask:
         """Returns a task for another thread."""
         if self.world == 1:
             return self
-        return _StoreTask(_common_store(), f"chimerapipe/task {next(_SEQUENCE)}", self.rank, self.world)
+        return self._words()
+
+    def _words(self) -> _StoreTask:
+        return _StoreTask(common_store(), f"chimerapipe/task {next(_SEQUENCE)}", self.rank, self.world)
 
     def group(self) -> Any:
         """Returns the default group, or a Gloo group beside one with only NCCL."""
@@ -93,7 +139,7 @@ class Processes:
 
     def join(self, run: _training.Run) -> None:
         """Connects the transports over Gloo."""
-        store = _common_store()
+        store = common_store()
         key = f"chimerapipe/rendezvous {next(_SEQUENCE)}"
         if os.environ.get("LOCAL_WORLD_SIZE", str(self.world)) == str(self.world):
             if self.rank == 0:
@@ -114,7 +160,7 @@ class Processes:
 
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects the run over NCCL. All ranks create all communicators in the same order."""
-        store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_SEQUENCE)}", _common_store())
+        store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_SEQUENCE)}", common_store())
 
         def made(name: str, members: list[int], blocks: int) -> Any:
             if self.rank not in members or len(members) == 1:
@@ -136,28 +182,30 @@ class Processes:
         run.join_groups(everyone, groups, pairs)
 
     def guarded(self, call: Callable[[], Any]) -> Any:
-        """Returns `call()`. If another rank failed, exits with one line."""
+        """Returns `call()`. After a failure the other ranks lose their connections to this one; if nobody catches the
+        exception, the process exits: with one line if another rank failed first."""
         try:
             return call()
-        except _training.PeerLostError as error:
-            if self.world == 1:
-                raise
-            print(f"rank {self.rank}: exits because another rank failed ({error})", file=sys.stderr, flush=True)
-            _end_process(3)
         except BaseException:
             if self.world > 1:
-                self._fail_visibly()
+                self._all = None
+                _exit_after_traceback(self.rank)
             raise
 
-    def _fail_visibly(self) -> None:
-        """Exits after the traceback, so that other ranks detect the failure."""
-        hook = sys.excepthook
 
-        def print_and_end(kind: Any, error: Any, trace: Any) -> None:
-            hook(kind, error, trace)
-            _end_process(1)
+@functools.cache
+def _exit_after_traceback(rank: int) -> None:
+    """Ends the process after an exception that nobody catches, so that other ranks detect the failure."""
+    hook = sys.excepthook
 
-        sys.excepthook = print_and_end
+    def print_and_end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if isinstance(error, _training.PeerLostError):
+            print(f"rank {rank}: exits because another rank failed ({error})", file=sys.stderr, flush=True)
+            _end_process(3)
+        hook(kind, error, trace)
+        _end_process(1)
+
+    sys.excepthook = print_and_end
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -182,7 +230,7 @@ class _StoreTask:
         self._parts = itertools.count()
 
     def all_or_none(self, call: Callable[[], Any]) -> Any:
-        return _outcome(self._rank, call, self._exchange)
+        return _outcome(self._rank, call, self.exchange)
 
     def leave(self) -> None:
         """Rank 0 leaves last, because its process may run the store."""
@@ -190,7 +238,7 @@ class _StoreTask:
         if self._rank == 0:
             self._await([f"{self._name}/left/{rank}" for rank in range(self._world)])
 
-    def _exchange(self, words: str) -> list[str]:
+    def exchange(self, words: str) -> list[str]:
         part = next(self._parts)
         keys = [f"{self._name}/{part}/{rank}" for rank in range(self._world)]
         self._store.set(keys[self._rank], words)
@@ -203,7 +251,8 @@ class _StoreTask:
             time.sleep(_POLL_SECONDS)
 
 
-def _common_store() -> Any:
+def common_store() -> Any:
+    """Returns the key-value store of torch.distributed, or else of the launcher."""
     if torch.distributed.is_initialized():
         return torch.distributed.distributed_c10d._get_default_store()
     return _launchers_store()

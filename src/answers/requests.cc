@@ -1,6 +1,7 @@
 #include "answers/requests.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -45,11 +46,31 @@ void require_few(std::int64_t ops) {
                   ops, kMostPlayedOps));
 }
 
+/// Refuses parameters of other schedules.
+void require_taken(const JsonValue& value, const Generator& generator) {
+  if (!value.has("parameters")) return;
+  std::vector<std::string_view> taken;
+  for (const TakenAxis& axis : generator.axes) taken.push_back(shape_axis(axis.axis).name);
+  const JsonValue parameters = value.field("parameters");
+  for (const auto& entry : parameters.json().items()) {
+    if (std::ranges::find(taken, entry.key()) != taken.end()) continue;
+    parameters.fail(fmt::format("{} takes no {}; {}", generator.name, entry.key(),
+                                taken.empty() ? "it has no parameters besides stages and micro_batches"
+                                              : fmt::format("it takes {}", fmt::join(taken, ", "))));
+  }
+}
+
 Schedule generated(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
   const Generator& generator = find_generator(value.text("name"));
+  constexpr std::int64_t kLeast = -1'000'000'000;
+  if (const std::int64_t stages = value.count("stages", kLeast);
+      stages < 1) {  // The schedule names what would be right
+    throw ConfigError(fmt::format("{}: {}", generator.name, *generator.refusal(default_shape(generator, stages, 1))));
+  }
   const PipelineShape shape =
       requested_shape(value, default_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
+  require_taken(value, generator);
   // A lower bound before generation: every worker runs each of its stages at least forward and backward.
   if (!generator.refusal(shape))
     require_few(2 * shape.stages * shape.micro_batches * std::max<std::int64_t>(1, generator.stages_a_worker(shape)));

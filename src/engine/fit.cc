@@ -38,9 +38,8 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
                                                               const std::map<StageId, ModuleStage*>& stages,
                                                               Transport& transport);
 
-/// Returns the output of each stage but the last for a micro-batch [S - 1]. Runs replica 0 of group 0 once: the first
-/// stage on samples of step 0, the others on zeros. Includes the last stage, to detect errors early. All `stages` then
-/// expect their shape.
+/// Returns the output of each stage but the last for a micro-batch [S - 1]. Runs replica 0 of group 0 once on samples
+/// of step 0, including the last stage, to detect errors early. All `stages` then expect their shape.
 [[nodiscard]] std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank,
                                                       const std::map<StageId, ModuleStage*>& stages,
                                                       Transport& transport);
@@ -272,25 +271,37 @@ std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
 std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                                         Transport& transport) {
   std::vector<TensorSpec> boundaries;
+  std::vector<std::unique_ptr<Pending>> sends;
+  at::Tensor output;  // of the previous stage; undefined on other ranks than its owner
   for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
     const StageId id(s);
+    const bool is_last = s + 1 == run.schedule.stages;
     std::vector<double> numbers(kMostDimensions + 2, 0);
     if (rank == run.owner(id)) {
-      const bool reads_data = s == 0 || s + 1 == run.schedule.stages;
+      const RankId giver = s == 0 ? rank : run.owner(StageId(s - 1));
+      const at::Tensor input = giver == rank ? output : transport.post_receive(giver, boundaries.back(), {})->wait();
       ModuleStage& stage = *stages.at(id);
-      const at::Device device = stage.gradients().device();
-      const at::Tensor input =
-          s == 0 ? at::Tensor() : at::zeros(boundaries.back().sizes, at::device(device).dtype(boundaries.back().dtype));
-      numbers = to_numbers(stage.output_shape(input, reads_data ? first_micro_batch(run) : MicroBatch()), stage.name());
+      output = stage.first_output(input, s == 0 || is_last ? first_micro_batch(run) : MicroBatch());
+      numbers = to_numbers({output.sizes().vec(), output.scalar_type()}, stage.name());
     }
     transport.all_sum(numbers);
     const TensorShape shape = from_numbers(numbers);
     boundaries.push_back({shape.sizes, shape.dtype});
     if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(shape);
+    if (rank == run.owner(id) && !is_last && run.owner(StageId(s + 1)) != rank) {
+      sends.push_back(transport.start_send(run.owner(StageId(s + 1)), std::exchange(output, {}).contiguous(), {}));
+    }
   }
+  for (auto& pending : sends) pending->wait();
   boundaries.pop_back();
   return boundaries;
 }
+
+namespace {
+
+bool is_trained(const Parameter& parameter) { return parameter.value.requires_grad(); }
+
+}  // namespace
 
 RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
     : run_(run), place_(run.ranks.place(rank)), transport_(transport) {
@@ -302,8 +313,11 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
   share_initial_values(run, rank, stages, transport);
   // Making stages and first forwards may both use the process's random generator: the forwards wait for all stages and
   // run sequentially.
-  std::array<double, 1> made{};
-  transport.all_sum(made);
+  std::array<double, 1> trained{};
+  for (const auto& [id, stage] : stages)
+    trained[0] += static_cast<double>(std::ranges::any_of(stage->values(), is_trained));
+  transport.all_sum(trained);
+  if (trained[0] == 0) throw ConfigError("no layer has parameters to train: all are frozen, or there are none");
   ProgramShape shape = program_shape(run, place_.group);
   shape.boundaries = find_boundaries(run, rank, stages, transport);
   if (run.canonical) {
@@ -408,7 +422,7 @@ void RankFit::load_targets(std::int64_t step) {
     }
   }
   transport_.all_sum(count);
-  if (!(count[0] > 0)) throw Error(fmt::format("step {}: Loss::count is 0 for all targets", step + 1));
+  if (!(count[0] > 0)) throw RefusedData(fmt::format("step {}: Loss::count is 0 for all targets", step + 1));
   loss_scale_ = 1 / count[0];
 }
 

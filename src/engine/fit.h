@@ -55,6 +55,11 @@ struct Batch {
 /// Its results are not modified.
 using Data = std::function<Batch(const SampleRange&)>;
 
+/// Data that all ranks refuse before the first message of a step. The run can continue with other data.
+class RefusedData : public ConfigError {
+  using ConfigError::ConfigError;
+};
+
 struct FitOptions {
   std::string schedule = kDefaultSchedule;  // name in the registry, or "none": unpipelined, on a single rank
   PipelineShape shape{4, 0, 2};             // micro_batches 0: number of stages
@@ -114,7 +119,7 @@ class RankFit {
  public:
   /// `transport` connects all ranks (transport/threads/thread_transport.h, transport/gloo/gloo_transport.h). Makes
   /// stages, synchronizes their copies and determines message shapes. Throws ConfigError if a module cannot be trained
-  /// (see ModuleStage).
+  /// (see ModuleStage), or if nothing is trained in any stage.
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
   /// On a GPU with several ranks, runs the ops of a training step, or of a validation, once without messages
@@ -123,7 +128,7 @@ class RankFit {
   void warm_up();
   void warm_up_validation();
 
-  /// Trains step `step`, from 0. Throws Error if the loss is not finite or all counts are 0.
+  /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if all counts are 0.
   FitStep train_step(std::int64_t step);
   /// Uses the caller's update, which gets the gradients' global norm and may change gradients and parameters of
   /// stages(). Ignores optimizer, learning rate and clipping of FitOptions.

@@ -23,10 +23,8 @@ std::vector<std::int64_t> legal_pipelines(std::int64_t stages, std::int64_t most
 }  // namespace
 
 std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape, std::int64_t ops_each) {
+  if (auto refused = odd_stages(shape.stages, "with odd D both directions need the same slots")) return refused;
   if (auto refused = loop_refusal(shape, ops_each)) return refused;
-  if (shape.stages % 2 != 0) {
-    return fmt::format("--stages must be even, not {} (with odd D both directions need the same slots)", shape.stages);
-  }
   if (shape.pipelines % 2 != 0 || (shape.stages / 2) % (shape.pipelines / 2) != 0) {
     return fmt::format("--pipelines must be twice a divisor of D/2 = {}: {}; not {}", shape.stages / 2,
                        fmt::join(legal_pipelines(shape.stages, 128), ", "), shape.pipelines);

@@ -68,10 +68,8 @@ namespace {
 constexpr const char* kDualpipe = "dualpipe";
 
 std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
+  if (auto refused = odd_stages(shape.stages, "its workers mirror each other in pairs")) return refused;
   if (auto refused = shape_error(shape, 3)) return refused;
-  if (shape.stages % 2 != 0) {
-    return fmt::format("--stages must be even, not {} (its workers mirror each other in pairs)", shape.stages);
-  }
   if (shape.micro_batches < 2 * shape.stages || shape.micro_batches % 2 != 0) {
     return fmt::format("--micro-batches must be at least 2D = {} and even, not {}", 2 * shape.stages,
                        shape.micro_batches);

@@ -25,6 +25,11 @@ std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t 
   return std::nullopt;
 }
 
+std::optional<std::string> odd_stages(std::int64_t stages, const char* reason) {
+  if (stages > 0 && stages % 2 == 0) return std::nullopt;
+  return fmt::format("--stages must be {}, not {} ({})", stages < 1 ? "even and at least 2" : "even", stages, reason);
+}
+
 std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each) {
   if (auto refused = shape_error(shape, ops_each)) return refused;
   if (shape.chunks <= kMostOps / ops_each / (shape.stages * shape.micro_batches)) return std::nullopt;

@@ -12,6 +12,9 @@ namespace chimera {
 /// ops (`ops_each` per worker and micro-batch).
 [[nodiscard]] std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each = 2);
 
+/// Returns why a schedule needs another D: it is not even, or not positive.
+[[nodiscard]] std::optional<std::string> odd_stages(std::int64_t stages, const char* reason);
+
 /// Throws ConfigError, `NAME: reason`, if there is a reason.
 void require_shape(const char* schedule, const std::optional<std::string>& refusal);
 

@@ -113,6 +113,19 @@ void require_one_type(const std::vector<Parameter>& parameters) {
   }
 }
 
+/// Returns a leaf without use, of the type and device of the layers' first parameter.
+at::Tensor unused_leaf(const std::vector<Layer>& layers) {
+  at::TensorOptions options;
+  for (const Layer& layer : layers) {
+    if (!layer.module() || layer.module()->parameters().empty()) continue;
+    const at::Tensor first = layer.module()->parameters().front();
+    if (at::isFloatingType(first.scalar_type())) options = options.dtype(first.scalar_type());
+    options = options.device(first.device());
+    break;
+  }
+  return at::zeros({1}, options);
+}
+
 std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std::vector<Layer>& layers,
                                           const ModuleUse& use) {
   std::vector<Parameter> parameters;
@@ -129,11 +142,7 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
       parameters.push_back({name, value});
     }
   }
-  if (parameters.empty()) {
-    throw ConfigError(fmt::format(
-        "{} has no parameters to train; join its layers with a neighboring stage, or give other numbers of layers",
-        in_words(spec)));
-  }
+  if (parameters.empty()) parameters.push_back({fmt::format("{}.untrained", spec.first_layer), unused_leaf(layers)});
   require_one_type(parameters);
   return parameters;
 }
@@ -212,7 +221,7 @@ void ModuleStage::require_expected(const at::Tensor& output) const {
                                 in_words(shape), in_words(expected_)));
 }
 
-TensorShape ModuleStage::output_shape(const at::Tensor& input, const MicroBatch& batch) {
+at::Tensor ModuleStage::first_output(const at::Tensor& input, const MicroBatch& batch) {
   const at::NoGradGuard no_graph;
   const ValueGuard unchanged(buffers());
   const at::Tensor output = forward(input, batch);
@@ -220,7 +229,7 @@ TensorShape ModuleStage::output_shape(const at::Tensor& input, const MicroBatch&
     throw ConfigError(fmt::format("{} gives {}; stages can send only floating-point tensors of one or more dimensions",
                                   name(), in_words({output.sizes().vec(), output.scalar_type()})));
   }
-  return {output.sizes().vec(), output.scalar_type()};
+  return output;
 }
 
 std::vector<at::Tensor> ModuleStage::buffers() const {

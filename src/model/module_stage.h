@@ -65,8 +65,8 @@ class ValueGuard {
 /// `3.weight`. Uses these fields of a MicroBatch: `tokens` and `targets` (any shape), `token_loss_scale`, `dropout`.
 class ModuleStage final : public Stage {
  public:
-  /// Throws ConfigError if a layer does not support `use`, a parameter is in use elsewhere, parameters differ in type
-  /// or device, or no parameter is trained.
+  /// A stage without trained parameters gets one without use. Throws ConfigError if a layer does not support `use`, a
+  /// parameter is in use elsewhere, or trained parameters differ in type or device.
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
   /// Throws ConfigError if a layer fails, writes to the stage's input, or returns an output that differs from
@@ -74,9 +74,9 @@ class ModuleStage final : public Stage {
   /// passes through.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
-  /// Returns the shape of forward()'s output, from a run without a graph that restores buffers. Throws ConfigError if
-  /// other stages cannot receive such an output.
-  [[nodiscard]] TensorShape output_shape(const at::Tensor& input, const MicroBatch& batch);
+  /// Returns forward()'s output, from a run without a graph that restores buffers. Throws ConfigError if other stages
+  /// cannot receive it.
+  [[nodiscard]] at::Tensor first_output(const at::Tensor& input, const MicroBatch& batch);
   void expect_output(TensorShape shape) { expected_ = std::move(shape); }
 
   /// Returns all parameters, trained or not, and buffers, by global name.

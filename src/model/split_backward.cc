@@ -12,13 +12,13 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <typeinfo>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "model/linear.h"
 
 namespace chimera {
@@ -151,20 +151,43 @@ struct KeptGraph : torch::CustomClassHolder {
   Graph graph;
 };
 
+/// Replacement for a node off the path: I ends here with the gradient that would have arrived at `edge`.
+struct Sink : Node {
+  explicit Sink(const Edge& edge) {
+    const auto& metadata = edge.function->input_metadata(edge.input_nr);
+    if (metadata.was_default_constructed()) {
+      add_input_metadata(undefined_input());
+    } else {
+      add_input_metadata(metadata.zeros_like());
+    }
+  }
+
+ protected:
+  variable_list apply(variable_list&& /*unused*/) override { return {}; }
+};
+
 /// Records the gradients at a node of the path in I, as the start of W.
 class ParameterFeeder {
  public:
-  explicit ParameterFeeder(NodePointer node) : node_(std::move(node)), runs_again_(!is_of_python(*node_)) {
+  /// Redirects a node with post hooks, which must run once and see all its gradients: I computes them all.
+  ParameterFeeder(NodePointer node, const Path& path) : node_(std::move(node)), is_of_python_(is_of_python(*node_)) {
+    runs_again_ = !is_of_python_ && node_->post_hooks().empty();
     if (runs_again_) {
       node_->add_pre_hook(std::make_unique<Capture>(seen_));
-    } else {
+    } else if (is_of_python_) {
       post_hook_ = node_->add_post_hook(std::make_unique<CaptureGiven>(seen_));
+    } else {
+      redirect(path);
     }
   }
 
   [[nodiscard]] bool runs_again() const { return runs_again_; }
+  /// Edges whose gradients I must compute.
+  [[nodiscard]] const edge_list& sinks() const { return sinks_; }
 
-  void finish(const Path& path, Start& start) {
+  /// `sunk`: gradients of sinks().
+  void finish(const Path& path, std::span<const at::Tensor> sunk, Start& start) {
+    restore(sunk);
     for (Edge& edge : node_->next_edges()) {
       if (path.contains(edge)) edge = Edge();
     }
@@ -172,7 +195,7 @@ class ParameterFeeder {
       forget_hooks();
       start_from_arrived(start);
     } else {
-      node_->del_post_hook(post_hook_);
+      if (is_of_python_) node_->del_post_hook(post_hook_);
       if (seen_->empty()) return;  // I did not reach this node
       start.edges.emplace_back(make_node<KnownGradients>(*node_, std::move(*seen_)), 0);
       start.gradients.push_back(KnownGradients::start());
@@ -180,6 +203,25 @@ class ParameterFeeder {
   }
 
  private:
+  void redirect(const Path& path) {
+    for (Edge& edge : node_->next_edges()) {
+      if (!edge.is_valid() || path.contains(edge)) continue;
+      sinks_.emplace_back(make_node<Sink>(edge), 0);
+      redirected_.push_back(std::exchange(edge, sinks_.back()));
+    }
+  }
+
+  void restore(std::span<const at::Tensor> sunk) {
+    if (sinks_.empty()) return;
+    edge_list& edges = node_->next_edges();
+    seen_->resize(edges.size());
+    for (std::size_t k = 0; k < sinks_.size(); ++k) {
+      const auto edge = std::ranges::find(edges, sinks_[k]);
+      (*seen_)[static_cast<std::size_t>(edge - edges.begin())] = sunk[k];
+      *edge = redirected_[k];
+    }
+  }
+
   /// Removes hooks that ran in I; the recorded gradients include their effect.
   void forget_hooks() {
     node_->pre_hooks().clear();
@@ -196,9 +238,12 @@ class ParameterFeeder {
   }
 
   NodePointer node_;
-  bool runs_again_;
+  bool is_of_python_;
+  bool runs_again_ = false;
   std::uintptr_t post_hook_ = 0;
   std::shared_ptr<variable_list> seen_ = std::make_shared<variable_list>();
+  edge_list sinks_;
+  edge_list redirected_;  // original edges, as in sinks_
 };
 
 /// Runs I: returns the gradient of graph.input and the start of W. Cuts the path, so that W does not repeat it and
@@ -210,12 +255,23 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
   const Path path(root.function, leaf.get());
   if (!path.contains(root)) return {at::zeros_like(graph.input), {{root}, {output_gradient}}};
   std::vector<ParameterFeeder> feeders;
-  for (const NodePointer& node : path.feeding_parameters()) feeders.emplace_back(node);
+  edge_list wanted;
+  wanted.emplace_back(leaf, 0);
+  for (const NodePointer& node : path.feeding_parameters()) {
+    const edge_list& sinks = feeders.emplace_back(node, path).sinks();
+    wanted.insert(wanted.end(), sinks.begin(), sinks.end());
+  }
   const bool keep_graph = std::ranges::any_of(feeders, [](const auto& feeder) { return feeder.runs_again(); });
-  const at::Tensor gradient = torch::autograd::grad({graph.output}, {graph.input}, {output_gradient}, keep_graph)[0];
+  const variable_list gradients = torch::autograd::Engine::get_default_engine().execute(
+      {root}, {output_gradient}, keep_graph, /*create_graph=*/false, /*accumulate_grad=*/false, wanted);
   Start start;
-  for (ParameterFeeder& feeder : feeders) feeder.finish(path, start);
-  return {gradient, std::move(start)};
+  std::span<const at::Tensor> sunk(gradients);
+  sunk = sunk.subspan(1);
+  for (ParameterFeeder& feeder : feeders) {
+    feeder.finish(path, sunk.first(feeder.sinks().size()), start);
+    sunk = sunk.subspan(feeder.sinks().size());
+  }
+  return {gradients.front(), std::move(start)};
 }
 
 struct SplitFunction : torch::autograd::Function<SplitFunction> {
@@ -228,9 +284,6 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
       graph.input = input.detach().requires_grad_(input.requires_grad());
       graph.output = (*function)(graph.input);
     }
-    if (!graph.output.requires_grad()) {
-      throw ConfigError("its output does not depend differentiably on its input or any parameter");
-    }
     graph.queue = WeightGradients::current();
     at::Tensor result = graph.output.detach();
     context->saved_data["graph"] = at::IValue::make_capsule(std::move(kept));
@@ -240,6 +293,10 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto kept = c10::static_intrusive_pointer_cast<KeptGraph>(context->saved_data["graph"].toCapsule());
     const Graph graph = std::exchange(kept->graph, {});
+    if (!graph.output.requires_grad()) {  // Nothing trained, and no use of the input that has a gradient
+      const at::Tensor none = graph.input.requires_grad() ? at::zeros_like(graph.input) : at::Tensor();
+      return {none, at::Tensor(), at::Tensor()};
+    }
     if (!graph.queue || !graph.queue->is_deferred()) {
       torch::autograd::backward({graph.output}, {output_gradients[0]});
       const bool unused = graph.input.requires_grad() && !graph.input.grad().defined();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -205,6 +206,7 @@ class CsvReader {
   ReadSchedule read() {
     if (text_.peek() == '#') read_header();
     while (text_.peek() != TextSource::kEnd) read_row();
+    drop_blank_end();
     if (!has_header_) infer_shape();
     ReadSchedule result{std::move(schedule_), {}};
     for (std::size_t i = 0; i < kNotes.size(); ++i) {
@@ -248,6 +250,16 @@ class CsvReader {
     }
     if (text_.peek() != TextSource::kEnd) text_.advance();
     ++row_;
+  }
+
+  /// Drops rows without ops at the end, except those of workers with stages.
+  void drop_blank_end() {
+    std::int64_t placed = 1;
+    for (const auto& replica : schedule_.placement.worker_of) {
+      for (const WorkerId worker : replica) placed = std::max(placed, worker.value() + 1);
+    }
+    auto& workers = schedule_.workers;
+    while (std::ssize(workers) > placed && workers.back().empty()) workers.pop_back();
   }
 
   /// Reads one cell and its comma. Returns false at the end of the row.

@@ -2,11 +2,12 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace chimera {
 namespace {
@@ -21,23 +22,38 @@ bool is_tcp_connection(int descriptor) {
   return is_connected && (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
 }
 
-std::vector<int> open_descriptors() {
-  std::vector<int> open;
+/// Returns the descriptors of open TCP connections by the inodes of their sockets.
+std::map<ino_t, int> open_connections() {
+  std::map<ino_t, int> open;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
-    open.push_back(std::stoi(entry.path().filename().string()));
+    const int descriptor = std::stoi(entry.path().filename().string());
+    struct stat status {};
+    if (is_tcp_connection(descriptor) && ::fstat(descriptor, &status) == 0) open.emplace(status.st_ino, descriptor);
   }
   return open;
 }
 
 }  // namespace
 
+void ConnectionBreaker::spare_open() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [inode, descriptor] : open_connections()) spared_.insert(inode);
+}
+
+void ConnectionBreaker::spare_later() {
+  const std::lock_guard lock(mutex_);
+  broken_only_.emplace();
+  for (const auto& [inode, descriptor] : open_connections()) broken_only_->insert(inode);
+}
+
 void ConnectionBreaker::break_all() noexcept {
   broken_ = true;
-  for (const int descriptor : open_descriptors()) {
-    if (is_tcp_connection(descriptor)) ::shutdown(descriptor, SHUT_RDWR);
-  }
   const std::lock_guard lock(mutex_);
+  for (const auto& [inode, descriptor] : open_connections()) {
+    const bool is_spared = spared_.contains(inode) || (broken_only_ && !broken_only_->contains(inode));
+    if (!is_spared) ::shutdown(descriptor, SHUT_RDWR);
+  }
   if (abort_wait_) abort_wait_();
 }
 

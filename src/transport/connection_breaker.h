@@ -1,16 +1,24 @@
 #pragma once
 
+#include <sys/types.h>
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <set>
 
 namespace chimera {
 
-/// Breaks the connections of this process: every wait for a peer fails, even if the peer is alive. Thread-safe. The
-/// process must have no other TCP connections.
+/// Breaks the connections of this process: every wait for a peer fails, even if the peer is alive. Thread-safe.
+/// Without spare_open() and spare_later(), the process must have no TCP connections except those between ranks.
 class ConnectionBreaker {
  public:
-  /// Shuts down all open TCP connections and aborts the current Wait, but no later ones.
+  /// Spares the TCP connections that are open now.
+  void spare_open();
+  /// Spares all TCP connections that will be opened.
+  void spare_later();
+  /// Shuts down all open TCP connections that are not spared, and aborts the current Wait. Later connections and waits
+  /// need another call.
   void break_all() noexcept;
   [[nodiscard]] bool broken() const noexcept { return broken_; }
   void mend() noexcept { broken_ = false; }
@@ -30,7 +38,9 @@ class ConnectionBreaker {
 
  private:
   std::mutex mutex_;
-  std::function<void()> abort_wait_;  // empty: no wait is registered
+  std::set<ino_t> spared_;                      // by inode of the socket
+  std::optional<std::set<ino_t>> broken_only_;  // set by spare_later()
+  std::function<void()> abort_wait_;            // empty: no wait is registered
   std::atomic<bool> broken_ = false;
 };
 

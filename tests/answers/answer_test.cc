@@ -103,6 +103,11 @@ TEST(PlaygroundTest, RefusesWithAOneLineMessage) {
   json schedule = chimera44();
   schedule["parameters"] = {{"wave", 2}};
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}), HasSubstr("did you mean 'waves'"));
+  schedule["parameters"] = {{"waves", 2}};
+  EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}), HasSubstr("chimera takes no waves; it takes "));
+  schedule = chimera44();
+  schedule["stages"] = 0;
+  EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}), HasSubstr("--stages must be even and at least 2, not 0"));
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", chimera44()}, {"costs", {{"foward", 1}}}}),
               AllOf(HasSubstr("foward"), HasSubstr("forward")));
   EXPECT_THAT(

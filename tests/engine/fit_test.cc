@@ -355,6 +355,48 @@ TEST(FitTest, SaysWhatIsWrongWithData) {
   EXPECT_THAT(refusal(small_network(), small_options("1f1b", {4, 4}), nothing), HasSubstr("step 1: Loss::count is 0"));
 }
 
+TEST(FitTest, StagesWithoutTrainedParametersTrainTheOthers) {
+  const auto mixed = [] {
+    Model model = small_network();
+    const LayerFactory convolution = model.layers[0];
+    model.layers[0] = [convolution] {
+      const Layer layer = convolution();
+      for (at::Tensor parameter : layer.module()->parameters()) parameter.set_requires_grad(false);
+      return layer;
+    };
+    model.layers[4] = [] { return nn::Tanh(); };
+    model.layers[5] = in_double([] { return nn::Linear(20, 16); });
+    return model;
+  };
+  FitOptions options = small_options("zb-h1", {4, 4});
+  options.partition = {1, 3, 1, 3};
+  const Parameters trained = fit(prepare_fit(mixed(), images, options));
+  options = small_options("none", {1, 4});
+  const Parameters expected = fit(prepare_fit(mixed(), images, options));
+  ASSERT_EQ(trained.size(), expected.size());
+  for (const auto& [name, value] : expected) EXPECT_TRUE(at::allclose(trained.at(name), value, 1e-11, 1e-12)) << name;
+
+  Model frozen = small_network();
+  frozen.layers.assign(4, [] { return nn::Tanh(); });
+  EXPECT_THAT(refusal(frozen, small_options("1f1b", {4, 4})), HasSubstr("no layer has parameters to train"));
+}
+
+TEST(FitTest, LaterStagesSeeRealDataFirst) {
+  std::atomic<int> zeros = 0;
+  Model model = small_network();
+  const LayerFactory linear = model.layers[5];
+  model.layers[5] = [linear, &zeros] {
+    return Layer([layer = linear(), &zeros](const at::Tensor& x) {
+      if (x.abs().sum().item<double>() == 0) ++zeros;
+      return layer(x);
+    });
+  };
+  const FitRun run = prepare_fit(model, images, small_options("1f1b", {8, 8}));
+  run_rank_threads(8, run.rank_groups(),
+                   [&](RankId rank, Transport& transport) { const RankFit trainer(run, rank, transport); });
+  EXPECT_EQ(zeros, 0);
+}
+
 TEST(FitTest, RefusesPlansThatDoNotFit) {
   const Model model = small_network();
   EXPECT_THAT(refusal(model, small_options("chimer", {4, 4})), HasSubstr("chimera"));

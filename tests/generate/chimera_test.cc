@@ -242,7 +242,7 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
 
 TEST(ChimeraTest, RejectsInvalidShapesAndSuggestsValidOnes) {
   expect_rejected({5, 5}, "--stages must be even, not 5");
-  expect_rejected({0, 4}, "--stages must be at least 1");
+  expect_rejected({0, 4}, "--stages must be even and at least 2, not 0");
   expect_rejected({4, 0}, "--micro-batches must be at least 1");
   expect_rejected({12, 12, 8}, "2, 4, 6, 12; not 8");
   expect_rejected({4, 4, 3}, "--pipelines must be twice a divisor of D/2 = 2: 2, 4; not 3");

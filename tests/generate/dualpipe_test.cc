@@ -133,7 +133,7 @@ TEST(DualpipeTest, RejectsInvalidShapesAndSuggestsValidOnes) {
   expect_rejected({8, 8}, "--micro-batches must be at least 2D = 16 and even, not 8");
   expect_rejected({8, 17}, "--micro-batches must be at least 2D = 16 and even, not 17");
   expect_rejected({5, 16}, "--stages must be even, not 5");
-  expect_rejected({0, 16}, "--stages must be at least 1");
+  expect_rejected({0, 16}, "--stages must be even and at least 2, not 0");
   expect_rejected({8, 1'000'000'000'000}, "more than 100000000 ops");
 }
 

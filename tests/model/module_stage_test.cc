@@ -114,7 +114,8 @@ TEST(ModuleStageTest, NamesTheLayerThatFails) {
 
 TEST(ModuleStageTest, RefusesAnotherOutputThanExpected) {
   const auto stage = stage_of({linear_layer(3, 4)});
-  stage->expect_output(stage->output_shape(at::ones({6, 3}), {}));
+  const at::Tensor output = stage->first_output(at::ones({6, 3}), {});
+  stage->expect_output({output.sizes().vec(), output.scalar_type()});
   EXPECT_EQ(refusal_of_input(*stage, at::ones({6, 3})), "not refused");
   EXPECT_THAT(refusal_of_input(*stage, at::ones({5, 3})),
               HasSubstr("gives [5, 4] of Float, but at first it gave [6, 4]"));
@@ -123,7 +124,7 @@ TEST(ModuleStageTest, RefusesAnotherOutputThanExpected) {
 TEST(ModuleStageTest, FindingTheShapeDoesNotChangeBuffers) {
   nn::BatchNorm1d norm(2);
   const auto stage = stage_of({[&] { return norm; }});
-  EXPECT_EQ(stage->output_shape(at::randn({8, 2}), {}).sizes, (std::vector<std::int64_t>{8, 2}));
+  EXPECT_EQ(stage->first_output(at::randn({8, 2}), {}).sizes(), (std::vector<std::int64_t>{8, 2}));
   EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 0);
   EXPECT_TRUE(at::equal(norm->running_mean, at::zeros({2})));
 }
@@ -165,9 +166,14 @@ TEST(ModuleStageTest, DetectsDropoutInRecurrentModules) {
   EXPECT_THAT(refusal_of_layer(layer(0.5), {.recomputed = true}), HasSubstr("torch::nn::GRUImpl (gru)"));
 }
 
-TEST(ModuleStageTest, RefusesStagesWithoutParametersAndModulesInUse) {
-  EXPECT_THAT(refusal([] { static_cast<void>(stage_of({[] { return nn::Tanh(); }})); }),
-              HasSubstr("stage 1 (layer 2) has no parameters to train"));
+TEST(ModuleStageTest, AStageWithoutTrainedParametersHasOneWithoutUse) {
+  const auto stage = stage_of({[] { return nn::Tanh(); }});
+  ASSERT_EQ(stage->parameters().size(), 1U);
+  EXPECT_EQ(stage->parameters().front().name, "2.untrained");
+  EXPECT_TRUE(stage->values().empty());
+}
+
+TEST(ModuleStageTest, RefusesModulesInUse) {
   nn::Linear one(2, 2);
   const auto first = stage_of({[&] { return one; }});
   EXPECT_THAT(refusal([&] { static_cast<void>(stage_of({[&] { return one; }})); }),

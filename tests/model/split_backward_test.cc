@@ -4,12 +4,14 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/nn.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "model/linear.h"
 
 namespace chimera {
@@ -203,9 +205,62 @@ TEST(SplitBackwardTest, RunsOnlyTheFunctionWithoutGradMode) {
   EXPECT_TRUE(at::equal(output, layer(input)));
 }
 
-TEST(SplitBackwardTest, RejectsAConstantOutput) {
-  const auto constant = [](const at::Tensor& x) { return at::ones_like(x); };
-  EXPECT_THROW(static_cast<void>(split_backward(constant, at::randn({2}).requires_grad_())), ConfigError);
+/// A post hook as Python's Node.register_hook adds it: scales all gradients that the node gives.
+struct Doubles : torch::autograd::FunctionPostHook {
+  explicit Doubles(int& calls) : calls(calls) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& given,
+                                            const torch::autograd::variable_list& /*arrived*/) override {
+    ++calls;
+    torch::autograd::variable_list scaled;
+    for (const at::Tensor& gradient : given) scaled.push_back(gradient.defined() ? gradient * 2 : gradient);
+    return scaled;
+  }
+  int& calls;
+};
+
+TEST(SplitBackwardTest, PostHooksOfNodesRunOnceOnAllGradients) {
+  nn::Linear first(6, 6);
+  nn::Linear second(6, 6);
+  int calls = 0;
+  const Example example{"post hooks",
+                        {first->weight, first->bias, second->weight, second->bias},
+                        [&](const at::Tensor& x) {
+                          const at::Tensor hidden = first(x);
+                          hidden.grad_fn()->add_post_hook(std::make_unique<Doubles>(calls));
+                          const at::Tensor squared = hidden * hidden * second->bias;
+                          squared.grad_fn()->add_post_hook(std::make_unique<Doubles>(calls));
+                          return second(squared);
+                        },
+                        at::randn({4, 6})};
+  const Gradients expected = plain(example);
+  EXPECT_EQ(calls, 4);
+  expect_same_bits(through(example, /*deferred=*/true), expected, "split");
+  EXPECT_EQ(calls, 8);
+}
+
+TEST(SplitBackwardTest, AConstantOutputGivesZeros) {
+  for (const bool deferred : {false, true}) {
+    const at::Tensor input = at::randn({2}).requires_grad_();
+    const auto queue = c10::make_intrusive<WeightGradients>();
+    const WeightGradients::Scope scope(queue);
+    const at::Tensor output = split_backward([](const at::Tensor& x) { return at::ones_like(x); }, input);
+    if (deferred) queue->defer();
+    output.backward(at::ones_like(output));
+    queue->run();
+    EXPECT_TRUE(at::equal(input.grad(), at::zeros({2})));
+  }
+}
+
+TEST(SplitBackwardTest, AnUntrainedFirstStagePassesNothingBack) {
+  nn::Embedding frozen(5, 3);
+  frozen->weight.set_requires_grad(false);
+  const auto queue = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(queue);
+  const at::Tensor output = split_backward([&](const at::Tensor& ids) { return frozen(ids); }, at::arange(4));
+  queue->defer();
+  output.backward(at::ones_like(output));
+  queue->run();
+  EXPECT_FALSE(frozen->weight.grad().defined());
 }
 
 }  // namespace

@@ -188,6 +188,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{kSecondHeader.c_str(), "row 3, column 1: '# {"}, BadText{kHeaderJunk.c_str(), "JSON: parse error"},
         BadText{kLongCell.c_str(), "row 1, column 2: '0000"}));
 
+TEST(ScheduleTextTest, BlankLinesAtTheEndAreNoWorkers) {
+  for (const char* name : {"1f1b", "chimera"}) {
+    const Schedule schedule = find_generator(name).generate({4, 4});
+    for (const char* end : {"", "\n", "\r\n", "\n \n\n"}) {
+      TextSource source(to_csv(schedule) + end, "text");
+      EXPECT_EQ(schedule_from_text(source).schedule.workers, schedule.workers) << name;
+    }
+  }
+}
+
 TEST(ScheduleTextTest, TellsJsonFromCsvByItsFirstCharacter) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
   const std::string mark = "\xEF\xBB\xBF";  // as Excel writes it

@@ -68,5 +68,26 @@ TEST(LoaderTest, ValidatesOnTheValidationSplit) {
   EXPECT_TRUE(at::equal(batch.tokens, expected(job, *job.validation_samples, 1, MicroBatchId(2)).tokens));
 }
 
+TEST(LoaderTest, CountsNoValidationWindowTwice) {
+  for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
+    TrainOptions options = testing::small_options(model, "1f1b", {4, 4});
+    options.validate_every = 1;
+    const std::int64_t windows = prepare_job(options).validation_samples->count();
+    options.micro_batch_size = windows / 3 + 1;  // The fourth micro-batch repeats the first windows
+    const Job job = prepare_job(options);
+    const Loader loader(job, {GroupId(0), WorkerId(0)}, at::kCPU);
+    std::int64_t targets = 0;
+    double scales = 0;
+    for (std::int64_t m = 0; m < 4; ++m) {
+      const MicroBatch batch = loader.validation(0, StageId(0), MicroBatchId(m));
+      const auto counted = (batch.targets != kIgnoredTarget).sum().item<std::int64_t>();
+      targets += counted;
+      scales += static_cast<double>(counted) * batch.token_loss_scale;
+    }
+    EXPECT_EQ(targets, windows * job.validation_samples->targets_per_sample()) << model;
+    EXPECT_NEAR(scales, 1, 1e-12) << model;
+  }
+}
+
 }  // namespace
 }  // namespace chimera

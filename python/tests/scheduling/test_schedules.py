@@ -40,15 +40,29 @@ def test_parameters_go_by_their_names():
     assert schedule.stages == 4 and len(schedule.workers) == 2
     with pytest.raises(cp.ScheduleError, match="parameter"):
         cp.schedule("interleaved-1f1b", 2, 4, chunk=2)
+    with pytest.raises(cp.ScheduleError, match="chimera takes no waves; it takes .*scale"):
+        cp.schedule("chimera", 4, 4, waves=2)
 
 
 @pytest.mark.parametrize(
-    ("name", "stages", "words"), [("chimaera", 4, "did you mean.*chimera|chimera"), ("chimera", 3, "even")]
+    ("name", "stages", "words"),
+    [
+        ("chimaera", 4, "did you mean.*chimera|chimera"),
+        ("chimera", 3, "stages must be even, not 3"),
+        ("chimera", 0, "stages must be even and at least 2, not 0"),
+        ("1f1b", 0, "stages must be at least 1, not 0"),
+    ],
 )
 def test_a_refusal_is_one_line_that_says_what_would_be_right(name, stages, words):
     with pytest.raises(cp.ScheduleError, match=words) as refusal:
         cp.schedule(name, stages, 4)
-    assert "\n" not in str(refusal.value)
+    assert "\n" not in str(refusal.value) and "--" not in str(refusal.value)
+
+
+def test_blank_lines_at_the_end_of_csv_are_no_workers():
+    schedule = cp.schedule("chimera", 4, 4)
+    for end in ("\n", "\r\n", "\n\n"):
+        assert cp.Schedule.from_csv("\ufeff" + schedule.to_csv() + end).workers == schedule.workers
 
 
 def test_a_schedule_of_ones_own_is_a_list_of_ops_or_their_texts():
@@ -147,7 +161,7 @@ def test_what_progress_raises_ends_a_search():
         cp.search(stages=4, micro_batches=8, seconds=60, progress=stop)
 
 
-@pytest.mark.skipif("CHIMERA_PROGRAM" not in os.environ, reason="needs the program")
+@pytest.mark.skipif(not Path(os.environ.get("CHIMERA_PROGRAM", "none")).is_file(), reason="needs the program")
 def test_the_program_says_the_same():
     words = ["simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"]
     printed = subprocess.run([os.environ["CHIMERA_PROGRAM"], *words], capture_output=True, text=True, check=True).stdout

@@ -157,7 +157,9 @@ def test_functions_with_weights_and_hooks_run_once(name):
 def test_an_exception_of_a_module_comes_back_with_its_traceback():
     class Broken(nn.Linear):
         def forward(self, x):
-            raise KeyError("deliberate")
+            if torch.is_grad_enabled():  # Not in the first forward
+                raise KeyError("deliberate")
+            return super().forward(x)
 
     example = perceptron(samples=4)
     example.layers[2] = Broken(6, 6).double()
@@ -236,10 +238,6 @@ def test_other_refusals():
             return super().forward(x), x
 
     refused(Pair(6, 6).double(), r"layer 1 \(Pair\) returns a tuple", micro_batch_size=2)
-    example = perceptron(samples=8)
-    example.layers[3] = example.layers[2]
-    with pytest.raises(Exception, match="share a parameter"):
-        pipeline_of(example, "1f1b", 2, 4)
     example = perceptron(samples=8)
     with pytest.raises(Exception, match="8 samples, but a step of this process takes 4"):
         pipeline_of(example).step(example.inputs, example.targets)

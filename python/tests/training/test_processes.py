@@ -10,16 +10,25 @@ import sys
 import time
 from pathlib import Path
 
+from users import CASES
+
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "examples"
 BUSY = 8  # Extra seconds on a busy machine
 EXAMPLE = EXAMPLES / "first_pipeline.py"
+CASES_OF_RANKS = [case.__name__ for case in CASES] + [
+    "different_arguments",
+    "equal_buffers",
+    "changed_copies_are_found",
+    "a_caught_exception_lets_all_ranks_go_on",
+    "planned_alike",
+]
 
 
-def torchrun(ranks, script):
+def torchrun(ranks, script, seconds=100):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(script)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=seconds)
 
 
 def losses(printed):
@@ -44,6 +53,13 @@ def test_torch_runs_an_exported_schedule_to_the_same_losses():
     pairs = re.findall(r"here ([0-9.]+), in torch ([0-9.]+)", run.stdout)
     assert len(pairs) == 5
     assert all(abs(float(ours) - float(theirs)) < 2e-12 for ours, theirs in pairs), run.stdout
+
+
+def test_two_ranks_do_what_users_do():
+    run = torchrun(2, HERE / "users_ranks.py", seconds=400)
+    assert run.returncode == 0, run.stderr
+    passed = sorted(line for line in run.stdout.splitlines() if line.startswith("rank "))
+    assert passed == sorted(f"rank {rank}: {name}" for rank in (0, 1) for name in CASES_OF_RANKS), run.stdout
 
 
 def test_two_groups_train_on_their_shares_and_an_exception_ends_the_job_with_one_traceback():

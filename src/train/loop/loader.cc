@@ -98,7 +98,17 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
 
 MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const {
   if (!reads_samples(stage)) return {};
-  return on_device(made(*job_.validation_samples, place_of(batch, micro_batch)), device_);
+  const Samples& source = *job_.validation_samples;
+  const BatchPlace place = place_of(batch, micro_batch);
+  const std::int64_t counted = std::min(source.count(), place.mini_batch);
+  std::vector<Sample> samples = samples_at(source, place);
+  for (std::int64_t i = std::clamp<std::int64_t>(counted - place.first, 0, place.size); i < place.size; ++i) {
+    Sample& again = samples[static_cast<std::size_t>(i)];  // The split has fewer windows than a mini-batch
+    std::ranges::fill(again.targets, kIgnoredTarget);
+    again.next_sentence = kIgnoredTarget;
+  }
+  return on_device(
+      ready_for(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), counted), device_), device_);
 }
 
 /// Blocks of causal models read only hidden states, unless attention is limited to documents.

@@ -1,0 +1,49 @@
+"""Equal answers on the processes of a job."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import pickle
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
+
+from ._engine import ScheduleError
+
+Answer = TypeVar("Answer")
+
+_CALLS: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
+_ANSWERING: list[bool] = []
+
+
+def rank_0s(function: str, arguments: object, compute: Callable[[], Answer]) -> Answer:
+    """Returns rank 0's result of `compute`, or raises its error, on every rank that asks. Rank 0 does not wait.
+
+    Outside of a job, and in nested calls, computes here. Raises ScheduleError if the ranks' `arguments` differ.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ or _ANSWERING:
+        return compute()
+    store = importlib.import_module("._processes", __package__).common_store()
+    key = f"chimerapipe/{function} {next(_CALLS[function])}"
+    if os.environ["RANK"] == "0":
+        store.set(key, pickle.dumps((repr(arguments), *_outcome(compute))))
+    asked, error, answer = pickle.loads(store.get(key))
+    if asked != repr(arguments):
+        rank, own = os.environ["RANK"], repr(arguments)
+        raise ScheduleError(f"{function}: rank 0 has the arguments {asked}, rank {rank} {own}; all ranks give the same")
+    if error is not None:
+        raise error
+    found: Answer = answer
+    return found
+
+
+def _outcome(compute: Callable[[], Answer]) -> tuple[Exception | None, Answer | None]:
+    _ANSWERING.append(True)
+    try:
+        return None, compute()
+    except Exception as error:
+        return error, None
+    finally:
+        _ANSWERING.pop()

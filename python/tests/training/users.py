@@ -1,0 +1,167 @@
+"""What users do with models, on rank threads or on two processes, compared with plain torch in float64."""
+
+import copy
+
+import torch
+from equality import TOLERANCE
+from models import perceptron, squares
+from torch import nn
+
+import chimerapipe as cp
+
+SCHEDULES = ["1f1b", "chimera", "chimera-zb"]
+
+
+def whole(layers):
+    return nn.Sequential(*layers)
+
+
+class Pair:
+    """One model twice: in plain torch and as a pipeline."""
+
+    def __init__(self, layers, schedule, make=lambda parameters: torch.optim.AdamW(parameters, lr=0.01), **options):
+        stages = options.pop("stages", 2)
+        self.plain = copy.deepcopy(whole(layers))
+        self.layers = list(layers)
+        micro_batches = options.pop("micro_batches", 4)
+        self.pipeline = cp.Pipeline(self.layers, squares, cp.schedule(schedule, stages, micro_batches), **options)
+        self.make = make
+        self.optimizers = None
+
+    def step(self, inputs, targets, clip=0.0):
+        """Trains both on the same samples and compares loss, norm, gradients and values."""
+        if self.optimizers is None:
+            self.optimizers = [self.make(list(self.plain.parameters())), self.make(list(self.pipeline.parameters()))]
+        for parameter in self.plain.parameters():
+            parameter.grad = None
+        loss = squares(self.plain(inputs), targets) / targets.numel()
+        loss.backward()
+        trained = [p for p in self.plain.parameters() if p.grad is not None]
+        norm = torch.sqrt(sum((p.grad**2).sum() for p in trained)).item()
+        if 0 < clip < norm:
+            for parameter in trained:
+                parameter.grad *= clip / norm
+        self.optimizers[0].step()
+        step = self.pipeline.step(inputs, targets, optimizer=self.optimizers[1], clip=clip)
+        assert abs(step.loss - loss.item()) <= TOLERANCE * abs(loss.item()), (step.loss, loss.item())
+        assert abs(step.gradient_norm - norm) <= 1e-10 * norm, (step.gradient_norm, norm)
+        self.expect_equal()
+
+    def expect_equal(self):
+        expected = self.plain.state_dict()
+        for name, value in self.pipeline.state_dict().items():
+            torch.testing.assert_close(value, expected[name], rtol=1e-9, atol=1e-10, msg=lambda text: f"{name}: {text}")
+        gradients = {name: parameter.grad for name, parameter in self.plain.named_parameters()}
+        for name, parameter in self.pipeline.named_parameters():
+            if gradients.get(name) is not None:
+                torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-9, atol=1e-10, msg=name)
+
+
+def samples(count=4, width=6):
+    return torch.randn(count, width).double(), torch.randn(count, width).double()
+
+
+def tied(schedule):
+    """First and last layer share a matrix; two layers of the first stage share a bias."""
+    layers = perceptron(4).layers
+    layers[3][0].weight = layers[0][0].weight
+    layers[1][0].bias = layers[0][0].bias
+    pair = Pair(layers, schedule)
+    for clip in (0.0, 0.05, 0.0):
+        pair.step(*samples(), clip=clip)
+    for trained in (False, True):
+        for model in (pair.plain, pair.layers):
+            model[0][0].weight.requires_grad_(trained)
+        pair.step(*samples())
+    named = dict(pair.pipeline.named_parameters())
+    assert len({id(p) for p in named.values()}) == len(named)
+
+
+def one_layer_in_two_stages(schedule):
+    layers = perceptron(4).layers
+    layers[3] = layers[1]
+    pair = Pair(layers, schedule)
+    for _ in range(2):
+        pair.step(*samples())
+
+
+def frozen_and_unfrozen(schedule):
+    pair = Pair(perceptron(4).layers, schedule, lambda ps: torch.optim.AdamW(ps, lr=0.01, weight_decay=0.1))
+    for index, trained in ((1, True), (1, False), (3, False), (1, True), (3, True)):
+        for model in (pair.plain, pair.layers):
+            model[index][0].weight.requires_grad_(trained)
+        pair.step(*samples(), clip=0.05)
+
+
+def hooks_and_attributes(schedule):
+    layers = perceptron(4).layers
+    for layer in layers:
+        layer[0].weight.no_decay = True
+    plain = copy.deepcopy(layers)  # Drops hooks
+    for each in (*layers, *plain):
+        each[0].weight.register_hook(lambda gradient: gradient * 3)
+    pair = Pair(layers, schedule, lambda ps: torch.optim.SGD(ps, lr=0.01))
+    pair.plain = whole(plain)
+    pair.step(*samples())
+    assert all(layer.module[0].weight.no_decay for layer in pair.pipeline._all())
+
+
+class Shift(nn.Module):
+    """Adds a buffer, which differs on each rank until replica 0's is sent."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.inner = nn.Linear(6, 6).double()
+        self.register_buffer("shift", torch.full((6,), float(value), dtype=torch.float64))
+
+    def forward(self, x):
+        return self.inner(x) + self.shift
+
+
+def other_lengths(schedule):
+    """Batches of other shapes, and refused ones between them."""
+    pair = Pair(perceptron(4).layers, schedule)
+    for length in (3, 5, 3):
+        inputs, targets = torch.randn(4, length, 6).double(), torch.randn(4, length, 6).double()
+        pair.step(inputs, targets)
+        refused(lambda: pair.pipeline.step(inputs[:3], targets), "3 samples, but a step")
+        refused(lambda: pair.pipeline.step(inputs, targets, clip=None), "clip: got None")
+    assert pair.pipeline.validate(inputs, targets) > 0
+    pair.step(*samples())
+
+
+def refused(call, words, kind=Exception):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error) and "\n" not in str(error), str(error)
+        return error
+    raise AssertionError(f"not refused: {words}")
+
+
+class Skips(nn.Linear):
+    """Uses its weights only for some micro-batches."""
+
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else x
+
+
+def nothing_trained_in_places(schedule):
+    """A frozen embedding, a stage of Tanh, and weights that a micro-batch does not use."""
+    embedding = nn.Embedding(9, 6).double().requires_grad_(False)
+    layers = [embedding, Skips(6, 6).double(), nn.Tanh(), nn.Linear(6, 6).double()]
+    pair = Pair(layers, schedule, stages=4)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        # The plain model takes the same micro-batches, of one sample each.
+        ids, targets = torch.randint(9, (4,)), torch.randn(4, 6).double()
+        for parameter in pair.plain.parameters():
+            parameter.grad = None
+        loss = sum(squares(pair.plain(i[None]), t[None]) for i, t in zip(ids, targets, strict=True)) / targets.numel()
+        loss.backward()
+        step = pair.pipeline.step(ids, targets)
+        assert abs(step.loss - loss.item()) <= TOLERANCE * abs(loss.item())
+        pair.expect_equal()
+
+
+CASES = [tied, one_layer_in_two_stages, frozen_and_unfrozen, hooks_and_attributes, other_lengths]
