@@ -296,8 +296,8 @@ void require_fit_flags(const CLI::App& command) {
     if (option->count() == 0) continue;
     const std::vector<std::string> used = {"--fit", "--fit-scalars", "--machine", "--output"};
     if (std::ranges::count(used, option->get_name()) == 0) {
-      throw ConfigError(fmt::format("--fit takes every configuration from its file; leave out {}, or --fit",
-                                    option->get_name()));
+      throw ConfigError(
+          fmt::format("--fit takes every configuration from its file; leave out {}, or --fit", option->get_name()));
     }
   }
 }

@@ -114,12 +114,11 @@ std::vector<Figure> memory_figures(const MachineProfile& machine) {
 }
 
 Figure throughput_figure(const MachineProfile& machine) {
-  Figure figure{
-      "figure-13",
-      "BERT-48 on 32 nodes: what the paper measured, what its model says, and what our simulator says, with "
-      "the shipped profile.",
-      "",
-      {}};
+  Figure figure{"figure-13",
+                "BERT-48 on 32 nodes: what the paper measured, what its model says, and what our simulator says, with "
+                "the shipped profile.",
+                "",
+                {}};
   GroupedBars bars{.title = "BERT-48, 32 nodes, mini-batch 512",
                    .y_label = "sequences a second",
                    .series = {"paper, measured", "paper's model", "our simulator"},

@@ -24,7 +24,7 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 using RunIndices = std::vector<std::size_t>;
 
-constexpr double kSoft = 0.1;  // relative error from which errors count linearly
+constexpr double kSoft = 0.1;   // relative error from which errors count linearly
 constexpr double kStep = 0.01;  // of a logarithm, for derivatives
 constexpr std::uint64_t kResamples = 200;
 
@@ -211,10 +211,12 @@ std::string unit_of(FitScalar scalar) {
 std::string source_of(const MachineFit& fit, std::size_t runs) {
   std::vector<std::string> values;
   for (const FittedScalar& each : fit.scalars)
-    values.push_back(fmt::format("{} {:.4g} ({:.3g} to {:.3g})", unit_of(each.scalar), each.value, each.low, each.high));
+    values.push_back(
+        fmt::format("{} {:.4g} ({:.3g} to {:.3g})", unit_of(each.scalar), each.value, each.low, each.high));
   const bool has_figures = !fit.errors.figure_left_out.empty();
   return fmt::format(
-      "Fitted by `chimera plan --fit` to the step times of {} runs: {}; 90 % intervals by resampling runs. Median error "
+      "Fitted by `chimera plan --fit` to the step times of {} runs: {}; 90 % intervals by resampling runs. Median "
+      "error "
       "{:.1f} % if {} is left out of the fit: expected_error.",
       runs, fmt::join(values, ", "), 100 * fit.machine.expected_error, has_figures ? "a figure" : "a run");
 }
@@ -232,8 +234,8 @@ MachineProfile with_scalar(MachineProfile machine, FitScalar scalar, double valu
     case FitScalar::Layers:
       for (LayerTimes& layer : machine.layers) {
         for (LayerTime& time : layer.times) {
-          for (double LayerTime::*part : {&LayerTime::forward, &LayerTime::input_gradient, &LayerTime::weight_gradient,
-                                          &LayerTime::recompute})
+          for (double LayerTime::*part :
+               {&LayerTime::forward, &LayerTime::input_gradient, &LayerTime::weight_gradient, &LayerTime::recompute})
             time.*part *= value;
         }
       }
@@ -256,8 +258,7 @@ MachineFit fit_machine(const MachineProfile& machine, const std::vector<Measured
                                   runs.size(), scalars.size(), kRunsPerScalar));
   }
   VectorXd measured(static_cast<Eigen::Index>(runs.size()));
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    measured[static_cast<Eigen::Index>(i)] = std::log(runs[i].step_seconds);
+  for (std::size_t i = 0; i < runs.size(); ++i) measured[static_cast<Eigen::Index>(i)] = std::log(runs[i].step_seconds);
   FitProblem problem(machine, runs, scalars);
   const Predict predict = [&](const VectorXd& x) { return problem.predict(x); };
   RunIndices all(runs.size());
@@ -268,8 +269,7 @@ MachineFit fit_machine(const MachineProfile& machine, const std::vector<Measured
   const Predict linear = linearized(predict, x);
   MachineFit fit{.machine = problem.machine_at(x), .scalars = {}, .errors = {}};
   const VectorXd predicted = predict(x);
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    fit.errors.fitted.push_back(relative_error(predicted, measured, i));
+  for (std::size_t i = 0; i < runs.size(); ++i) fit.errors.fitted.push_back(relative_error(predicted, measured, i));
   fit.errors.run_left_out = errors_without_runs(linear, measured, x);
   fit.errors.figure_left_out = errors_without_figures(predict, measured, runs, x);
   const auto samples = resampled(linear, measured, x);
@@ -277,7 +277,9 @@ MachineFit fit_machine(const MachineProfile& machine, const std::vector<Measured
     std::vector<double> values;
     for (const VectorXd& sample : samples) values.push_back(problem.value(sample, k));
     std::ranges::sort(values);
-    const auto quantile = [&](double q) { return values[static_cast<std::size_t>(q * static_cast<double>(kResamples - 1))]; };
+    const auto quantile = [&](double q) {
+      return values[static_cast<std::size_t>(q * static_cast<double>(kResamples - 1))];
+    };
     fit.scalars.push_back({scalars[k], problem.value(x, k), quantile(0.05), quantile(0.95)});
   }
   const auto& left_out = fit.errors.figure_left_out.empty() ? fit.errors.run_left_out : fit.errors.figure_left_out;
@@ -305,7 +307,8 @@ std::string to_text(const MachineFit& fit, const std::vector<MeasuredRun>& runs)
   std::map<std::string, std::vector<double>> by_figure;
   for (std::size_t i = 0; i < fit.errors.figure_left_out.size(); ++i)
     by_figure[runs[i].figure].push_back(fit.errors.figure_left_out[i]);
-  for (const auto& [figure, errors] : by_figure) text += error_line(fmt::format("  without {}", figure).c_str(), errors);
+  for (const auto& [figure, errors] : by_figure)
+    text += error_line(fmt::format("  without {}", figure).c_str(), errors);
   text += fmt::format("\n{:<64} {:>11} {:>11} {:>8} {:>9}\n", "run", "measured s", "predicted s", "error", "left out");
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const double error = fit.errors.fitted[i];

@@ -16,14 +16,11 @@ namespace {
 constexpr std::int64_t kMostCount = 1'000'000'000;
 
 std::vector<std::string> run_keys() {
-  std::vector<std::string> keys = {"figure",          "step-seconds",  "sequences-per-second",
-                                   "model",           "layers",        "hidden",
-                                   "heads",           "vocabulary",    "key-value-heads",
-                                   "sequence",        "dtype",         "optimizer",
-                                   "schedule",        "stages",        "data-parallel",
-                                   "micro-batches",   "partition",     "micro-batch-size",
-                                   "recompute",       "sync",          "replica-layout",
-                                   "shard-optimizer", "blocking-sends", "tied"};
+  std::vector<std::string> keys = {
+      "figure",    "step-seconds", "sequences-per-second", "model",           "layers",         "hidden",
+      "heads",     "vocabulary",   "key-value-heads",      "sequence",        "dtype",          "optimizer",
+      "schedule",  "stages",       "data-parallel",        "micro-batches",   "partition",      "micro-batch-size",
+      "recompute", "sync",         "replica-layout",       "shard-optimizer", "blocking-sends", "tied"};
   for (const ShapeAxis& axis : shape_axes()) keys.emplace_back(axis.name);
   return keys;
 }

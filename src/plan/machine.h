@@ -96,8 +96,8 @@ struct MachineProfile {
   double optimizer_seconds = 0;  // seconds per parameter and update
   /// FLOP/s of a worker's products of large matrices by known type, if all workers of a node compute.
   std::map<DataType, double> matrix_flops = {};
-  double op_overhead = 0;    // host seconds per op
-  double step_overhead = 0;  // host seconds per step
+  double op_overhead = 0;     // host seconds per op
+  double step_overhead = 0;   // host seconds per step
   double expected_error = 0;  // median relative error of predicted step times; 0: unknown
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };

@@ -30,7 +30,8 @@ std::vector<MeasuredRun> runs_on(const MachineProfile& machine) {
   for (const std::int64_t depth : {2, 4}) {
     for (const std::int64_t groups : {1, 2, 4}) {
       for (const std::int64_t size : {1, 4}) {
-        MeasuredRun run{.figure = size == 1 ? "short" : "long", .problem = problem_of(depth * groups, 4 * groups * size)};
+        MeasuredRun run{.figure = size == 1 ? "short" : "long",
+                        .problem = problem_of(depth * groups, 4 * groups * size)};
         run.problem.machine = machine;
         run.candidate = {.schedule = "1f1b",
                          .shape = {.stages = depth, .micro_batches = 4},
@@ -121,7 +122,8 @@ TEST(MeasuredRunTest, NamesFileAndLineOfAFault) {
   const std::string run = "model = \"bert-48\"\n[[runs]]\nstages = 4\nmicro-batches = 8\n";
   EXPECT_THAT(refusal_of("model = \"bert-48\"\n"), HasSubstr("runs.toml: has no [[runs]]"));
   EXPECT_THAT(refusal_of(run), HasSubstr("runs.toml:2: a run needs what was measured"));
-  EXPECT_THAT(refusal_of(run + "step-seconds = 0\n"), HasSubstr("runs.toml:5: 'step-seconds' must be a number above 0"));
+  EXPECT_THAT(refusal_of(run + "step-seconds = 0\n"),
+              HasSubstr("runs.toml:5: 'step-seconds' must be a number above 0"));
   EXPECT_THAT(refusal_of(run + "step-secnds = 1\n"), HasSubstr("did you mean 'step-seconds'"));
   EXPECT_THAT(refusal_of(run + "step-seconds = 1\nschedule = \"chimra\"\n"),
               HasSubstr("runs.toml:2: unknown schedule 'chimra'; did you mean 'chimera'?"));
