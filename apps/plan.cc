@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -8,9 +9,11 @@
 #include <vector>
 
 #include "answers/plan_answer.h"
+#include "bench/fit.h"
 #include "commands.h"
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "generate/registry.h"
 #include "help.h"
 #include "model_flags.h"
@@ -114,6 +117,8 @@ struct PlanArguments {
   std::string sbatch;
   std::int64_t ranks_of_node = 1;
   CLI::Option* ranks_option = nullptr;
+  std::string fit;  // measured runs; empty: plan
+  std::vector<FitScalar> fitted = {FitScalar::Layers, FitScalar::Sent, FitScalar::Summed};
 };
 
 /// Adds a flag for a list of positive integers.
@@ -299,6 +304,48 @@ void write_costs(const PlanArguments& options, const PlanReport& report) {
   write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
 }
 
+void add_fit(CLI::App& command, PlanArguments& options) {
+  add_path(command, "--fit", options.fit,
+           "fit the machine profile to the measured step times of the runs in this TOML file instead of planning; "
+           "--output writes the fitted profile");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--fit-scalars",
+          [&scalars = options.fitted](const std::vector<std::string>& names) {
+            scalars.clear();
+            for (const std::string& name : names) {
+              const auto scalar = parse_named<FitScalar>("--fit-scalars", name);
+              if (std::ranges::count(scalars, scalar) > 0)
+                throw ConfigError(fmt::format("--fit-scalars names {} twice", name));
+              scalars.push_back(scalar);
+            }
+          },
+          "what --fit changes: layers, sent, summed, latency, launch, ranks, overlap (default layers,sent,summed)")
+      ->delimiter(',')
+      ->type_name("NAME,NAME");
+}
+
+/// Throws ConfigError if a flag is given that --fit does not use.
+void require_fit_flags(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    const std::vector<std::string> used = {"--fit", "--fit-scalars", "--machine", "--output"};
+    if (std::ranges::count(used, option->get_name()) == 0) {
+      throw ConfigError(
+          fmt::format("--fit takes every configuration from its file; leave out {}, or --fit", option->get_name()));
+    }
+  }
+}
+
+void fit(const PlanArguments& options) {
+  if (options.problem.machine.empty()) throw ConfigError("--machine is missing; --fit changes a profile");
+  const MachineProfile machine = read_machine(options.problem.machine);
+  const std::vector<MeasuredRun> runs = measured_runs(read_whole(options.fit), options.fit);
+  const MachineFit fitted = fit_machine(machine, runs, options.fitted);
+  if (!options.output.empty()) write_output(options.output, to_json(fitted.machine));
+  write_output("", to_text(fitted, runs));
+}
+
 }  // namespace
 
 void add_plan(CLI::App& program, int& exit_code) {
@@ -349,6 +396,7 @@ void add_plan(CLI::App& program, int& exit_code) {
   add_count(*command, "--run", options->run,
             "number of best candidates to train for some steps on this machine (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
+  add_fit(*command, *options);
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
   guard_outputs(*command, {add_path(*command, "--output", options->output,
@@ -363,7 +411,14 @@ void add_plan(CLI::App& program, int& exit_code) {
   set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",
                               "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--recompute",
                               "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
-  command->callback([options, &exit_code] {
+  command->callback([command, options, &exit_code] {
+    if (!options->fit.empty()) {
+      require_fit_flags(*command);
+      fit(*options);
+      exit_code = static_cast<int>(ExitCode::Success);
+      return;
+    }
+    if (command->count("--fit-scalars") > 0) throw ConfigError("--fit-scalars is for --fit; give that too");
     check_flags(*options);
     PlanReport report = make_report(*options);
     measure(*options, report);

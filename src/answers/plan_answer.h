@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ struct PlanReport {
 /// exist.
 [[nodiscard]] PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
                                      const PlanQuestions& questions = {});
+
+/// Returns how many of the first candidates have step times within the machine's `expected_error` of the best.
+[[nodiscard]] std::int64_t num_tied(const PlanReport& report);
 
 [[nodiscard]] std::string plan_text(const PlanReport& report);
 [[nodiscard]] std::string plan_json(const PlanReport& report);

@@ -51,6 +51,8 @@ class Predictor {
     other.problem_.memory_bytes = bytes;
     return other;
   }
+  /// Replaces the problem's machine; keeps the cached schedules.
+  void set_machine(const MachineProfile& machine) { problem_.machine = machine; }
   /// Builds schedule, partition and costs. Throws ConfigError if the schedule does not accept the shape, or the model
   /// has fewer layers than stages.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);

@@ -280,5 +280,61 @@ TEST(PlanCommandTest, RefusesAJobWithPartialNodes) {
   EXPECT_THAT(run_program(job_of_32({"--ranks-per-node", "4"})).messages, HasSubstr("is for --sbatch"));
 }
 
+TEST(PlanCommandTest, NamesTheExpectedErrorAndTies) {
+  const Words asked = {"--schedules", "chimera,1f1b,gpipe", "--partition", "even", "--top", "5"};
+  const json plan = planned(bert_48(asked));
+  const double error = plan["expected_error"];
+  EXPECT_GT(error, 0);
+  const int tied = plan["tied"];
+  ASSERT_GE(tied, 1);
+  for (int i = 0; i < 5; ++i) {
+    const json& each = plan["candidates"][static_cast<std::size_t>(i)];
+    const double ratio = each["step_seconds"].get<double>() / plan["chosen"]["step_seconds"].get<double>();
+    EXPECT_EQ(ratio <= 1 + error, i < tied) << i;
+  }
+  EXPECT_THAT(run_program(bert_48(asked)).output, HasSubstr("\nexpected error of a step time: "));
+}
+
+TEST(PlanCommandTest, FitsAProfileToMeasuredRuns) {
+  const Scratch scratch;
+  std::string runs = "model = \"bert-48\"\nschedule = \"1f1b\"\nmicro-batches = 8\n";
+  for (const char* depth : {"2", "4", "8"}) {
+    for (const char* groups : {"1", "4"}) {
+      runs += std::string("[[runs]]\nstages = ") + depth + "\ndata-parallel = " + groups +
+              "\nmicro-batch-size = 8\nstep-seconds = 2\n";
+    }
+  }
+  const std::string file = scratch.write("runs.toml", runs);
+  const std::string fitted = scratch.path("fitted.json");
+  const ProgramResult result = run_program({"plan", "--fit", file, "--machine", kP100, "--output", fitted});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("p100-aries: fitted to 6 runs"));
+  EXPECT_THAT(result.output, HasSubstr("one run left out"));
+  const json machine = read_json(read_file(fitted));
+  EXPECT_NE(machine["layers"][1]["times"][0]["forward"],
+            read_json(read_file(kP100))["layers"][1]["times"][0]["forward"]);
+  EXPECT_GT(machine["expected_error"], 0);
+  Words words = {"plan", "--model", "bert-48", "--workers", "4", "--mini-batch", "16", "--memory", "99"};
+  words.insert(words.end(), {"--machine", fitted});
+  EXPECT_EQ(run_program(words).exit_code, 0);
+}
+
+TEST(PlanCommandTest, AFitRefusesFlagsOfAPlan) {
+  const Scratch scratch;
+  const std::string file = scratch.write("runs.toml", "");
+  const auto refused = [&](const Words& more) {
+    Words words = {"plan", "--machine", kP100};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(words);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.messages;
+  };
+  EXPECT_THAT(refused({"--fit", file, "--workers", "4"}), HasSubstr("leave out --workers, or --fit"));
+  EXPECT_THAT(refused({"--fit", file}), HasSubstr("has no [[runs]]"));
+  EXPECT_THAT(refused({"--fit", scratch.path("none.toml")}), HasSubstr("none.toml"));
+  EXPECT_THAT(refused({"--fit", file, "--fit-scalars", "layer"}), HasSubstr("did you mean 'layers'"));
+  EXPECT_THAT(refused({"--fit-scalars", "layers", "--workers", "4", "--mini-batch", "4"}), HasSubstr("is for --fit"));
+}
+
 }  // namespace
 }  // namespace chimera::testing

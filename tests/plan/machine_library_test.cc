@@ -44,11 +44,13 @@ TEST(MachineLibraryTest, EveryFileTimesEveryModel) {
   }
 }
 
-TEST(MachineLibraryTest, TheP100MatchesThePublishedTimes) {
+TEST(MachineLibraryTest, TheP100sBlockIsThePublishedOneTimesTheFittedFactor) {
   const MachineProfile machine = read_machine(testing::source_path("/machines/p100-aries.json"));
   const LayerTime time = layer_time(machine, find_model("bert-48"), LayerKind::Block, {.micro_batch_size = 8});
-  EXPECT_DOUBLE_EQ(time.forward, 4.50e-3);
-  EXPECT_DOUBLE_EQ(time.input_gradient + time.weight_gradient, 7.65e-3);
+  const double factor = time.forward / 4.50e-3;  // fitted to whole steps
+  EXPECT_GT(factor, 1.2);
+  EXPECT_LT(factor, 1.6);
+  EXPECT_NEAR((time.input_gradient + time.weight_gradient) / 7.65e-3, factor, 1e-3);
   EXPECT_EQ(machine.workers_per_node, 1);
 }
 
