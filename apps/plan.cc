@@ -339,7 +339,7 @@ void require_fit_flags(const CLI::App& command) {
 
 void fit(const PlanArguments& options) {
   if (options.problem.machine.empty()) throw ConfigError("--machine is missing; --fit changes a profile");
-  const MachineProfile machine = read_machine(options.problem.machine);
+  const MachineProfile machine = read_machine(machine_file(options.problem.machine));
   const std::vector<MeasuredRun> runs = measured_runs(read_whole(options.fit), options.fit);
   const MachineFit fitted = fit_machine(machine, runs, options.fitted);
   if (!options.output.empty()) write_output(options.output, to_json(fitted.machine));
