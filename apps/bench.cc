@@ -21,6 +21,7 @@
 #include "options.h"
 #include "profile/measure_grid.h"
 #include "profile/profiler.h"
+#include "program.h"
 #include "train/loop/export_job.h"
 #include "train_options.h"
 #include "transport/gloo/gloo_transport.h"
@@ -216,6 +217,7 @@ int validate_grid(const Options& options, const CLI::App& command, const Words& 
     throw ConfigError(
         "--rounds must be 2 or more with --validate, which compares every other round with the rest, not 1");
   }
+  if (!validation.machine.empty()) validation.machine = machine_file(validation.machine);
   validation.format = options.format;
   validation.output = options.output;
   return run_validation(validation, invocation);
@@ -266,7 +268,8 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_flag("--validate", options.validates,
                    "train a fixed set of runs and compare step time and memory with the planner's predictions");
   add_path(command, "--machine", options.validation.machine,
-           "machine profile for the predictions (default: measured between the runs)");
+           "machine profile for the predictions: a file, or a shipped one such as h100-80gb (default: measured between "
+           "the runs)");
   command.add_option("--only", options.validation.only, "train only runs of this set that contain TEXT")
       ->type_name("TEXT");
   command.add_option("--grid-folder", options.validation.folder)->group("");  // hidden flag for the ranks of --validate

@@ -1,4 +1,6 @@
+#include <filesystem>
 #include <memory>
+#include <string>
 
 #include "answers/check_answer.h"
 #include "commands.h"
@@ -6,17 +8,30 @@
 #include "help.h"
 #include "limit_flags.h"
 #include "options.h"
+#include "pair_flags.h"
 #include "schedule_file.h"
 
 namespace chimera::apps {
 namespace {
 
 struct CheckArguments {
-  std::string file;
+  std::string name;
+  ShapeFlags shape;
+  PairFlags pairs;
   Format format = Format::Text;
   LimitFlags limits;
   bool strict_order = false;
 };
+
+/// Reads a file without validating it, or generates the schedule of that name.
+Schedule checked_schedule(const CheckArguments& options) {
+  const std::string& name = options.name;
+  std::error_code none;
+  if (!names_schedule_file(name) && !std::filesystem::exists(name, none) && name.find('/') == std::string::npos)
+    return options.pairs.paired(options.shape.generate(name));
+  require_no_shape(options.shape, name);
+  return options.pairs.paired(load_schedule(name));
+}
 
 }  // namespace
 
@@ -25,7 +40,7 @@ void add_check(CLI::App& program, int& exit_code) {
   command->footer(
       "Examples:\n"
       "  chimera check schedule.json\n"
-      "  chimera schedule chimera --stages 4 --micro-batches 4 --format json | chimera check -\n"
+      "  chimera check chimera --stages 4 --micro-batches 4\n"
       "  chimera check schedule.json --max-in-flight 4 --strict-order\n"
       "\nThe checker first verifies that every op is present once, on the right worker, without cyclic waits. Then it "
       "lowers the schedule to sends, receives and all-reduces, and runs them without buffers: with one channel per "
@@ -34,7 +49,12 @@ void add_check(CLI::App& program, int& exit_code) {
       "\nExit codes: 0 valid; 1 invalid; 2 the text is not a schedule.\n"
       "\nMore: docs/schedule_format.md");
   auto options = std::make_shared<CheckArguments>();
-  command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
+  command
+      ->add_option("NAME", options->name,
+                   "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input")
+      ->required();
+  options->shape.add_to(*command);
+  options->pairs.add_to(*command);
   options->limits.add_to(*command);
   command->add_flag("--strict-order", options->strict_order,
                     "report gradients that are accumulated out of sample order as violations, not as notes");
@@ -42,7 +62,7 @@ void add_check(CLI::App& program, int& exit_code) {
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
     (void)options->limits.limits();  // reject bad flags before reading
-    const CheckReport report = examine(load_schedule(options->file), options->limits.limits(), options->strict_order);
+    const CheckReport report = examine(checked_schedule(*options), options->limits.limits(), options->strict_order);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });

@@ -196,7 +196,7 @@ void show_plan(DemoStage& stage) {
       "P workers can be W pipelines of depth D. Deeper means smaller stages and more bubbles; wider means larger sums "
       "of gradients. The planner simulates every combination at the measured speed of a machine, drops what does not "
       "fit, and ranks the rest. This machine is 32 nodes with a P100 each, as in the paper:");
-  const std::string machine = shipped_file("machines/p100-aries.json");
+  const std::string machine = "p100-aries";
   stage.run({"plan", "--model", "bert-48", "--workers", "32", "--mini-batch", "512", "--memory", "16", "--machine",
              machine, "--top", "6"});
   stage.say("The paper chooses by a closed formula, among Chimera's configurations alone. It comes to W = 8, D = 4:");

@@ -14,6 +14,7 @@
 #include "model_flags.h"
 #include "options.h"
 #include "plan/plan.h"
+#include "plan/worker_memory.h"
 #include "simulate/costs.h"
 
 namespace chimera::apps {
@@ -61,6 +62,25 @@ Schedule schedule_of(const ModelArguments& options) {
   return generator.generate(default_shape(generator, options.stages, micro_batches));
 }
 
+std::vector<WorkerMemory> workers_of(const Schedule& schedule, const ModelReport& report) {
+  const StageModel bytes = stage_bytes(report.model, report.partition, schedule, report.workload);
+  const std::vector<double> peaks = peaks_by_order(schedule, bytes, {});
+  std::vector<WorkerMemory> workers(schedule.workers.size());
+  for (const auto& row : schedule.placement.worker_of) {
+    for (std::size_t s = 0; s < row.size(); ++s) {
+      WorkerMemory& worker = workers[row[s].index()];
+      const StageMemory& memory = bytes.costs.memory[s];
+      worker.stages.emplace_back(static_cast<std::int64_t>(s));
+      worker.held_bytes += memory.weights + memory.gradients + memory.optimizer;
+    }
+  }
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    std::ranges::sort(workers[w].stages);
+    workers[w].peak_bytes = peaks[w];
+  }
+  return workers;
+}
+
 ModelReport report_of(const ModelArguments& options) {
   const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.flags.overrides());
   constexpr std::int64_t kMany = 1'000'000'000;
@@ -71,8 +91,11 @@ ModelReport report_of(const ModelArguments& options) {
   if (options.dropout >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", options.dropout));
   const Workload workload = workload_of(options, model);
   const Schedule schedule = schedule_of(options);
-  return {model, named_partition(options.partition, {.schedule = schedule, .model = model, .workload = workload}),
-          workload, options.dtype, options.optimizer};
+  ModelReport report{model,
+                     named_partition(options.partition, {.schedule = schedule, .model = model, .workload = workload}),
+                     workload, options.dtype, options.optimizer};
+  if (options.schedule_option->count() > 0) report.workers = workers_of(schedule, report);
+  return report;
 }
 
 std::string printed(const ModelReport& report, Format format) {
@@ -114,12 +137,13 @@ void add_model(CLI::App& program, int&) {
   begin_group(*command, heading::kSchedule);
   add_count(*command, "--stages", options->stages, "number of workers to partition the model for (D; default 1)");
   add_partition(*command, options->partition);
-  options->schedule_option = command
-                                 ->add_option("--schedule", options->schedule,
-                                              std::string("schedule that places stages on workers; schedules with "
-                                                          "virtual stages have more than D stages (default ") +
-                                                  kPlainSchedule + ")")
-                                 ->type_name("NAME");
+  options->schedule_option =
+      command
+          ->add_option("--schedule", options->schedule,
+                       std::string("schedule that places stages on workers, whose memory is then "
+                                   "printed; some have more than D stages (default ") +
+                           kPlainSchedule + ")")
+          ->type_name("NAME");
   add_count(*command, "--micro-batches", options->micro_batches,
             "micro-batches per step (N; default: as many as --stages)");
   begin_group(*command, heading::kOutput);

@@ -1,14 +1,19 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "answers/plan_answer.h"
+#include "bench/fit.h"
 #include "commands.h"
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "generate/registry.h"
 #include "help.h"
 #include "model_flags.h"
@@ -25,6 +30,7 @@ struct SlurmJob {
   std::string comment;             ///< lines about the plan
   std::int64_t ranks = 1;          ///< D W
   std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
+  bool has_gpus = false;           ///< whether each rank needs a GPU
   std::vector<std::string> flags;  ///< flags of `chimera train`
 };
 
@@ -55,13 +61,14 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
 
 std::string sbatch_script(const SlurmJob& job) {
   require_whole_nodes(job.ranks, job.ranks_of_node);
-  return fmt::format(R"(#!/bin/bash
+  return fmt::format(
+      R"(#!/bin/bash
 {comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
 #SBATCH --ntasks-per-node={ranks_of_node}
-#SBATCH --signal=B:USR1@120
+{gpus}#SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -u
@@ -83,9 +90,11 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code"
 )",
-                     fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
-                     fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
-                     fmt::arg("ranks_of_node", job.ranks_of_node), fmt::arg("flags", shell_words(job.flags)));
+      fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
+      fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
+      fmt::arg("ranks_of_node", job.ranks_of_node),
+      fmt::arg("gpus", job.has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", job.ranks_of_node) : ""),
+      fmt::arg("flags", shell_words(job.flags)));
 }
 
 namespace {
@@ -108,6 +117,8 @@ struct PlanArguments {
   std::string sbatch;
   std::int64_t ranks_of_node = 1;
   CLI::Option* ranks_option = nullptr;
+  std::string fit;  // measured runs; empty: plan
+  std::vector<FitScalar> fitted = {FitScalar::Layers, FitScalar::Sent, FitScalar::Summed};
 };
 
 /// Adds a flag for a list of positive integers.
@@ -174,6 +185,24 @@ void require_papers_choice(const PlanArguments& options) {
   }
 }
 
+/// Returns the options of the plan, and what it assumes.
+std::vector<std::string> notes_of(const PlanArguments& options, const PlanProblem& problem) {
+  const PlanFlags& flags = options.problem;
+  std::vector<std::string> notes = {fmt::format(
+      "{}, {}{}{}; schedules: {}; partition {}, recompute {}, sync {}", to_text(flags.dtype_for(problem.model)),
+      to_text(flags.optimizer), flags.shard_optimizer ? " (sharded)" : "", flags.dropout ? ", dropout" : "",
+      options.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(options.schedules, ", ")),
+      to_text(options.partition), to_text(options.recompute), to_text(flags.sync))};
+  std::vector<std::string> usual;
+  if (!flags.sequence) usual.push_back(fmt::format("--sequence {}", problem.workload.sequence));
+  if (!flags.dtype) usual.push_back(fmt::format("--dtype {}", to_text(flags.dtype_for(problem.model))));
+  if (!usual.empty()) notes.push_back(fmt::format("not given, so by default: {}", fmt::join(usual, ", ")));
+  for (const std::string& source : problem.machine.sources) {
+    if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
+  }
+  return notes;
+}
+
 PlanReport make_report(const PlanArguments& options) {
   if (options.rule == PlanRule::Paper) require_papers_choice(options);
   const PlanOptions plan_options{.schedules = options.schedules,
@@ -183,7 +212,9 @@ PlanReport make_report(const PlanArguments& options) {
                                  .top = options.top};
   PlanProblem problem = options.problem.problem();
   problem.workload.recompute_attention = options.recompute.rule == RecomputeRule::Attention;
-  return plan_report(problem, plan_options, options.rule, options.questions);
+  PlanReport report = plan_report(problem, plan_options, options.rule, options.questions);
+  report.notes = notes_of(options, problem);
+  return report;
 }
 
 /// Training does not support tensor parallelism.
@@ -196,7 +227,7 @@ void require_trainable(const Candidate& candidate, const char* flag) {
 }
 
 std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
-  auto flags = options.problem.workload_flags();
+  auto flags = options.problem.workload_flags(problem);
   const auto planned = train_flags(problem, candidate);
   flags.insert(flags.end(), planned.begin(), planned.end());
   return flags;
@@ -220,11 +251,13 @@ std::string printed(const PlanReport& report, Format format) {
 
 std::string description(const PlanReport& report) {
   const RankedCandidate& chosen = report.plan.ranked.front();
-  return fmt::format(
+  std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
       "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n",
       report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
       report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
+  for (const std::string& note : report.notes) text += note + "\n";
+  return text;
 }
 
 void write_plan(const PlanArguments& options, const PlanReport& report) {
@@ -240,10 +273,17 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
   const Candidate& chosen = report.plan.ranked.front().candidate;
   require_trainable(chosen, "--sbatch");
   const std::string file = options.sbatch == "-" ? "" : options.sbatch;
+  const std::int64_t ranks = chosen.data_parallel * chosen.shape.stages;
+  const bool has_gpus = report.problem.machine.cores == 0;
+  std::int64_t ranks_of_node = options.ranks_of_node;
+  if (has_gpus && options.ranks_option->count() == 0) {
+    ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
+  }
   write_output(file, sbatch_script({.name = fmt::format("chimera-{}", options.problem.model),
                                     .comment = description(report),
-                                    .ranks = chosen.data_parallel * chosen.shape.stages,
-                                    .ranks_of_node = options.ranks_of_node,
+                                    .ranks = ranks,
+                                    .ranks_of_node = ranks_of_node,
+                                    .has_gpus = has_gpus,
                                     .flags = to_words(all_flags(options, report.problem, chosen))}));
 }
 
@@ -264,6 +304,48 @@ void write_costs(const PlanArguments& options, const PlanReport& report) {
   write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
 }
 
+void add_fit(CLI::App& command, PlanArguments& options) {
+  add_path(command, "--fit", options.fit,
+           "fit the machine profile to the measured step times of the runs in this TOML file instead of planning; "
+           "--output writes the fitted profile");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--fit-scalars",
+          [&scalars = options.fitted](const std::vector<std::string>& names) {
+            scalars.clear();
+            for (const std::string& name : names) {
+              const auto scalar = parse_named<FitScalar>("--fit-scalars", name);
+              if (std::ranges::count(scalars, scalar) > 0)
+                throw ConfigError(fmt::format("--fit-scalars names {} twice", name));
+              scalars.push_back(scalar);
+            }
+          },
+          "what --fit changes: layers, sent, summed, latency, launch, ranks, overlap (default layers,sent,summed)")
+      ->delimiter(',')
+      ->type_name("NAME,NAME");
+}
+
+/// Throws ConfigError if a flag is given that --fit does not use.
+void require_fit_flags(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    const std::vector<std::string> used = {"--fit", "--fit-scalars", "--machine", "--output"};
+    if (std::ranges::count(used, option->get_name()) == 0) {
+      throw ConfigError(
+          fmt::format("--fit takes every configuration from its file; leave out {}, or --fit", option->get_name()));
+    }
+  }
+}
+
+void fit(const PlanArguments& options) {
+  if (options.problem.machine.empty()) throw ConfigError("--machine is missing; --fit changes a profile");
+  const MachineProfile machine = read_machine(options.problem.machine);
+  const std::vector<MeasuredRun> runs = measured_runs(read_whole(options.fit), options.fit);
+  const MachineFit fitted = fit_machine(machine, runs, options.fitted);
+  if (!options.output.empty()) write_output(options.output, to_json(fitted.machine));
+  write_output("", to_text(fitted, runs));
+}
+
 }  // namespace
 
 void add_plan(CLI::App& program, int& exit_code) {
@@ -271,10 +353,10 @@ void add_plan(CLI::App& program, int& exit_code) {
   command->footer(
       "Examples:\n"
       "  chimera plan --workers 4 --mini-batch 32 --memory 2 --machine here.json\n"
-      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json\n"
+      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine p100-aries\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --schedules chimera --stages 2,4 --explain\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
-      "  chimera plan --workers 4 --mini-batch 32 --machine here.json --sbatch job.sh\n"
+      "  chimera plan --model llama-3-8b --workers 64 --mini-batch 128 --machine h100-80gb --sbatch job.sh\n"
       "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
       "\nThe planner simulates all combinations of W x D, micro-batch size, schedule and partition that fit in memory, "
       "and ranks them by step time. Flags fix a part of the configuration. Asynchronous schedules are considered only "
@@ -314,6 +396,7 @@ void add_plan(CLI::App& program, int& exit_code) {
   add_count(*command, "--run", options->run,
             "number of best candidates to train for some steps on this machine (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
+  add_fit(*command, *options);
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
   guard_outputs(*command, {add_path(*command, "--output", options->output,
@@ -323,11 +406,19 @@ void add_plan(CLI::App& program, int& exit_code) {
                            add_path(*command, "--sbatch", options->sbatch,
                                     "write the plan to this file as a SLURM job; - prints it instead of the table")});
   options->ranks_option =
-      add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks per node of the SLURM job (default 1)");
+      add_count(*command, "--ranks-per-node", options->ranks_of_node,
+                "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
   set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",
                               "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--recompute",
                               "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
-  command->callback([options, &exit_code] {
+  command->callback([command, options, &exit_code] {
+    if (!options->fit.empty()) {
+      require_fit_flags(*command);
+      fit(*options);
+      exit_code = static_cast<int>(ExitCode::Success);
+      return;
+    }
+    if (command->count("--fit-scalars") > 0) throw ConfigError("--fit-scalars is for --fit; give that too");
     check_flags(*options);
     PlanReport report = make_report(*options);
     measure(*options, report);

@@ -1,6 +1,7 @@
 #include "plan_flags.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -8,6 +9,8 @@
 #include "core/error.h"
 #include "help.h"
 #include "hugging_face/model_folder.h"
+#include "model_config/parameters.h"
+#include "program.h"
 
 namespace chimera::apps {
 
@@ -42,14 +45,19 @@ void PlanFlags::add_to(CLI::App& app) {
   overrides.add_to(app);
   app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention probabilities in memory");
   begin_group(app, heading::kPlanning);
-  add_path(app, "--machine", machine, "machine profile in JSON, as `chimera profile` writes it");
+  add_path(app, "--machine", machine,
+           "machine profile: a file of `chimera profile`, or a shipped one such as h100-80gb");
   add_count(app, "--workers", workers, "total number of workers (P = W x D)");
   add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers");
   add_number(app, "--memory", memory, "memory of a worker in GiB (default: from the machine profile)");
-  add_count(app, "--sequence", sequence, "tokens per sequence (default 128)");
+  app.add_option_function<std::string>(
+         "--sequence", [this](const std::string& text) { sequence = parse_count("--sequence", text); },
+         "tokens per sequence (default 128; above 1 B parameters: all that the model can attend to)")
+      ->type_name("N");
   begin_group(app, heading::kOptimization);
   add_choice(app, "--dtype", dtype,
-             "type of computation; bfloat16: mixed precision with float32 master weights (default float32)");
+             "type of computation; bfloat16: mixed precision with float32 master weights (default float32; above 1 B "
+             "parameters: bfloat16)");
   add_choice(app, "--optimizer", optimizer, "optimizer whose state takes memory (default adamw)");
   app.add_flag("--shard-optimizer", shard_optimizer, "shard optimizer state over the replicas of a stage (ZeRO-1)");
   add_choice(app, "--sync", sync, "when workers launch the gradient all-reduces (default eager-opt)");
@@ -62,24 +70,43 @@ PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) c
   };
   require("--workers", workers, 1'000'000);
   require("--mini-batch", mini_batch, 1'000'000'000);
-  require("--sequence", sequence, 1'000'000'000);
-  if (machine.empty()) throw ConfigError("--machine is missing; `chimera profile` writes one, machines/ has some");
+  if (sequence) require_between("--sequence", *sequence, 1, 1'000'000'000);
+  if (machine.empty()) {
+    throw ConfigError("--machine is missing; `chimera profile` writes one, and h100-80gb is one of those shipped");
+  }
   PlanProblem problem;
   problem.model = with_overrides(find_model_or_folder(model), fields);
-  problem.machine = read_machine(machine);
+  problem.machine = read_machine(machine_file(machine));
   problem.workers = workers;
   problem.mini_batch = mini_batch;
   problem.memory_bytes = gibibytes > 0 ? gibibytes * (1 << 30) : problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
-  problem.workload = workload_of(dtype, optimizer);
-  problem.workload.sequence = sequence;
+  problem.workload = workload_of(dtype_for(problem.model), optimizer);
+  problem.workload.sequence = sequence_for(problem.model);
   problem.workload.dropout = dropout;
+  if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;
   problem.sync = sync;
   problem.shard_optimizer = shard_optimizer;
   return problem;
 }
 
-std::vector<TrainFlag> PlanFlags::workload_flags() const {
+namespace {
+
+bool is_large(const ModelConfig& config) { return parameter_count(config) > 1'000'000'000; }
+
+}  // namespace
+
+std::int64_t PlanFlags::sequence_for(const ModelConfig& config) const {
+  constexpr std::int64_t kShort = 128;
+  if (sequence) return *sequence;
+  return is_large(config) ? std::min(config.positions, config.sliding_window.value_or(config.positions)) : kShort;
+}
+
+DataType PlanFlags::dtype_for(const ModelConfig& config) const {
+  return dtype.value_or(is_large(config) ? DataType::BFloat16 : DataType::Float32);
+}
+
+std::vector<TrainFlag> PlanFlags::workload_flags(const PlanProblem& problem) const {
   std::vector<TrainFlag> flags = {{std::filesystem::is_directory(model) ? "from" : "model", model}};
   const ModelOverrides fields = overrides.overrides();
   if (fields.layers) flags.push_back({"layers", *fields.layers});
@@ -88,9 +115,10 @@ std::vector<TrainFlag> PlanFlags::workload_flags() const {
   if (fields.key_value_heads) flags.push_back({"key-value-heads", *fields.key_value_heads});
   if (fields.vocabulary) flags.push_back({"vocabulary", *fields.vocabulary});
   if (fields.tied) flags.push_back({"tied", std::string(*fields.tied ? "true" : "false")});
-  flags.push_back({"sequence", sequence});
-  flags.push_back({"dtype", to_text(dtype)});
+  flags.push_back({"sequence", problem.workload.sequence});
+  flags.push_back({"dtype", to_text(dtype_for(problem.model))});
   flags.push_back({"optimizer", to_text(optimizer)});
+  if (problem.machine.cores == 0) flags.push_back({"device", to_text(DeviceKind::Cuda)});
   return flags;
 }
 

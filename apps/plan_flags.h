@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct PlanFlags {
   std::int64_t mini_batch = 0;
   double memory = 0;  // GiB per worker; 0: memory in the machine profile
   std::string machine;
-  std::int64_t sequence = 128;
-  DataType dtype = DataType::Float32;
+  std::optional<std::int64_t> sequence;  // default: see sequence_for()
+  std::optional<DataType> dtype;         // default: see dtype_for()
   OptimizerKind optimizer = OptimizerKind::AdamW;
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool dropout = false;
@@ -50,8 +51,12 @@ struct PlanFlags {
   [[nodiscard]] PlanProblem problem() const { return problem(overrides.overrides(), memory); }
   /// Does the same with other model fields and memory (GiB per worker; 0: memory in the machine profile).
   [[nodiscard]] PlanProblem problem(const ModelOverrides& fields, double gibibytes) const;
-  /// Returns the model and workload as flags of `chimera train`, without dropout.
-  [[nodiscard]] std::vector<TrainFlag> workload_flags() const;
+  /// Returns --sequence, or a default: all tokens that the model can attend to above 1 B parameters, else 128.
+  [[nodiscard]] std::int64_t sequence_for(const ModelConfig& config) const;
+  /// Returns --dtype, or a default: bfloat16 above 1 B parameters, else float32.
+  [[nodiscard]] DataType dtype_for(const ModelConfig& config) const;
+  /// Returns model, workload and device as flags of `chimera train`, without dropout.
+  [[nodiscard]] std::vector<TrainFlag> workload_flags(const PlanProblem& problem) const;
 };
 
 }  // namespace chimera::apps

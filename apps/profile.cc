@@ -141,7 +141,7 @@ void print(const Flags& flags, const MachineProfile& machine, const std::string&
 
 void merge(const Flags& flags) {
   std::vector<MachineProfile> machines;
-  for (const std::string& path : flags.merged) machines.push_back(read_machine(path));
+  for (const std::string& path : flags.merged) machines.push_back(read_machine(machine_file(path)));
   MachineProfile machine = merge_machines(machines);
   if (!flags.name.empty()) machine.name = flags.name;
   print(flags, machine,
@@ -176,7 +176,7 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   }
   const int self = invocation.place->rank;
   const bool has_profile = self == 0 && !flags.between.empty();
-  const MachineProfile machine = has_profile ? read_machine(flags.between) : MachineProfile{};
+  const MachineProfile machine = has_profile ? read_machine(machine_file(flags.between)) : MachineProfile{};
   if (self == 0) check_output(flags);
   at::set_num_threads(1);
   RankEnvironment rank = join_place(*invocation.place);

@@ -98,6 +98,20 @@ std::string shipped_file(const std::string& name) {
       fmt::format("{} does not exist; install the program again, or run it in the folder of its build", name));
 }
 
+std::string machine_file(const std::string& word) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(".json") || fs::exists(word, none)) {
+    return word;
+  }
+  const fs::path folder = fs::path(shipped_file("machines/h100-80gb.json")).parent_path();
+  std::vector<std::string> names;
+  for (const auto& file : fs::directory_iterator(folder)) names.push_back(file.path().stem().string());
+  std::ranges::sort(names);
+  if (std::ranges::count(names, word) > 0) return (folder / (word + ".json")).string();
+  throw ConfigError(unknown_name("machine profile", word, names));
+}
+
 namespace {
 
 constexpr const char* kFooter =

@@ -25,6 +25,10 @@ struct CommandResult {
 /// ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
+/// Returns the file of a machine profile: `word` if it is a path or `-`, or the shipped profile of that name, such as
+/// h100-80gb. Throws ConfigError, with the shipped names, for another name.
+[[nodiscard]] std::string machine_file(const std::string& word);
+
 /// Adds the training subcommands or their placeholders.
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <filesystem>
+#include <map>
 #include <memory>
 #include <sstream>
 
@@ -35,7 +35,7 @@ bool is_lower_word(const std::string& word) {
 
 std::vector<std::string> known_names(const std::string& command, const std::string& name) {
   const std::string what = name == "NAME" ? command : name;
-  if (what == "--schedule" || what == "--schedules" || what == "schedule" || what == "simulate")
+  if (what == "--schedule" || what == "--schedules" || what == "schedule" || what == "simulate" || what == "check")
     return schedule_names();
   if (what == "--model" || what == "model") return preset_names();
   return {};
@@ -129,6 +129,7 @@ struct ReferenceArguments {
   std::string kind;
   std::string command;
   std::string folder;
+  bool overwrites = false;
 };
 
 const CommandEntry& named(const CommandEntry& program, const std::string& name) {
@@ -150,19 +151,19 @@ std::string written(const CommandEntry& program, const ReferenceArguments& optio
 }
 
 /// Writes man pages, Markdown pages and completions in the layout of `cmake --install`.
-void write_folder(const CommandEntry& program, const std::string& folder) {
-  namespace fs = std::filesystem;
-  const fs::path root = folder;
-  for (const char* part : {"man", "markdown", "completions"}) fs::create_directories(root / part);
-  write_whole((root / "man" / "chimera.1").string(), to_man_page(program, version()));
+void write_folder(const CommandEntry& program, const ReferenceArguments& options) {
+  std::map<std::string, std::string> files = {{"man/chimera.1", to_man_page(program, version())},
+                                              {"completions/chimera", bash_completion(program)},
+                                              {"completions/_chimera", zsh_completion(program)},
+                                              {"completions/chimera.fish", fish_completion(program)}};
   for (const CommandEntry& command : program.subcommands) {
     const std::string name = command.last_name();
-    write_whole((root / "man" / ("chimera-" + name + ".1")).string(), to_man_page(command, version()));
-    write_whole((root / "markdown" / (name + ".md")).string(), to_markdown(command));
+    files["man/chimera-" + name + ".1"] = to_man_page(command, version());
+    files["markdown/" + name + ".md"] = to_markdown(command);
   }
-  write_whole((root / "completions" / "chimera").string(), bash_completion(program));
-  write_whole((root / "completions" / "_chimera").string(), zsh_completion(program));
-  write_whole((root / "completions" / "chimera.fish").string(), fish_completion(program));
+  const std::string root = options.folder + "/";
+  for (const auto& [name, text] : files) require_unused("--folder", root + name, options.overwrites);
+  for (const auto& [name, text] : files) write_whole(root + name, text);
 }
 
 }  // namespace
@@ -189,12 +190,14 @@ void add_reference(CLI::App& program, int&) {
   command->add_option("--command", options->command, "subcommand of the page (default: the program)")
       ->type_name("NAME");
   add_path(*command, "--folder", options->folder, "folder for man/, markdown/ and completions/", PathKind::Folder);
+  command->add_flag("--overwrite", options->overwrites, "replace files that exist in --folder");
   command->callback([options, &program] {
     const CommandEntry entry = entry_of(program);
     if ((options->kind == "all") != !options->folder.empty()) {
       throw ConfigError("reference: all and --folder DIR go together");
     }
-    if (options->kind == "all") return write_folder(entry, options->folder);
+    if (options->kind == "all") return write_folder(entry, *options);
+    if (options->overwrites) throw ConfigError("--overwrite: standard output replaces no file; leave it out");
     write_output("", written(entry, *options));
   });
 }

@@ -15,6 +15,7 @@
 #include "help.h"
 #include "options.h"
 #include "render/text.h"
+#include "schedule/schedule_json.h"
 #include "schedule_file.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
@@ -38,6 +39,7 @@ struct SearchArguments {
   std::int64_t iterations = 0;
   std::int64_t seed = 0;
   Format format = Format::Text;
+  std::string output;  // file for the best schedule; empty: none
   CLI::Option* max_in_flight_option = nullptr;
   CLI::Option* memory_option = nullptr;
   std::vector<CLI::Option*> bytes_options;
@@ -253,6 +255,7 @@ std::string found(const SearchArguments& options) {
   };
   const auto [result, best] = search_placements(problems, starts, search_options(options));
   const std::string& name = searched.names[best];
+  if (!options.output.empty()) write_output(options.output, to_json(result.schedule));
   if (options.format == Format::Json) return search_json(result, name);
   std::string text = as_text(result, problems[best].costs);
   if (name == kAnyPlacement) {
@@ -274,7 +277,7 @@ void add_search(CLI::App& program, int&) {
       "  chimera search --stages 8 --micro-batches 16 --forward 1 --input-gradient 1.3 --weight-gradient 0.7 "
       "--max-in-flight 9\n"
       "  chimera search --stages 4 --micro-batches 8 --placement wave --waves 2 --iterations 100000 --seed 1\n"
-      "  chimera search --stages 4 --micro-batches 4 --format json > found.json\n"
+      "  chimera search --stages 4 --micro-batches 4 --output found.json\n"
       "  chimera search mine.json --latency 0.1\n"
       "  chimera search --stages 4 --micro-batches 6 --placement any --costs costs.json\n"
       "\nLocal search improves the best generated and list-scheduled schedules; small problems are solved to proven "
@@ -315,9 +318,12 @@ void add_search(CLI::App& program, int&) {
   add_count(*command, "--seed", options->seed, "random seed (default 0)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
+  guard_outputs(*command,
+                {add_path(*command, "--output", options->output,
+                          "also write the best schedule to this JSON file, which other commands take as NAME")});
   set_common_flags(*command, {"--stages", "--micro-batches", "--placement", "--forward", "--backward",
                               "--input-gradient", "--weight-gradient", "--latency", "--costs", "--max-in-flight",
-                              "--seconds", "--iterations", "--seed", "--format"});
+                              "--seconds", "--iterations", "--seed", "--format", "--output"});
   command->callback([options] { write_output("", found(*options)); });
 }
 

@@ -55,10 +55,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double peak_bytes(const Forecast& forecast) {
-  return std::ranges::max_element(forecast.ranks, {}, &RankForecast::peak_memory_bytes)->peak_memory_bytes;
-}
-
 std::vector<std::int64_t> ranks_with(const Forecast& forecast, StageId stage) {
   std::vector<std::int64_t> ranks;
   for (const RankForecast& rank : forecast.ranks) {
@@ -136,12 +132,12 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
       "schedule {}: {} stages on {} ranks ({} x {}), {} micro-batches of {} x {} tokens a step\n"
-      "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}; a rank takes {} at most, of {}\n"
+      "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}; a rank takes {} at most, of {}{}\n"
       "  for {}\n\n",
       job.model.name, parameter_count(job.model), job.schedule.name, job.schedule.stages, job.num_ranks(),
       job.ranks.data_parallel, job.ranks.workers, job.micro_batches(), job.micro_batch_size(), job.options.sequence,
-      forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio, bytes_text(peak_bytes(forecast)),
-      bytes_text(forecast.memory_bytes), forecast.machine);
+      forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio, bytes_text(forecast.peak_bytes()),
+      bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
   std::size_t width = 6;
   for (const RankForecast& rank : forecast.ranks) width = std::max(width, stages_text(rank).size());
   text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}\n", "rank", "group",
@@ -176,9 +172,9 @@ std::string dry_run_json(const Job& job, const Forecast& forecast, const std::op
                    {"machine", forecast.machine},
                    {"step_seconds", forecast.step_seconds},
                    {"bubble_ratio", forecast.bubble_ratio},
-                   {"peak_memory_bytes", peak_bytes(forecast)},
+                   {"peak_memory_bytes", forecast.peak_bytes()},
                    {"memory_bytes", forecast.memory_bytes},
-                   {"fits", peak_bytes(forecast) <= forecast.memory_bytes},
+                   {"fits", forecast.fits()},
                    {"stages", Json::array()},
                    {"ranks", Json::array()}});
   for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
@@ -330,14 +326,29 @@ TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invo
           flags.plan.plan_option->count() > 0, flags.interface};
 }
 
-void print_dry_run(const TrainRequest& all) {
+/// Without --machine, a run on GPUs is forecast for H100s, as gpu_resources() does.
+MachineProfile machine_of(const Job& job, const std::string& machine) {
+  if (!machine.empty()) return read_machine(machine_file(machine));
+  if (!uses_gpu(job.options)) return assumed_machine(job);
+  MachineProfile usual = read_machine(machine_file("h100-80gb"));
+  usual.name += ", assumed (--machine: another profile)";
+  return usual;
+}
+
+ExitCode print_dry_run(const TrainRequest& all) {
   Job job = cut_job(job_shape(all.options));
   require_space(job, 0);
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
-  const Forecast expected = forecast(job, all.machine.empty() ? assumed_machine(job) : read_machine(all.machine));
+  const Forecast expected = forecast(job, machine_of(job, all.machine));
   write_output("",
                *all.dry_run == Format::Json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
+  if (expected.fits()) return ExitCode::Success;
+  messages().write(fmt::format(
+      "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
+      "--recompute full, or give another machine with --machine\n",
+      bytes_text(expected.peak_bytes()), bytes_text(expected.memory_bytes)));
+  return ExitCode::Usage;
 }
 
 /// Returns the peak FLOP/s for MFU; 0 if unknown. A profile of this machine has only the peak of CPUs.
@@ -350,7 +361,8 @@ double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
     return peak.flops;
   }
   if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
-  const double peak = matrix_peak(read_machine(all.machine), job.options.dtype, job.num_ranks(), intra_op_threads(job));
+  const double peak =
+      matrix_peak(read_machine(machine_file(all.machine)), job.options.dtype, job.num_ranks(), intra_op_threads(job));
   if (peak == 0 && !all.plans) {
     throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them",
                                   all.machine, to_text(job.options.dtype)));
@@ -511,7 +523,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       all.options.from = resolved_model_folder(all.options.from, available_cores());
       set_flag(*command, "from", all.options.from);
     }
-    if (all.dry_run) return print_dry_run(all);
+    if (all.dry_run) {
+      exit_code = static_cast<int>(print_dry_run(all));
+      return;
+    }
     if (const auto& place = invocation.place) {
       all.options.local_ranks = place->local_size;
       take_gpu(all.options, place->local_rank, place->local_size);

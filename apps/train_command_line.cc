@@ -141,10 +141,13 @@ void TrainPlanFlags::add_to(CLI::App& app) {
   plan_option = add_choice(app, "--plan", plan,
                            "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the "
                            "planner, from --machine, --workers, --mini-batch and --memory (default none)");
-  others = {add_path(app, "--machine", machine,
-                     "machine profile in JSON, for --plan auto, --dry-run and the MFU of a run on CPUs"),
-            add_count(app, "--workers", workers, "total number of workers (P = W x D), for --plan auto"),
-            add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers, for --plan auto")};
+  others = {
+      add_path(
+          app, "--machine", machine,
+          "machine profile for --plan auto, --dry-run and the MFU of a run on CPUs: a file of `chimera profile`, or "
+          "a shipped one such as h100-80gb"),
+      add_count(app, "--workers", workers, "total number of workers (P = W x D), for --plan auto"),
+      add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers, for --plan auto")};
 }
 
 void TrainPlanFlags::check_flags() const {

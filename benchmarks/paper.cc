@@ -16,27 +16,20 @@ namespace {
 double per_cent(double value, double reference) { return 100 * (value / reference - 1); }
 
 void print_step_times(const MachineProfile& machine) {
-  const std::vector<std::pair<std::string, ThroughputPrediction>> models = {
-      {"equation 1", predict_figure_13(machine, StepModel::EquationOne)},
-      {"simulator, post", predict_figure_13(machine, StepModel::SumsAfterOps)},
-      {"simulator, eager-opt", predict_figure_13(machine, StepModel::OverlappedSums)}};
-  fmt::print("BERT-48, 32 nodes, mini-batch 512: sequences a second (figure 13)\n{:<10} {:>9} {:>20}", "W D B",
-             "measured", "paper's model");
-  for (const auto& [name, prediction] : models) fmt::print(" {:>20}", name);
-  fmt::print("\n");
-  for (std::size_t i = 0; i < figure_13().size(); ++i) {
+  fmt::print("BERT-48, 32 nodes, mini-batch 512: sequences a second (figure 13), {} without fitting\n", machine.name);
+  fmt::print("{:<10} {:>9} {:>20} {:>20} {:>20}\n", "W D B", "measured", "paper's model", "equation 1", "simulator");
+  const std::vector<Prediction> predictions = predict_figure_13(machine);
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
     const ThroughputRow& row = figure_13()[i];
     const auto cell = [&](double value) {
       return fmt::format("{:.1f} ({:+.1f} %)", value, per_cent(value, row.measured));
     };
-    fmt::print("{:<10} {:>9.1f} {:>20}", fmt::format("{} {} {}", row.data_parallel, row.stages, row.micro_batch_size),
-               row.measured, cell(row.paper_model));
-    for (const auto& [name, prediction] : models) fmt::print(" {:>20}", cell(prediction.sequences_per_second[i]));
-    fmt::print("  {}\n", i == 0 || i == 3 ? "fitted" : "held out");
+    const Prediction& ours = predictions[i];
+    const double by_equation = ours.sequences_per_second * ours.step_seconds / ours.paper->seconds;
+    fmt::print("{:<10} {:>9.1f} {:>20} {:>20} {:>20}\n",
+               fmt::format("{} {} {}", row.data_parallel, row.stages, row.micro_batch_size), row.measured,
+               cell(row.paper_model), cell(by_equation), cell(ours.sequences_per_second));
   }
-  for (const auto& [name, prediction] : models)
-    fmt::print("fitted, {}: {:.2f} s a GB sent, {:.3f} s a GB summed\n", name, prediction.fit.seconds_per_gigabyte_sent,
-               prediction.fit.seconds_per_gigabyte_summed);
 }
 
 void print_memory(const MachineProfile& machine, double score_bytes) {
@@ -75,19 +68,13 @@ int main(int argc, char** argv) {
   app.add_option("--figures", figures, "write all figures into this folder instead, as pictures, a page and CSV")
       ->type_name("DIR");
   app.add_option("--score-bytes", score_bytes, "that attention keeps for a head and pair of tokens (default 13)");
-  chimera::Contention contention;
-  app.add_option("--ops-by-sums", contention.ops_by_sums, "share that an op takes longer beside a sum (default 0)");
-  app.add_option("--sums-by-ops", contention.sums_by_ops, "share that a sum takes longer beside an op (default 0)");
-  app.add_option("--transfers", contention.transfers,
-                 "share that messages and sums of a worker take longer for each other one (default 0)");
   CLI11_PARSE(app, argc, argv);
   try {
     if (!figures.empty()) {
       chimera::write_paper_figures(figures, machine);
       return 0;
     }
-    chimera::MachineProfile profile = chimera::read_machine(machine);
-    profile.contention = contention;
+    const chimera::MachineProfile profile = chimera::read_machine(machine);
     chimera::print_step_times(profile);
     chimera::print_memory(profile, score_bytes);
   } catch (const std::exception& error) {

@@ -2,7 +2,7 @@
 # Installation and building, shared by ./dev and the scripts in tools/. Nothing is done twice.
 
 pip_packages="ca-certificates python3-venv" # For pip
-packages="$pip_packages ccache clang cmake g++ ninja-build bible-kjv libcli11-dev libfmt-dev libgloo-dev
+packages="$pip_packages ccache clang cmake g++ ninja-build bible-kjv libcli11-dev libeigen3-dev libfmt-dev libgloo-dev
   libgmock-dev libgtest-dev libicu-dev librandom123-dev librapidcheck-dev libsimdjson-dev libssl-dev
   libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev"
 sanitizer_packages="libclang-rt-dev"

@@ -22,21 +22,8 @@ struct ThroughputRow {
 };
 [[nodiscard]] const std::vector<ThroughputRow>& figure_13();
 
-/// Equation 1, or simulations: all-reduces after a worker's last op and fully exposed, or eager-opt as in the paper,
-/// with the machine's contention.
-enum class StepModel { EquationOne, SumsAfterOps, OverlappedSums };
-
-/// Fitted so that the first and last row (W2 D16, W16 D2) match the measurement.
-struct LinkFit {
-  double seconds_per_gigabyte_sent = 0;
-  double seconds_per_gigabyte_summed = 0;
-};
-
-struct ThroughputPrediction {
-  LinkFit fit;
-  std::vector<double> sequences_per_second;  // [row]
-};
-[[nodiscard]] ThroughputPrediction predict_figure_13(const MachineProfile& machine, StepModel model);
+/// Returns the planner's prediction of each row with the machine as it is.
+[[nodiscard]] std::vector<Prediction> predict_figure_13(const MachineProfile& machine);
 
 /// Gigabytes (10^9 bytes) over workers.
 struct MemoryRange {

@@ -1,6 +1,7 @@
 #include "answers/model_answer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -130,6 +131,28 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
+std::vector<std::int64_t> stages_of(const WorkerMemory& worker) {
+  std::vector<std::int64_t> stages;
+  for (const StageId stage : worker.stages) stages.push_back(stage.value());
+  return stages;
+}
+
+std::string worker_table(const ModelReport& report) {
+  if (report.workers.empty()) return "";
+  std::size_t width = 6;
+  for (const WorkerMemory& worker : report.workers)
+    width = std::max(width, fmt::format("{}", fmt::join(stages_of(worker), ", ")).size());
+  std::string text = fmt::format("\n{:>6}  {:<{}} {:>10} {:>10}\n", "worker", "stages", width, "held", "peak");
+  for (std::size_t w = 0; w < report.workers.size(); ++w) {
+    const WorkerMemory& worker = report.workers[w];
+    text += fmt::format("{:>6}  {:<{}} {:>10} {:>10}\n", w, fmt::format("{}", fmt::join(stages_of(worker), ", ")),
+                        width, bytes_text(worker.held_bytes), bytes_text(worker.peak_bytes));
+  }
+  return text +
+         "held: weights, gradients and optimizer state; peak: with activations of all micro-batches in flight, "
+         "messages and the working set\n";
+}
+
 std::string head_words(const ModelConfig& model) {
   std::string words = fmt::format("{} heads", model.heads);
   if (model.family != Family::Llama) return words;
@@ -147,7 +170,8 @@ std::string model_text(const ModelReport& report) {
              model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, head_words(model),
              model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +
-         layer_table(report) + "\n" + stage_table(report, stages) + "\n" + to_text(chart_of(report, stages));
+         layer_table(report) + "\n" + stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) +
+         worker_table(report);
 }
 
 std::string model_json(const ModelReport& report) {
@@ -168,6 +192,10 @@ std::string model_json(const ModelReport& report) {
   json["stages"] = Json::array();
   for (const StageLayers& stage : report.partition) {
     json["stages"].push_back(stage_json(stage, stage_footprint(model, stage, report.workload)));
+  }
+  for (const WorkerMemory& worker : report.workers) {
+    json["workers"].push_back(
+        {{"stages", stages_of(worker)}, {"held_bytes", worker.held_bytes}, {"peak_bytes", worker.peak_bytes}});
   }
   return json_text(json, 2) + "\n";
 }

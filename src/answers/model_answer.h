@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ids.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "model_config/partition.h"
@@ -11,15 +12,23 @@
 
 namespace chimera {
 
+/// What a worker of --schedule holds.
+struct WorkerMemory {
+  std::vector<StageId> stages = {};  // sorted, one entry for each replica's copy
+  double held_bytes = 0;             // weights, gradients and optimizer state
+  double peak_bytes = 0;             // with activations, messages and an op's working set
+};
+
 struct ModelReport {
   ModelConfig model;
   std::vector<StageLayers> partition;
   Workload workload;
   DataType dtype;
   OptimizerKind optimizer;
+  std::vector<WorkerMemory> workers = {};  // of --schedule; empty without it
 };
 
-/// Returns a table of layers, a table of stages, and memory bars.
+/// Returns a table of layers, a table of stages, memory bars, and a table of workers.
 [[nodiscard]] std::string model_text(const ModelReport& report);
 /// Returns exact sizes as JSON; docs/footprint.md lists the fields.
 [[nodiscard]] std::string model_json(const ModelReport& report);

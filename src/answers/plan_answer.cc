@@ -77,6 +77,15 @@ std::string gains_text(const PlanReport& report) {
   return text;
 }
 
+std::string error_text(const PlanReport& report) {
+  const double error = report.problem.machine.expected_error;
+  if (error == 0) return "expected error of a step time: unknown (`chimera plan --fit` adds it to a profile)\n";
+  const std::int64_t tied = num_tied(report);
+  std::string text = fmt::format("expected error of a step time: {:.1f} %", 100 * error);
+  if (tied > 1) text += fmt::format("; rows 1 to {} are closer than that: a tie", tied);
+  return text + "\n";
+}
+
 Json idle_json(const Prediction& prediction) {
   Json idle = Json::object();
   for (int cause = 0; cause < kIdleCauses; ++cause)
@@ -171,13 +180,26 @@ std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, Plan
 
 }  // namespace
 
+std::int64_t num_tied(const PlanReport& report) {
+  const double best = report.candidates.front().ranked.prediction.step_seconds;
+  const auto differs = [&](const ReportedCandidate& each) {
+    const double ratio = each.ranked.prediction.step_seconds / best;
+    return std::abs(ratio - 1) > report.problem.machine.expected_error;
+  };
+  return std::ranges::find_if(report.candidates, differs) - report.candidates.begin();
+}
+
 PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
                        const PlanQuestions& questions) {
   Predictor predictor(problem);
   const bool by_paper = rule == PlanRule::Paper;
-  PlanReport report{problem,      by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
-                    rule,         {},
-                    std::nullopt, {}};
+  PlanReport report{problem,
+                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                    rule,
+                    {},
+                    std::nullopt,
+                    {},
+                    {}};
   for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
   if (questions.pareto) {
@@ -192,10 +214,11 @@ PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, P
 std::string plan_text(const PlanReport& report) {
   const PlanProblem& problem = report.problem;
   std::string text =
-      fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n\n",
+      fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n",
                   problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
                   problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
-  text += plan_rows(report.candidates);
+  for (const std::string& note : report.notes) text += "  " + note + "\n";
+  text += "\n" + plan_rows(report.candidates) + error_text(report);
   const ReportedCandidate& chosen = report.candidates.front();
   text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));
@@ -216,6 +239,10 @@ std::string plan_json(const PlanReport& report) {
   Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
                {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
                {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
+  if (const double error = report.problem.machine.expected_error; error > 0) {
+    json["expected_error"] = error;
+    json["tied"] = num_tied(report);
+  }
   for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(each));
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,12 +31,16 @@ struct PlanReport {
   std::vector<ReportedCandidate> candidates;        // best first
   std::optional<RankedCandidate> with_more_memory;  // fastest with twice the memory, if at least 0.1 % faster
   std::vector<ReportedCandidate> frontier;          // Pareto front of time and memory, if requested
+  std::vector<std::string> notes = {};              // lines below the title of plan_text(): options, assumptions
 };
 
 /// Plans and analyzes the ranked candidates. Throws ConfigError as make_plan() does, and if the row to explain does not
 /// exist.
 [[nodiscard]] PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
                                      const PlanQuestions& questions = {});
+
+/// Returns how many of the first candidates have step times within the machine's `expected_error` of the best.
+[[nodiscard]] std::int64_t num_tied(const PlanReport& report);
 
 [[nodiscard]] std::string plan_text(const PlanReport& report);
 [[nodiscard]] std::string plan_json(const PlanReport& report);

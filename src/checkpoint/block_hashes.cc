@@ -41,7 +41,7 @@ std::optional<Hash128> parse_hash128(std::string_view text) {
 
 struct BlockHasher::State {
   XXH3_state_t block{};
-  std::uint64_t filled = 0;  // bytes in the current block
+  std::uint64_t filled = 0;  // in the current block
   std::vector<Hash128> blocks;
 
   State() { XXH3_128bits_reset(&block); }

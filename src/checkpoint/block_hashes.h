@@ -19,18 +19,15 @@ struct Hash128 {
 };
 [[nodiscard]] Hash128 hash128(std::span<const std::byte> bytes);
 [[nodiscard]] std::string to_text(const Hash128& hash);
-/// Returns nothing unless the text is 32 lower-case hexadecimal digits.
 [[nodiscard]] std::optional<Hash128> parse_hash128(std::string_view text);
 
-/// Files are hashed in blocks of this size, to verify them in parallel and to locate faults. The last block may be
-/// shorter.
+/// Files are hashed in blocks of this size, to verify them in parallel and to locate faults.
 inline constexpr std::uint64_t kHashBlockBytes = std::uint64_t{4} << 20;
-/// Returns the number of blocks in a file.
 [[nodiscard]] constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
   return bytes / kHashBlockBytes + (bytes % kHashBlockBytes == 0 ? 0 : 1);
 }
 
-/// Hashes a file while it is written sequentially.
+/// Hashes sequentially written bytes.
 class BlockHasher {
  public:
   BlockHasher();
@@ -39,7 +36,7 @@ class BlockHasher {
   ~BlockHasher();
 
   void add(std::span<const std::byte> bytes);
-  /// Returns the hashes of all blocks. Call it once, after the last add().
+  /// Returns the hashes of all blocks. Call it once.
   [[nodiscard]] std::vector<Hash128> finish();
 
  private:

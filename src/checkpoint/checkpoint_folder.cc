@@ -28,7 +28,7 @@ struct Entry {
   bool is_folder = false;  // perhaps behind a link
 };
 
-/// Returns the entries of a folder; none if it does not exist. Throws CheckpointError if it cannot be read.
+/// Returns no entries if the folder does not exist. Throws CheckpointError if it cannot be read.
 std::vector<Entry> entries_in(const std::string& folder) {
   std::vector<Entry> entries;
   std::error_code error;
@@ -44,7 +44,7 @@ std::vector<Entry> entries_in(const std::string& folder) {
   return entries;
 }
 
-/// Returns the steps of the checkpoints that are in the folder itself, not behind a link. Ascending.
+/// Returns the steps of the folder's checkpoints, without links, ascending.
 std::vector<std::int64_t> own_steps(const std::string& folder) {
   std::vector<std::int64_t> steps;
   for (const Entry& entry : entries_in(folder)) {
@@ -54,7 +54,7 @@ std::vector<std::int64_t> own_steps(const std::string& folder) {
   return steps;
 }
 
-/// Returns a line for each name of a checkpoint after step `after` that is no folder.
+/// Returns a line for each such name after step `after` that is no folder.
 std::vector<std::string> passed_over(const std::string& folder, std::int64_t after) {
   std::vector<std::string> lines;
   for (const Entry& entry : entries_in(folder)) {

@@ -46,7 +46,7 @@ FileRecord add_text(Disk& disk, const std::string& unfinished, const std::string
   return {name, text.size(), hasher.finish()};
 }
 
-/// Returns the index of weights for other readers of safetensors in several files.
+/// Returns the weight index for other readers.
 std::string index_of(const std::string& unfinished, const std::vector<FileRecord>& files) {
   std::vector<std::pair<std::string, std::vector<TensorEntry>>> weights;
   for (const FileRecord& file : files) {

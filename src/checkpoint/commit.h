@@ -1,7 +1,6 @@
 #pragma once
 // Commits checkpoints of several ranks atomically. Each rank writes its part into `step-N.tmp`; then one rank writes
-// the manifest and renames the folder. A failure leaves earlier checkpoints intact. A checkpoint with a manifest is
-// complete.
+// the manifest and renames the folder. A checkpoint with a manifest is complete.
 
 #include <nlohmann/json.hpp>
 
@@ -15,25 +14,25 @@
 
 namespace chimera {
 
-/// Creates `folder` and the unfinished checkpoint in it, unless they exist. Returns the path of the unfinished
-/// checkpoint. Throws CheckpointError.
+/// Creates `folder` and the unfinished checkpoint in it, unless they exist. Returns the latter's path. Throws
+/// CheckpointError.
 [[nodiscard]] std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step);
 
-/// Records the files of a rank with their hashes. All of them must be on the disk. Throws CheckpointError.
+/// Records the files of a rank, which must be on the disk. Throws CheckpointError.
 void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileRecord>& files);
 
 /// Content of a checkpoint besides tensors.
 struct Description {
   nlohmann::ordered_json run;                ///< Manifest::run
-  std::map<std::string, std::string> files;  ///< texts by file name, such as config.json
+  std::map<std::string, std::string> files;  ///< texts by file name
 };
 
-/// Commits a checkpoint after all `ranks` have finished their parts: adds the description, weight index and manifest,
+/// Commits a checkpoint after all `ranks` have finished their parts: adds description, weight index and manifest,
 /// replaces a checkpoint of the same step, and updates the file `latest`. Returns when everything is on the disk.
-/// Throws CheckpointError; then a checkpoint of this step may exist or not, but others are intact.
+/// Throws CheckpointError; other checkpoints stay intact.
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description);
 
-/// Removes an unfinished checkpoint. Ignores errors.
+/// Ignores errors.
 void abandon(Disk& disk, const std::string& folder, std::int64_t step);
 
 }  // namespace chimera

@@ -27,7 +27,7 @@ Number stored(const std::byte* bytes) {
   return number;
 }
 
-/// IEEE 754 binary16: sign bit, 5 bits of exponent, 10 of fraction.
+/// IEEE 754 binary16: 5 bits of exponent, 10 of fraction.
 double half_precision(std::uint16_t bits) {
   const int exponent = bits >> 10 & 0x1f;
   const int fraction = bits & 0x3ff;

@@ -10,16 +10,16 @@ namespace chimera {
 
 struct TensorDifference {
   std::string name;
-  /// the reason if elements were not compared, such as `only in the first` or `shape [2] and [3]`
+  /// not empty if elements were not compared: `only in the first`, `shape [2] and [3]`
   std::string reason;
-  std::uint64_t elements = 0;   ///< elements in the tensor
+  std::uint64_t elements = 0;
   std::uint64_t differing = 0;  ///< elements that differ in any bit
   double largest = 0;           ///< maximum |a - b|; NaN if a difference is NaN
   double relative = 0;          ///< norm of a - b, relative to a
 };
 
-/// Returns the tensors that differ, by name. Elements are compared as numbers, so types may differ. Uses a few
-/// megabytes per thread. Throws CheckpointError if a file cannot be read or elements are not floating-point.
+/// Returns the tensors that differ, by name. Elements are compared as numbers, so types may differ. Throws
+/// CheckpointError if a file cannot be read or elements are not floating-point.
 [[nodiscard]] std::vector<TensorDifference> differing_tensors(const CheckpointTensors& first,
                                                               const CheckpointTensors& second, int threads);
 

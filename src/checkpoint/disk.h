@@ -1,6 +1,5 @@
 #pragma once
-// File operations that write checkpoints. Tests override them to inject failures. All but close() throw CheckpointError
-// on failure.
+// File operations; tests override them to inject failures. All but close() throw CheckpointError on failure.
 
 #include <cstddef>
 #include <span>
@@ -11,19 +10,17 @@ namespace chimera {
 class Disk {
  public:
   virtual ~Disk() = default;
-  /// Creates a folder. Returns false if the path exists.
+  /// Returns false if the path exists.
   virtual bool make_folder(const std::string& path);
-  /// Creates or truncates a file; a symbolic link is an error. Returns the descriptor, which the caller passes to
-  /// close().
+  /// Creates or truncates a file; a symbolic link is an error. Returns a descriptor for close().
   virtual int create(const std::string& path);
-  /// Appends at least one byte of a non-empty `bytes`. Returns the number of bytes written. `path` is for messages.
+  /// Returns the number of bytes written, at least one of a non-empty `bytes`. `path` is for messages.
   virtual std::size_t write(int file, std::span<const std::byte> bytes, const std::string& path);
-  /// Waits until the file's bytes are on the disk.
   virtual void sync(int file, const std::string& path);
   virtual void close(int file) noexcept;
   /// Waits until the folder's entries are on the disk.
   virtual void sync_folder(const std::string& path);
-  /// Renames; replaces an existing file, or an existing empty folder.
+  /// Replaces an existing file, or an existing empty folder.
   virtual void rename(const std::string& from, const std::string& to);
   /// Swaps two paths atomically. Returns false if the kernel or the file system does not support it.
   virtual bool exchange(const std::string& one, const std::string& other);
@@ -33,9 +30,9 @@ class Disk {
 
 [[nodiscard]] Disk& real_disk();
 
-/// Writes or replaces a file and waits until its bytes are on the disk. Does not wait for its folder entry.
+/// Writes or replaces a file and syncs it, but not its folder entry.
 void write_file(Disk& disk, const std::string& path, const std::string& text);
-/// Removes a folder that contains only files. If `folder` is a link, removes only the link.
+/// Removes a folder of files. If `folder` is a link, removes only the link.
 void remove_with_files(Disk& disk, const std::string& folder);
 
 }  // namespace chimera

@@ -15,13 +15,13 @@
 
 namespace chimera {
 
-/// A checkpoint that cannot be written, or differs from its hashes. The message names file and field or bytes.
+/// A checkpoint that cannot be written, or differs from its hashes.
 class CheckpointError : public Error {
  public:
   using Error::Error;
 };
 
-/// Owner of a file on a borrowed Disk. Throws as the disk does.
+/// Owner of a file on a borrowed Disk.
 class OpenFile {
  public:
   OpenFile(Disk& disk, std::string path) : disk_(disk), path_(std::move(path)), file_(disk.create(path_)) {}
@@ -29,7 +29,6 @@ class OpenFile {
   OpenFile& operator=(const OpenFile&) = delete;
   ~OpenFile() { disk_.close(file_); }
 
-  /// Appends all bytes.
   void write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) bytes = bytes.subspan(disk_.write(file_, bytes, path_));
   }
@@ -41,49 +40,46 @@ class OpenFile {
   int file_;
 };
 
-/// Returns the text of a non-empty object, with the last member `xxh3_128`: the hash of all bytes before the comma in
-/// front of it.
+/// Adds a last member `xxh3_128` to a non-empty object: the hash of all bytes before the comma in front of it.
 [[nodiscard]] std::string sealed(const nlohmann::ordered_json& object);
 
-/// Returns `open_object`, the text of an object without its last line end and brace, with seal and brace.
+/// `open_object` is the text of an object without its last line end and brace.
 [[nodiscard]] std::string sealed(std::string open_object);
 
-/// Returns the object of a sealed text, without the seal. `path` is for messages. Throws CheckpointError if the seal is
-/// missing or wrong, or if the text is no UTF-8 JSON object of at most 16 levels.
+/// Returns the object without the seal. `path` is for messages. Throws CheckpointError if the seal is missing or wrong,
+/// or if the text is no UTF-8 JSON object of at most 16 levels.
 [[nodiscard]] nlohmann::ordered_json unsealed(const std::string& path, const std::string& text);
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr int kCheckpointVersion = 1;
-/// Maximum size of a manifest; 10 TB of tensors need 95 MB.
+/// 10 TB of tensors need 95 MB.
 inline constexpr std::uint64_t kMostManifestBytes = 100'000'000;
 
-/// A file of a checkpoint as written.
 struct FileRecord {
-  std::string name;  ///< file name without folder
+  std::string name;  ///< without folder
   std::uint64_t bytes = 0;
-  std::vector<Hash128> blocks;  ///< one hash per block of kHashBlockBytes
+  std::vector<Hash128> blocks;  ///< per block of kHashBlockBytes
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 
 struct Manifest {
   std::int64_t step = 0;       ///< completed optimizer steps
-  nlohmann::ordered_json run;  ///< run description; each section has its own writer and reader
+  nlohmann::ordered_json run;  ///< each section has its own writer and reader
   std::vector<FileRecord> files;
 };
 
 [[nodiscard]] std::string to_text(const Manifest& manifest);
-/// Parses manifest.json; `path` is for messages. Throws CheckpointError unless seal and version are right, and each
-/// file has a plain unique name, a size, and a hash per block.
+/// `path` is for messages. Throws CheckpointError unless seal and version are right, and each file has a plain unique
+/// name, a size, and a hash per block.
 [[nodiscard]] Manifest parse_manifest(const std::string& path, const std::string& text);
 
 /// Convert files to JSON and back. Errors are as in parse_manifest().
 [[nodiscard]] nlohmann::ordered_json files_json(const std::vector<FileRecord>& files);
 [[nodiscard]] std::vector<FileRecord> parse_files(const std::string& path, const nlohmann::ordered_json& files);
 
-/// Reads the manifest of a checkpoint. Throws CheckpointError if it is invalid.
 [[nodiscard]] Manifest read_manifest(const std::string& folder);
 
-/// Reads a whole file. Throws CheckpointError if it is unreadable or has more than kMostManifestBytes.
+/// Throws CheckpointError if the file is unreadable or has more than kMostManifestBytes.
 [[nodiscard]] std::string read_small_file(const std::string& path);
 
 }  // namespace chimera

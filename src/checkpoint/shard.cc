@@ -39,10 +39,9 @@ std::vector<std::string> CheckpointTensors::names() const {
 
 namespace {
 
-/// Limit of bytes that are not on the disk yet, so that other users of the disk do not wait for a whole shard.
+/// Limit of unsynced bytes, so that other users of the disk do not wait for a whole shard.
 constexpr std::uint64_t kMostUnsynced = std::uint64_t{64} << 20;
 
-/// A file that is hashed while written.
 class HashedFile {
  public:
   HashedFile(Disk& disk, const std::string& path, const std::function<void()>& progress)

@@ -16,15 +16,14 @@
 
 namespace chimera {
 
-/// All tensors of a checkpoint, open for reading. Only headers are in memory. Thread-safe.
+/// All tensors of a checkpoint. Only headers are in memory. Thread-safe.
 class CheckpointTensors {
  public:
-  /// Opens the safetensors files of the manifest. Throws CheckpointError if a file is unreadable or invalid, or if two
-  /// contain the same tensor name.
+  /// Throws CheckpointError if a file is unreadable or invalid, or if two contain the same tensor name.
   CheckpointTensors(const std::string& checkpoint, const Manifest& manifest);
 
   [[nodiscard]] std::optional<WeightFiles::Found> find(std::string_view tensor) const;
-  /// Returns the names of all tensors, ascending.
+  /// Returns all names, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
 
  private:
@@ -33,18 +32,18 @@ class CheckpointTensors {
 
 enum class ShardKind : std::uint8_t { Weights, OptimizerState };
 
-/// Returns the file name of a rank: `model-00002-of-00004.safetensors` or `optimizer-...` for rank 1 of 4; with one
-/// rank `model.safetensors` and `optimizer.safetensors`.
+/// Returns `model-00002-of-00004.safetensors` or `optimizer-...` for rank 1 of 4; for a single rank `model.safetensors`
+/// and `optimizer.safetensors`.
 [[nodiscard]] std::string shard_name(ShardKind kind, int rank, int ranks);
 
-/// A tensor to write: row-major, little-endian.
+/// Row-major, little-endian.
 struct ShardTensor {
   TensorEntry entry;  ///< name, type, shape
   std::span<const std::byte> bytes;
 };
 
-/// Writes a safetensors file in `folder`, and waits until the disk has it. Returns its manifest entry. Calls `progress`
-/// every few megabytes. Throws as `disk` does.
+/// Writes and syncs a safetensors file. Returns its manifest entry. Calls `progress` every few megabytes. Throws as
+/// `disk` does.
 [[nodiscard]] FileRecord write_shard(Disk& disk, const std::string& folder, const std::string& name,
                                      const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
 

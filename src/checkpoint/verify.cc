@@ -14,7 +14,6 @@
 namespace chimera {
 namespace {
 
-/// A file that several threads verify.
 struct Examined {
   const FileRecord* record = nullptr;
   std::unique_ptr<RegularFile> file;  // null if the file is unreadable or has another size

@@ -10,12 +10,12 @@
 namespace chimera {
 
 struct FileFault {
-  std::string file;  ///< file name without folder
+  std::string file;  ///< without folder
   std::string what;
 };
 
-/// Compares sizes and hashes of all files in the manifest, with up to `threads` threads and one block of memory per
-/// thread. Returns the first fault of each file, in the order of the manifest. Any of the threads may call `progress`.
+/// Compares sizes and hashes of all files, with up to `threads` threads and a block of memory per thread. Returns the
+/// first fault of each file, in the order of the manifest. Any thread may call `progress`.
 [[nodiscard]] std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifest& manifest, int threads,
                                                   const std::function<void()>& progress = {});
 

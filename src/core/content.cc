@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::size_t kBytesOfText = 100;  // at least, for each zero byte
 
 /// A kind of file with fixed bytes at a fixed place.
 struct Kind {
@@ -108,8 +109,9 @@ void require_text_content(const std::string& path, std::string_view head, const 
   if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) {
     refuse(path, "is UTF-16", "make UTF-8 of it: iconv -f UTF-16 -t UTF-8 FILE");
   }
-  if (head.substr(0, kContentHead).find('\0') != head.npos) {
-    refuse(path, "is not text: it has zero bytes, as UTF-16 and binary files have",
+  head = head.substr(0, kContentHead);
+  if (kBytesOfText * static_cast<std::size_t>(std::ranges::count(head, '\0')) > head.size()) {
+    refuse(path, "is not text: it has many zero bytes, as UTF-16 and binary files have",
            "make UTF-8 of UTF-16: iconv -f UTF-16LE -t UTF-8 FILE");
   }
   const std::string_view begin = begin_of_text(head);

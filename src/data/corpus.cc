@@ -15,7 +15,6 @@
 namespace chimera {
 namespace {
 
-/// Returns the share, or nothing if `validation` names files.
 std::optional<double> share_of(const std::string& validation) {
   std::error_code absent;
   if (validation.empty() || std::filesystem::exists(validation, absent)) return std::nullopt;
@@ -45,7 +44,6 @@ bool is_bytes_of_text(const TokenFile& file) {
   return file.layout().format == kTextFormat && file.layout().type == TokenType::U8;
 }
 
-/// Reads ids to check them: see open_corpus().
 void check_ids(const TokenStream& stream) {
   constexpr std::int64_t kBlocks = 64;
   constexpr std::int64_t kBlock = std::int64_t{1} << 19;
@@ -75,7 +73,6 @@ void describe(const std::string& path, const FoundTokens& found, std::int64_t to
   if (!found.passed_over.empty()) opened.passed_over.push_back(found.passed_over);
 }
 
-/// Opens the training tokens of `path`.
 FoundTokens open_training(const std::string& path, const TokenOptions& options, Opened& opened) {
   FoundTokens found = open_tokens(path, options);
   if (!found.training) {
@@ -99,7 +96,7 @@ void add_validation(const std::string& path, const TokenOptions& options, Opened
   opened.validation.push_back(whole(stream, path + " (validation)"));
 }
 
-/// Adds the views of a source. Validation is its shards for validation, or else the last `share` of its tokens.
+/// Validation is the source's validation shards, or else the last `share` of its tokens.
 void split_source(const std::string& path, const FoundTokens& found, std::optional<double> share, Opened& opened) {
   const auto& stream = found.training;
   if (found.validation && share) {

@@ -17,7 +17,7 @@ inline constexpr double kValidationShare = 0.05;
 struct DataOptions {
   /// A path for open_tokens(), or a mixture for parse_mixture().
   std::string data;
-  /// Such a path or mixture, or a share in [0, 1). Empty: the folder's validation shards, or else kValidationShare.
+  /// As `data`, or a share in [0, 1). Empty: the folder's validation shards, or else kValidationShare.
   std::string validation = {};
   std::uint64_t seed = 1;  ///< order of a mixture
   TokenOptions tokens = {};
@@ -34,14 +34,14 @@ struct MixedTokens {
 /// The open files of a run, split for training and validation.
 class Corpus {
  public:
-  /// Returns one split; its views are named "PATH (training)" or "PATH (validation)".
+  /// Views are named "PATH (training)" or "PATH (validation)".
   [[nodiscard]] const MixedTokens& split(Split which) const { return which == Split::Train ? training_ : validation_; }
   [[nodiscard]] const std::vector<const DataFile*>& files() const { return files_; }
   /// Returns whether all tokens are bytes of text.
   [[nodiscard]] bool is_plain_text() const { return is_plain_text_; }
-  /// Returns a one-line summary: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ...".
+  /// Returns one line: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ...".
   [[nodiscard]] const std::string& description() const { return description_; }
-  /// Returns a line for each folder with entries that are not read.
+  /// Returns a line per folder with entries that are not read.
   [[nodiscard]] const std::vector<std::string>& passed_over() const { return passed_over_; }
 
  private:
@@ -51,14 +51,14 @@ class Corpus {
 
   MixedTokens training_;
   MixedTokens validation_;
-  std::vector<const DataFile*> files_;  ///< owned by the streams of the views
+  std::vector<const DataFile*> files_;  ///< owned by the views' streams
   bool is_plain_text_ = true;
   std::string description_;
   std::vector<std::string> passed_over_;
 };
 
-/// Opens all files, and checks the ids of up to 2^25 tokens per source in evenly spaced blocks. Throws ConfigError,
-/// naming the path, as open_tokens() and TokenFile::read() do, or if `validation` is neither a share nor files.
+/// Checks the ids of up to 2^25 tokens per source in evenly spaced blocks. Throws ConfigError as open_tokens() and
+/// TokenFile::read() do, or if `validation` is neither a share nor files.
 [[nodiscard]] Corpus open_corpus(const DataOptions& options);
 
 /// A source without a split.
@@ -69,7 +69,7 @@ struct WholeSource {
   std::string passed_over;    ///< see FoundTokens
 };
 
-/// Opens a path, not a mixture; if a folder has validation shards, only those. Throws as open_corpus() does.
+/// Opens a path, but only the validation shards if it has any. Throws as open_corpus() does.
 [[nodiscard]] WholeSource open_whole_source(const std::string& path, const TokenOptions& options);
 
 }  // namespace chimera

@@ -95,7 +95,6 @@ namespace {
 
 constexpr std::size_t kHexDigits = 16;
 
-/// Returns the path of the cache entry.
 std::string kept_in(const HashCache& cache, const DataFile::State& state) {
   return fmt::format("{}/{:x}-{:x}-{:x}-{:x}-{:x}", cache.folder, state.device, state.inode, state.size, state.modified,
                      state.changed);

@@ -13,16 +13,16 @@ namespace chimera {
 /// An open regular file, read by pread. (If a mapped file shrinks, SIGBUS kills the process.)
 class DataFile {
  public:
-  /// Throws ConfigError, naming the path, if the file is missing, unreadable, not regular, or empty.
+  /// Throws ConfigError if the file is unreadable, not regular, or empty.
   explicit DataFile(const std::string& path);
-  /// Takes an open file and a name for messages.
+  /// `name` is for messages.
   DataFile(FileDescriptor file, std::string name);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Returns the size when opened.
   [[nodiscard]] std::int64_t size() const { return size_; }
 
-  /// Fills `bytes` from `offset` on. Throws Error if the file has shrunk or cannot be read.
+  /// Throws Error if the file has shrunk or cannot be read.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
   template <class Number>
   [[nodiscard]] Number number_at(std::int64_t offset) const {
@@ -31,13 +31,13 @@ class DataFile {
     return number;
   }
 
-  /// Identity of a file version, to detect changes.
+  /// Identity of a file version.
   struct State {
     std::int64_t device = 0;
     std::int64_t inode = 0;
     std::int64_t size = 0;
     std::int64_t modified = 0;  ///< nanoseconds since 1970
-    std::int64_t changed = 0;   ///< ctime in nanoseconds, which programs cannot put back
+    std::int64_t changed = 0;   ///< ctime in nanoseconds, which programs cannot set
     std::int64_t links = 0;     ///< hard links; 0 for a file in memory
     friend bool operator==(const State&, const State&) = default;
   };
@@ -59,8 +59,8 @@ struct HashCache {
 
 [[nodiscard]] HashCache default_hash_cache();
 
-/// Returns the XXH3 hash (64 bits) of a file. A cached hash is valid until device, inode, size, modification time or
-/// ctime change. Ignores errors when it writes the cache. Calls `progress` after each block.
+/// Returns the XXH3 hash (64 bits). A cached hash is valid until inode, size or times change. Ignores errors of writing
+/// the cache. Calls `progress` after each block.
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, const HashCache& cache,
                                          const std::function<void()>& progress);
 

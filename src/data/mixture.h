@@ -13,13 +13,12 @@ struct MixtureEntry {
   friend bool operator==(const MixtureEntry&, const MixtureEntry&) = default;
 };
 
-/// Parses "0.7:a 0.3:b": positive weights, and paths, which may contain blanks. Other texts, and the name of a file,
-/// are a single path. Throws ConfigError for an invalid weight or a missing path.
+/// Parses "0.7:a 0.3:b": positive weights, and paths, perhaps with blanks. Other texts, and names of files, are one
+/// path. Throws ConfigError for an invalid weight or a missing path.
 [[nodiscard]] std::vector<MixtureEntry> parse_mixture(const std::string& text);
 
 /// Assigns sample positions to sources, in O(1) memory and time. In each block of kMixtureBlock samples a source has
-/// the share weight / sum of weights, rounded by largest remainders. Seed and block determine the order within the
-/// block.
+/// its share of the weights, rounded by largest remainders. Seed and block determine the order.
 class Mixture {
  public:
   /// Throws ConfigError if a source has no sample per block.
@@ -29,9 +28,8 @@ class Mixture {
     std::size_t source = 0;
     std::int64_t position = 0;  ///< earlier samples of this source
   };
-  /// Returns the source of the sample at `position`.
   [[nodiscard]] Place place(std::int64_t position) const;
-  /// Returns the samples of each source per block.
+  /// Returns [source]: samples per block.
   [[nodiscard]] std::vector<std::int64_t> shares() const;
 
  private:

@@ -76,8 +76,7 @@ std::string head_of(const DataFile& file) {
   return head;
 }
 
-/// Throws ConfigError if the file looks like tokens of 32 or 64 bits: every second number of 16 bits is a small upper
-/// half.
+/// Throws ConfigError if every second number is small, like upper halves of 32-bit tokens.
 void require_16_bits(const DataFile& file) {
   constexpr std::size_t kLeast = 32;  // numbers
   constexpr std::size_t kMost = 1 << 16;
@@ -134,7 +133,7 @@ TokenFile open_file(const std::string& path, const TokenOptions& options) {
   return open_text(std::move(file), options);
 }
 
-/// Returns whether a word of the file name marks a validation shard: fineweb_val_000000.bin, val.bin.
+/// Returns whether a word of the name marks a validation shard: fineweb_val_000000.bin.
 bool is_for_validation(const fs::path& file) {
   std::string word;
   for (const char letter : file.stem().string() + ".") {
@@ -166,7 +165,7 @@ std::vector<fs::path> ending_in(std::string_view suffix, const std::vector<fs::p
   return files;
 }
 
-/// Returns one line about the entries that are not read; empty if all are.
+/// Returns one line; empty if all entries are read.
 std::string passed_over(const std::string& folder, const std::vector<fs::path>& entries,
                         const std::vector<std::string_view>& read) {
   constexpr std::size_t kNamed = 3;

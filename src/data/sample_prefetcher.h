@@ -21,17 +21,16 @@ namespace chimera {
 
 /// Samples of one micro-batch within its step.
 struct BatchPlace {
-  std::int64_t step = 0;        // index of the step, from 0
-  std::int64_t first = 0;       // first sample, within the step
-  std::int64_t size = 1;        // number of samples (b)
+  std::int64_t step = 0;        // from 0
+  std::int64_t first = 0;       // within the step
+  std::int64_t size = 1;        // b
   std::int64_t mini_batch = 1;  // samples per step
   friend auto operator<=>(const BatchPlace&, const BatchPlace&) = default;
 };
 
 [[nodiscard]] std::vector<Sample> samples_at(const Samples& samples, const BatchPlace& place);
 
-/// Makes data of announced micro-batches on a background thread, and keeps it until forget_before(), because several
-/// stages use it. Not thread-safe.
+/// Makes data of announced micro-batches on a background thread, and keeps it until forget_before(). Not thread-safe.
 template <class Made>
 class Prefetcher {
  public:
@@ -45,7 +44,6 @@ class Prefetcher {
     } catch (const std::system_error&) {  // see the constructor
     }
   }
-  /// Waits for the running call of `make`.
   ~Prefetcher() {
     {
       const std::lock_guard lock(mutex_);
@@ -57,7 +55,6 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Queues micro-batches.
   void prefetch(const std::vector<BatchPlace>& places) {
     if (!thread_.joinable()) return;
     for (const BatchPlace& place : places) {
@@ -69,20 +66,18 @@ class Prefetcher {
     }
     changed_.notify_one();
   }
-  /// Drops all data of steps before `step`.
   void forget_before(std::int64_t step) {
     announced_.erase(announced_.begin(), announced_.lower_bound(BatchPlace{.step = step, .first = 0, .size = 0}));
     const std::lock_guard lock(mutex_);
     std::erase_if(tasks_, [step](const auto& task) { return task.first.step < step; });
   }
-  /// Returns the data of a micro-batch: waits for it, or makes it if not announced. Rethrows exceptions of `make`.
+  /// Waits for the data, or makes it if not announced. Rethrows exceptions of `make`.
   [[nodiscard]] Made get(const BatchPlace& place) {
     const auto found = announced_.find(place);
     if (found != announced_.end()) return found->second.get();
     ++made_late_;
     return make_(place);
   }
-  /// Returns how many calls of get() made the data.
   [[nodiscard]] std::int64_t cache_misses() const { return made_late_; }
 
  private:

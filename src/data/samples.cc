@@ -55,7 +55,7 @@ std::int64_t targets_of(const SampleOptions& options) {
   return options.kind == SampleKind::MaskedPairs ? masked_count(options.sequence) : options.sequence;
 }
 
-/// Checks the options. Returns the tokens per window.
+/// Returns the tokens per window.
 std::int64_t checked_window(std::span<const TokenView> sources, const SampleOptions& options) {
   const std::int64_t shortest = shortest_sequence(options.kind);
   if (options.sequence < shortest || options.sequence > kLongestSequence) {
@@ -72,7 +72,7 @@ std::int64_t checked_window(std::span<const TokenView> sources, const SampleOpti
   return window;
 }
 
-/// Returns, for each of `count` tokens from `start` on, how many documents start after `start` up to that token.
+/// Returns for each of `count` tokens how many documents start after `start` up to it.
 std::vector<std::int64_t> document_numbers(const TokenView& tokens, std::int64_t start, std::int64_t count) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(count), 0);
   for (const std::int64_t first : tokens.document_starts(start, count)) ++numbers[static_cast<std::size_t>(first)];
@@ -91,7 +91,7 @@ Sample next_token_sample(const TokenView& tokens, const SampleOptions& options, 
   return sample;
 }
 
-/// Returns the order of windows in an epoch. The stream of source 0 is independent of the number of sources.
+/// The stream of source 0 does not depend on the number of sources.
 Permutation epoch_order(std::int64_t windows, std::uint64_t seed, std::size_t source, std::int64_t epoch) {
   if (source == 0) return {windows, seed, epoch};
   return {windows, seed, fmt::format("data.permutation.{}.{}", source, epoch)};
@@ -154,7 +154,7 @@ bool ends_sentence(std::span<const std::int64_t> tokens, std::size_t i) {
 bool ends_line(std::span<const std::int64_t> tokens, std::size_t i) { return tokens[i] == '\n'; }
 bool ends_word(std::span<const std::int64_t> tokens, std::size_t i) { return tokens[i] == ' '; }
 
-/// Two texts with text_length() tokens in total.
+/// Texts with text_length() tokens in total.
 struct Pair {
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> second;
@@ -176,7 +176,7 @@ Pair choose_pair(const TokenView& tokens, const SampleOptions& options, std::int
   if (windows == 1 || random.below(index, 2) == 0) return pair;
   auto other = static_cast<std::int64_t>(random.below(index + 1, static_cast<std::uint64_t>(windows) - 1));
   if (other >= window) ++other;
-  // The second text starts at the cut of the other window, and may extend beyond its end.
+  // The second text may extend beyond the end of the other window.
   const std::int64_t start = other * length + cut_of(tokens.read(other * length, length), options);
   pair.second = tokens.read(std::min(start, tokens.size() - (length - cut)), length - cut);
   pair.next_sentence = 1;
@@ -200,7 +200,7 @@ Sample write_pair(const Pair& pair, const SpecialTokens& special) {
   return sample;
 }
 
-/// Draws `count` distinct positions of text tokens in the sample, without [CLS] and [SEP].
+/// Draws `count` distinct positions of text tokens in the sample.
 std::vector<std::size_t> draw_places(const Pair& pair, std::int64_t count, const CounterRandom& random,
                                      std::uint64_t index) {
   std::vector<std::size_t> places(pair.first.size() + pair.second.size());

@@ -13,11 +13,11 @@
 namespace chimera {
 
 enum class SampleKind {
-  NextToken,    ///< GPT-2: each position predicts the next token
-  MaskedPairs,  ///< BERT: masked tokens, and whether the second text follows the first
+  NextToken,
+  MaskedPairs,  ///< BERT: masked tokens, and whether the second text follows
 };
 
-/// Special tokens of MaskedPairs. The defaults are above the byte ids.
+/// For MaskedPairs. The defaults are above the byte ids.
 struct SpecialTokens {
   std::int64_t classification = 257;  ///< [CLS]; 256 is reserved for padding
   std::int64_t separator = 258;       ///< [SEP]
@@ -27,7 +27,7 @@ struct SpecialTokens {
 
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
-/// One training sample. All vectors are [sequence].
+/// All vectors are [sequence].
 struct Sample {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> targets;      ///< expected tokens, or kIgnoredTarget
@@ -40,10 +40,10 @@ struct Sample {
 
 struct SampleOptions {
   SampleKind kind = SampleKind::NextToken;
-  std::int64_t sequence = 128;  ///< tokens per sample; at least 1, for MaskedPairs at least 8
-  std::uint64_t seed = 1;       ///< determines order, pairs and masks
+  std::int64_t sequence = 128;  ///< tokens; at least 1, for MaskedPairs at least 8
+  std::uint64_t seed = 1;       ///< for order, pairs and masks
   Documents documents = Documents::Pack;
-  SpecialTokens special = {};                   ///< used by MaskedPairs
+  SpecialTokens special = {};                   ///< for MaskedPairs
   std::int64_t replacements = kByteVocabulary;  ///< MaskedPairs: random replacement ids are below this
   bool is_plain_text = true;                    ///< MaskedPairs: tokens are bytes
 };
@@ -51,15 +51,15 @@ struct SampleOptions {
 /// Returns the smallest vocabulary for plain text: 256 or 260.
 [[nodiscard]] std::int64_t vocabulary_needed(SampleKind kind);
 
-/// The samples of one split, each a function of seed, step, index and mini-batch size alone.
+/// Samples of a split, each a function of seed, step, index and mini-batch size.
 ///
 /// Each source is cut into disjoint windows. Position p = step * mini_batch + index is the q-th sample of a source
-/// (Mixture::place; with one source q = p). Epoch q / windows of the source visits each window once, in a new order.
+/// (Mixture::place; with one source q = p). Epoch q / windows visits each window once, in a new order.
 ///
 /// A NextToken window has sequence + 1 tokens: the sample and its shifted targets. A MaskedPairs window has `sequence -
 /// 3` tokens, cut near its middle into the texts of [CLS] first [SEP] second [SEP]. In half of the samples the second
-/// text is from another window, if there is one. 15% of the text tokens are targets: 80% of them become the mask, 10% a
-/// random token, and 10% stay.
+/// text is from another window, if there is one. 15% of the text tokens are targets: 80% of these become the mask, 10%
+/// a random token.
 ///
 /// Source: Devlin et al., NAACL 2019 (sections 3.1, A.1); 0 for "follows" as in Hugging Face's BERT.
 class Samples {
@@ -68,11 +68,11 @@ class Samples {
   Samples(MixedTokens tokens, const SampleOptions& options);
   Samples(TokenView tokens, const SampleOptions& options);
 
-  /// Returns the number of windows in all sources, at least 1.
+  /// Returns the number of windows, at least 1.
   [[nodiscard]] std::int64_t count() const;
-  /// Returns sample `index` of step `step` (both from 0).
+  /// `step` and `index` count from 0.
   [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
-  /// Returns how many targets of each sample are not kIgnoredTarget.
+  /// Returns the targets per sample that are not kIgnoredTarget.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
  private:
@@ -83,15 +83,14 @@ class Samples {
   std::int64_t window_;  ///< tokens per window
 };
 
-/// The samples of one source in order, each once, for evaluation. NextToken windows overlap by one token, so that each
-/// token except the first is a target once. MaskedPairs windows are as in Samples; sample i has the pair and masks of
-/// position i. Drops an incomplete last window.
+/// The samples of a source in order, for evaluation. NextToken windows overlap by one token, so that each token except
+/// the first is a target once. MaskedPairs windows are as in Samples; sample i has the pair and masks of position i. An
+/// incomplete last window is dropped.
 class OrderedSamples {
  public:
   /// Throws ConfigError as Samples does.
   OrderedSamples(TokenView tokens, const SampleOptions& options);
 
-  /// Returns the number of windows, at least 1.
   [[nodiscard]] std::int64_t count() const;
   [[nodiscard]] Sample sample(std::int64_t index) const;
   [[nodiscard]] std::int64_t targets_per_sample() const;
@@ -99,25 +98,25 @@ class OrderedSamples {
  private:
   TokenView tokens_;
   SampleOptions options_;
-  std::int64_t window_;  ///< tokens per window
+  std::int64_t window_;
 };
 
-/// Returns where the second text starts in a window of at least 5 tokens: after the sentence end nearest to the middle,
-/// or else a line end or blank, or at the middle. Searches only the middle half.
+/// Returns where the second text starts in a window of at least 5 tokens: after the sentence end in the middle half
+/// nearest to the middle, or else a line end or blank, or at the middle.
 [[nodiscard]] std::int64_t find_cut(std::span<const std::int64_t> window);
 
-/// Returns the sample at `position`; `window` is the window of its first text.
+/// `window` is the window of the first text.
 [[nodiscard]] Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position,
                                  std::int64_t window);
 
-/// A pseudorandom permutation of 0 .. size - 1 in O(1) memory and time. A Feistel network, with CounterRandom as round
-/// function, permutes the smallest 2^(2k) >= size, repeatedly until the result is below size (cycle walking, fewer than
-/// 4 times on average). Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
+/// Pseudorandom permutation of 0 .. size - 1 in O(1) memory and time. A Feistel network, with CounterRandom as round
+/// function, permutes the smallest 2^(2k) >= size, repeatedly until the result is below size (cycle walking). Source:
+/// Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
 class Permutation {
  public:
-  /// `stream` distinguishes permutations of one seed. Requires size > 0.
+  /// `stream` distinguishes permutations of a seed. Requires size > 0.
   Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream);
-  /// Uses the stream "data.permutation.NUMBER"; NUMBER is e.g. the epoch.
+  /// Uses the stream "data.permutation.NUMBER".
   Permutation(std::int64_t size, std::uint64_t seed, std::int64_t number);
 
   [[nodiscard]] std::int64_t operator()(std::int64_t i) const;

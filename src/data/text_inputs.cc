@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kPadding = 64;  // zeros after a block, which JSON parsers may read
+constexpr std::size_t kPadding = 64;  // zeros that JSON parsers may read
 constexpr std::size_t kLongestLine = std::size_t{1} << 30;
 
 [[noreturn]] void cannot_read(const std::string& path, int cause) {
@@ -56,7 +56,7 @@ std::int64_t total_bytes(const Inputs& inputs) {
 
 bool has_stream(const Inputs& inputs) {
   return std::ranges::any_of(inputs.paths, [](const std::string& path) {
-    // standard input may be a file that is already partly read
+    // standard input may be a partly read file
     return path == "-" || !S_ISREG(status_of(path).st_mode);
   });
 }
@@ -132,7 +132,7 @@ bool InputReader::next(InputBlock& block) {
       is_open_ = false;
     }
     block.end = place_;
-    if (jsonl && block.size == 0) continue;  // end of the file
+    if (jsonl && block.size == 0) continue;
     return true;
   }
   return false;

@@ -10,22 +10,22 @@
 
 namespace chimera {
 
-/// Input files. A text file, or a line of a JSONL file, is one document.
+/// A text file, or a line of a JSONL file, is one document.
 struct Inputs {
   std::vector<std::string> paths;  ///< "-": standard input
-  std::string field;               ///< JSONL field with the text
-  bool all_jsonl = false;          ///< whether all files are JSONL; if false, only *.jsonl and *.ndjson
+  std::string field;               ///< JSONL field
+  bool all_jsonl = false;          ///< if false, only *.jsonl and *.ndjson are
 };
 
 struct InputPlace {
-  std::int64_t file = 0;     ///< index of the path
-  std::int64_t offset = 0;   ///< byte position in the file
-  std::int64_t line = 1;     ///< line number, from 1; only for JSONL
-  bool in_document = false;  ///< inside a text document
+  std::int64_t file = 0;    ///< index of the path
+  std::int64_t offset = 0;  ///< byte position
+  std::int64_t line = 1;    ///< from 1; only for JSONL
+  bool in_document = false;
   friend bool operator==(const InputPlace&, const InputPlace&) = default;
 };
 
-/// Whole lines of JSONL, or a part of a text that can be tokenized alone.
+/// Whole lines of JSONL, or text that can be tokenized alone.
 struct InputBlock {
   std::string bytes;  ///< `size` bytes and zeros as padding
   std::size_t size = 0;
@@ -37,14 +37,14 @@ struct InputBlock {
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
 };
 
-/// Reads the files in order. Throws ConfigError, naming the path, if a file cannot be read, or if its first bytes show
-/// that it is neither text nor JSONL.
+/// Reads the files in order. Throws ConfigError if a file cannot be read, or if its first bytes are neither text nor
+/// JSONL.
 class InputReader {
  public:
-  /// Starts at `place`, the end of an earlier block. The tokenizer must outlive the reader.
+  /// `place` is the end of an earlier block. The tokenizer must outlive the reader.
   InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPlace place = {}, std::size_t block_bytes = kBlockBytes);
 
-  /// Reads the next block. Returns false at the end.
+  /// Returns false at the end.
   bool next(InputBlock& block);
 
   static constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
@@ -63,14 +63,14 @@ class InputReader {
   std::size_t block_bytes_;
   FileDescriptor file_;
   bool is_open_ = false;
-  bool at_end_ = false;  // whether the current file is at its end
+  bool at_end_ = false;  // of the current file
   std::string ahead_;    // read, but not in a block yet
 };
 
-/// Returns the bytes of all files, or 0 if one is a stream. Throws ConfigError if one is a directory or unreadable.
+/// Returns 0 if a file is a stream. Throws ConfigError if one is a directory or unreadable.
 [[nodiscard]] std::int64_t total_bytes(const Inputs& inputs);
 
-/// Returns whether an input cannot be read twice: standard input or a pipe. Throws as total_bytes() does.
+/// Returns whether an input is standard input or a pipe. Throws as total_bytes() does.
 [[nodiscard]] bool has_stream(const Inputs& inputs);
 
 [[nodiscard]] bool is_jsonl(const Inputs& inputs, const std::string& path);

@@ -21,7 +21,6 @@ template <class... Values>
   throw ConfigError(fmt::format("{}: {}", file.path(), fmt::format(message, std::forward<Values>(values)...)));
 }
 
-/// Reads a list of an index in blocks.
 template <class Entry>
 class Entries {
  public:
@@ -78,7 +77,7 @@ void MegatronIndex::check_header() {
                  unsigned{header.type_code});
   }
   type_ = *type;
-  // Counts above the file size are rejected first, so that the product cannot overflow.
+  // Larger counts are rejected first, so that the product cannot overflow.
   const std::uint64_t sequences = header.sequences;
   const std::uint64_t documents = header.documents;
   const auto most = static_cast<std::uint64_t>(file_.size());
@@ -101,7 +100,7 @@ void MegatronIndex::check_sequences() const {
   const std::int64_t width = width_of(type_);
   Entries<std::int32_t> lengths(file_, lengths_at(), sequences_);
   Entries<std::int64_t> pointers(file_, pointers_at(), sequences_);
-  std::int64_t end = 0;  // end of the previous sequence in the .bin, in bytes
+  std::int64_t end = 0;  // of the previous sequence in the .bin, in bytes
   for (std::int64_t i = 0; i < sequences_; ++i) {
     const std::int64_t length = lengths.next();
     const std::int64_t pointer = pointers.next();

@@ -13,21 +13,19 @@
 
 namespace chimera {
 
-/// Megatron's .idx. The constructor checks that non-empty sequences cover the .bin, and non-empty documents the
-/// sequences, without gaps. Entries are read on demand.
+/// Megatron's .idx. Non-empty sequences must cover the .bin, and non-empty documents the sequences, without gaps.
+/// Entries are read on demand.
 class MegatronIndex {
  public:
-  /// Reads and checks the whole index of a .bin of `token_bytes` bytes. Throws ConfigError with path, entry and
-  /// expected value.
+  /// Checks the whole index of a .bin of `token_bytes` bytes. Throws ConfigError with path, entry and expected value.
   MegatronIndex(DataFile file, std::int64_t token_bytes);
 
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] TokenType type() const { return type_; }
   [[nodiscard]] std::int64_t documents() const { return documents_; }
-  /// Returns the first token of a document, or the number of tokens for documents(). Throws Error if the index has
-  /// changed.
+  /// Returns the number of tokens for documents(). Throws Error if the index has changed.
   [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
-  /// Returns the document of token `position`, by binary search.
+  /// Returns the document of token `position`.
   [[nodiscard]] std::int64_t document_of(std::int64_t position) const;
 
  private:
@@ -50,21 +48,20 @@ struct DocumentMark {
   bool begins = false;  ///< first token of a document (llm.c) instead of the last (nanoGPT)
 };
 
-/// Format name of text, tokenized or not.
 inline constexpr std::string_view kTextFormat = "text";
 
 /// Location and type of the tokens in a file.
 struct TokenLayout {
-  std::int64_t offset = 0;  ///< byte position of the first token
-  std::int64_t count = 0;   ///< number of tokens
+  std::int64_t offset = 0;  ///< byte of the first token
+  std::int64_t count = 0;
   TokenType type = TokenType::U8;
-  std::string_view format = kTextFormat;  ///< name of the format, for messages
-  /// mark that separates documents; without mark and index, the file is one document
+  std::string_view format = kTextFormat;  ///< for messages
+  /// without mark and index, the file is one document
   std::optional<DocumentMark> mark = {};
   std::optional<MegatronIndex> index = {};  ///< document boundaries
 };
 
-/// An open file of tokens, which are read on demand.
+/// Tokens of an open file, which are read on demand.
 class TokenFile {
  public:
   /// Reads reject ids of `vocabulary` and above. The layout must be within the file.
@@ -73,15 +70,15 @@ class TokenFile {
   [[nodiscard]] std::int64_t size() const { return layout_.count; }
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] const TokenLayout& layout() const { return layout_; }
-  /// Returns whether an index, or a mark that the vocabulary has, separates the documents of this file.
+  /// Returns whether an index, or a mark of the vocabulary, separates documents.
   [[nodiscard]] bool separates_documents() const {
     return layout_.index || (layout_.mark && layout_.mark->id < vocabulary_);
   }
 
-  /// Fills `tokens` from token `first` on. Throws ConfigError, naming the position, for an id outside the vocabulary;
-  /// Error if the file has shrunk; std::out_of_range beyond the end.
+  /// Throws ConfigError for an id outside the vocabulary; Error if the file has shrunk; std::out_of_range beyond the
+  /// end.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Appends the document starts among the `count` - 1 tokens after `first`, counted from the start of the file.
+  /// Appends the document starts among the `count` - 1 tokens after `first`, as positions in the file.
   void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;
 
  private:

@@ -1,11 +1,10 @@
 #pragma once
 // Formats of token files. All numbers are little-endian and packed.
 //
-// - Megatron: PREFIX.bin holds the tokens of all sequences. PREFIX.idx holds MegatronIndexHeader,
-//   std::int32_t lengths[sequences], std::int64_t pointers[sequences] (byte offsets into .bin), and
-//   std::int64_t documents[documents]: the first sequence of each document and, last, `sequences`. A file of n
-//   documents with one sequence each has the n + 1 entries 0, 1, ..., n. (Megatron may append a mode byte per sequence;
-//   text has no modes.)
+// - Megatron: PREFIX.bin holds the tokens of all sequences. PREFIX.idx holds MegatronIndexHeader, std::int32_t
+//   lengths[sequences], std::int64_t pointers[sequences] (byte offsets into .bin), and std::int64_t
+//   documents[documents]: the first sequence of each document and, last, `sequences`. (Megatron may append a mode byte
+//   per sequence; text has no modes.)
 // - llm.c: LlmcHeader, then the tokens. A document starts with the end-of-text token.
 // - raw (nanoGPT): 16-bit tokens only. A document ends with the end-of-text token.
 //
@@ -66,7 +65,7 @@ static_assert(sizeof(MegatronIndexHeader) == 34);
   return std::nullopt;
 }
 
-/// Returns the token type of a code; nothing for 6 and 7 (float64, float32) and unknown codes.
+/// Returns nothing for 6 and 7 (float64, float32) and unknown codes.
 [[nodiscard]] constexpr std::optional<TokenType> megatron_type(std::uint8_t code) {
   using enum TokenType;
   for (const TokenType type : {U8, I8, I16, I32, I64, U16}) {
@@ -75,7 +74,6 @@ static_assert(sizeof(MegatronIndexHeader) == 34);
   return std::nullopt;
 }
 
-/// Returns Megatron's type for a vocabulary.
 [[nodiscard]] constexpr TokenType megatron_type_for(std::int64_t vocabulary) {
   constexpr std::int64_t kFirstWide = 65'500;
   return vocabulary < kFirstWide ? TokenType::U16 : TokenType::I32;
@@ -92,7 +90,7 @@ inline constexpr std::int32_t kLlmcLlama3Version = 7;
 inline constexpr std::int32_t kLlmcGpt2EndOfText = 50256;
 inline constexpr std::int32_t kLlmcLlama3EndOfText = 128000;
 
-/// The first 1024 bytes of a shard.
+/// First 1024 bytes of a shard.
 struct LlmcHeader {
   std::int32_t magic = kLlmcGpt2Magic;      ///< or kLlmcLlama3Magic
   std::int32_t version = kLlmcGpt2Version;  ///< or kLlmcLlama3Version
@@ -101,7 +99,7 @@ struct LlmcHeader {
 };
 static_assert(sizeof(LlmcHeader) == 1024);
 
-/// Returns the token type of a shard, or nothing if magic and version are unknown.
+/// Returns nothing if magic and version are unknown.
 [[nodiscard]] constexpr std::optional<TokenType> llmc_type(const LlmcHeader& header) {
   if (header.magic == kLlmcGpt2Magic && header.version == kLlmcGpt2Version) return TokenType::U16;
   if (header.magic == kLlmcLlama3Magic && header.version == kLlmcLlama3Version) return TokenType::U32;

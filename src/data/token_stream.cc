@@ -51,7 +51,7 @@ void TokenStream::read(std::int64_t first, std::span<std::int64_t> tokens) const
 std::vector<std::int64_t> TokenStream::document_starts(std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> starts;
   for (const Piece& piece : pieces(first, count)) {
-    const std::int64_t origin = starts_[piece.file] - first;  // start of the file, relative to `first`
+    const std::int64_t origin = starts_[piece.file] - first;  // relative to `first`
     if (piece.first == 0 && origin > 0 && begins_document(piece.file)) starts.push_back(origin);
     std::vector<std::int64_t> inside;
     files_[piece.file].add_document_starts(piece.first, piece.count, inside);
@@ -60,7 +60,7 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t first, std::
   return starts;
 }
 
-/// Returns whether the first token of a file after the first file starts a document.
+/// Returns whether the first token of a later file starts a document.
 bool TokenStream::begins_document(std::size_t file) const {
   const auto& mark = files_[file].layout().mark;
   if (!mark) return true;

@@ -13,33 +13,32 @@
 namespace chimera {
 
 enum class Documents : std::uint8_t {
-  Pack,   ///< the next document follows as if both were one text
+  Pack,   ///< documents follow each other in one text
   Split,  ///< same tokens, but attention stays within each document
 };
 template <>
 inline constexpr auto kNames<Documents> = std::to_array<Named<Documents>>({{Documents::Pack, "pack"},
                                                                            {Documents::Split, "split"}});
 
-/// The concatenated tokens of several files. Documents end at file boundaries, unless a mark separates documents; then
-/// files may be cut anywhere.
+/// Concatenated tokens of files. Documents end at file boundaries, unless a mark separates documents.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<TokenFile> files);
 
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
-  /// Returns whether the stream knows where documents end: several texts, or a file that separates its documents.
+  /// Returns whether the ends of documents are known: several texts, or a file that separates its documents.
   [[nodiscard]] bool separates_documents() const;
 
-  /// Fills `tokens` from token `first` on. Throws as TokenFile::read() does.
+  /// Throws as TokenFile::read() does.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Returns the document starts among `count` tokens from `first`, except `first`: ascending, counted from `first`.
+  /// Returns the document starts among the `count` - 1 tokens after `first`: ascending, counted from `first`.
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
 
  private:
   struct Piece {
     std::size_t file = 0;
-    std::int64_t first = 0;  ///< position of the first token in the file
+    std::int64_t first = 0;  ///< position in the file
     std::int64_t count = 0;
   };
   [[nodiscard]] std::vector<Piece> pieces(std::int64_t first, std::int64_t count) const;
@@ -57,7 +56,6 @@ class TokenView {
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const TokenStream& stream() const { return *stream_; }
-  /// Returns `count` tokens from `first` on.
   [[nodiscard]] std::vector<std::int64_t> read(std::int64_t first, std::int64_t count) const;
   /// See TokenStream::document_starts().
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
@@ -71,13 +69,12 @@ class TokenView {
   std::string name_;
 };
 
-/// Creates an in-memory file of at least one token. Reads reject ids of `vocabulary` and above.
+/// Creates a file of at least one token. Reads reject ids of `vocabulary` and above.
 [[nodiscard]] TokenFile tokens_in_memory(std::span<const std::int32_t> tokens, const std::string& name,
                                          std::int64_t vocabulary);
 /// Number of ids if each byte is a token.
 inline constexpr std::int64_t kByteVocabulary = 256;
 
-/// Returns the bytes of a text as tokens.
 [[nodiscard]] TokenView text_in_memory(std::span<const std::uint8_t> text, const std::string& name);
 
 }  // namespace chimera

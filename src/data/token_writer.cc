@@ -39,7 +39,7 @@ bool has_bytes(const std::string& path, std::int64_t bytes) {
   return ::stat(path.c_str(), &status) == 0 && status.st_size >= bytes;
 }
 
-/// Opens and locks a file, and truncates it to `bytes` bytes. Throws ConfigError if another process has locked it.
+/// Locks a file and truncates it to `bytes` bytes. Throws ConfigError if another process has locked it.
 FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
   make_parents(path);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -87,12 +87,11 @@ std::int64_t header_bytes_of(TokenFileFormat format) {
   return format == TokenFileFormat::Llmc ? static_cast<std::int64_t>(sizeof(LlmcHeader)) : 0;
 }
 
-/// Returns the bytes of the token file.
 std::int64_t token_bytes(TokenFileFormat format, TokenType type, const WrittenTokens& written) {
   return header_bytes_of(format) + written.tokens * width_of(type);
 }
 
-/// Returns the bytes of Megatron's unfinished index.
+/// Returns the bytes of an unfinished index.
 std::int64_t length_bytes(const WrittenTokens& written) {
   return static_cast<std::int64_t>(sizeof(std::int32_t)) * written.documents;
 }

@@ -16,24 +16,23 @@ template <>
 inline constexpr auto kNames<TokenFileFormat> = std::to_array<Named<TokenFileFormat>>(
     {{TokenFileFormat::Megatron, "megatron"}, {TokenFileFormat::Llmc, "llmc"}, {TokenFileFormat::Raw, "raw"}});
 
-/// Returns the storage type for a vocabulary. Throws ConfigError if it is too large for the format.
+/// Throws ConfigError if the vocabulary is too large for the format.
 [[nodiscard]] TokenType token_type(TokenFileFormat format, std::int64_t vocabulary);
 
-/// Progress of a writer.
 struct WrittenTokens {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;      ///< complete documents
-  std::int64_t open_document = 0;  ///< tokens of the incomplete document
+  std::int64_t open_document = 0;  ///< tokens
   friend bool operator==(const WrittenTokens&, const WrittenTokens&) = default;
 };
 
-/// Writes PREFIX.bin, and PREFIX.idx for Megatron, with the suffix `.unfinished` until finish(). Throws ConfigError,
-/// naming the file, if it cannot write.
+/// Writes PREFIX.bin, and PREFIX.idx for Megatron, with the suffix `.unfinished` until finish(). Throws ConfigError if
+/// it cannot write.
 class TokenWriter {
  public:
-  /// Returns the files that a writer with these arguments finishes.
+  /// Returns the finished files of such a writer.
   [[nodiscard]] static std::vector<std::string> paths(const std::string& prefix, TokenFileFormat format);
-  /// Returns whether an earlier writer with these arguments left at least `written` unfinished.
+  /// Returns whether such a writer left at least `written` unfinished.
   [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                                 const WrittenTokens& written);
   /// Continues after `written`, if has() is true, or starts anew. Throws ConfigError if another process writes the
@@ -45,14 +44,13 @@ class TokenWriter {
   /// Appends tokens stored as type().
   void write(std::string_view tokens);
   void end_document();
-  /// Writes all data to the disk.
+  /// Syncs to the disk.
   void save();
   /// Renames the files to their final names.
   void finish();
   /// Deletes the unfinished files.
   void discard();
 
-  /// Return the final names.
   [[nodiscard]] std::string tokens_path() const;
   [[nodiscard]] std::string index_path() const;
 
@@ -66,7 +64,7 @@ class TokenWriter {
   TokenType type_;
   WrittenTokens written_;
   FileDescriptor tokens_;
-  FileDescriptor lengths_;      // for Megatron: std::int32_t per document
+  FileDescriptor lengths_;      // Megatron: std::int32_t per document
   std::string waiting_tokens_;  // not written yet
   std::string waiting_lengths_;
 };

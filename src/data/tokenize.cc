@@ -36,8 +36,6 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
-// Worker threads that return results in the order of the jobs.
-
 namespace chimera {
 
 template <class Job, class Result>
@@ -45,8 +43,8 @@ class OrderedWorkers {
  public:
   using Work = std::function<Result(Job&)>;
 
-  /// Calls `make_work` once per worker, on this thread. Starts fewer workers if the system has no more threads; throws
-  /// std::system_error if it has none.
+  /// Calls `make_work` once per worker, on this thread. Starts fewer workers if threads are scarce; throws
+  /// std::system_error if there are none.
   OrderedWorkers(int workers, const std::function<Work()>& make_work) {
     const SignalBlocker none;  // signals are for the main thread
     try {
@@ -79,7 +77,7 @@ class OrderedWorkers {
 
   [[nodiscard]] std::size_t in_flight() const { return tasks_.size(); }
 
-  /// Waits for the oldest job and returns its result. Rethrows the exception of its work.
+  /// Returns the oldest job's result, or rethrows its exception.
   Result take() {
     const std::shared_ptr<Task> task = tasks_.front();
     tasks_.pop_front();
@@ -128,7 +126,6 @@ class OrderedWorkers {
   std::vector<std::thread> threads_;
 };
 
-/// Progress of a tokenization.
 struct TokenizeState {
   InputPlace place;
   WrittenTokens written;
@@ -136,12 +133,12 @@ struct TokenizeState {
   std::int64_t bytes = 0;
 };
 
-/// Returns all that determines the output: names, sizes and times of inputs and tokenizer files, and the options.
+/// Returns names, sizes and times of inputs and tokenizer files, and the options.
 [[nodiscard]] std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const std::string& options);
 
 void write_resume(const std::string& path, const std::string& key, const TokenizeState& state);
 
-/// Returns the saved state, or nothing if the file is missing, malformed, or has another key.
+/// Returns nothing if the file is missing, malformed, or has another key.
 [[nodiscard]] std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key);
 
 namespace {
@@ -160,10 +157,10 @@ void append_decimal(std::string& text, TokenId id) {
   text.append(digits, end);
 }
 
-/// Returns the first escape \uD800 .. \uDFFF that is not part of a pair, at or after `from`, if any.
+/// Returns the first escape \uD800 .. \uDFFF from `from` on that is not part of a pair.
 std::optional<std::size_t> find_half_character(std::string_view json, std::size_t from) {
   constexpr std::size_t kEscape = 6;  // bytes of \uD800
-  // Returns 'h' for the first half of a pair, 'l' for the second, or ' '.
+  // 'h': first half of a pair, 'l': second
   const auto half_at = [&](std::size_t at) {
     const std::string_view escape = json.substr(std::min(at, json.size()), kEscape);
     if (escape.size() < kEscape || !escape.starts_with("\\u") || (escape[2] != 'd' && escape[2] != 'D')) return ' ';
@@ -205,10 +202,10 @@ const char* cause_of(simdjson::error_code error) {
   }
 }
 
-/// Reads the text of one field of a line. The other fields are skipped, so that they may have any content.
+/// Reads the text of a field. Other fields may have any content.
 class JsonLine {
  public:
-  /// `fail` gets the column, from 0 and in bytes, and a reason; it must throw.
+  /// `fail` gets the column (byte, from 0) and a reason; it must throw.
   using Fail = std::function<void(std::size_t column, const std::string& reason)>;
 
   /// `json` must be followed by readable padding.
@@ -222,7 +219,7 @@ class JsonLine {
     if (error != simdjson::SUCCESS) fail_(json.size(), cause_of(error));
   }
 
-  /// Returns the text, which the parser keeps until its next line.
+  /// The parser keeps the text until its next line.
   std::string_view text_of(const std::string& field) {
     simdjson::ondemand::object object;
     const auto error = document_.get_object().get(object);
@@ -274,7 +271,6 @@ class JsonLine {
     return std::min(static_cast<std::size_t>(place - json_.data()), json_.size());
   }
 
-  /// Returns the place of the first control character in a string.
   [[nodiscard]] std::size_t control_character() const {
     bool in_string = false;
     for (std::size_t i = 0; i < json_.size(); ++i) {
@@ -349,7 +345,7 @@ void BlockEncoder::encode_line(InputBlock& block, std::size_t start, std::size_t
   const std::string place = fmt::format("{}: line {}", name(block), line);
   const bool has_mark = block.begin.offset == 0 && start == 0 && block.text().starts_with(kByteOrderMark);
   const std::size_t mark = has_mark ? kByteOrderMark.size() : 0;
-  // Needs no copy, because the block continues behind the line (padding).
+  // Needs no copy: the block continues behind the line.
   std::string_view json = std::string_view(block.bytes).substr(start + mark, size - mark);
   std::string replaced;
   if (options_.invalid == InvalidText::Replace) {
@@ -407,8 +403,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Returns what changes with the content of a file. Programs can put the modification time back, but not the time of
-/// the change itself (ctime).
+/// Programs can set the modification time, but not ctime.
 json stamp(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {path};
@@ -466,7 +461,6 @@ namespace {
 constexpr const char* kText = "-";
 constexpr const char* kNone = "none";
 
-/// Returns the token that separates documents.
 std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   if (options.end_of_document == kNone) return std::nullopt;
   if (options.end_of_document.empty()) {

@@ -16,13 +16,11 @@
 
 namespace chimera {
 
-/// Treatment of text that is not valid UTF-8.
 enum class InvalidText : std::uint8_t { Refuse, Replace };
 template <>
 inline constexpr auto kNames<InvalidText> = std::to_array<Named<InvalidText>>({{InvalidText::Refuse, "refuse"},
                                                                                {InvalidText::Replace, "replace"}});
 
-/// Treatment of documents without a token.
 enum class EmptyDocument : std::uint8_t { Refuse, Skip, Keep };
 template <>
 inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>>({{EmptyDocument::Refuse, "refuse"},
@@ -30,29 +28,29 @@ inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>
                                                                                    {EmptyDocument::Keep, "keep"}});
 
 struct EncodingOptions {
-  std::string field = "text";             ///< name of the JSONL field with the text
-  std::optional<TokenType> type = {};     ///< nothing: as text, one line "12 7 9\n" per document
+  std::string field = "text";             ///< JSONL field
+  std::optional<TokenType> type = {};     ///< nothing: as text, a line "12 7 9\n" per document
   std::optional<TokenId> separator = {};  ///< token between documents
-  bool separator_first = false;           ///< separator before each document, not after it
+  bool separator_first = false;           ///< before each document, not after it
   InvalidText invalid = InvalidText::Refuse;
   EmptyDocument empty = EmptyDocument::Refuse;
 };
 
-/// Documents of a block. The last one may continue in the next block.
+/// The last document may continue in the next block.
 struct EncodedBlock {
-  std::string tokens = {};             ///< tokens of all documents, as stored in the file
-  std::vector<std::size_t> ends = {};  ///< end offsets in `tokens` of the documents that end here
-  std::int64_t ids = 0;                ///< number of ids
-  std::int64_t skipped = 0;            ///< empty documents left out
+  std::string tokens = {};             ///< as stored in the file
+  std::vector<std::size_t> ends = {};  ///< offsets in `tokens` of the documents that end here
+  std::int64_t ids = 0;
+  std::int64_t skipped = 0;  ///< empty documents
   std::int64_t input_bytes = 0;
   InputPlace begin;
   InputPlace end;
 };
 
-/// Encodes blocks. Not thread-safe. Throws ConfigError, naming file and line or byte, for malformed input.
+/// Not thread-safe. Throws ConfigError, naming file and line or byte, for malformed input.
 class BlockEncoder {
  public:
-  /// `tokenizer` and `paths`, the inputs' paths, must outlive the encoder.
+  /// `tokenizer` and `paths` must outlive the encoder.
   BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options);
   ~BlockEncoder();
 
@@ -63,7 +61,6 @@ class BlockEncoder {
   void encode_text(const InputBlock& block);
   void encode_lines(InputBlock& block);
   void encode_line(InputBlock& block, std::size_t start, std::size_t size, std::int64_t line);
-  /// Appends the ids of a document or of its part.
   void put(bool begins, bool ends, const std::string& place);
   void put_ids();
   [[nodiscard]] std::string name(const InputBlock& block) const;
@@ -85,9 +82,9 @@ struct TokenizeOptions {
   InvalidText invalid = InvalidText::Refuse;
   EmptyDocument empty = EmptyDocument::Refuse;
   int workers = 1;
-  std::int64_t save_every = std::int64_t{256} << 20;  ///< bytes of input between saves
+  std::int64_t save_every = std::int64_t{256} << 20;  ///< bytes of input
   std::size_t block_bytes = InputReader::kBlockBytes;
-  bool overwrite = false;  ///< replace existing files
+  bool overwrite = false;
   std::function<void(const std::string& text)> print = {};
 };
 
@@ -96,17 +93,17 @@ struct TokenizeReport {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::int64_t skipped = 0;      ///< empty documents
-  std::int64_t bytes = 0;        ///< bytes of input read in this run
-  std::int64_t resumed = 0;      ///< bytes of input read in earlier runs
-  std::int64_t total_bytes = 0;  ///< bytes of all input; 0: unknown
+  std::int64_t bytes = 0;        ///< read in this run
+  std::int64_t resumed = 0;      ///< bytes read in earlier runs
+  std::int64_t total_bytes = 0;  ///< 0: unknown
   double seconds = 0;            ///< since the tokenizer was loaded
   std::vector<std::string> files = {};
 };
 
-/// Tokenizes the inputs in order, whatever the number of workers. Progress is saved in PREFIX.resume, and the same call
-/// continues from there if the inputs are files and have not changed. Calls `progress` after each block. Throws
-/// ConfigError if input, tokenizer or output is invalid, and then deletes files that no call can continue. An output
-/// must not be an input, nor exist without `overwrite`.
+/// Tokenizes the inputs in order. Progress is saved in PREFIX.resume, and the same call continues from there if the
+/// inputs are files and have not changed. Calls `progress` after each block. Throws ConfigError if input, tokenizer or
+/// output is invalid, and then deletes files that no call can continue. An output must not be an input, nor exist
+/// without `overwrite`.
 TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeReport&)>& progress);
 
 }  // namespace chimera

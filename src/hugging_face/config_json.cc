@@ -18,28 +18,26 @@
 
 namespace chimera {
 
-/// An object of a config.json, which must outlive it. Functions throw ConfigError for a wrong type or an unsupported
-/// value.
+/// Object of a config.json, which must outlive it. Throws ConfigError for a wrong type or an unsupported value.
 class ConfigFields {
  public:
   ConfigFields(const nlohmann::ordered_json& json, std::string source);
 
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// Returns whether the field exists and is not null.
   [[nodiscard]] bool has(const char* name) const;
   /// Returns whether the field exists, even as null.
   [[nodiscard]] bool names(const char* name) const { return json_.contains(name); }
   [[nodiscard]] ConfigFields object(const char* name) const;
   [[nodiscard]] const nlohmann::ordered_json& operator[](const char* name) const { return json_.at(name); }
 
-  // Values; `absent` if the field is missing or null.
+  // `absent` is for a missing or null field.
   [[nodiscard]] std::int64_t integer(const char* name, std::int64_t absent) const;
   [[nodiscard]] double number(const char* name, double absent) const;
   [[nodiscard]] bool truth(const char* name, bool absent) const;
   [[nodiscard]] std::string text(const char* name, const char* absent) const;
 
-  /// Rejects every value but `supported`, the default.
+  /// Rejects every value except `supported`, the default.
   void require(const char* name, bool supported) const;
   void require(const char* name, double supported) const;
   /// Rejects other texts; the first is the default.
@@ -202,7 +200,7 @@ void read_gpt2(const ConfigFields& config, ModelConfig& model) {
   model.hidden = config.integer("n_embd", kGpt2Defaults.hidden);
   model.layers = config.integer("n_layer", kGpt2Defaults.layers);
   model.heads = config.integer("n_head", kGpt2Defaults.heads);
-  constexpr std::int64_t kWidest = 1'000'000'000;  // prevents overflow; require_valid() rejects wider ones
+  constexpr std::int64_t kWidest = 1'000'000'000;  // prevents overflow
   model.feed_forward = config.integer("n_inner", 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest));
   model.norm_epsilon = config.number("layer_norm_epsilon", 1e-5);
   model.tied = config.truth("tie_word_embeddings", true);
@@ -256,7 +254,7 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
                                               rope.integer("original_max_position_embeddings", model.positions));
 }
 
-/// Reads `rope_parameters` (version 5) or `rope_scaling` (version 4); rope_theta may be outside.
+/// `rope_parameters` (version 5) or `rope_scaling` (version 4); rope_theta may be outside.
 void read_rope(const ConfigFields& config, ModelConfig& model) {
   config.require("partial_rotary_factor", 1.0);
   config.require("rope_interleaved", false);
@@ -272,7 +270,7 @@ void read_rope(const ConfigFields& config, ModelConfig& model) {
   }
 }
 
-/// Qwen: the window may apply to some layers only. It limits the sequence of the whole model.
+/// Qwen: the window may apply to some layers only, but limits the sequence.
 void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
   const bool slides =
       config.truth("use_sliding_window", false) && (config.has("sliding_window") || !config.names("sliding_window"));
@@ -458,7 +456,7 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
   // Otherwise the class's default ids apply, which may exceed this vocabulary.
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[token] = nullptr;
   ModelConfig read_back = model_from_config_json(json_text(json), kConfigName, model.name);
-  read_back.norm_epsilon = model.norm_epsilon;  // written even if it is the family's default
+  read_back.norm_epsilon = model.norm_epsilon;  // written even if it is the default
   read_back.key_value_heads = model.key_value_heads;
   read_back.head_size = model.head_size;
   if (read_back != model) {

@@ -13,25 +13,23 @@
 namespace chimera {
 
 inline constexpr const char* kConfigName = "config.json";
-/// Size limit of a config file: 1 MiB.
 inline constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
 
-/// Parses a config.json, with older spellings too. Missing fields have the defaults of their class in transformers 5.
-/// `source` names the text in messages, `name` the model. Throws ConfigError for invalid JSON, another class, or an
-/// unsupported feature, which it names (docs/folders.md). Ignores dropout rates.
+/// Reads older spellings too. Missing fields have the defaults of their class in transformers 5. `source` names the
+/// text in messages, `name` the model. Throws ConfigError for invalid JSON, another class, or an unsupported feature
+/// (docs/folders.md). Ignores dropout rates.
 [[nodiscard]] ModelConfig model_from_config_json(const std::string& text, const std::string& source,
                                                  const std::string& name);
 
-/// Returns config.json's names of element types: float32, float64, bfloat16, float16.
+/// Returns float32, float64, bfloat16, float16.
 [[nodiscard]] std::vector<std::string> element_type_names();
-/// Parses such a name; `what` is the flag, for messages. Throws ConfigError for an unknown name.
+/// `what` is the flag, for messages. Throws ConfigError for an unknown name.
 [[nodiscard]] ElementType element_type_of_word(const std::string& what, const std::string& word);
 
 /// Returns a config.json that model_from_config_json() reads as the same model. Throws ConfigError if no class has all
 /// its features.
 [[nodiscard]] std::string to_config_json(const ModelConfig& model, ElementType type);
 
-/// Returns a valid config.json with its element type replaced.
 [[nodiscard]] std::string with_element_type(const std::string& config_json, ElementType type);
 
 }  // namespace chimera

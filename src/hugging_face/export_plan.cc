@@ -15,7 +15,7 @@ namespace {
 
 std::vector<std::vector<TensorEntry>> dealt_out(std::vector<TensorEntry> tensors, std::uint64_t shard_bytes) {
   std::vector<std::vector<TensorEntry>> shards(1);
-  std::uint64_t bytes = 0;  // bytes in the last shard
+  std::uint64_t bytes = 0;  // in the last shard
   for (TensorEntry& tensor : tensors) {
     const std::uint64_t more = bytes_of(tensor.type, tensor.shape);
     if (!shards.back().empty() && bytes + more > shard_bytes) {

@@ -9,23 +9,23 @@
 namespace chimera {
 
 struct ExportFile {
-  std::string name;  ///< file name without folder
+  std::string name;  ///< without folder
   SafetensorsLayout layout;
 };
 
 struct ExportPlan {
   std::vector<ExportFile> files;
-  std::string index;  ///< text of model.safetensors.index.json; empty for a single file
+  std::string index;  ///< model.safetensors.index.json; empty for a single file
 };
 
 /// Default of transformers' save_pretrained.
 inline constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
-/// Distributes tensors (name, type, shape) in order to files of at most `shard_bytes` of elements; a larger tensor gets
-/// its own file. Within a file, wider elements come first.
+/// Distributes tensors (name, type, shape) in order to files of at most `shard_bytes`; a larger tensor gets its own
+/// file. Within a file, wider elements come first.
 [[nodiscard]] ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_bytes);
 
-/// Parses a size such as `5GB`, `300MB`, `1GiB` or `1000` (bytes). Throws ConfigError for anything else and 0.
+/// Parses `5GB`, `300MB`, `1GiB` or `1000`. Throws ConfigError for anything else and 0.
 [[nodiscard]] std::uint64_t parse_bytes(const std::string& flag, const std::string& text);
 
 }  // namespace chimera

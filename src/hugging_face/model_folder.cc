@@ -64,7 +64,7 @@ ModelFolder::ModelFolder(std::string path)
   require_whole();
 }
 
-/// Checks block by block: a config may claim more blocks than fit into memory.
+/// In blocks: a config may claim more blocks than fit into memory.
 void ModelFolder::require_whole() const {
   std::map<const SafetensorsFile*, std::vector<std::string>> found;
   const auto find_all = [&](const std::vector<ParameterSpec>& parameters) {
@@ -92,7 +92,7 @@ void ModelFolder::require_whole() const {
   }
 }
 
-/// Throws ConfigError unless `tensor`, a duplicate in a tied model, equals the parameter.
+/// `tensor` is a duplicate in a tied model.
 void ModelFolder::require_equal(const std::string& tensor, const ParameterSpec& parameter) const {
   const WeightFiles::Found one = find(parameter);
   const WeightFiles::Found other = *weights_.find(tensor);
@@ -163,7 +163,7 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
   const nlohmann::ordered_json ours = sizes_of(own);
   const nlohmann::ordered_json theirs = sizes_of(given);
   for (const auto& [field, value] : ours.items()) {
-    const bool follows_hidden = field == "feed_forward" && model.empty();  // --hidden sets it too
+    const bool follows_hidden = field == "feed_forward" && model.empty();  // from --hidden
     if (theirs.value(field, nlohmann::ordered_json()) == value || follows_hidden) continue;
     throw ConfigError(
         fmt::format("{}: its model has {} {}, but the flags give {}; leave out the flags that describe the model",

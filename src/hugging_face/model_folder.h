@@ -15,16 +15,15 @@
 
 namespace chimera {
 
-/// Returns the model of a Hugging Face folder, after checking its weights, or find_model(name) if `name` is not a
-/// folder. Throws ConfigError as both do.
+/// Returns a ModelFolder's model, or find_model(name) if `name` is not a folder. Throws ConfigError as both do.
 [[nodiscard]] ModelConfig find_model_or_folder(const std::string& name);
 
-/// A Hugging Face folder with complete safetensors weights. Only headers are in memory. Any number of threads may read.
+/// Hugging Face folder with complete safetensors weights. Only headers are in memory. Any number of threads may read.
 class ModelFolder {
  public:
-  /// Throws ConfigError as model_from_config_json() and WeightFiles do. Also throws it for a tensor that is missing,
-  /// unknown, not floating-point or of the wrong shape, and for a tied model with a different head matrix. Ignores
-  /// buffers of older versions.
+  /// Throws ConfigError as model_from_config_json() and WeightFiles do, for a tensor that is missing, unknown, not
+  /// floating-point or of the wrong shape, and for a tied model with a different head matrix. Ignores buffers of older
+  /// versions.
   explicit ModelFolder(std::string path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -42,29 +41,28 @@ class ModelFolder {
   WeightFiles weights_;
 };
 
-/// Returns them in the order embedding, blocks, head.
+/// In the order embedding, blocks, head.
 [[nodiscard]] std::vector<ParameterSpec> all_parameters(const ModelConfig& model);
 
-/// Throws ConfigError, naming the first difference, if `model` (a preset or TOML file; may be empty) with `overrides`
-/// differs from the folder's model. Ignores names.
+/// Throws ConfigError if `model` (preset or TOML file; may be empty) with `overrides` differs from the folder's model.
+/// Ignores names.
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides);
 
 inline constexpr const char* kGenerationConfigName = "generation_config.json";
 
-/// Returns the tokens that end a text: eos_token_id (number, list or null) of generation_config.json or, without this
-/// file, of config.json. Throws ConfigError, naming the file, for invalid JSON or tokens.
+/// Returns eos_token_id (number, list or null) of generation_config.json or, without this file, of config.json. Throws
+/// ConfigError for invalid JSON or tokens.
 [[nodiscard]] std::vector<std::int64_t> end_tokens(const ModelFolder& folder);
 
-/// Returns name, type and shape, in the order embedding, blocks, head.
+/// Returns name, type and shape, in the order of all_parameters().
 [[nodiscard]] std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type);
 
-/// Adds config.json and generation_config.json, copied from `source` if given; `type` replaces the element type.
+/// Adds config.json and generation_config.json, from `source` if given; `type` replaces the element type.
 void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
                      std::optional<ElementType> type);
 
-/// Adds the files of the tokenizer at `path` (as in open_tokenizer()): of a folder, all that transformers uses; for
-/// "bytes", generated files. Generates a missing tokenizer_config.json for AutoTokenizer. Does nothing for an empty
-/// path.
+/// Adds the tokenizer at `path` (as in open_tokenizer()): all files that transformers uses; for "bytes", generated
+/// files. Generates a missing tokenizer_config.json. Does nothing for an empty path.
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path);
 
 /// Throws ConfigError if the vocabulary is too small for bytes and BERT's special tokens.

@@ -29,7 +29,7 @@ constexpr const char* kUnfinished = ".unfinished-";
   throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
 }
 
-/// Limit of unsynced data, so that finish() never waits long.
+/// Limit of unsynced data, for a fast finish().
 constexpr std::uint64_t kMostUnsyncedBytes = 64 << 20;
 
 std::string without_slash(std::string folder) {
@@ -73,7 +73,7 @@ FileDescriptor open_folder(const std::string& path) {
   return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 }
 
-/// Locks an open folder until it is closed; fails with EWOULDBLOCK if it is locked.
+/// Locks a folder until it is closed; fails with EWOULDBLOCK if it is locked.
 bool hold(const FileDescriptor& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
 
 bool is_removed(const FileDescriptor& folder) {
@@ -125,7 +125,7 @@ StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move
     }
     lock_ = open_folder(path_);
     const bool is_taken = !hold(lock_) && errno == EWOULDBLOCK;  // other errors: the file system has no locks
-    if (!is_taken && !is_removed(lock_)) return;                 // else another writer removed it as a leftover
+    if (!is_taken && !is_removed(lock_)) return;                 // removed by another writer as a leftover
   }
   fail_to_write(path_, errno);
 }

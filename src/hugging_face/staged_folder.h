@@ -10,20 +10,19 @@
 
 namespace chimera {
 
-/// Throws ConfigError if `folder` exists and is not empty, cannot be created, or its file system has less than `bytes`
-/// free.
+/// Throws ConfigError if `folder` is not empty, cannot be created, or has less than `bytes` free.
 void require_new_folder(const std::string& folder, std::uint64_t bytes);
 
 /// A folder that appears complete or not at all. Until commit(), it is named `folder`.unfinished-N, and its writer
-/// holds an flock on it, which the kernel releases if the writer is killed. Other processes may write files in it.
+/// holds an flock on it. Other processes may write files in it.
 class StagedFolder {
  public:
-  /// Creates it and its missing parents, after removing unlocked leftovers of killed writers. Throws ConfigError if
-  /// `folder` exists and is not empty, or creation fails.
+  /// Removes unlocked leftovers, and creates missing parents. Throws ConfigError if `folder` is not empty, or creation
+  /// fails.
   explicit StagedFolder(std::string folder);
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;
-  /// Removes it, unless it was committed.
+  /// Removes the folder, unless it was committed.
   ~StagedFolder();
 
   /// N in the name, for other processes.
@@ -31,13 +30,13 @@ class StagedFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] static std::string path_of(const std::string& folder, std::int64_t number);
 
-  /// Creates the plan's files, with headers and full size, and its index.
+  /// Creates the files, with headers and full size, and the index.
   void make_weights(const ExportPlan& plan) const;
   void write(const std::string& name, const std::string& text) const;
   /// Returns whether `source` exists.
   bool copy(const std::string& source, const std::string& name) const;
 
-  /// Syncs all files to disk, then moves the folder to its final path. Throws ConfigError if this fails.
+  /// Syncs all files, then moves the folder. Throws ConfigError.
   void commit();
 
  private:
@@ -48,13 +47,12 @@ class StagedFolder {
   bool committed_ = false;
 };
 
-/// Writer for parts of a file of StagedFolder::make_weights(). Its functions throw ConfigError if they fail.
+/// Writes parts of a file of StagedFolder::make_weights(). Throws ConfigError.
 class PartWriter {
  public:
   explicit PartWriter(std::string path);
-  /// Writes bytes, and syncs written data to disk at intervals.
+  /// Syncs written data at intervals.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Syncs the file to disk.
   void finish();
 
  private:

@@ -5,7 +5,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::string_view kPrefix = "transformer.";  // prefix of GPT-2's tensors, except its head
+constexpr std::string_view kPrefix = "transformer.";  // of GPT-2's tensors, except its head
 constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kBertBias = "cls.predictions.bias";
 constexpr const char* kBertDecoderBias = "cls.predictions.decoder.bias";

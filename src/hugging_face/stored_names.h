@@ -10,17 +10,16 @@
 
 namespace chimera {
 
-/// Returns the names that a folder may have for a parameter (of model_config/parameters.h), by precedence; transformers
-/// 5 writes the first. GPT-2's names may lack `transformer.`, and layer norms may have `gamma` and `beta`. An untied
-/// BERT has its vocabulary bias in the decoder, or in older files only as `cls.predictions.bias`. A tied model may have
-/// its matrix (and BERT's bias) only under the name in the head.
+/// Returns a folder's possible names of a parameter (model_config/parameters.h), by precedence; transformers 5 writes
+/// the first. GPT-2's names may lack `transformer.`, and layer norms may have `gamma` and `beta`. An untied BERT has
+/// its vocabulary bias in the decoder, or in older files only as `cls.predictions.bias`. A tied model may have its
+/// matrix (and BERT's bias) only under the name in the head.
 [[nodiscard]] std::vector<std::string> stored_names(const ModelConfig& model, const std::string& parameter);
 
-/// Returns the names in an export: two for the vocabulary bias of an untied BERT.
+/// Returns two for the vocabulary bias of an untied BERT.
 [[nodiscard]] std::vector<std::string> exported_names(const ModelConfig& model, const std::string& parameter);
 
-/// Returns the parameter that a tensor of a tied model duplicates, as in older files: the tied matrix (in the head) or
-/// BERT's bias.
+/// Returns the parameter that a tensor of a tied model duplicates, as in older files: the tied matrix or BERT's bias.
 [[nodiscard]] std::optional<ParameterSpec> repeated_parameter(const ModelConfig& model, std::string_view tensor);
 
 /// Returns whether the tensor is a mask, positions or frequencies of older versions, or a bias that the model does not

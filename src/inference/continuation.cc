@@ -58,7 +58,7 @@ void keep_top_k(at::Tensor& scores, std::int64_t count) {
   scores.masked_fill_(scores < least, kNever);
 }
 
-/// Drops the least likely tokens while their total probability is at most 1 - share.
+/// Drops the least likely tokens, with at most 1 - share of the probability.
 void keep_top_p(at::Tensor& scores, double share) {
   if (share >= 1) return;
   const auto [ascending, order] = scores.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);

@@ -13,8 +13,8 @@
 
 namespace chimera {
 
-/// Decodes tokens as they arrive, and ends before the first stop text, regardless of token boundaries. Holds back
-/// incomplete characters and possible beginnings of a stop text.
+/// Decodes tokens as they arrive, and ends before the first stop text. Holds back incomplete characters and possible
+/// beginnings of a stop text.
 class ContinuedText {
  public:
   /// The tokenizer must outlive this. Stop texts must not be empty.
@@ -23,7 +23,7 @@ class ContinuedText {
 
   /// Returns the text that is now certain.
   [[nodiscard]] std::string push(TokenId id);
-  /// Returns the held-back text after the last token.
+  /// Returns the held-back text.
   [[nodiscard]] std::string finish();
   [[nodiscard]] bool stopped() const { return stopped_; }
 
@@ -38,48 +38,48 @@ class ContinuedText {
 
 /// Settings for token probabilities, applied in this order.
 struct SamplingOptions {
-  double temperature = 0;  // divisor of scores; 0: highest score (greedy)
+  double temperature = 0;  // divisor; 0: highest score (greedy)
   std::int64_t top_k = 0;  // keeps this many highest scores, and ties with the last; 0: all
   double top_p = 1;        // keeps the likeliest tokens that together have this probability
   std::int64_t seed = 1;
 };
 
-/// Throws ConfigError, naming the flag, unless temperature, top_k and seed are at least 0, and top_p is in (0, 1].
+/// Throws ConfigError unless temperature, top_k and seed are at least 0, and top_p is in (0, 1].
 void require_valid(const SamplingOptions& options);
 
 /// Returns the probabilities, [V] float64, for scores `logits` [V] rounded to float32. The temperature must be above 0.
 /// Throws Error if the highest score is not finite or a score is NaN.
 [[nodiscard]] at::Tensor token_probabilities(const at::Tensor& logits, const SamplingOptions& options);
 
-/// Returns the token with the highest score (the first of equals). At a temperature above 0, returns the first token
-/// with a cumulative probability above `uniform`, a random number in [0, 1). Throws as token_probabilities() does.
+/// Returns the token with the highest score (the first of equals), or, at a temperature above 0, the first with a
+/// cumulative probability above `uniform`, in [0, 1). Throws as token_probabilities() does.
 [[nodiscard]] std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& options, double uniform);
 
 struct ContinuationOptions {
   SamplingOptions sampling;
-  std::int64_t tokens = 100;                  // maximum number of new tokens
-  std::vector<std::int64_t> end_tokens = {};  // tokens that end a continuation, and belong to it
-  std::vector<std::string> stops = {};        // texts that end it, and do not belong to it; need a tokenizer
+  std::int64_t tokens = 100;                  // maximum
+  std::vector<std::int64_t> end_tokens = {};  // belong to the continuation
+  std::vector<std::string> stops = {};        // do not belong to it; need a tokenizer
 };
 
 struct Prompt {
-  TokenIds ids;             ///< token ids, at least one
+  TokenIds ids;             ///< at least one
   std::int64_t number = 0;  ///< separates the draws of prompts, even of equal ones
 };
 
 struct Continuation {
-  TokenIds ids;      ///< new tokens only
+  TokenIds ids;      ///< new tokens
   std::string text;  ///< text of `ids` without special tokens; empty without a tokenizer
 };
 
-/// Called with each new token and the text that is certain with it. All texts together are Continuation::text.
+/// Called with each token and its part of Continuation::text.
 using OnToken = std::function<void(TokenId id, std::string_view text)>;
 
-/// Throws ConfigError, naming the model, unless it is causal.
+/// Throws ConfigError unless the model is causal.
 void require_continuable(const ModelConfig& model);
 
-/// Returns the number of new tokens that fit the model's positions after a prompt; the last token needs no position.
-/// Throws ConfigError, naming the prompt as `what`, if it is empty or too long.
+/// Returns how many new tokens fit the model's positions; the last needs none. Throws ConfigError, naming the prompt as
+/// `what`, if it is empty or too long.
 [[nodiscard]] std::int64_t most_new_tokens(const ModelConfig& model, std::int64_t prompt_tokens,
                                            const std::string& what);
 

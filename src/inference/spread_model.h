@@ -22,8 +22,8 @@ struct StageRanks {
   RankId self;                  ///< calling rank
 };
 
-/// A replica of a causal model over the ranks of a transport. All ranks, even without stages, must call its functions
-/// in the same order with the same arguments.
+/// Replica of a causal model over the ranks. All ranks, even without stages, must call its functions in the same order
+/// with the same arguments.
 class DistributedModel {
  public:
   /// `stages` are the stages of GPT-2 or Llama on this rank; stages that `ranks` assigns to other ranks are ignored.
@@ -34,7 +34,7 @@ class DistributedModel {
   /// Begins a sequence of at most `tokens` tokens.
   void begin(std::int64_t tokens);
 
-  /// Chooses a token from the scores [V]; called on one rank.
+  /// Called on one rank, with scores [V].
   using Choose = std::function<std::int64_t(const at::Tensor& logits)>;
   /// Appends `tokens` (at least one) to the sequence. Returns the next token, chosen by `choose`, on all ranks. Throws
   /// as Transport does.
@@ -56,7 +56,7 @@ class DistributedModel {
   at::ScalarType dtype_;
   at::Device device_;
   std::map<std::size_t, KeyValueCache> caches_;  // [stage]
-  std::int64_t reads_ = 0;                       // counter in message tags
+  std::int64_t reads_ = 0;                       // in message tags
 };
 
 }  // namespace chimera

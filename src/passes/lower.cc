@@ -135,7 +135,7 @@ class Lowering {
 
   Program run() {
     Program program{schedule_.stages,          schedule_.micro_batches, schedule_.placement, {},
-                    options_.all_reduces.tied, options_.steps};
+                    options_.all_reduces.tied, options_.steps,          schedule_.slices};
     program.workers.reserve(schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) program.workers.push_back(lower_worker(w));
     return program;
@@ -282,14 +282,14 @@ class Lowering {
       add(InstructionKind::WaitReceive, op_of(input_[i]), worker_id(table_.worker(input_[i])));
     }
     if (!gives_input_gradient(op.kind)) return;
-    const std::size_t forward = table_.find(OpKind::Forward, op.stage, op.micro_batch) - table_.first(w);
+    const std::size_t forward = table_.find(OpKind::Forward, op.stage, op.micro_batch, op.slice) - table_.first(w);
     if (destination_[forward] != kHere && is_answered(schedule_.workers[w][forward])) wait_for_send(w, forward);
   }
 
   /// Returns whether an arriving gradient shows that the op's send has completed.
   bool is_answered(const Op& op) const {
     return op.kind == OpKind::Forward && !options_.recompute.contains(op.stage) &&
-           table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
+           table_.find_input_gradient(op.stage, op.micro_batch, op.slice) != kNoOp;
   }
 
   void send(std::size_t w, std::size_t i) {

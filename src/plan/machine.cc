@@ -127,10 +127,12 @@ LinkProfile read_links(const JsonValue& value) {
 }
 
 void read_kernels(const JsonValue& value, MachineProfile& machine) {
-  value.expect_object({"activation_scale", "score_bytes", "score_traffic"});
+  value.expect_object({"activation_scale", "score_bytes", "score_traffic", "whole_head", "block_launch"});
   machine.activation_scale = value.number("activation_scale", kMostRatio);
   machine.score_bytes = value.number("score_bytes", kMostRatio);
   if (value.has("score_traffic")) machine.score_traffic = value.number("score_traffic", kMostRatio);
+  if (value.has("whole_head")) machine.whole_head = value.truth("whole_head");
+  if (value.has("block_launch")) machine.block_launch = value.number("block_launch", kMostSeconds);
 }
 
 Contention read_contention(const JsonValue& value) {
@@ -234,6 +236,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
                       "matrix_flops",
                       "op_overhead",
                       "step_overhead",
+                      "expected_error",
                       "contention",
                       "message_copy",
                       "node_message_copy"});
@@ -267,6 +270,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (root.has("matrix_flops")) machine.matrix_flops = read_matrix_flops(root.field("matrix_flops"));
   machine.op_overhead = root.number("op_overhead", kMostSeconds);
   machine.step_overhead = root.number("step_overhead", kMostSeconds);
+  if (root.has("expected_error")) machine.expected_error = root.number("expected_error", kMostRatio);
   return machine;
 }
 
@@ -288,7 +292,9 @@ std::string to_json(const MachineProfile& machine) {
                             {"kernels",
                              {{"activation_scale", machine.activation_scale},
                               {"score_bytes", machine.score_bytes},
-                              {"score_traffic", machine.score_traffic}}},
+                              {"score_traffic", machine.score_traffic},
+                              {"whole_head", machine.whole_head},
+                              {"block_launch", machine.block_launch}}},
                             {"layers", layers},
                             {"point_to_point", links_json(machine.point_to_point)},
                             {"all_reduce", links_json(machine.all_reduce)},
@@ -310,7 +316,8 @@ std::string to_json(const MachineProfile& machine) {
                             {"optimizer_seconds", machine.optimizer_seconds},
                             {"matrix_flops", matrix_flops_json(machine)},
                             {"op_overhead", machine.op_overhead},
-                            {"step_overhead", machine.step_overhead}};
+                            {"step_overhead", machine.step_overhead},
+                            {"expected_error", machine.expected_error}};
   return json_text(json, 1) + "\n";
 }
 
@@ -513,6 +520,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.matrix_flops = merged_matrix_flops(machines);
   merged.op_overhead = mean_of(machines, &MachineProfile::op_overhead);
   merged.step_overhead = mean_of(machines, &MachineProfile::step_overhead);
+  merged.expected_error = 0;  // no run was predicted with the merged profile
   return merged;
 }
 

@@ -67,6 +67,11 @@ struct MachineProfile {
   /// Memory traffic of attention in bytes per head and pair of tokens, in a forward and again in the input gradient. If
   /// 0, time scales with FLOPs only. Needs `memory_bandwidth`.
   double score_traffic = 0;
+  /// Whether the head scores every token in one product and keeps its log-probabilities until the backward, also the
+  /// unmasked tokens of BERT; else it works as this project's head.
+  bool whole_head = false;
+  /// Least seconds of a block's forward, input gradient and weight gradient each: host time to launch its kernels.
+  double block_launch = 0;
   double memory_bandwidth = 0;  // bytes per second for each worker; 0: unknown
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
@@ -91,8 +96,9 @@ struct MachineProfile {
   double optimizer_seconds = 0;  // seconds per parameter and update
   /// FLOP/s of a worker's products of large matrices by known type, if all workers of a node compute.
   std::map<DataType, double> matrix_flops = {};
-  double op_overhead = 0;    // host seconds per op
-  double step_overhead = 0;  // host seconds per step
+  double op_overhead = 0;     // host seconds per op
+  double step_overhead = 0;   // host seconds per step
+  double expected_error = 0;  // median relative error of predicted step times; 0: unknown
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
 

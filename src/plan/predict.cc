@@ -121,7 +121,11 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   prediction.peak_memory_bytes = *std::ranges::max_element(prediction.worker_bytes);
   prediction.fits = prediction.peak_memory_bytes <= problem_.memory_bytes;
   const double shares = static_cast<double>(timeline.workers.size()) * static_cast<double>(run.steps);
-  for (const WorkerTimeline& worker : timeline.workers) prediction.busy_seconds += worker.busy / shares;
+  for (const WorkerTimeline& worker : timeline.workers) {
+    prediction.busy_seconds += worker.busy / shares;
+    prediction.worker_busy.push_back(worker.busy / static_cast<double>(run.steps));
+    prediction.worker_bubble.push_back(timeline.makespan > 0 ? worker.idle / timeline.makespan : 0);
+  }
   prediction.idle_seconds = idle_by_cause(explanation.bubbles);
   for (double& idle : prediction.idle_seconds) idle /= shares;
   if (planned.paper != nullptr) {

@@ -23,6 +23,8 @@ struct Prediction {
   double bubble_ratio = 0;                            // idle time over all workers' time
   double peak_memory_bytes = 0;                       // maximum over workers
   std::vector<double> worker_bytes;                   // [worker of a group]: peak
+  std::vector<double> worker_busy;                    // [worker of a group]: seconds of a step in ops
+  std::vector<double> worker_bubble;                  // [worker of a group]: idle share; the mean is bubble_ratio
   bool fits = true;                                   // whether peak_memory_bytes fits in the problem's memory
   double busy_seconds = 0;                            // mean time in ops over workers, including recomputation
   std::array<double, kIdleCauses> idle_seconds = {};  // mean over workers, by cause
@@ -49,6 +51,8 @@ class Predictor {
     other.problem_.memory_bytes = bytes;
     return other;
   }
+  /// Replaces the problem's machine; keeps the cached schedules.
+  void set_machine(const MachineProfile& machine) { problem_.machine = machine; }
   /// Builds schedule, partition and costs. Throws ConfigError if the schedule does not accept the shape, or the model
   /// has fewer layers than stages.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);

@@ -20,8 +20,17 @@ namespace {
 
 constexpr double real(std::int64_t number) { return static_cast<double>(number); }
 
-LayerFootprint work_of(const ModelConfig& config, LayerKind kind, std::int64_t sequence) {
-  return layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
+/// Returns the work for one sequence.
+LayerFootprint work_of(const MachineProfile& machine, const ModelConfig& config, LayerKind kind,
+                       std::int64_t sequence) {
+  LayerFootprint work = layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
+  if (kind != LayerKind::Head || !machine.whole_head) return work;
+  const double width = real(config.hidden);
+  const bool transforms = config.family == Family::Bert;  // tokens before the logits, and the first token's sentence
+  work.forward_flops = 2 * real(sequence) * width * (real(config.vocabulary) + (transforms ? width : 0)) +
+                       (transforms ? 2 * width * (width + 2) : 0);
+  work.input_gradient_flops = work.weight_gradient_flops = work.forward_flops;
+  return work;
 }
 
 bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
@@ -40,13 +49,17 @@ bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
 double hidden_states(const ModelConfig& model, std::int64_t sequence) { return real(model.hidden) * real(sequence); }
 
 /// Returns the absolute logarithm of the work ratio, plus penalties for other differences.
-double distance(const LayerTimes& layer, const ModelConfig& model, const Workload& workload) {
+double distance(const MachineProfile& machine, const LayerTimes& layer, const ModelConfig& model,
+                const Workload& workload) {
   constexpr double kOtherSequence = 0.01;  // breaks ties between equal work
   constexpr double kOtherSizes = 0.02;
   constexpr double kOtherFamily = 1;
   constexpr double kOtherType = 3;
-  const double measured = work_of(layer.model, layer.kind, layer.sequence).forward_flops / real(layer.sequence);
-  const double asked = work_of(model, layer.kind, workload.sequence).forward_flops / real(workload.sequence);
+  const auto per_token = [&](const ModelConfig& config, std::int64_t sequence) {
+    return work_of(machine, config, layer.kind, sequence).forward_flops / real(sequence);
+  };
+  const double measured = per_token(layer.model, layer.sequence);
+  const double asked = per_token(model, workload.sequence);
   const double ratio = measured > 0 && asked > 0 ? asked / measured : real(model.hidden) / real(layer.model.hidden);
   double sum = std::abs(std::log(ratio));
   if (layer.sequence != workload.sequence) {
@@ -64,7 +77,7 @@ const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig
   double least = std::numeric_limits<double>::infinity();
   for (const LayerTimes& layer : machine.layers) {
     if (layer.kind != kind) continue;
-    if (const double far = distance(layer, model, workload); far < least) {
+    if (const double far = distance(machine, layer, model, workload); far < least) {
       least = far;
       best = &layer;
     }
@@ -123,8 +136,8 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
   const LayerTimes& layer = nearest_layer(machine, model, kind, workload);
   // Same number of tokens, because some costs depend only on it
   const double sequences = real(workload.micro_batch_size) * real(workload.sequence) / real(layer.sequence);
-  const LayerFootprint asked = work_of(model, kind, workload.sequence);
-  const LayerFootprint measured = work_of(layer.model, kind, layer.sequence);
+  const LayerFootprint asked = work_of(machine, model, kind, workload.sequence);
+  const LayerFootprint measured = work_of(machine, layer.model, kind, layer.sequence);
   const double wider = real(workload.compute_bytes) / real(bytes_of(layer.dtype));
   const double states = hidden_states(model, workload.sequence) / hidden_states(layer.model, layer.sequence);
   const double traffic_measured = attention_seconds(machine, layer.model, kind, layer.sequence);
@@ -135,7 +148,8 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
     const double per_token = ratio * real(layer.sequence) / real(workload.sequence);
     const double in_all = at_size(layer.times, sequences, part);
     const double in_products = std::max(0.0, in_all - moves * traffic_measured * sequences);
-    return (in_products * per_token + moves * traffic_asked * real(workload.micro_batch_size)) * wider;
+    const double seconds = (in_products * per_token + moves * traffic_asked * real(workload.micro_batch_size)) * wider;
+    return kind == LayerKind::Block ? std::max(seconds, machine.block_launch) : seconds;
   };
   LayerTime result = {workload.micro_batch_size,
                       time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
@@ -201,7 +215,9 @@ class Builder {
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
       split_stage(s, partition[s]);
-      if (!is_own()) scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
+      if (is_own()) continue;
+      scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
+      if (partition[s].head && machine_.whole_head) keep_all_logits(s);
     }
     if (!candidate_.recompute.empty()) add_recomputation();
     add_links();
@@ -297,6 +313,23 @@ class Builder {
     if (memory.deferred) memory.deferred = *memory.deferred * scale;
     StageFootprint& footprint = model_.footprints[stage];
     for (double* bytes : working_sets(footprint)) *bytes *= scale;
+  }
+
+  /// Replaces the head's memory: log-probabilities of all tokens until the backward, and a second tensor of this size
+  /// in both passes.
+  void keep_all_logits(std::size_t stage) {
+    const bool bert = problem_.model.family == Family::Bert;
+    const double tokens = real(workload_.micro_batch_size * workload_.sequence);
+    const double states = 4 * tokens * real(problem_.model.hidden);
+    const double logits = 4 * tokens * real(problem_.model.vocabulary);
+    const double norms = 8 * tokens + states * (bert ? 3 : 1);  // BERT's transform has two more layers
+    const double freed = bert ? states : 0;                     // the last block's output
+    const double ours = layer_footprint(problem_.model, LayerKind::Head, workload_).activations - freed;
+    const double scale = machine_.activation_scale * held_activations(candidate_.tensor_parallel);
+    model_.costs.memory[stage].activations += full(scale * (norms + logits - ours));
+    StageFootprint& footprint = model_.footprints[stage];
+    footprint.forward_working_set = std::max(footprint.forward_working_set, scale * logits);
+    footprint.backward_working_set = std::max(footprint.backward_working_set, 2 * scale * logits);
   }
 
   void add_recomputation() {

@@ -27,7 +27,7 @@ double process_seconds() {
 
 double median_of(const std::vector<double>& values) { return values.empty() ? 0 : spread_of(values).median; }
 
-/// Averages over ranks 0 and 1, for all ranks.
+/// Returns the average of ranks 0 and 1 on all ranks.
 double mean_of_pair(Lockstep& ranks, double value) {
   double sum = ranks.rank() < kPair ? value / kPair : 0;
   ranks.transport().all_sum({&sum, 1});
@@ -84,7 +84,7 @@ class Exchange {
   }
 
  private:
-  static constexpr int kMessages = 8;  // messages in each direction
+  static constexpr int kMessages = 8;  // in each direction
 
   double cpu_seconds(int messages, std::int64_t bytes) {
     const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
@@ -108,7 +108,7 @@ class Exchange {
   std::int64_t turn_ = 0;
 };
 
-/// Sends messages from rank 0 to the next ranks, which reply.
+/// Rank 0 sends messages to the next ranks, which reply.
 class Fan {
  public:
   explicit Fan(Lockstep& ranks) : ranks_(ranks) {}
@@ -214,7 +214,7 @@ class TurnsOnOneCore {
   }
 
  private:
-  static constexpr double kLeast = 0.03;  // includes many time slices
+  static constexpr double kLeast = 0.03;  // many time slices
 
   double cpu_seconds() {
     const Stopwatch watch;
@@ -240,7 +240,7 @@ int core_of_first(Lockstep& ranks) {
 
 Contention slowdown_of(const OverlapTimes& times) {
   const double both = std::min(times.ops, times.sum);
-  // Progress at the earlier end, in seconds of the time alone
+  // Progress at the earlier end, in seconds alone
   const double ops_done = times.ops_alone - (times.ops - both);
   const double sum_done = times.sum_alone - (times.sum - both);
   const auto share = [both](double done) { return done > 0 ? std::max(0.0, both / done - 1) : 0.0; };
@@ -263,7 +263,7 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
     if (beside) {
       const Contention slowed = slowdown_of(beside->round());
-      if (round == 0) continue;  // first touches of memory
+      if (round == 0) continue;  // the first touches memory
       ops.push_back(slowed.ops_by_sums);
       summed.push_back(slowed.sums_by_ops);
       continue;

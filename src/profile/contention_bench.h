@@ -1,6 +1,6 @@
 #pragma once
-// Measures slowdowns between overlapping ops, messages and all-reduces. All functions are collective, use medians over
-// rounds and give all ranks the result. Slowdowns are relative and at least 0.
+// Slowdowns between overlapping ops, messages and all-reduces, relative and at least 0. All functions are collective,
+// use medians over rounds and give all ranks the result.
 
 #include <array>
 #include <functional>
@@ -21,17 +21,16 @@ struct OverlapTimes {
   double ops = 0;
   double sum = 0;
 };
-/// Returns `ops_by_sums` and `sums_by_ops` during the overlap; the later end runs without slowdown.
+/// Returns `ops_by_sums` and `sums_by_ops` during the overlap.
 [[nodiscard]] Contention slowdown_of(const OverlapTimes& times);
 
-/// Measures slowdowns between all-reduces of ranks 0 and 1 (`group`) and ops of all computing ranks, averaged over
-/// ranks 0 and 1; `transfers` is 0. The all-reduce is large enough to outlast the ops, up to 256 MiB; `sums` predicts
-/// its time.
+/// Measures all-reduces of ranks 0 and 1 (`group`) and ops of all computing ranks, averaged over ranks 0 and 1;
+/// `transfers` is 0. The all-reduce outlasts the ops, up to 256 MiB; `sums` predicts its time.
 [[nodiscard]] Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
                                                     const OpWork& compute, double seconds);
 
 /// Returns the CPU time of a message of L bytes at each end, alpha + beta L. Ranks 0 and 1 exchange messages of
-/// `largest` / 256 to `largest` bytes while they compute; the time of computing alone is subtracted.
+/// `largest` / 256 to `largest` bytes while they compute.
 [[nodiscard]] LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds,
                                                std::int64_t largest = 1 << 20);
 
@@ -39,8 +38,7 @@ struct OverlapTimes {
 /// three ranks.
 [[nodiscard]] double measure_transfers_at_once(Lockstep& ranks, double seconds);
 
-/// Returns Contention::sums_overlap, at most 0.9: the saving if ranks 0 and 1 start two all-reduces of `bytes` at once,
-/// in two groups.
+/// Returns Contention::sums_overlap, at most 0.9, for two all-reduces of `bytes` at once, in two groups.
 [[nodiscard]] double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups,
                                           double seconds, std::int64_t bytes = 16 << 20);
 

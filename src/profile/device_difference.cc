@@ -14,10 +14,8 @@
 namespace chimera {
 namespace {
 
-constexpr double kSmallGradient =
-    0.01;  // Of the layer's largest: the gradients of some biases are only rounding errors
+constexpr double kSmallGradient = 0.01;  // relative to the largest; gradients of some biases are only rounding errors
 
-/// One layer's run on the CPU and on the device.
 struct LayerRun {
   std::string name;
   at::Tensor input;  // Undefined for the embedding

@@ -21,7 +21,7 @@ double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t thread
   const Stopwatch watch;
   double square = 0;
   for (const Parameter& parameter : stage.parameters()) square += sum_of_squares(parameter.value.grad());
-  optimizer.step(1e-3, clip_factor(square + 4, 1));  // above the limit, so that gradients are clipped
+  optimizer.step(1e-3, clip_factor(square + 4, 1));  // above the limit, to clip gradients
   stage.update_copies();
   stage.zero_gradients();
   return seconds_of(watch.elapsed(), threads);

@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// Multiplies [1, 1, kHidden] by a small parameter, so that overheads dominate; the last stage sums.
+/// Multiplies [1, 1, kHidden] by a parameter, so that overheads dominate; the last stage sums.
 class TrivialStage final : public Stage {
  public:
   static constexpr std::int64_t kHidden = 8;
@@ -30,7 +30,7 @@ class TrivialStage final : public Stage {
   at::Tensor embedded_;
 };
 
-/// Borrowed transport whose all_sum() covers only the members of a group, its only users.
+/// Borrowed transport. Its all_sum() covers only the members of a group, its only users.
 class SubgroupTransport final : public ForwardingTransport {
  public:
   SubgroupTransport(Transport& ranks, ParameterGroupId members) : ForwardingTransport(ranks), members_(members) {}
@@ -45,15 +45,15 @@ class SubgroupTransport final : public ForwardingTransport {
 };
 
 /// Returns seconds per parameter of an optimizer step (gradient norm, clipping, AdamW, zeroing) on gradients that ranks
-/// 0 and 1 (`pair`) have just all-reduced. Mean over computing ranks of medians of seconds_of().
+/// 0 and 1 (`pair`) have just all-reduced: the computing ranks' mean of medians.
 [[nodiscard]] double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, std::int64_t threads,
                                        double seconds);
 
-/// Returns CPU seconds that executor and transport add to an op, from a pipeline of ranks 0 and 1 (`pair`) with trivial
-/// stages. The larger median of both.
+/// Returns CPU seconds that executor and transport add to an op, from a pipeline of ranks 0 and 1 (`pair`): the larger
+/// median of both.
 [[nodiscard]] double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double seconds);
 
-/// Returns median seconds of the all_sum() that ends a step; valid on rank 0.
+/// Returns the median of the all_sum() that ends a step; valid on rank 0.
 [[nodiscard]] double measure_step_overhead(Lockstep& ranks);
 
 }  // namespace chimera

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kSmallest = 1 << 10;
 constexpr std::int64_t kLargest = 4 << 20;
-// On slow networks a round's leftover traffic delays the next round; several repetitions compensate for this.
+// Repeated, because on slow networks leftover traffic delays the next round.
 constexpr std::int64_t kShort = 64 << 10;
 constexpr int kTimesShort = 5;
 constexpr double kMoment = 0.2;                 // seconds
@@ -28,10 +28,10 @@ using Times = std::map<std::int64_t, std::vector<double>>;
 
 at::Tensor message_of(std::int64_t bytes) { return at::ones({bytes / 4}, at::kFloat); }
 
-/// Allocates shared memory, as training does for gradients.
+/// Shared memory, as in training.
 at::Tensor gradients_of(std::int64_t bytes) { return shared_zeros(bytes / 4, at::kFloat); }
 
-/// Sends to rank 1 and back; returns the one-way time.
+/// Returns the one-way time.
 double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) {
   Transport& transport = ranks.transport();
   const RankId peer(1 - ranks.rank());
@@ -93,7 +93,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
       if (round > 0) {
         measure(each->first, round);
       } else if (is_long(each->first) && is_long(each->first) && each->first > kSmallest) {
-        // Repeated, because another program may delay a single measurement.
+        // Repeated, because another program may delay one.
         gradients.erase(std::next(each), gradients.end());
       }
     }

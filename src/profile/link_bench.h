@@ -8,24 +8,22 @@
 #include "profile/lockstep.h"
 #include "transport/transport.h"
 
-// Measures messages and all-reduces between two processes. All functions with ranks are collective; results are valid
-// on rank 0.
+// Messages and all-reduces between two processes. All functions with ranks are collective; results are valid on rank 0.
 
 namespace chimera {
 
-/// Measurements over several sizes. Messages are lower quartiles, because other programs only lengthen them.
-/// All-reduces are medians, because several threads take turns.
+/// Messages are lower quartiles, because other programs only lengthen them. All-reduces are medians, because several
+/// threads take turns.
 struct LinkSamples {
   std::vector<TimedSize> messages;  // one way
   std::vector<TimedSize> sums;
-  double at_once = 0;        // relative slowdown of simultaneous all-reduces; between hosts only
-  LinkTimes copies = {};     // CPU time of a message at each end; between hosts only
-  double step_overhead = 0;  // MachineProfile::step_overhead; between hosts only
+  double at_once = 0;        // relative slowdown of simultaneous all-reduces; between hosts
+  LinkTimes copies = {};     // CPU time of a message at each end; between hosts
+  double step_overhead = 0;  // between hosts
 };
 
 /// Measures messages of 1 KiB to 4 MiB and all-reduces of 1 KiB to 64 MiB of ranks 0 and 1 (`group`) in about
-/// `seconds`. Sizes end at the first that twice exceeds both a quarter of this time and 0.2 s, so a slow network takes
-/// longer.
+/// `seconds`. Sizes end at the first that twice exceeds both a quarter of this time and 0.2 s.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
 /// Returns the mean extra time of a small message while all ranks except 0 and 1 compute.
@@ -37,10 +35,10 @@ struct LinkSamples {
 [[nodiscard]] LinkTimes as_sums(const Line& line);
 
 [[nodiscard]] std::string link_line(const char* name, const LinkTimes& link);
-/// Returns two table rows with the relative errors of the lines at each size, in percent.
+/// Returns two table rows: the lines' errors at each size, in percent.
 [[nodiscard]] std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums);
 
-/// Measures links between two hosts, with a rank on each, in about `seconds`; slow networks take longer. `transport`
+/// Measures links between two hosts, with a rank on each. Takes about `seconds`, longer on slow networks. `transport`
 /// has profile_groups() and shares no memory.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
 /// Fits lines through the shortest and longest all-reduce, and through messages beyond a burst.

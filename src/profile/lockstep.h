@@ -21,7 +21,7 @@ namespace chimera {
 /// A rank that measures in step with all others. All ranks make the same calls in the same order.
 class Lockstep {
  public:
-  /// The first `computing` ranks compute; the others stay idle. Borrows the transport.
+  /// The first `computing` ranks compute. Borrows the transport.
   Lockstep(Transport& transport, int rank, int computing) : transport_(transport), rank_(rank), computing_(computing) {}
 
   [[nodiscard]] Transport& transport() const { return transport_; }
@@ -31,7 +31,6 @@ class Lockstep {
 
   /// Waits for all ranks.
   void meet() { (void)agree(true); }
-  /// Returns rank 0's value.
   [[nodiscard]] bool agree(bool says) {
     double value = rank_ == 0 && says ? 1 : 0;
     transport_.all_sum({&value, 1});
@@ -43,7 +42,6 @@ class Lockstep {
     constexpr std::int64_t kFewestRounds = 4;  // the first may warm up
     return agree(done < kFewestRounds || monotonic_seconds() < deadline);
   }
-  /// Averages each number over the computing ranks.
   void average(std::span<double> numbers) {
     for (double& number : numbers) number = computes() ? number / computing_ : 0;
     transport_.all_sum(numbers);

@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kManySteps = 1'000'000;  // length of the learning rate schedule
+constexpr std::int64_t kManySteps = 1'000'000;  // of the learning rate schedule
 
 TrainOptions options_of(const GridRun& run, const std::string& data) {
   TrainOptions options;
@@ -59,7 +59,7 @@ std::vector<ProfiledModel> profiled_models(const GridMeasurement& grid) {
   return models;
 }
 
-/// Limited to two kinds, because the gauge runs around every step.
+/// Only two kinds, because the gauge runs around every step.
 std::vector<GaugedBlocks> gauged_blocks(const GridMeasurement& grid) {
   constexpr std::size_t kMost = 2;
   std::vector<GaugedBlocks> blocks;

@@ -28,8 +28,8 @@
 
 namespace chimera {
 
-/// Returns a computing rank's FLOP/s of products of large matrices by type while all compute; bfloat16 only if native.
-/// Mean over ranks, at the lower quartile of seconds_of(). Collective.
+/// Returns a rank's FLOP/s of products of large matrices by type while all compute; bfloat16 only if native. Mean over
+/// ranks, at the lower quartile of seconds_of(). Collective.
 [[nodiscard]] std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t threads, double seconds);
 
 namespace {
@@ -84,7 +84,7 @@ struct Item {
   BenchedLayers layers;
   std::vector<std::int64_t> sizes;
   StageBench bench;
-  std::map<std::int64_t, std::vector<LayerTime>> times;  // keyed by micro-batch size, an entry per round
+  std::map<std::int64_t, std::vector<LayerTime>> times;  // [micro-batch size][round]
 };
 using Items = std::vector<std::unique_ptr<Item>>;
 
@@ -128,7 +128,7 @@ MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, It
   std::vector<double> excesses;
   while (ranks.go_on(measured.rounds + 1, deadline)) {
     for (const std::int64_t size : all_sizes(items)) {
-      for (const auto& item : items) {  // alternates layers, as a pipeline does
+      for (const auto& item : items) {  // alternates layers, as a pipeline
         if (std::ranges::count(item->sizes, size) == 0) continue;
         const LayerTime time = ranks.computes() ? item->bench.run(size, options.threads) : LayerTime{};
         const double excess = excess_of_slowest(ranks, time.forward + time.input_gradient + time.weight_gradient);
@@ -173,13 +173,13 @@ LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) 
   return layer;
 }
 
-/// Runs blocks of the first model, to overlap with messages and all-reduces.
+/// Runs blocks of the first model.
 OpWork compute_of(const ProfileOptions& options, Items& items) {
   Item& blocks = *items[1];
   return [&blocks, threads = options.threads] { (void)blocks.bench.run(blocks.sizes.front(), threads); };
 }
 
-/// Runs the first model's layers, including at most four blocks, for workers that share a core.
+/// Runs the first model's layers, with at most four blocks, for workers that share a core.
 OpWork all_layers_of(const ProfileOptions& options, Items& items) {
   constexpr std::int64_t kMostBlocks = 4;
   return [&items, blocks = std::min(kMostBlocks, items[1]->layers.model.layers), threads = options.threads] {
@@ -192,7 +192,7 @@ OpWork all_layers_of(const ProfileOptions& options, Items& items) {
 
 LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 
-/// Measures while no rank computes; valid on rank 0.
+/// Valid on rank 0.
 LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile& machine) {
   const LinkSamples links = measure_links(ranks, kPairGroup, seconds);
   if (ranks.rank() == 0) {

@@ -9,8 +9,7 @@
 #include "profile/link_bench.h"
 #include "transport/transport.h"
 
-// `chimera profile`: measures layers, messages, all-reduces and updates in several concurrent processes, as in
-// training.
+// `chimera profile`: measures layers, messages, all-reduces and updates in concurrent processes, as in training.
 
 namespace chimera {
 
@@ -36,12 +35,12 @@ struct ProfileOptions {
   std::vector<ProfiledModel> others = {};
   DataType dtype = DataType::Float32;
   std::int64_t threads = 1;  // intra-op threads of a worker
-  double seconds = 45;       // each measurement runs a few times even if this takes longer
+  double seconds = 45;       // each measurement runs at least a few times
 };
 
-/// Numbers of computing processes and of all processes. Two further processes send messages while all cores compute.
+/// Two further processes send messages while all cores compute.
 struct ProfileRanks {
-  int computing = 1;  // limited by the cores
+  int computing = 1;
   int started = 3;
 };
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
@@ -56,12 +55,12 @@ struct MachineReport {
   std::int64_t rounds = 0;
 };
 
-/// Measures the machine. Collective; the result is valid on rank 0. The transport has profile_groups().
+/// Collective; the result is valid on rank 0. The transport has profile_groups().
 [[nodiscard]] MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                                             const std::function<void(const std::string&)>& say);
 
-/// Returns `machine` with messages, all-reduces and contention of another transport of the same ranks, which has
-/// profile_groups(). Collective; valid on rank 0.
+/// Returns `machine` with messages, all-reduces and contention of another transport of the same ranks. Otherwise like
+/// measure_machine().
 [[nodiscard]] MachineProfile with_links_of(Transport& transport, const ProfileOptions& options, int rank,
                                            MachineProfile machine);
 

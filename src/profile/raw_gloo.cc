@@ -1,4 +1,4 @@
-// Gloo's types are passed through pointers and never called (see transport/gloo/gloo_transport.cc).
+// Functions of Gloo's types are never called (see transport/gloo/group.h).
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
 
@@ -99,8 +99,8 @@ class RawGloo::Implementation {
   std::map<ParameterGroupId, std::vector<at::Tensor>> gradients_;
   std::vector<at::Tensor> scalars_;
   std::vector<std::vector<at::Tensor>> all_scalars_;
-  std::map<int, Works> sends_;     // keyed by peer
-  std::map<int, Works> receives_;  // keyed by peer
+  std::map<int, Works> sends_;     // by peer
+  std::map<int, Works> receives_;  // by peer
   std::map<ParameterGroupId, c10::intrusive_ptr<c10d::Work>> all_reduces_;
 };
 

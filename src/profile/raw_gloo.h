@@ -11,8 +11,7 @@
 
 namespace chimera::benchmarks {
 
-/// Additional connections between ranks that connect_gloo() has connected. Reuses tensors, so that run() contains only
-/// calls of c10d and Gloo.
+/// Connections in addition to connect_gloo(). Reuses tensors, so that run() contains only calls of c10d and Gloo.
 class RawGloo {
  public:
   /// All ranks construct it in the same order. `store_path` is as in connect_gloo().
@@ -20,7 +19,7 @@ class RawGloo {
           const TensorSpec& message, std::int64_t gradients_of_stage);
   ~RawGloo();
 
-  /// Calls Gloo for the instruction; does nothing for ops and the optimizer step.
+  /// Does nothing for ops and the optimizer step.
   void run(const Instruction& instruction);
 
  private:

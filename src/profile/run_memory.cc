@@ -63,7 +63,7 @@ class Connector {
                          .rendezvous = file_rendezvous("/proc/self/fd/" + std::to_string(store_.get())),
                          .groups = groups_});
   }
-  /// Ends waiting ranks; ranks over Gloo detect closed peers.
+  /// Ends waiting ranks; Gloo detects closed peers.
   void close(const std::string& why) { hub_.close(why); }
 
  private:
@@ -149,14 +149,14 @@ void for_each_instruction(const Job& job, const Samples& samples, Visit&& visit)
   }
 }
 
-/// Returns bytes of hidden states entering a stage.
+/// Returns bytes entering a stage.
 double boundary_bytes(const Job& job, std::int64_t stage) {
   if (stage == 0 || stage == job.schedule.stages) return 0;
   const double elements = static_cast<double>(job.micro_batch_size() * job.options.sequence * job.model.hidden);
   return elements * static_cast<double>(bytes_of(job.options.dtype));
 }
 
-/// Splits each worker's measured bytes between steps among its stages in proportion to parameters.
+/// Splits each worker's bytes between steps among its stages in proportion to parameters.
 void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& memory) {
   const auto groups = stage_groups(job.schedule.placement);
   std::vector<double> kept(samples.size());
@@ -179,8 +179,8 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
 std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) {
   const auto num_stages = static_cast<std::size_t>(job.schedule.stages);
   const bool recomputes = job.options.recompute.rule != RecomputeRule::None;
-  std::vector<Mean> made(num_stages);        // bytes kept by the forward or its recomputation
-  std::vector<Mean> given_back(num_stages);  // bytes freed by I
+  std::vector<Mean> made(num_stages);        // kept by the forward or its recomputation
+  std::vector<Mean> given_back(num_stages);  // freed by I
   for_each_instruction(job, samples,
                        [&](std::size_t, const Instruction& instruction, const auto& before, const auto& after) {
                          const auto change = static_cast<double>(after.live - before.live);

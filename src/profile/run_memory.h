@@ -14,7 +14,7 @@
 
 namespace chimera::benchmarks {
 
-/// [b, L] of a micro-batch.
+/// [b, L]
 struct BatchSize {
   std::int64_t sequences = 2;
   std::int64_t tokens = 64;
@@ -31,13 +31,13 @@ struct StepMemory {
 };
 
 /// Runs a step of the schedule, or the `lowering.steps` of an unrolled schedule, on an evenly cut GPT-2 model with a
-/// thread per rank. Counts each worker's allocations, including weight copies; the optimizer does nothing. Returns an
-/// entry per worker. Throws TransportError if Gloo cannot connect.
+/// thread per rank. Counts allocations, including weight copies; the optimizer does nothing. Returns [worker]. Throws
+/// TransportError if Gloo cannot connect.
 [[nodiscard]] std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const ModelConfig& model,
                                                           const BatchSize& size, Exchange exchange,
                                                           const LoweringOptions& lowering = {});
 
-/// Bytes of a worker during an op, without the op's working set (measured: the larger of before and after), and peaks.
+/// Bytes during an op, without its working set (measured: the larger of before and after), and peaks.
 struct OpMemory {
   Op op;
   double measured = 0;
@@ -50,18 +50,18 @@ struct WorkerMemory {
   double kept = 0;  // weights, gradients, optimizer state
   std::vector<OpMemory> ops;
 
-  /// Returns the largest relative difference between measured and simulated bytes.
+  /// Returns the largest relative difference of bytes.
   [[nodiscard]] double largest_deviation() const;
   [[nodiscard]] const OpMemory& worst() const;
   [[nodiscard]] double measured_peak() const;
   [[nodiscard]] double simulated_peak() const;
 };
 
-/// Source of the simulator's sizes: the measured run, or model_config/footprint.h.
+/// Source of the simulator's sizes: the run, or model_config/footprint.h.
 enum class Sizes : std::uint8_t { Measured, Derived };
 
-/// Trains the job as this rank in its own process, counts all tensors, and compares the last step with explain() of a
-/// simulation with measured stage times. Collective; all ranks get the result [worker] of group 0.
+/// Trains the job as this rank, counts all tensors, and compares the last step with explain() of a simulation with
+/// measured stage times. Collective; all ranks get the result [worker] of group 0.
 [[nodiscard]] std::vector<WorkerMemory> compare_memory(const Job& job, RankId rank, Transport& transport,
                                                        Sizes sizes = Sizes::Measured);
 

@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-/// Several blocks, because in training the nearest cache does not hold the weights.
+/// Several blocks, so that weights exceed the nearest cache as in training.
 constexpr std::int64_t kMostBlocks = 4;
 
 StageLayers stage_layers(LayerKind kind, std::int64_t blocks) {
@@ -42,7 +42,7 @@ StageBench::StageBench(BenchedLayers layers)
     : layers_(std::move(layers)),
       num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMostBlocks) : 1),
       text_(random_text(static_cast<std::size_t>(256 * (layers_.sequence + 1)))) {
-  layers_.model.tied = false;  // an untied model does the same work, but needs no owner of the matrix
+  layers_.model.tied = false;  // the same work, but without an owner of the matrix
   const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
   samples_ = std::make_unique<Samples>(text_in_memory(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
   stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, /*seed=*/1);

@@ -1,5 +1,5 @@
 #pragma once
-// Measures the ops of a kind of layer as the executor runs them.
+// Measures the ops of a kind of layer.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,14 +17,13 @@
 namespace chimera {
 
 struct BenchedLayers {
-  ModelConfig model;  // one embedding, one head, or a few blocks are measured
+  ModelConfig model;  // measured: one embedding, one head, or a few blocks
   LayerKind kind = LayerKind::Block;
   std::int64_t sequence = 128;
   at::ScalarType compute = at::kFloat;
 };
 
-/// Stage with layers of a single kind. A micro-batch of each size stays in flight, so that forwards do not reuse warm
-/// memory of the last backward.
+/// A micro-batch of each size stays in flight, so that forwards do not reuse warm memory of the last backward.
 class StageBench {
  public:
   explicit StageBench(BenchedLayers layers);
@@ -43,7 +42,7 @@ class StageBench {
     WeightGradients::Pointer weight_gradients;
   };
   struct Size {
-    at::Tensor states;    // input, and source of the gradient, [b, L, H]
+    at::Tensor states;    // input and gradient source, [b, L, H]
     at::Tensor gradient;  // undefined for the head
     std::optional<Flight> under_way;
     std::int64_t step = 0;

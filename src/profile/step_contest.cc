@@ -43,7 +43,7 @@ double SpeedGauge::seconds_on(const MachineProfile& machine) const {
     const LayerTime time = layer_time(machine, item.model, LayerKind::Block,
                                       {.micro_batch_size = item.micro_batch_size, .sequence = item.sequence});
     const double pass = time.forward + time.input_gradient + time.weight_gradient;
-    // A regular and a recomputed micro-batch
+    // Regular, and recomputed
     seconds += static_cast<double>(item.bench.layers()) * (2 * pass + time.recompute);
   }
   return seconds;
@@ -90,7 +90,7 @@ bool on_threads(const TrainOptions& options) { return options.transport == Trans
 
 constexpr std::size_t kShift = 7;  // rotation of the order per round
 
-/// Separates similar runs, which are adjacent in lists.
+/// Similar runs are adjacent in lists.
 std::vector<std::size_t> shuffled(std::size_t count) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -99,7 +99,7 @@ std::vector<std::size_t> shuffled(std::size_t count) {
   return order;
 }
 
-/// Returns the steps of `seconds` that fit in rank 0's turn.
+/// Returns how many steps fit in rank 0's turn.
 std::size_t steps_of_turn(Lockstep& ranks, double seconds) {
   constexpr double kTurn = 0.2;
   constexpr double kMost = 9;
@@ -112,7 +112,7 @@ int intra_op_threads(const Job& job) { return static_cast<int>(std::max<std::int
 
 }  // namespace
 
-/// A run: a rank of it, or all as threads.
+/// A rank of a run, or all as threads.
 class StepContest::Entrant {
  public:
   explicit Entrant(const TrainOptions& options) : job_(prepare_job(options)) {}

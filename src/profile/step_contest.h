@@ -11,7 +11,7 @@
 #include "transport/threads/rank_threads.h"
 
 // Compares training runs by alternating their steps in shared processes, and gauges the machine's speed around every
-// turn. Changes of speed thus affect all runs alike, and startup is excluded.
+// turn. Changes of speed thus affect all runs alike.
 
 namespace chimera {
 
@@ -27,7 +27,6 @@ class SpeedGauge {
   SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks);
   /// Returns wall-clock seconds, averaged over computing ranks. Collective.
   double seconds();
-  /// Returns the seconds that the profile predicts.
   [[nodiscard]] double seconds_on(const MachineProfile& machine) const;
 
  private:
@@ -41,7 +40,6 @@ class SpeedGauge {
   std::vector<Item> items_;
 };
 
-/// A measured time and the gauge around it.
 struct GaugedTime {
   double seconds = 0;
   double gauge = 1;
@@ -49,15 +47,15 @@ struct GaugedTime {
 
 [[nodiscard]] double median_gauge(const std::vector<std::vector<GaugedTime>>& times);
 
-/// Returns the profile with all times multiplied by `factor`: layers, updates, messages, all-reduces and overheads.
+/// Returns the profile with all times multiplied by `factor`.
 [[nodiscard]] MachineProfile on_slower_processor(MachineProfile machine, double factor);
 
-/// Returns the times [run][time] scaled to the median gauge.
+/// Returns [run][time], scaled to the median gauge.
 [[nodiscard]] std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<GaugedTime>>& times);
 
 struct ContestRun {
   TrainOptions options;
-  bool share_memory = true;  // false: all-reduces over sockets
+  bool share_memory = true;  // false: sums over sockets
   ContestRun(TrainOptions run, bool shares = true) : options(std::move(run)), share_memory(shares) {}
 };
 
@@ -72,11 +70,11 @@ class StepContest {
   StepContest(const StepContest&) = delete;
   StepContest& operator=(const StepContest&) = delete;
 
-  /// Returns the ranks that the largest run needs, among runs on threads or among the others.
+  /// Returns the largest run's ranks, among runs on threads or among the others.
   [[nodiscard]] static int ranks_for(const std::vector<ContestRun>& runs, bool as_threads);
 
-  /// Gives each run a turn, in changing order: a step to warm the caches, then 1 to 9 steps within 0.2 s (1 in the
-  /// first round). Adds their median to times()[run], valid on rank 0. Collective.
+  /// Gives each run a turn, in changing order: a step to warm caches, then 1 to 9 steps within 0.2 s (1 in the first
+  /// round). Adds their median to times()[run], valid on rank 0. Collective.
   void round();
   [[nodiscard]] const std::vector<std::vector<GaugedTime>>& times() const { return times_; }
   void forget() { times_.assign(entrants_.size(), {}); }

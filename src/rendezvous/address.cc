@@ -48,7 +48,7 @@ void set_port(SocketAddress& address, std::uint16_t port) {
   }
 }
 
-/// Resolves the host of `rendezvous`. On failure sets `error` and returns an empty list.
+/// On failure sets `error` and returns an empty list.
 std::vector<SocketAddress> look_up(const RendezvousPoint& rendezvous, int flags, int& error) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -84,7 +84,14 @@ std::vector<InterfaceAddress> interface_addresses(std::set<std::string>& names) 
   return found;
 }
 
-/// Returns the best address: prefers `family` (AF_UNSPEC: any), then addresses valid beyond the link, then IPv4.
+[[noreturn]] void refuse_link_local(const std::string& what, const SocketAddress& address) {
+  throw ConfigError(
+      fmt::format("{} has only the IPv6 link-local address {}, which other hosts cannot use for connections; give it "
+                  "another address",
+                  what, to_text(address)));
+}
+
+/// Prefers `family` (AF_UNSPEC: any), then addresses valid beyond the link, then IPv4.
 SocketAddress address_of_interface(const std::string& interface, int family) {
   std::set<std::string> names;
   std::optional<SocketAddress> best;
@@ -101,12 +108,7 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
                                   fmt::join(names, ", ")));
   }
   if (!best) throw ConfigError(fmt::format("--interface {}: it has no address, or is down", interface));
-  if (is_link_local(*best)) {
-    throw ConfigError(
-        fmt::format("--interface {}: it has only the IPv6 link-local address {}, which other hosts cannot "
-                    "use for connections; give it another address",
-                    interface, to_text(*best)));
-  }
+  if (is_link_local(*best)) refuse_link_local(fmt::format("--interface {}: it", interface), *best);
   return *best;
 }
 
@@ -122,13 +124,13 @@ std::optional<SocketAddress> address_towards(const SocketAddress& to) {
   return own;
 }
 
-/// Returns the source address of the default route, found with documentation addresses (RFC 5737, RFC 3849), or else an
-/// address that is neither loopback nor link-local.
+/// Returns the source address of the route to a documentation address (RFC 5737, RFC 3849), or else an address that is
+/// neither loopback nor link-local.
 SocketAddress outward_address(const RendezvousPoint& rendezvous) {
   for (const char* example : {"192.0.2.1", "2001:db8::1"}) {
     int error = 0;
     for (const SocketAddress& address : look_up({.host = example, .port = 9}, AI_NUMERICHOST, error)) {
-      if (const auto own = address_towards(address)) return *own;
+      if (const auto own = address_towards(address); own && !is_link_local(*own)) return *own;
     }
   }
   std::set<std::string> names;
@@ -145,7 +147,7 @@ bool is_meant_as_it_is(const RendezvousPoint& rendezvous) {
   return rendezvous.host.find("localhost") != std::string::npos || !look_up(rendezvous, AI_NUMERICHOST, error).empty();
 }
 
-/// Returns a socket for the first address that `use` accepts; otherwise sets `reason` to the last error.
+/// Returns a socket for the first address that `use` accepts, or sets `reason`.
 std::optional<FileDescriptor> first_socket(const std::vector<SocketAddress>& addresses, int flags, std::string& reason,
                                            const std::function<bool(int socket, const SocketAddress&)>& use) {
   for (const SocketAddress& address : addresses) {
@@ -238,7 +240,11 @@ std::string own_address(const RendezvousPoint& rendezvous) {
     return to_text(address_of_interface(rendezvous.interface, addresses.front().family()));
   }
   for (const SocketAddress& address : addresses) {
-    if (const auto own = address_towards(address)) return to_text(*own);
+    const auto own = address_towards(address);
+    if (own && is_link_local(*own)) {
+      refuse_link_local(fmt::format("the interface on the route to {}", place_of(rendezvous)), *own);
+    }
+    if (own) return to_text(*own);
   }
   throw TransportError(fmt::format("cannot find a route to {}: {}", place_of(rendezvous), system_message(errno)));
 }

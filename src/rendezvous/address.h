@@ -19,32 +19,32 @@ struct SocketAddress {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-/// Returns the numeric address without the port, as "10.0.0.1" or "fd00::1".
+/// Returns "10.0.0.1" or "fd00::1", without the port.
 [[nodiscard]] std::string to_text(const SocketAddress& address);
 
-/// Returns "host:port", as "n0:29500".
+/// Returns "n0:29500".
 [[nodiscard]] std::string place_of(const RendezvousPoint& rendezvous);
 
-/// Returns the addresses of the rendezvous server, best first. Loopback addresses of a host name (Debian's /etc/hosts:
-/// 127.0.1.1) are dropped. If nothing remains, returns this host's address on the configured interface or the default
-/// route. "localhost" and literal addresses are kept, except IPv6 link-local ones. Throws TransportError if the name
-/// cannot be resolved or this host has no external address; ConfigError if all addresses are link-local or the
-/// interface has no address.
+/// Returns the server's addresses, best first. Loopback addresses of a host name (Debian's /etc/hosts: 127.0.1.1) are
+/// dropped. If nothing remains, returns this host's address on the configured interface or the default route.
+/// "localhost" and literal addresses are kept, except IPv6 link-local ones. Throws TransportError if the name cannot be
+/// resolved or this host has no external address; ConfigError if all addresses are link-local or the interface has no
+/// address.
 [[nodiscard]] std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous);
 
-/// Returns a socket that listens only at the first server address that can be bound. Throws TransportError if all fail.
+/// Listens only at the first server address that can be bound. Throws TransportError if all fail.
 [[nodiscard]] FileDescriptor listen_at(const RendezvousPoint& rendezvous);
 
 /// Connects to the first server address that accepts. Throws like server_addresses(), and ChannelError if no address
 /// accepts by the deadline.
 [[nodiscard]] FileDescriptor connect_to(const RendezvousPoint& rendezvous, Deadline deadline);
 
-/// Returns the address at which this host listens for other ranks: the configured interface's address, preferably in
-/// the server's family, or else the source address of the route to the server. Throws ConfigError if the interface does
-/// not exist or has no address; TransportError if there is no route.
+/// Returns the address at which this host listens for other ranks: the configured interface's, preferably in the
+/// server's family, or else the source address of the route to the server. Throws ConfigError if the interface does not
+/// exist or has no address; TransportError if there is no route.
 [[nodiscard]] std::string own_address(const RendezvousPoint& rendezvous);
 
-/// Returns the configured interface, or else the interface of own_address(). Throws like own_address().
+/// Returns the interface of own_address(). Throws like own_address().
 [[nodiscard]] std::string own_interface(const RendezvousPoint& rendezvous);
 
 }  // namespace chimera

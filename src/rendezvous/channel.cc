@@ -90,7 +90,7 @@ Proof proof_of(std::string_view secret, std::string_view who, const Proof& serve
 }  // namespace
 
 Channel::Channel(FileDescriptor socket) : socket_(std::move(socket)) {
-  // Without this, the second part of a message waits about 40 ms for the acknowledgment of the first.
+  // Otherwise a message's second part waits about 40 ms for the acknowledgment of the first.
   const int on = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -121,7 +121,7 @@ void Channel::send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline)
   }
 }
 
-/// Returns false if the peer closed the connection before the first byte.
+/// Returns false if the peer closed the connection before.
 bool Channel::fill(std::span<std::uint8_t> bytes, Deadline deadline) {
   for (std::size_t filled = 0; filled < bytes.size();) {
     const ssize_t got = ::recv(socket_.get(), bytes.data() + filled, bytes.size() - filled, MSG_DONTWAIT);

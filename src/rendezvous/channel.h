@@ -14,17 +14,17 @@
 
 namespace chimera {
 
-/// Returns 32 random bytes as 64 hexadecimal digits. Throws Error if getrandom() fails.
+/// Returns 64 random hexadecimal digits. Throws Error if getrandom() fails.
 [[nodiscard]] std::string make_secret();
 
-/// Returns the first line of a file. Throws ConfigError if there is none or the file mode permits access by others.
+/// Returns the first line of a file. Throws ConfigError if it is missing or the file mode permits access by others.
 [[nodiscard]] std::string read_secret(const std::string& path);
 
 constexpr std::size_t kProofBytes = 32;
-using Proof = std::array<std::uint8_t, kProofBytes>;  // an HMAC, or a random nonce
+using Proof = std::array<std::uint8_t, kProofBytes>;  // HMAC, or random nonce
 
 [[nodiscard]] Proof random_numbers();
-/// Returns the HMAC-SHA-256 of `words` under `secret` (RFC 2104).
+/// Returns an HMAC-SHA-256 (RFC 2104).
 [[nodiscard]] Proof prove(std::string_view secret, std::string_view words);
 /// Compares two proofs in constant time.
 [[nodiscard]] bool same_proof(const Proof& one, const Proof& other);
@@ -35,23 +35,22 @@ using Proof = std::array<std::uint8_t, kProofBytes>;  // an HMAC, or a random no
 using Deadline = std::chrono::steady_clock::time_point;
 [[nodiscard]] inline Deadline after(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
-/// Failure of a connection: the peer closed it, missed a deadline, or violated the protocol.
+/// The peer closed the connection, missed a deadline, or violated the protocol.
 class ChannelError : public TransportError {
  public:
   using TransportError::TransportError;
 };
 
-/// A connected socket. Not thread-safe, except for close().
+/// Connected socket. Not thread-safe, except for close().
 class Channel {
  public:
   explicit Channel(FileDescriptor socket);
 
-  /// Sends a message. Throws ChannelError if it is longer than kMostBytes or cannot be sent by the deadline.
+  /// Throws ChannelError if the message is longer than kMostBytes or cannot be sent by the deadline.
   void send(std::string_view message, Deadline deadline);
-  /// Returns the next message; nullopt if the peer closed the connection before it. Throws ChannelError on other
-  /// failures.
+  /// Returns nullopt if the peer closed the connection before the message. Throws ChannelError on other failures.
   [[nodiscard]] std::optional<std::string> receive(Deadline deadline);
-  /// Sends or receives bytes without a frame, for authentication. Throws ChannelError.
+  /// Sends or receives unframed bytes, for authentication. Throws ChannelError.
   void send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline);
   void receive_bytes(std::span<std::uint8_t> bytes, Deadline deadline);
 
@@ -68,11 +67,10 @@ class Channel {
 };
 
 /// Authenticates both sides without sending the secret: each sends a nonce and an HMAC of both nonces. The server
-/// verifies first, and sends a client with a wrong HMAC only the rejection. Throws ChannelError if authentication
-/// fails.
+/// verifies first. Throws ChannelError if authentication fails.
 void greet_as_server(Channel& channel, std::string_view secret, Deadline deadline);
-/// Authenticates both sides, as the client. Throws ConfigError if the server rejects the secret; ChannelError if the
-/// peer is another program, cannot prove the secret itself, or misses the deadline.
+/// Throws ConfigError if the server rejects the secret; ChannelError if the peer is another program, cannot prove the
+/// secret itself, or misses the deadline.
 void greet_as_client(Channel& channel, std::string_view secret, Deadline deadline);
 
 }  // namespace chimera

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kBeat{250};
-constexpr std::chrono::milliseconds kStopped{1000};  // this process was stopped if it wakes up so late
+constexpr std::chrono::milliseconds kStopped{1000};  // after a longer pause this process was stopped
 constexpr std::size_t kMostBytes = 1024;
 
 std::string own_host() {
@@ -50,7 +50,7 @@ std::string sealed(std::string_view secret, const std::string& words) {
   return std::string(bytes_of(prove(secret, words))) + words;
 }
 
-/// Returns the words, or nullopt if the HMAC does not match.
+/// Returns nullopt if the HMAC does not match.
 std::optional<std::string> unsealed(std::string_view secret, std::string_view datagram) {
   if (datagram.size() <= kProofBytes) return std::nullopt;
   Proof proof{};
@@ -167,7 +167,7 @@ void Heartbeats::watch() {
   }
 }
 
-/// Describes the ranks that are gone. Empty until the settling time is over.
+/// Returns an empty text until the settling time is over.
 std::string Heartbeats::find_gone() {
   const auto leaves = [](const auto& heard) { return heard.second.leaves; };
   const auto now = Clock::now();
@@ -180,7 +180,7 @@ std::string Heartbeats::find_gone() {
   return gone.empty() ? "" : describe_gone(heard_, gone);
 }
 
-// Ranks of a dead host were last heard at different times, so ranks silent for 80 % of the limit count, too.
+// Includes ranks silent for 80 % of the limit, since a dead host's ranks were last heard at different times.
 std::vector<int> Heartbeats::silent() const {
   return silent_for(options_.limit).empty() ? std::vector<int>() : silent_for(options_.limit * 4 / 5);
 }

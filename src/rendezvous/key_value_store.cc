@@ -22,7 +22,7 @@ std::optional<std::string> KeyValueStore::find(const std::string& name) const {
 std::int64_t KeyValueStore::add(const std::string& name, std::int64_t number) {
   const std::scoped_lock lock(mutex_);
   const auto old = parse_number<std::int64_t>(values_[name]).value_or(0);
-  // Overflow wraps around instead of being undefined.
+  // Overflow wraps around.
   const auto sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(old) + static_cast<std::uint64_t>(number));
   values_[name] = std::to_string(sum);
   changed_.notify_all();

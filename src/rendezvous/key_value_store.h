@@ -16,9 +16,9 @@ namespace chimera {
 class KeyValueStore {
  public:
   void set(const std::string& name, std::string value);
-  /// Returns the value, or nullopt if the key is absent.
+  /// Returns nullopt if the key is absent.
   [[nodiscard]] std::optional<std::string> find(const std::string& name) const;
-  /// Adds to a counter that starts at 0. Returns the sum.
+  /// Counters start at 0. Returns the sum.
   std::int64_t add(const std::string& name, std::int64_t number);
   /// Returns whether the key existed.
   bool remove(const std::string& name);

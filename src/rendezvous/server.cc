@@ -103,7 +103,7 @@ Answer answer(KeyValueStore& words, const Request& request) {
 
 namespace {
 
-constexpr std::chrono::milliseconds kPause{50};  // pause between connection attempts
+constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
 
 Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
   const Deadline deadline = after(timeout);
@@ -143,7 +143,7 @@ Answer RendezvousClient::ask(const Request& request) {
 
 namespace {
 
-constexpr std::chrono::milliseconds kSendTime{10'000};  // limit for sending an answer
+constexpr std::chrono::milliseconds kSendTime{10'000};  // for an answer
 
 }  // namespace
 
@@ -175,7 +175,7 @@ void RendezvousServer::listen() {
     if (socket.get() < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // wait until descriptors or memory are released
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until descriptors or memory are released
       continue;
     }
     forget_ended();
@@ -214,7 +214,7 @@ void RendezvousServer::serve(Connection& connection) {
     while (const auto message = channel.receive(Deadline::max())) {
       channel.send(to_bytes(answer(words_, read_request(*message))), after(kSendTime));
     }
-  } catch (const Error&) {  // the client sees that the connection ends
+  } catch (const Error&) {  // the client sees the end of the connection
   }
   connection.channel.close();
   const std::scoped_lock lock(mutex_);

@@ -21,10 +21,10 @@ enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count, Check, Wai
 
 struct Request {
   RequestKind kind = RequestKind::Count;
-  std::vector<std::string> names = {};   ///< Keys: several for Check and Wait, no keys for Count
-  std::string value = {};                ///< Value of a Set request
-  std::int64_t number = 0;               ///< Number to add in an Add request
-  std::chrono::milliseconds timeout{0};  ///< Limit for missing keys in Get and Wait requests
+  std::vector<std::string> names = {};   ///< several for Check and Wait; empty for Count
+  std::string value = {};                ///< for Set
+  std::int64_t number = 0;               ///< for Add
+  std::chrono::milliseconds timeout{0};  ///< for missing keys in Get and Wait
 };
 
 struct Answer {
@@ -35,22 +35,20 @@ struct Answer {
 
 [[nodiscard]] std::string to_bytes(const Request& request);
 [[nodiscard]] std::string to_bytes(const Answer& answer);
-/// Decodes CBOR (RFC 8949). Throws ChannelError if the bytes are malformed.
+/// Decodes CBOR (RFC 8949). Throws ChannelError.
 [[nodiscard]] Request read_request(std::string_view bytes);
 [[nodiscard]] Answer read_answer(std::string_view bytes);
 
-/// Executes a request; blocks for Get and Wait.
+/// Blocks for Get and Wait.
 [[nodiscard]] Answer answer(KeyValueStore& words, const Request& request);
 
 /// Client of the rendezvous server. Thread-safe.
 class RendezvousClient {
  public:
-  /// Connects and authenticates, with retries until `timeout`. Throws TransportError if all attempts fail; ConfigError
-  /// if the secrets differ.
+  /// Retries until `timeout`. Throws TransportError if all attempts fail; ConfigError if the secrets differ.
   RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout);
 
-  /// Sends a request and returns its answer. Throws PeerLostError if the connection fails, or no answer arrives within
-  /// the request's timeout plus kAnswerTime.
+  /// Throws PeerLostError if the connection fails, or no answer arrives within the request's timeout plus kAnswerTime.
   [[nodiscard]] Answer ask(const Request& request);
 
   static constexpr std::chrono::milliseconds kAnswerTime{10'000};
@@ -60,8 +58,8 @@ class RendezvousClient {
   Channel channel_;
 };
 
-/// Serves the key-value store to authenticated clients, with one thread per connection. Authentication is limited to
-/// kProofTime. While kMostStrangers clients are not authenticated, new connections are closed and must be retried.
+/// Serves authenticated clients, with a thread per connection. Authentication is limited to kProofTime. While
+/// kMostStrangers clients are not authenticated, new connections are closed and must be retried.
 class RendezvousServer {
  public:
   RendezvousServer(FileDescriptor listener, std::string secret);
@@ -69,7 +67,7 @@ class RendezvousServer {
   RendezvousServer& operator=(const RendezvousServer&) = delete;
   ~RendezvousServer();
 
-  /// Accepts no more connections; existing connections stay open.
+  /// Existing connections stay open.
   void stop_listening();
 
   static constexpr std::chrono::milliseconds kProofTime{5000};
@@ -94,7 +92,7 @@ class RendezvousServer {
   KeyValueStore words_;
   std::mutex mutex_;
   std::list<Connection> connections_;
-  std::thread thread_;  // last, because it uses the other members
+  std::thread thread_;  // last member, because it uses the others
 };
 
 }  // namespace chimera

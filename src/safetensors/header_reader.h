@@ -16,8 +16,8 @@
 
 namespace chimera {
 
-/// JSON text in a range of a file, read block by block. nlohmann's parser keeps a value in memory and takes NUL for the
-/// end. peek() and advance() therefore throw ConfigError for NUL and for values longer than kLongestHeaderText.
+/// JSON text in a range of a file, read in blocks. nlohmann's parser keeps a value in memory and takes NUL for the end.
+/// peek() and advance() therefore throw ConfigError for NUL and for values longer than kLongestHeaderText.
 class JsonBytes {
  public:
   JsonBytes(std::string path, const ReadBytes& read, std::uint64_t offset, std::uint64_t length)
@@ -64,12 +64,12 @@ class JsonBytes {
   std::array<std::byte, 1 << 16> block_{};
   std::size_t next_ = 0;
   std::size_t filled_ = 0;
-  std::size_t run_ = 0;  // characters of the current value
+  std::size_t run_ = 0;  // of the current value
   bool in_text_ = false;
   bool escaped_ = false;  // the previous character was an escaping backslash
 };
 
-/// SAX handler for nlohmann's parser that adds a header to a table. Throws ConfigError for an invalid header.
+/// SAX handler that adds a header to a table. Throws ConfigError.
 class HeaderReader {
  public:
   HeaderReader(std::string path, TensorTable& table) : path_(std::move(path)), table_(table) {}
@@ -104,13 +104,13 @@ class HeaderReader {
   Field field_ = Field::None;
   std::uint8_t fields_seen_ = 0;
   bool metadata_seen_ = false;
-  std::string name_;  // name of the current tensor or metadata text
+  std::string name_;  // of the current tensor or metadata text
   ElementType type_ = ElementType::F32;
   std::vector<std::uint64_t> shape_;
   std::vector<std::uint64_t> offsets_;
 };
 
-/// Returns a name from a file, made printable.
+/// Makes a name printable.
 [[nodiscard]] std::string shown_name(std::string_view name);
 /// Returns the error without its quotation of the text.
 [[nodiscard]] std::string json_fault(const nlohmann::detail::exception& error);

@@ -9,8 +9,8 @@
 
 namespace chimera {
 
-/// A regular file open for reading. It is not mapped: a file that shrinks then causes an error instead of a signal, and
-/// its pages do not count as resident memory. Any number of threads may read.
+/// The file is not mapped: a file that shrinks then causes an error instead of a signal, and its pages do not count as
+/// resident memory. Any number of threads may read.
 class RegularFile {
  public:
   /// Throws ConfigError if the file cannot be read or is not regular.
@@ -19,7 +19,7 @@ class RegularFile {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Size when opened.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  /// Fills `into` from byte `offset` on. Throws ConfigError if the file ends earlier or cannot be read.
+  /// Throws ConfigError if the file ends earlier or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:

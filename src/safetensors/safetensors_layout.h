@@ -28,8 +28,8 @@ class SafetensorsFile {
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] const TensorTable& tensors() const { return tensors_; }
 
-  /// Fills `into` with the bytes of a tensor of this file, from its byte `first` on; they must exist. Throws
-  /// ConfigError if the file was cut or cannot be read.
+  /// Reads from byte `first` of the tensor on; the bytes must exist. Throws ConfigError if the file was cut or cannot
+  /// be read.
   void read(const TensorEntry& tensor, std::uint64_t first, std::span<std::byte> into) const {
     assert(first <= tensor.bytes && into.size() <= tensor.bytes - first);
     file_.read(tensor.begin + first, into);
@@ -42,14 +42,13 @@ class SafetensorsFile {
 
 /// A file to write, known in advance so that several processes can write parts.
 struct SafetensorsLayout {
-  std::string head;                  ///< header length and header
-  std::vector<TensorEntry> tensors;  ///< tensors with their positions
+  std::string head;  ///< header length and header
+  std::vector<TensorEntry> tensors;
   std::uint64_t file_bytes = 0;
 };
 
 /// Places tensors (name, type, shape) contiguously in order, from a multiple of 8 bytes on. A tensor is aligned to its
-/// elements if no earlier tensor has narrower elements. `metadata` maps names to texts. Throws ConfigError if the
-/// header is longer than readers accept.
+/// elements if no earlier tensor has narrower elements. Throws ConfigError if the header is longer than readers accept.
 [[nodiscard]] SafetensorsLayout lay_out(std::vector<TensorEntry> tensors,
                                         const std::map<std::string, std::string>& metadata = {});
 

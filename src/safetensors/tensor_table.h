@@ -19,7 +19,7 @@
 
 namespace chimera {
 
-/// Storage for many short texts. They keep their address, even if the pool is moved.
+/// Storage for short texts, which keep their address even if the pool is moved.
 class TextPool {
  public:
   [[nodiscard]] std::string_view keep(std::string_view text) {
@@ -41,7 +41,7 @@ class TextPool {
   std::size_t free_ = 0;
 };
 
-/// One tensor of a file: row-major, little endian.
+/// Row-major, little endian.
 struct TensorEntry {
   std::string name;
   ElementType type = ElementType::F32;
@@ -50,23 +50,22 @@ struct TensorEntry {
   std::uint64_t bytes = 0;
 };
 
-/// Fills `into` from byte `offset` of a file on; throws if the file has fewer bytes.
+/// Throws if the file has fewer bytes.
 using ReadBytes = std::function<void(std::uint64_t offset, std::span<std::byte> into)>;
 
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 /// Longest name or other text in a header: the parser keeps one in memory.
 inline constexpr std::size_t kLongestHeaderText = std::size_t{1} << 20;
 inline constexpr std::size_t kMostDimensions = 64;
-/// Maximum number of metadata texts in a header.
 inline constexpr std::size_t kMostMetadata = 10'000;
 
 /// Names and positions of a file's tensors. Takes less memory than the header, even if that is malicious.
 class TensorTable {
  public:
-  /// Reads only the header; `path` names the file in messages. Throws ConfigError unless the header is one JSON object
-  /// in UTF-8 without duplicate names, of the length in the file's first 8 bytes, at most kMostHeaderBytes. Each tensor
-  /// needs a valid type, a shape, and the bytes that these imply. The tensors must fill the rest of the file without
-  /// overlap or hole.
+  /// Reads only the header; `path` is for messages. Throws ConfigError unless the header is one JSON object in UTF-8
+  /// without duplicate names, of the length in the file's first 8 bytes, at most kMostHeaderBytes. Each tensor needs a
+  /// valid type, a shape, and the bytes that these imply. The tensors must fill the rest of the file without overlap or
+  /// hole.
   TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read);
 
   [[nodiscard]] std::size_t size() const { return rows_.size(); }

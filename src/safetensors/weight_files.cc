@@ -18,7 +18,7 @@ namespace chimera {
 namespace {
 
 constexpr const char* kSuffix = ".safetensors";
-constexpr std::size_t kDeepest = 100;  // limit for nested objects and arrays
+constexpr std::size_t kDeepest = 100;  // for nested objects and arrays
 
 /// SAX handler that keeps the texts of `weight_map`.
 class WeightMapReader {
@@ -160,8 +160,7 @@ bool is_there(const fs::path& path) {
   throw ConfigError(fmt::format("{}: has neither {} nor {}", folder, kWeightsName, kIndexName));
 }
 
-/// Returns the real path of a file in an index. Links must not leave the folder: otherwise a foreign index chooses any
-/// file.
+/// Links must not leave the folder: otherwise a foreign index chooses any file.
 std::string path_within(const std::string& folder, const std::string& index, const std::string& name) {
   std::error_code error;
   const fs::path real = fs::canonical(fs::path(folder) / name, error);
@@ -208,7 +207,7 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
         fmt::format("{}: tensor {} is not in {}, which should have it", index, shown_name(tensor), map.files[file]));
   }
   if (tensors == map.rows.size()) return;
-  for (const SafetensorsFile& file : files_) {  // a file has a tensor that the index does not assign to it
+  for (const SafetensorsFile& file : files_) {  // a file has a tensor that is not in the index
     for (const std::string& tensor : file.tensors().names()) {
       const auto row = std::ranges::lower_bound(map.rows, tensor, {}, &WeightMap::Row::tensor);
       if (row != map.rows.end() && row->tensor == tensor && &files_[row->file] == &file) continue;

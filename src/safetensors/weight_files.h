@@ -16,28 +16,27 @@ namespace chimera {
 struct WeightMap {
   struct Row {
     std::string_view tensor;
-    std::uint32_t file = 0;  ///< index in `files`
+    std::uint32_t file = 0;  ///< in `files`
   };
-  std::vector<std::string> files;  ///< file names, in the order of the index
+  std::vector<std::string> files;  ///< in the order of the index
   std::deque<Row> rows;            ///< ascending by tensor
-  TextPool texts;                  ///< storage of the names in `rows`
+  TextPool texts;                  ///< of the names in `rows`
 };
 
 inline constexpr std::uint64_t kMostIndexBytes = 32'000'000;
 inline constexpr std::size_t kMostWeightFiles = 10'000;
 
-/// Reads the `weight_map` of an index and ignores other fields; `path` names it in messages. Throws ConfigError unless
-/// it is one JSON object in UTF-8, at most kMostIndexBytes, with one `weight_map`. This must give every tensor, once,
-/// the name of a safetensors file in the same folder.
+/// Ignores other fields; `path` is for messages. Throws ConfigError unless it is one JSON object in UTF-8, at most
+/// kMostIndexBytes, with one `weight_map`. This must give every tensor, once, the name of a safetensors file in the
+/// same folder.
 [[nodiscard]] WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read);
 
-/// Returns the text of an index, from the tensors of each file.
 [[nodiscard]] std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files);
 
 inline constexpr const char* kWeightsName = "model.safetensors";
 inline constexpr const char* kIndexName = "model.safetensors.index.json";
 
-/// All weights of a folder: one safetensors file, or several with an index. Only headers are in memory. Any number of
+/// Weights of a folder: one safetensors file, or several with an index. Only headers are in memory. Any number of
 /// threads may read.
 class WeightFiles {
  public:
@@ -51,7 +50,7 @@ class WeightFiles {
     TensorEntry tensor;
   };
   [[nodiscard]] std::optional<Found> find(std::string_view tensor) const;
-  /// Returns the names of all tensors, ascending.
+  /// Returns all names, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
   /// Files in index order.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }

@@ -6,7 +6,11 @@
 
 namespace chimera {
 
-OpTable::OpTable(const Schedule& schedule) : schedule_(&schedule), first_(schedule.workers.size() + 1, 0) {
+OpTable::OpTable(const Schedule& schedule)
+    : schedule_(&schedule),
+      micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
+      slices_(static_cast<std::size_t>(schedule.slices)),
+      first_(schedule.workers.size() + 1, 0) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     first_[w + 1] = first_[w] + static_cast<OpIndex>(schedule.workers[w].size());
   }
@@ -16,9 +20,10 @@ OpTable::OpTable(const Schedule& schedule) : schedule_(&schedule), first_(schedu
     for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
       const Op& op = schedule.workers[w][i];
       auto& table = at_[static_cast<std::size_t>(op.kind)];
-      if (table.empty()) table.assign(static_cast<std::size_t>(schedule.stages * schedule.micro_batches), kNoOp);
-      OpIndex& entry =
-          table[op.stage.index() * static_cast<std::size_t>(schedule.micro_batches) + op.micro_batch.index()];
+      if (table.empty()) {
+        table.assign(static_cast<std::size_t>(schedule.stages * schedule.micro_batches * schedule.slices), kNoOp);
+      }
+      OpIndex& entry = table[cell(op.stage, op.micro_batch, op.slice)];
       if (entry == kNoOp) entry = first_[w] + static_cast<OpIndex>(i);
     }
   }

@@ -10,6 +10,8 @@
 #include "schedule/schedule.h"
 
 // Dependencies between ops: F(s) needs F(s-1); B(s) and I(s) need F(s) and the input gradient of s+1; W(s) needs I(s).
+// A slice also needs the slices whose keys and values, or gradients of them, it uses: F of slice j needs F of slice
+// j-1 at the same stage, B or I of slice j needs B or I of slice j+1.
 
 namespace chimera {
 
@@ -27,8 +29,8 @@ using WorkerGroups = std::vector<std::vector<WorkerId>>;
 using OpIndex = std::uint32_t;
 inline constexpr OpIndex kNoOp = std::numeric_limits<OpIndex>::max();
 
-/// Finds ops by kind, stage and micro-batch. Requires ids in range and at most kMostOps ops. Ops may be missing; the
-/// first of duplicates counts. Refers to the schedule.
+/// Finds ops by kind, stage, micro-batch and slice. Requires ids in range and at most kMostOps ops. Ops may be missing;
+/// the first of duplicates counts. Refers to the schedule.
 class OpTable {
  public:
   explicit OpTable(const Schedule& schedule);
@@ -42,56 +44,69 @@ class OpTable {
   [[nodiscard]] std::span<const Op> at_once(OpIndex op, Pairs pairs) const {
     return concurrent_ops(schedule_->workers[worker_[op]], op - first_[worker_[op]], pairs);
   }
-  [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch) const;
+  [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch, std::int64_t slice) const;
   /// Returns the op (B or I) that makes this gradient, or kNoOp.
-  [[nodiscard]] OpIndex find_input_gradient(StageId stage, MicroBatchId micro_batch) const;
+  [[nodiscard]] OpIndex find_input_gradient(StageId stage, MicroBatchId micro_batch, std::int64_t slice) const;
   /// Returns the inputs of the op, or kNoOp: first from a neighboring stage (maybe by message), second from its own
-  /// stage.
-  [[nodiscard]] std::array<OpIndex, 2> inputs(const Op& op) const;
+  /// stage and slice, third from another slice at its own stage.
+  [[nodiscard]] std::array<OpIndex, 3> inputs(const Op& op) const;
   /// Returns the op at a neighboring stage that needs the op's result, or kNoOp.
   [[nodiscard]] OpIndex consumer(const Op& op) const;
 
  private:
+  [[nodiscard]] std::size_t cell(StageId stage, MicroBatchId micro_batch, std::int64_t slice) const {
+    return (stage.index() * micro_batches_ + micro_batch.index()) * slices_ + static_cast<std::size_t>(slice);
+  }
+
   const Schedule* schedule_;
+  std::size_t micro_batches_;
+  std::size_t slices_;
   std::vector<OpIndex> first_;                     // [workers + 1]
   std::vector<std::uint32_t> worker_;              // [ops]
-  std::array<std::vector<OpIndex>, kOpKinds> at_;  // [kind][stage * N + micro_batch]; empty if the kind is unused
+  std::array<std::vector<OpIndex>, kOpKinds> at_;  // [kind][cell()]; empty if the kind is unused
 };
 
-inline OpIndex OpTable::find(OpKind kind, StageId stage, MicroBatchId micro_batch) const {
+inline OpIndex OpTable::find(OpKind kind, StageId stage, MicroBatchId micro_batch, std::int64_t slice) const {
   const auto& table = at_[static_cast<std::size_t>(kind)];
-  if (table.empty()) return kNoOp;
-  return table[stage.index() * static_cast<std::size_t>(schedule_->micro_batches) + micro_batch.index()];
+  return table.empty() ? kNoOp : table[cell(stage, micro_batch, slice)];
 }
 
-inline OpIndex OpTable::find_input_gradient(StageId stage, MicroBatchId micro_batch) const {
-  const OpIndex whole = find(OpKind::Backward, stage, micro_batch);
-  return whole != kNoOp ? whole : find(OpKind::BackwardInput, stage, micro_batch);
+inline OpIndex OpTable::find_input_gradient(StageId stage, MicroBatchId micro_batch, std::int64_t slice) const {
+  const OpIndex whole = find(OpKind::Backward, stage, micro_batch, slice);
+  return whole != kNoOp ? whole : find(OpKind::BackwardInput, stage, micro_batch, slice);
 }
 
-inline std::array<OpIndex, 2> OpTable::inputs(const Op& op) const {
+inline std::array<OpIndex, 3> OpTable::inputs(const Op& op) const {
+  std::array<OpIndex, 3> inputs = {kNoOp, kNoOp, kNoOp};
   switch (op.kind) {
     case OpKind::Forward:
-      if (op.stage == StageId(0)) return {kNoOp, kNoOp};
-      return {find(OpKind::Forward, StageId(op.stage.value() - 1), op.micro_batch), kNoOp};
+      if (op.stage != StageId(0)) {
+        inputs[0] = find(OpKind::Forward, StageId(op.stage.value() - 1), op.micro_batch, op.slice);
+      }
+      if (op.slice > 0) inputs[2] = find(OpKind::Forward, op.stage, op.micro_batch, op.slice - 1);
+      break;
     case OpKind::Backward:
-    case OpKind::BackwardInput: {
-      const OpIndex forward = find(OpKind::Forward, op.stage, op.micro_batch);
-      if (op.stage.value() + 1 == schedule_->stages) return {kNoOp, forward};
-      return {find_input_gradient(StageId(op.stage.value() + 1), op.micro_batch), forward};
-    }
-    case OpKind::BackwardWeight: return {kNoOp, find(OpKind::BackwardInput, op.stage, op.micro_batch)};
+    case OpKind::BackwardInput:
+      if (op.stage.value() + 1 != schedule_->stages) {
+        inputs[0] = find_input_gradient(StageId(op.stage.value() + 1), op.micro_batch, op.slice);
+      }
+      inputs[1] = find(OpKind::Forward, op.stage, op.micro_batch, op.slice);
+      if (op.slice + 1 < schedule_->slices) {
+        inputs[2] = find_input_gradient(op.stage, op.micro_batch, op.slice + 1);
+      }
+      break;
+    case OpKind::BackwardWeight: inputs[1] = find(OpKind::BackwardInput, op.stage, op.micro_batch, op.slice); break;
   }
-  return {kNoOp, kNoOp};
+  return inputs;
 }
 
 inline OpIndex OpTable::consumer(const Op& op) const {
   if (op.kind == OpKind::Forward) {
     if (op.stage.value() + 1 == schedule_->stages) return kNoOp;
-    return find(OpKind::Forward, StageId(op.stage.value() + 1), op.micro_batch);
+    return find(OpKind::Forward, StageId(op.stage.value() + 1), op.micro_batch, op.slice);
   }
   if (!gives_input_gradient(op.kind) || op.stage == StageId(0)) return kNoOp;
-  return find_input_gradient(StageId(op.stage.value() - 1), op.micro_batch);
+  return find_input_gradient(StageId(op.stage.value() - 1), op.micro_batch, op.slice);
 }
 
 /// Progress of a run. A worker advances until its next op lacks an input, and resumes when that input is done. Takes

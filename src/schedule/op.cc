@@ -14,8 +14,10 @@ std::optional<OpKind> op_kind(char letter) {
   }
 }
 
-std::string to_text(const Op& op) {
-  return std::to_string(op.stage.value()) + letter(op.kind) + std::to_string(op.micro_batch.value());
+std::string to_text(const Op& op, std::int64_t slices) {
+  std::string text = std::to_string(op.stage.value()) + letter(op.kind) + std::to_string(op.micro_batch.value());
+  if (slices > 1 || op.slice != 0) text += "." + std::to_string(op.slice);
+  return text;
 }
 
 }  // namespace chimera

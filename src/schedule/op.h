@@ -25,13 +25,16 @@ struct Op {
   std::int32_t weight_version = 0;
   /// Whether the op and the next on its worker are a pair (Pairs).
   bool paired = false;
+  std::int16_t slice = 0;  // of the micro-batch, 0 .. k-1, in the order of the tokens
   friend bool operator==(const Op&, const Op&) = default;
 };
+static_assert(sizeof(Op) == 20);
 
 [[nodiscard]] char letter(OpKind kind);
 [[nodiscard]] std::optional<OpKind> op_kind(char letter);
-/// Returns stage, letter and micro-batch, as in PyTorch: `2F5`.
-[[nodiscard]] std::string to_text(const Op& op);
+/// Returns stage, letter and micro-batch, as in PyTorch: `2F5`. Appends the slice (`2F5.3`) if a micro-batch has
+/// several `slices`, or if the slice is not 0.
+[[nodiscard]] std::string to_text(const Op& op, std::int64_t slices = 1);
 [[nodiscard]] constexpr bool gives_input_gradient(OpKind kind) {
   return kind == OpKind::Backward || kind == OpKind::BackwardInput;
 }

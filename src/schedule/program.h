@@ -48,8 +48,9 @@ struct Program {
   std::int64_t micro_batches = 0;
   Placement placement;
   std::vector<std::vector<Instruction>> workers;
-  bool tied = false;       // stage 0 and the last share a matrix
-  std::int64_t steps = 1;  // equal in number of micro-batches
+  bool tied = false;        // stage 0 and the last share a matrix
+  std::int64_t steps = 1;   // equal in number of micro-batches
+  std::int64_t slices = 1;  // k: slices of a micro-batch
 };
 
 /// How messages between two workers are matched.

@@ -42,10 +42,14 @@ struct PipelineShape {
   std::int64_t waves = 1;          // w: waves of Hanayo
   ScaleMethod scale = ScaleMethod::Direct;
   OpOrder order = OpOrder::Auto;
+  std::int64_t slices = 1;  // k: slices of a micro-batch
 };
 
 /// Maximum number of ops in a schedule.
 inline constexpr std::int64_t kMostOps = 100'000'000;
+
+/// Maximum number of slices of a micro-batch.
+inline constexpr std::int64_t kMostSlices = 1'024;
 
 /// worker_of[r][s]: the worker that holds stage s of replica r.
 struct Placement {
@@ -92,6 +96,7 @@ struct Schedule {
   std::optional<AsynchronousUpdates> updates = std::nullopt;  // empty: synchronous, one update at the step's end
   std::optional<OpOrder> order = std::nullopt;  // the one it has, of a generator with several: Slots or Deepest
   bool late_forwards = false;                   // whether the paper's figure draws forwards as late as possible
+  std::int64_t slices = 1;                      // k: slices of a micro-batch, 1 .. kMostSlices
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

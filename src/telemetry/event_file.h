@@ -15,17 +15,17 @@ namespace chimera {
 /// eight bytes, the data, and its masked CRC-32C. Source: tensorflow/core/lib/io/record_writer.h.
 [[nodiscard]] std::string event_record(std::string_view data);
 
-/// Returns an Event of tensorflow/core/util/event.proto, with scalars named as in metrics.jsonl. `wall_time` is in
+/// Returns an Event of tensorflow/core/util/event.proto, with scalars named as in metrics.jsonl. `wall_time` counts
 /// seconds since 1970.
 [[nodiscard]] std::string step_event(const StepMetrics& metrics, double wall_time);
 
-/// A new TensorBoard event file. Records are never partially written (see RecordFile).
+/// TensorBoard event file of whole records (see RecordFile).
 class EventFile {
  public:
-  /// Creates the folder if necessary, and events.out.tfevents.TIME.HOST.PID in it. Throws ConfigError if this fails.
+  /// Creates events.out.tfevents.TIME.HOST.PID, and the folder. Throws ConfigError.
   explicit EventFile(const std::string& folder);
   void write(const StepMetrics& metrics);
-  /// Throws the errors of RecordFile::finish().
+  /// Throws as RecordFile::finish() does.
   void finish() { records_.finish(); }
 
  private:

@@ -64,7 +64,7 @@ int RecordFile::write_waiting() {
   const auto written = ::write(file_.get(), waiting_.data(), waiting_.size());
   const int cause = written < 0 ? errno : ENOSPC;
   if (written != static_cast<ssize_t>(waiting_.size()) && cause != EPIPE) {
-    // Removes the partially written data.
+    // Removes partially written data.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), size_);
     return cause;
   }
@@ -105,7 +105,7 @@ bool is_locked(const FileDescriptor& file, int kind) {
   throw ConfigError(fmt::format("--metrics {}: another run is writing this file; give another one", path));
 }
 
-/// Opens and locks the file for appending; truncates a regular file to `bytes`.
+/// Locks the file; truncates a regular file to `bytes`.
 FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   try {
     make_parents(path);

@@ -14,7 +14,7 @@ struct TableCell {
   std::string text;
   bool is_number = false;
 };
-/// Returns a table; its first column names the rows. Scrolls horizontally on a narrow page.
+/// The first column names the rows. Scrolls horizontally on a narrow page.
 [[nodiscard]] std::string html_table(const std::vector<std::string>& head,
                                      const std::vector<std::vector<TableCell>>& rows);
 
@@ -27,7 +27,7 @@ struct Section {
 [[nodiscard]] std::string html_page(const std::string& title, const std::string& subtitle,
                                     const std::vector<Section>& sections);
 
-/// Places pictures in columns if the page is wide enough.
+/// Uses columns if the page is wide enough.
 [[nodiscard]] std::string side_by_side(const std::vector<std::string>& pictures);
 
 struct ReportedForecast {
@@ -38,10 +38,10 @@ struct ReportedForecast {
 };
 
 struct RunReport {
-  RunHistory run;        ///< Its name is the page's title
-  std::string subtitle;  ///< One-line summary
+  RunHistory run;        ///< The name is the page's title
+  std::string subtitle;  ///< One line
   std::vector<ReportedForecast> forecasts;
-  std::string forecast_note;     ///< A sentence about the prediction method
+  std::string forecast_note;     ///< A sentence about the prediction
   std::vector<Panel> timelines;  ///< One step, measured and simulated
 };
 

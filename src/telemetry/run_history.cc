@@ -39,7 +39,7 @@ Configuration configuration_of(const std::string& folder) {
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       nlohmann::ordered_json record = read_manifest(checkpoint_path(folder, *step)).run;
-      if (record.is_object()) record.erase("progress");  // belongs to the step, not to the run
+      if (record.is_object()) record.erase("progress");  // belongs to the step
       return flattened(record);
     } catch (const Error&) {
       continue;  // `chimera checkpoint verify` reports the damage
@@ -57,7 +57,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Returns nullopt if the field is missing or not a number, such as the `null` of a loss that is not finite.
+/// Returns nullopt if the field is missing or null, as a loss that is not finite.
 std::optional<double> number_of(const Json& line, const char* field) {
   const auto found = line.find(field);
   if (found == line.end() || !found->is_number()) return std::nullopt;

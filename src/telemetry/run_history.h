@@ -9,13 +9,13 @@
 
 namespace chimera {
 
-/// Pairs like `layout.schedule` and `chimera`, as recorded in checkpoints.
+/// Pairs like `layout.schedule` and `chimera`.
 using Configuration = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns the fields of a record; names of nested fields are joined with dots.
+/// Joins names of nested fields with dots.
 [[nodiscard]] Configuration flattened(const nlohmann::ordered_json& record);
 
-/// Returns the configuration of the newest readable checkpoint; may be empty.
+/// Reads the newest readable checkpoint; may be empty.
 [[nodiscard]] Configuration configuration_of(const std::string& folder);
 
 [[nodiscard]] std::string value_of(const Configuration& configuration, const std::string& field,
@@ -23,7 +23,7 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
 
 /// A line of a metrics file. Times in seconds, losses in nats.
 struct StepRecord {
-  std::int64_t step = 0;  ///< number of the step, from 1
+  std::int64_t step = 0;  ///< from 1
   double loss = 0;
   double step_seconds = 0;
   double tokens_per_second = 0;
@@ -35,23 +35,22 @@ struct StepRecord {
   std::optional<double> validation_loss = {};
 };
 
-/// Parses a metrics file (docs/metrics.md). Ignores an incomplete last line, which is still being written. Throws
-/// ConfigError, with `path` and line number, for a line that is not a step.
+/// Parses a metrics file (docs/metrics.md). Ignores an incomplete last line. Throws ConfigError, with `path` and line
+/// number, for a line that is not a step.
 [[nodiscard]] std::vector<StepRecord> parse_metrics(const std::string& path, const std::string& text);
 
 struct RunHistory {
   std::string name;     ///< Path as given
-  std::string metrics;  ///< Path of the metrics file
+  std::string metrics;  ///< Path
   std::vector<StepRecord> steps;
   Configuration configuration;  ///< Empty if no checkpoint has it
 };
 
-/// Returns `run` itself, or metrics.jsonl in that folder. Throws ConfigError if it does not exist.
+/// Returns `run`, or metrics.jsonl in that folder. Throws ConfigError if it does not exist.
 [[nodiscard]] std::string metrics_path(const std::string& run);
-/// Reads a metrics file or its folder, and the configuration from checkpoints in the same folder. Throws ConfigError.
+/// Reads a metrics file or its folder, and the configuration from its checkpoints. Throws ConfigError.
 [[nodiscard]] RunHistory read_run(const std::string& path);
 
-/// Returns the number of steps in the configuration, if recorded.
 [[nodiscard]] std::optional<std::int64_t> planned_steps(const RunHistory& run);
 
 /// Results of a run. Medians exclude the first step, which touches memory first, if there are more.
@@ -64,10 +63,10 @@ struct RunFigures {
   double peak_memory_bytes = 0;
   double total_seconds = 0;  ///< Sum of step times
 };
-/// Summarizes a run. Throws ConfigError, naming the run, if it has no step yet.
+/// Throws ConfigError if the run has no step.
 [[nodiscard]] RunFigures figures_of(const RunHistory& run);
 
-/// Returns the median, or 0 without values.
+/// Returns 0 without values.
 [[nodiscard]] double median_of(std::vector<double> values);
 
 }  // namespace chimera

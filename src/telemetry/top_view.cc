@@ -38,7 +38,6 @@ std::optional<ProgressPage> page_of(const fs::path& files) {
   return std::nullopt;
 }
 
-/// Returns whether the process has the file open for writing.
 bool writes_to(const fs::path& files, const fs::path& file) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(files, error)) {
@@ -109,7 +108,7 @@ std::vector<double> recent(const RunHistory& run, double StepRecord::*field, std
   return values;
 }
 
-/// Returns bars of eight heights from the lowest to the highest value; each shows the mean of consecutive values.
+/// Returns bars of eight heights; each shows the mean of consecutive values.
 std::string sparkline(const std::vector<double>& values, std::size_t columns) {
   constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::vector<double> means;
@@ -157,7 +156,7 @@ const char* state_of(const TopView& view) {
   return is_done(view) ? "ended" : "unknown";
 }
 
-/// Returns the last recorded ETA; while the run is live, minus the time since then.
+/// Returns the last ETA; of a live run, minus the time since then.
 std::optional<double> seconds_left(const TopView& view) {
   if (view.run.steps.empty() || is_done(view)) return std::nullopt;
   const auto left = view.run.steps.back().seconds_left;

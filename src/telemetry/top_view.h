@@ -14,7 +14,7 @@
 namespace chimera {
 
 struct LiveRank {
-  std::int64_t step = 0;  ///< Current step, from 1; 0 outside of steps
+  std::int64_t step = 0;  ///< From 1; 0 outside of steps
   std::string doing;      ///< `1B3`, `start-up`
   double waiting = 0;     ///< Share of time spent waiting for other ranks
 };
@@ -22,11 +22,11 @@ struct LiveRank {
 /// A process that writes a metrics file, and the progress page of its job.
 class LiveRun {
  public:
-  /// Finds the process that has this file open for writing, on this machine and visible to this user.
+  /// Finds the process that has this file open for writing, if visible to this user.
   [[nodiscard]] static std::optional<LiveRun> find(const std::string& metrics);
 
   [[nodiscard]] pid_t process() const { return process_; }
-  /// Samples all ranks about 1000 times per second, at no cost for them. Empty if the progress page is not accessible.
+  /// Samples all ranks about 1000 times per second. Empty if the progress page is not accessible.
   [[nodiscard]] std::vector<LiveRank> watch(std::chrono::milliseconds time) const;
 
  private:
@@ -36,22 +36,21 @@ class LiveRun {
   std::optional<ProgressPage> page_;
 };
 
-/// Returns the ranks that hold up the others: they wait less than half as much as the median rank, which waits at least
-/// a fifth of the time.
+/// Returns ranks that wait less than half as much as the median rank, which waits at least a fifth of the time.
 [[nodiscard]] std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks);
 
 struct TopView {
   RunHistory run;
   std::optional<pid_t> process = {};  ///< Local process that writes the metrics
   std::vector<LiveRank> ranks = {};   ///< Empty if not accessible
-  double seconds_since_last = 0;      ///< Since the last write to the metrics file
+  double seconds_since_last = 0;      ///< since the last write to the metrics file
 };
 
-/// Reads the run; if it runs on this machine, samples its ranks for `watched`. Throws ConfigError.
+/// If the run is on this machine, samples its ranks for `watched`. Throws ConfigError.
 [[nodiscard]] TopView look_at(const std::string& path, std::chrono::milliseconds watched);
 
 [[nodiscard]] std::string to_text(const TopView& view, std::size_t columns);
-/// Returns the same as JSON (docs/live.md).
+/// Returns JSON (docs/live.md).
 [[nodiscard]] std::string to_json(const TopView& view);
 
 }  // namespace chimera

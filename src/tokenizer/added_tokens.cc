@@ -96,7 +96,7 @@ void TokenFinder::split(std::string_view text, std::vector<TextPiece>& pieces) c
       continue;
     }
     const std::size_t found = i;
-    i = end;  // the search continues here
+    i = end;
     const AddedToken& token = tokens_[static_cast<std::size_t>(matched)];
     if (token.single_word && !stands_alone(text, found, end)) continue;
     const std::size_t start = token.lstrip ? std::max(before_white_space(text, found), taken) : found;

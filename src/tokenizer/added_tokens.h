@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// A token outside the model's vocabulary, with the fields of tokenizer.json.
+/// Token outside the model's vocabulary, as in tokenizer.json.
 struct AddedToken {
   TokenId id = 0;
   std::string content;
@@ -32,26 +32,25 @@ class TokenFinder {
  public:
   TokenFinder() { trie_.emplace_back(); }
 
-  /// Adds a token that matches `pattern`. Ignores an empty or repeated pattern.
+  /// Ignores an empty or repeated pattern.
   void add(const AddedToken& token, std::string_view pattern);
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
 
-  /// Appends the pieces of the text in order.
   void split(std::string_view text, std::vector<TextPiece>& pieces) const;
 
  private:
   struct Node {
     std::vector<std::pair<char, std::int32_t>> children;
-    std::int32_t token = -1;  // index into tokens_; negative: no token
+    std::int32_t token = -1;  // into tokens_; negative: no token
   };
 
-  /// Returns the index of the longest token at `start`, and its end; negative if there is no match.
+  /// Returns the index of the longest token at `start`; negative if there is no match.
   [[nodiscard]] std::int32_t match(std::string_view text, std::size_t start, std::size_t& end) const;
 
   std::vector<Node> trie_;
   std::array<std::int32_t, 256> roots_{};  // [byte]: child of the root, or 0
   std::vector<AddedToken> tokens_;
-  std::string first_bytes_;  // distinct first bytes of the patterns
+  std::string first_bytes_;  // distinct
 };
 
 }  // namespace chimera

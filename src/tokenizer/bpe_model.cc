@@ -19,9 +19,9 @@ namespace {
 
 constexpr TokenId kNoToken = -1;
 constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
-constexpr std::size_t kShortWord = 48;  // symbols; longer words use a heap
+constexpr std::size_t kShortWord = 48;  // symbols; more use a heap
 constexpr char32_t kBlankSign = 0x2581;
-constexpr std::size_t kQuick = 129;  // characters in ascii_joins_: ASCII and the blank sign
+constexpr std::size_t kQuick = 129;  // ASCII and the blank sign
 
 std::size_t quick_place(char32_t c) { return c < 128 ? c : c == kBlankSign ? 128 : kQuick; }
 
@@ -127,7 +127,7 @@ bool BpeModel::splits_at(std::string_view word, std::size_t place) const {
 
 void BpeModel::encode(std::string_view word, TokenIds& ids, WordCache& cache) const {
   if (byte_level_ || whole_words_first_) return encode_part(word, ids, cache);
-  // A text without a pre-tokenizer is one word. Encode the parts that never join separately, so that the cache helps.
+  // A text without a pre-tokenizer is one word. Encode parts that never join separately, for the cache.
   std::size_t start = 0;
   std::size_t i = 0;
   char32_t before = next_character(word, i);
@@ -182,7 +182,7 @@ void BpeModel::take_symbols(std::string_view part, TokenIds& symbols) const {
     const std::string_view character = part.substr(start, i - start);
     const auto has_token = [this](char byte) { return bytes_[static_cast<unsigned char>(byte)] != kNoToken; };
     if (byte_fallback_ && std::all_of(character.begin(), character.end(), has_token)) {
-      // A pending unknown token comes after these bytes, as in tokenizers.
+      // A pending unknown token follows, as in tokenizers.
       for (const char byte : character) symbols.push_back(bytes_[static_cast<unsigned char>(byte)]);
       continue;
     }
@@ -220,8 +220,8 @@ void BpeModel::merge_symbols(TokenIds& symbols) const {
 
 namespace {
 
-/// Places of a long word that wait for their merge: lowest rank first, then from left to right. Places of a rank share
-/// a queue, because a run of equal characters has few ranks.
+/// Waiting merges of a long word: lowest rank first, then from left to right. Places of a rank share a queue, because a
+/// run of equal characters has few ranks.
 class WaitingMerges {
  public:
   using Place = std::uint32_t;
@@ -233,7 +233,7 @@ class WaitingMerges {
     queue.places.push_back(place);
   }
 
-  /// Moves to the next place. Returns false if there is none.
+  /// Returns false if there is no other place.
   bool next(std::uint32_t& rank, Place& place) {
     if (ranks_.empty()) return false;
     rank = ranks_.top();
@@ -266,7 +266,7 @@ class WaitingMerges {
 
   std::unordered_map<std::uint32_t, Queue> queues_;                                       // [rank]
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks_;  // with a place in the queue
-  Queue* last_ = nullptr;                                                                 // queue of last_rank_
+  Queue* last_ = nullptr;                                                                 // of last_rank_
   std::uint32_t last_rank_ = 0;
 };
 
@@ -281,7 +281,7 @@ void BpeModel::merge_long(TokenIds& symbols) const {
   std::vector<Place> previous(count);
   for (Place i = 0; i < count; ++i) {
     next[i] = i + 1;
-    previous[i] = i - 1;  // the first wraps to a place beyond the end
+    previous[i] = i - 1;
   }
   const auto find = [&](Place i) -> const Merge* {
     if (i >= count || symbols[i] == kNoToken || next[i] >= count) return nullptr;

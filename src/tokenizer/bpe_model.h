@@ -11,8 +11,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/word_piece_model.h"
 
-// Byte-pair encoding. Source: Sennrich, Haddow and Birch, ACL 2016; order of merges as in the Python package
-// tokenizers.
+// Byte-pair encoding. Source: Sennrich, Haddow and Birch, ACL 2016; order of merges as in tokenizers (Python).
 
 namespace chimera {
 
@@ -51,7 +50,6 @@ class MergeTable {
   static std::uint64_t key_of(TokenId left, TokenId right) {
     return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
   }
-  /// Returns the key's entry, or the free entry for it.
   [[nodiscard]] std::size_t place_of(std::uint64_t key) const {
     std::uint64_t hash = key * 0x9E3779B97F4A7C15U;
     hash ^= hash >> 32;
@@ -64,19 +62,19 @@ class MergeTable {
 };
 
 struct BpeParts {
-  TextMap<TokenId> vocabulary;  ///< tokens as in the file; ids are not negative
+  TextMap<TokenId> vocabulary;  ///< ids are not negative
   std::vector<std::pair<std::string, std::string>> merges;
   bool byte_level = false;         ///< tokens have one letter per byte (byte_alphabet.h)
-  bool byte_fallback = false;      ///< unknown characters become <0xNN> tokens of their bytes if all of these exist
+  bool byte_fallback = false;      ///< unknown characters become <0xNN> tokens if all bytes have one
   bool fuse_unknown = false;       ///< adjacent unknown characters become one token
   bool whole_words_first = false;  ///< a word that is a token is not split
-  std::optional<TokenId> unknown;  ///< id of unknown characters; if absent, they are dropped
+  std::optional<TokenId> unknown;  ///< if absent, unknown characters are dropped
 };
 
 /// Repeatedly merges the adjacent pair of lowest rank, the leftmost of equals.
 class BpeModel final : public WordModel {
  public:
-  /// Throws ConfigError, naming `source`, if a merge has a token outside the vocabulary.
+  /// Throws ConfigError if a merge has a token outside the vocabulary.
   BpeModel(const BpeParts& parts, const std::string& source);
 
   [[nodiscard]] std::string name() const override;
@@ -88,7 +86,6 @@ class BpeModel final : public WordModel {
   void merge_symbols(TokenIds& symbols) const;
   void merge_long(TokenIds& symbols) const;
   void encode_part(std::string_view part, TokenIds& ids, WordCache& cache) const;
-  /// Returns whether no token can contain both neighboring characters.
   [[nodiscard]] bool never_joins(char32_t left, char32_t right) const;
   void note_what_joins(const BpeParts& parts);
 
@@ -98,12 +95,12 @@ class BpeModel final : public WordModel {
   bool whole_words_first_;
   std::optional<TokenId> unknown_;
   MergeTable merges_;
-  TextMap<TokenId> words_;                   // tokens by text, if whole_words_first_
-  std::array<TokenId, 256> bytes_;           // token of each byte; negative: no token
-  bool unknown_apart_ = false;               // unknown characters always become byte tokens, and no merge uses these
-  std::vector<TokenId> characters_;          // single-character tokens by code point; negative: no token
-  std::unordered_set<std::uint64_t> joins_;  // pairs of characters that a merge may join
-  // whether a merge may join two characters of ASCII or the blank sign, by quick_place()
+  TextMap<TokenId> words_;                   // if whole_words_first_
+  std::array<TokenId, 256> bytes_;           // [byte]; negative: no token
+  bool unknown_apart_ = false;               // unknown characters always become byte tokens, without merges
+  std::vector<TokenId> characters_;          // [code point]; negative: no token
+  std::unordered_set<std::uint64_t> joins_;  // pairs of characters
+  // joins_ of ASCII and the blank sign, by quick_place()
   std::vector<bool> ascii_joins_;
 };
 

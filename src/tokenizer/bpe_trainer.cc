@@ -104,7 +104,6 @@ class BpeLearner {
     push_noted();
   }
 
-  /// Records a pair that became more frequent in a word.
   void note(const Pair& pair, std::size_t word) {
     WordNumbers& places = noted_[pair];
     if (places.empty() || places.back() != word) places.push_back(static_cast<std::uint32_t>(word));
@@ -128,7 +127,7 @@ class BpeLearner {
     return top;
   }
 
-  /// Two pairs may form the same token. As in tokenizers, the count of the merged pair is not reduced.
+  /// Two pairs may form the same token. The merged pair's count is not reduced, as in tokenizers.
   void merge(const Candidate& top) {
     const auto [left, right] = top.pair;
     const std::int64_t id =
@@ -215,7 +214,7 @@ std::string to_tokenizer_json(const TrainedBpe& trained) {
                      {"normalized", false},
                      {"special", true}});
   }
-  std::string vocabulary;  // as text, because insertion into nlohmann's ordered object is linear
+  std::string vocabulary;  // text, because insertion into nlohmann's ordered object is linear
   for (std::size_t id = 0; id < trained.tokens.size(); ++id) {
     vocabulary += fmt::format("{}      {}: {}", id == 0 ? "" : ",\n", json_text(Json(trained.tokens[id])), id);
   }

@@ -23,7 +23,7 @@ class WordCounts {
 };
 
 struct BpeTraining {
-  std::int64_t vocabulary = 8192;  ///< ids: special tokens, 256 bytes, merges
+  std::int64_t vocabulary = 8192;  ///< special tokens, 256 bytes, merges
   /// Distinct. A token that is the letter of a byte also represents that byte.
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
   std::int64_t min_frequency = 0;  ///< rarer pairs are not merged
@@ -33,12 +33,12 @@ struct TrainedBpe {
   std::vector<std::string> tokens;                            ///< by id, as in tokenizer.json: a letter for each byte
   std::vector<std::pair<std::int64_t, std::int64_t>> merges;  ///< pairs of ids, by rank
   std::size_t special_tokens = 0;
-  std::size_t first_special = 0;  ///< id of the first; the others follow
+  std::size_t first_special = 0;  ///< the others follow
 };
 
 /// Merges the most frequent adjacent pair, of equals the pair of smallest ids, until the vocabulary is full or no pair
-/// is frequent enough. Equals BpeTrainer of the Python package tokenizers on the same lines, with ByteLevel.alphabet()
-/// as initial alphabet. Throws ConfigError if the vocabulary is too small for special tokens and bytes.
+/// is frequent enough. Equals BpeTrainer of tokenizers (Python) on the same lines, with ByteLevel.alphabet() as initial
+/// alphabet. Throws ConfigError if the vocabulary is too small for special tokens and bytes.
 [[nodiscard]] TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& training);
 
 [[nodiscard]] std::string to_tokenizer_json(const TrainedBpe& trained);

@@ -8,7 +8,7 @@
 
 namespace chimera {
 
-struct ByteLevelDecoding {};  ///< letters to bytes; invalid UTF-8 becomes U+FFFD
+struct ByteLevelDecoding {};  ///< invalid UTF-8 becomes U+FFFD
 struct WordPieceDecoding {    ///< blanks between words
   std::string prefix = "##";
   bool cleanup = true;  ///< no blank before English punctuation
@@ -19,7 +19,7 @@ struct ReplaceDecoding {
 };
 struct ByteFallbackDecoding {};  ///< runs of <0xNN> to text; each byte of invalid UTF-8 becomes U+FFFD
 struct FuseDecoding {};          ///< joins all tokens
-struct StripDecoding {           ///< removes `content` from both ends of each token
+struct StripDecoding {           ///< removes `content` from both ends
   std::string content;           ///< one character
   std::size_t start = 0;         ///< maximum number to remove at the start
   std::size_t stop = 0;          ///< maximum number to remove at the end
@@ -36,9 +36,9 @@ class Decoder {
   Decoder() = default;
   explicit Decoder(std::vector<DecodingStep> steps) : steps_(std::move(steps)) {}
 
-  /// Returns the text of tokens; without steps, the tokens separated by blanks.
+  /// Without steps, blanks separate the tokens.
   [[nodiscard]] std::string decode(std::vector<std::string> tokens) const;
-  /// Returns whether later tokens may change the text of this last token (bytes of a character).
+  /// Returns whether later tokens may change the text of this last one.
   [[nodiscard]] bool is_open(std::string_view last_token) const;
 
  private:

@@ -16,7 +16,6 @@ std::string replaced(std::string_view text, const ReplaceStep& step) {
   return out.append(text.substr(start));
 }
 
-/// Calls `put(out, character, classes)` for each character.
 template <class Put>
 std::string mapped(std::string_view text, Put put) {
   std::string out;

@@ -31,7 +31,7 @@ class Normalizer {
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
 
   [[nodiscard]] const std::vector<NormalizerStep>& steps() const { return steps_; }
-  /// Returns the normalized text, in `buffer` if changed. With `continues`, nothing is prepended.
+  /// Returns the text, in `buffer` if changed. With `continues`, nothing is prepended.
   [[nodiscard]] std::string_view apply(std::string_view text, std::string& buffer, bool continues = false) const;
 
  private:

@@ -41,7 +41,7 @@ void expect_fields(const JsonValue& part, const std::vector<std::string>& fields
   }
 }
 
-/// Reads a part by its type. A Sequence has its `nested` parts in the field `list`.
+/// A Sequence has its `nested` parts in the field `list`.
 template <class Target>
 void read_part(const JsonValue& part, const char* what, const char* list,
                const std::vector<PartReader<Target>>& readers, Target& target, bool nested = false) {
@@ -63,7 +63,7 @@ void read_part(const JsonValue& part, const char* what, const char* list,
   part.fail(fmt::format("the {} '{}' is not supported; supported: {}", what, printable(type), fmt::join(known, ", ")));
 }
 
-/// Returns the text of {"String": text}.
+/// Reads {"String": text}.
 std::string string_pattern(const JsonValue& part) {
   const JsonValue pattern = part.field("pattern");
   if (pattern.json().is_object() && pattern.has("Regex")) pattern.fail("a regular expression is not supported here");
@@ -96,7 +96,7 @@ void read_byte_level(const JsonValue& part, PreTokenizerParts& parts) {
   parts.byte_level = true;
 }
 
-/// Returns always, first or never; older files have true or false.
+/// Reads always, first or never; older files have true or false.
 BlankSignStep::Prepend prepend_of(const JsonValue& part) {
   using enum BlankSignStep::Prepend;
   const bool old = truth_or(part, "add_prefix_space", true);

@@ -8,7 +8,7 @@
 
 namespace chimera {
 
-/// Readers for the parts of a tokenizer.json. All throw ConfigError, with the position in the file.
+/// Readers for parts of a tokenizer.json. All throw ConfigError, with the position.
 [[nodiscard]] Normalizer read_normalizer(const JsonValue& file);
 
 struct PreTokenizerParts {
@@ -26,10 +26,10 @@ void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep);
 [[nodiscard]] TextMap<TokenId> read_vocabulary(const JsonValue& value);
 
 [[nodiscard]] bool is_set(const JsonValue& value, const char* field);
-/// Return the field, or `fallback` if it is missing or null.
+/// The `fallback` is for a missing or null field.
 [[nodiscard]] bool truth_or(const JsonValue& value, const char* field, bool fallback);
 [[nodiscard]] std::string text_or(const JsonValue& value, const char* field, const std::string& fallback);
-/// Returns a token's id. Throws ConfigError unless it is an integer of 0 to 2^22 - 1.
+/// Throws ConfigError unless the id is an integer of 0 to 2^22 - 1.
 [[nodiscard]] TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::string& token);
 
 }  // namespace chimera

@@ -8,11 +8,11 @@
 namespace chimera {
 namespace {
 
-/// How the pre-tokenizer treats a blank before a letter.
+/// Treatment of a blank before a letter.
 enum class WordsAtBlanks {
-  Begin,   // starts a word
-  Drop,    // separates words and is dropped
-  Ignore,  // is inside a word
+  Begin,  // starts a word
+  Drop,   // separates words
+  Ignore,
   Unclear
 };
 
@@ -43,7 +43,7 @@ bool holds_of_steps(const Normalizer& normalizer, Holds holds) {
   return std::all_of(normalizer.steps().begin(), normalizer.steps().end(), holds);
 }
 
-/// Returns whether white space stays unchanged. Normal forms never affect a blank.
+/// Normal forms never affect a blank.
 bool keeps_white_space(const Normalizer& normalizer) {
   return holds_of_steps(normalizer, [](const NormalizerStep& step) {
     if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
@@ -53,7 +53,7 @@ bool keeps_white_space(const Normalizer& normalizer) {
   });
 }
 
-/// BERT's normalizer may make several blanks of a blank, but never removes all.
+/// BERT's normalizer may double a blank, but never removes it.
 bool is_bert(const Normalizer& normalizer) {
   return normalizer.steps().size() == 1 && std::holds_alternative<BertStep>(normalizer.steps().front());
 }
@@ -81,7 +81,7 @@ CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer
 
 namespace {
 
-/// Returns whether text on one side of a blank may affect a token on the other side.
+/// Returns whether a token may depend on text across a blank.
 bool reaches_across_blanks(const AddedToken& token, std::string_view pattern) {
   for (const std::string_view blank : {" ", "\u2581"}) {
     if (pattern.find(blank, 1) != pattern.npos || (token.single_word && pattern.starts_with(blank))) return true;
@@ -230,7 +230,7 @@ Template PipelineTokenizer::with_special(const TokenIds& first, const TokenIds& 
   return filled(parts_.pair, first, second);
 }
 
-/// Returns whether CutRule allows a cut. Never cuts after an added token, because the next piece may get a prefix.
+/// Never cuts after an added token, because the next piece may get a prefix.
 bool PipelineTokenizer::cuts_at(std::string_view text, std::size_t place) const {
   const CharacterTable& table = character_table();
   if (text[place] != ' ' || place + 1 >= text.size()) return false;

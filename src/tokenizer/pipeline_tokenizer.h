@@ -15,26 +15,25 @@
 
 namespace chimera {
 
-/// Whether a text may be cut before a single blank between a non-space and a letter, so that both parts encode to the
-/// tokens of the whole.
+/// Whether a text may be cut before a single blank between a non-space and a letter, without a change of its tokens.
 enum class CutRule {
   Never,        ///< tokens may depend on text across the cut
   Always,       ///< a word starts there
-  ModelDecides  ///< a word extends across the cut, unchanged except for blank signs
+  ModelDecides  ///< a word extends across the cut
 };
 
 [[nodiscard]] CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer);
 
-/// Element of a template: a special token or a text.
+/// Special token or text of a template.
 struct TemplatePlace {
   TokenId token = -1;
-  bool second = false;  ///< second text instead of the first
+  bool second = false;  ///< instead of the first
   TokenId type = 0;
 };
 
 struct PipelineParts {
   std::vector<std::pair<std::string, TokenId>> vocabulary;
-  std::vector<AddedToken> added;  ///< added tokens, in the order of the file
+  std::vector<AddedToken> added;  ///< in the order of the file
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::unique_ptr<WordModel> model;
@@ -64,21 +63,20 @@ class PipelineTokenizer final : public Tokenizer {
  private:
   friend class PipelineEncoder;
   [[nodiscard]] bool cuts_at(std::string_view text, std::size_t place) const;
-  /// Returns the last word of a text that continues another.
   [[nodiscard]] std::string last_word(std::string_view text) const;
 
   struct TokenText {
     std::string text;
     bool exists = false;
     bool special = false;
-    std::string decoded = {};  // replacement for decoding, if the normalizer changes an added token
+    std::string decoded = {};  // for decoding, if the normalizer changes an added token
   };
   PipelineParts parts_;
-  TokenFinder raw_;         // finds tokens in the original text
-  TokenFinder normalized_;  // finds tokens in the normalized text
+  TokenFinder raw_;         // tokens in the original text
+  TokenFinder normalized_;  // tokens in the normalized text
   std::vector<TokenText> texts_;
   TextMap<TokenId> ids_;
-  CutRule cut_rule_;  // rule for cuts; Never also if an added token may extend across a blank
+  CutRule cut_rule_;  // Never also if an added token may extend across a blank
 };
 
 }  // namespace chimera

@@ -14,7 +14,7 @@ struct Scanner {
   [[nodiscard]] unsigned char byte(std::size_t i) const { return static_cast<unsigned char>(text[i]); }
   [[nodiscard]] bool at_end(std::size_t i) const { return i >= text.size(); }
 
-  /// Returns the classes of the character at `i`, and advances `i`.
+  /// Returns the classes at `i`, and advances `i`.
   [[nodiscard]] unsigned take(std::size_t& i) const {
     const unsigned char lead = byte(i);
     if (lead < 0x80) {
@@ -24,7 +24,7 @@ struct Scanner {
     return table[next_character(text, i)];
   }
 
-  /// Returns the end of at most `most` characters from `i` with one of `classes`.
+  /// Returns the end of at most `most` characters of `classes`.
   [[nodiscard]] std::size_t run(std::size_t i, unsigned classes, std::size_t most = ~std::size_t{0}) const {
     for (; most > 0 && !at_end(i); --most) {
       std::size_t next = i;
@@ -45,11 +45,10 @@ struct Scanner {
 
   [[nodiscard]] bool is_line_end(std::size_t i) const { return byte(i) == '\n' || byte(i) == '\r'; }
 
-  /// Returns the end of the white-space word at `i`. A longer run before other text leaves its last character to the
-  /// next word.
+  /// Returns the word's end. A longer run before other text leaves its last character to the next word.
   [[nodiscard]] std::size_t white_space(std::size_t i, bool line_ends_first) const {
-    std::size_t last = i;      // start of the run's last character
-    std::size_t line_end = i;  // end of its last line end
+    std::size_t last = i;      // of the run's last character
+    std::size_t line_end = i;  // of its last line end
     std::size_t end = i;
     while (!at_end(end)) {
       std::size_t next = end;

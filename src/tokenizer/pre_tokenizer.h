@@ -9,18 +9,16 @@
 #include <variant>
 #include <vector>
 
-// Splits a text into words. Hand-written, because regular expressions are ten times slower, and their libraries have
-// other versions of Unicode.
+// Splits a text into words. Regular expressions would be ten times slower, and have other versions of Unicode.
 
 namespace chimera {
 
 enum class WordPattern : std::uint8_t {
   Gpt2,    ///< 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-  Llama3,  ///< case-insensitive; a character before letters belongs to them; up to three digits; separate line ends
+  Llama3,  ///< ignores case; a character before letters belongs to them; up to three digits; separate line ends
   Qwen2,   ///< as Llama3, with single digits
 };
 
-/// Returns the end of the word that starts at `start` < text.size().
 template <WordPattern pattern>
 [[nodiscard]] std::size_t word_end(std::string_view text, std::size_t start);
 template <>
@@ -38,7 +36,7 @@ struct DigitStep {  ///< separates numbers, or single digits
 };
 struct BlankStep {};     ///< adds a blank unless the text starts with one
 struct BertWordStep {};  ///< splits at white space, and separates punctuation
-struct BlankSignStep {   ///< Metaspace: replaces blanks by a sign that starts a word
+struct BlankSignStep {   ///< Metaspace: a sign for blanks starts a word
   enum class Prepend { Always, First, Never };
   std::string sign = "\u2581";
   Prepend prepend = Prepend::Always;  ///< First: only at the start of the text
@@ -56,8 +54,7 @@ class PreTokenizer {
 
   [[nodiscard]] const std::vector<WordsStep>& steps() const { return steps_; }
 
-  /// Calls `take(word)` for each non-empty word, in order. `first` tells that no text precedes this one. `buffers` must
-  /// outlive the words.
+  /// Calls `take(word)` for each non-empty word. `first`: no text precedes this one. `buffers` must outlive the words.
   template <class Take>
   void split(std::string_view text, bool first, WordBuffers& buffers, const Take& take) const {
     split_from(0, text, first, buffers, take);
@@ -76,11 +73,11 @@ class PreTokenizer {
 
 namespace pre_tokenizer_detail {
 
-/// Returns the end of the run of digits, or of other characters, at `start`.
+/// Returns the end of the run of digits or non-digits.
 [[nodiscard]] std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
-/// Returns BERT's next word, empty at the end, and moves `start` behind it.
+/// Returns BERT's next word, empty at the end, and moves `start`.
 [[nodiscard]] std::string_view next_bert_word(std::string_view text, std::size_t& start);
-/// Returns the text with signs for blanks, and the sign before it if required.
+/// Returns the text with signs for blanks.
 [[nodiscard]] std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first,
                                           std::string& buffer);
 

@@ -32,7 +32,6 @@ constexpr const char* kAddedTokens = "added_tokens.json";
 /// Files that only other programs read.
 constexpr const char* kOfOthers[] = {"special_tokens_map.json", "chat_template.jinja"};
 
-/// Calls `take(line, number)` for each line without its end, numbered from 1.
 template <class Take>
 void for_lines(const std::string& text, const std::string& source, Take take) {
   if (text.starts_with("\xEF\xBB\xBF")) {
@@ -80,7 +79,7 @@ TokenizerConfig config_beside(const fs::path& path, bool with_listed) {
   return config;
 }
 
-/// Throws ConfigError if the class is not in `names`, with or without the suffix Fast.
+/// Throws ConfigError if the class, without the suffix Fast, is not in `names`.
 void require_class(const TokenizerConfig& config, std::initializer_list<const char*> names, const std::string& source) {
   std::string_view kind = config.tokenizer_class;
   if (kind.empty()) return;
@@ -98,7 +97,7 @@ fs::path sibling(const fs::path& path, std::string_view from, std::string_view t
   return path.parent_path() / name;
 }
 
-/// Returns the files that open_file() reads if they exist; the first determines the kind.
+/// The first file determines the kind.
 std::vector<TokenizerFile> files_of(const fs::path& path) {
   const std::string name = path.filename().string();
   const TokenizerFile config = {(path.parent_path() / kTokenizerConfig).string(), kTokenizerConfig};
@@ -119,7 +118,7 @@ std::string read_downloaded(const std::string& path) {
   return text;
 }
 
-/// Throws ConfigError if the merges make less than half of the tokens of several letters, except those like <name>.
+/// Throws ConfigError if merges make less than half of the tokens of several letters, except those like <name>.
 void require_merges_of(const BpeParts& bpe, const std::string& vocabulary_source, const std::string& merges_source) {
   std::set<std::string> merged;
   for (const auto& [left, right] : bpe.merges) merged.insert(left + right);

@@ -14,12 +14,12 @@ namespace chimera {
 using TokenId = std::int32_t;
 using TokenIds = std::vector<TokenId>;
 
-/// Converts text to ids. Caches words, so each thread needs its own.
+/// Converts text to ids. Not thread-safe: it caches words.
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  /// Appends the ids of `text`, which should be valid UTF-8. Recognizes special tokens, but adds no others. With
-  /// `continues`, the text starts at a result of find_cut().
+  /// `text` should be valid UTF-8. Recognizes special tokens, but adds none. With `continues`, the text starts at a
+  /// result of find_cut().
   virtual void encode(std::string_view text, TokenIds& ids, bool continues = false) = 0;
 };
 
@@ -29,38 +29,35 @@ struct Template {
   TokenIds types;
 };
 
-/// A vocabulary and its rules. Immutable and thread-safe.
+/// Immutable and thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Returns the number of ids, which is the minimum number of embeddings.
   [[nodiscard]] virtual std::int64_t vocabulary_size() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Encoder> make_encoder() const = 0;
 
-  /// Returns the id of a token, including added tokens: "<|endoftext|>".
+  /// Finds added tokens too: "<|endoftext|>".
   [[nodiscard]] virtual std::optional<TokenId> find_token(std::string_view token) const = 0;
   [[nodiscard]] virtual std::optional<std::string> token_text(TokenId id) const = 0;
   [[nodiscard]] virtual bool is_special(TokenId id) const = 0;
-  /// Returns the id that ends a document, if known.
   [[nodiscard]] virtual std::optional<TokenId> end_of_document() const = 0;
 
-  /// Returns the text in valid UTF-8, without unknown ids and, by default, special tokens.
+  /// Returns valid UTF-8, without unknown ids and, by default, special tokens.
   [[nodiscard]] virtual std::string decode(std::span<const TokenId> ids, bool with_special = false) const = 0;
-  /// Returns whether tokens after `last` may change its text, even if that ends with a whole character.
+  /// Returns whether later tokens may change the text of `last`.
   [[nodiscard]] virtual bool is_open(TokenId last) const = 0;
 
-  /// Add the special tokens of a model to one text or to two ("[CLS] first [SEP] second [SEP]").
+  /// Add special tokens to a text or two ("[CLS] first [SEP] second [SEP]").
   [[nodiscard]] virtual Template with_special(const TokenIds& first) const = 0;
   [[nodiscard]] virtual Template with_special(const TokenIds& first, const TokenIds& second) const = 0;
 
-  /// Returns the last position >= `least` and >= 1 at which the text can be cut, so that both parts, the second with
-  /// `continues`, encode to the ids of the whole; 0 if not found.
+  /// Returns the last position >= `least` and >= 1 at which a cut does not change the ids, if the second part is
+  /// encoded with `continues`; 0 if not found.
   [[nodiscard]] virtual std::size_t find_cut(std::string_view text, std::size_t least) const = 0;
 };
 
-/// Tokenizer with one token per byte.
 class ByteTokenizer final : public Tokenizer {
  public:
   [[nodiscard]] std::string name() const override { return "bytes"; }
@@ -79,13 +76,13 @@ class ByteTokenizer final : public Tokenizer {
 
 [[nodiscard]] TokenIds encode(const Tokenizer& tokenizer, std::string_view text);
 
-/// Decodes ids incrementally. The results so far are always a prefix of the full text.
+/// Decodes ids incrementally into prefixes of the full text.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool with_special = false)
       : tokenizer_(tokenizer), with_special_(with_special) {}
 
-  /// Returns the text that is final now, valid UTF-8; often empty.
+  /// Returns the new final text, valid UTF-8; often empty.
   [[nodiscard]] std::string push(TokenId id);
   /// Returns the rest; incomplete characters become U+FFFD.
   [[nodiscard]] std::string finish();
@@ -95,35 +92,34 @@ class StreamDecoder {
 
   const Tokenizer& tokenizer_;
   bool with_special_;
-  TokenIds context_;  ///< last returned ids; later text may depend on them
+  TokenIds context_;  ///< returned ids that may affect later text
   TokenIds pending_;
 };
 
 inline constexpr const char* kTokenizerJson = "tokenizer.json";
 inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-/// Files of a tokenizer folder; the first that exists determines the kind.
+/// In a tokenizer folder; the first that exists determines the kind.
 inline constexpr std::array kTokenizerNames = {kTokenizerJson, "vocab.json", "vocab.txt"};
 
 inline constexpr const char* kBytes = "bytes";
 
 /// Opens "bytes", a tokenizer.json, a vocab.json next to its merges.txt, a vocab.txt, or a folder with one of these
-/// (kTokenizerNames). Throws ConfigError, naming file and position, for malformed or unsupported content.
+/// (kTokenizerNames). Throws ConfigError for malformed or unsupported content.
 [[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 
 struct TokenizerFile {
   std::string path;
-  std::string name;  ///< name in a tokenizer folder
+  std::string name;  ///< in a tokenizer folder
 };
 
-/// Returns the existing files of a tokenizer, including those for other programs only. A folder with copies under these
-/// names is the same tokenizer.
+/// Returns the existing files, also files for other programs only. Copies under these names are the same
+/// tokenizer.
 [[nodiscard]] std::vector<TokenizerFile> tokenizer_files(const std::string& path);
 
-/// Returns the file, existing or not, that determines the kind; nothing for "bytes" and for a folder without such a
-/// file.
+/// Returns the file, existing or not, that determines the kind; nothing for "bytes" and folders without it.
 [[nodiscard]] std::optional<TokenizerFile> main_tokenizer_file(const std::string& path);
 
-/// Returns whether each byte becomes a token, as with "bytes" and byte_tokenizer_json().
+/// Returns whether each byte becomes a token.
 [[nodiscard]] bool makes_bytes(const std::string& path);
 
 }  // namespace chimera

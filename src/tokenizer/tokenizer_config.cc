@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kTokenFields[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
-/// Fields with a supported value; other values change ids or templates.
+/// Other values change ids or templates.
 constexpr std::pair<const char*, bool> kExpected[] = {
     {"add_prefix_space", false}, {"add_bos_token", false}, {"add_eos_token", false}, {"do_basic_tokenize", true}};
 /// Lists and objects that must be empty.
@@ -24,7 +24,7 @@ void expect_any_object(const JsonValue& value) {
   if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
 }
 
-/// Returns whether a token has other matching rules than a plain text.
+/// Returns whether a token does not match like a plain text.
 bool has_flags(const JsonValue& token) {
   const auto is_true = [&token](const char* flag) { return truth_or(token, flag, false); };
   return is_true("lstrip") || is_true("rstrip") || is_true("single_word");

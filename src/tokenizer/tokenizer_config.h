@@ -11,7 +11,6 @@
 
 namespace chimera {
 
-/// A token of added_tokens_decoder or added_tokens.json.
 struct ListedToken {
   std::string content;
   TokenId id = 0;
@@ -24,20 +23,20 @@ struct TokenizerConfig {
   std::map<std::string, std::string> named = {};  ///< by field, such as "eos_token"
   std::vector<ListedToken> listed = {};
   BertStep bert = {};
-  std::string unsupported = {};  ///< name of a field that is not supported with vocab.json and vocab.txt; else empty
+  std::string unsupported = {};  ///< field that is not supported with vocab.json and vocab.txt, or empty
 
-  /// Returns the token of a field, or an empty text.
+  /// Returns an empty text if the field is missing.
   [[nodiscard]] std::string token(const std::string& field) const;
 };
 
-/// Parses tokenizer_config.json. Throws ConfigError, naming `source` and position, if the text is malformed.
+/// Throws ConfigError, naming `source` and position, if the text is malformed.
 [[nodiscard]] TokenizerConfig read_tokenizer_config(const std::string& text, const std::string& source);
 
-/// Adds the tokens of an added_tokens.json. Throws as read_tokenizer_config() does.
+/// Adds an added_tokens.json. Throws as read_tokenizer_config() does.
 void add_listed_tokens(const std::string& text, const std::string& source, TokenizerConfig& config);
 
-/// Returns the special tokens of a vocabulary, named by `config` or else `usual`. Throws ConfigError, naming `source`,
-/// if `config` has an unsupported field, an unknown token, or a token with another id.
+/// Returns the special tokens of a vocabulary, named by `config` or else `usual`. Throws ConfigError if `config` has an
+/// unsupported field, an unknown token, or a token with another id.
 [[nodiscard]] std::vector<AddedToken> special_tokens(const TokenizerConfig& config,
                                                      const std::map<std::string, std::string>& usual,
                                                      const TextMap<TokenId>& vocabulary, const std::string& source);

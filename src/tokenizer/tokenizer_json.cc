@@ -27,8 +27,8 @@ constexpr const char* kLast = "[SEP]";
 Json special_piece(const char* token, int type) { return {{"SpecialToken", {{"id", token}, {"type_id", type}}}}; }
 Json text_piece(const char* text, int type) { return {{"Sequence", {{"id", text}, {"type_id", type}}}}; }
 
-/// Returns A and A B, or with BERT's tokens [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. Needed, because save_pretrained
-/// adds a missing template.
+/// A and A B, or with BERT's tokens [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. save_pretrained would add a missing
+/// template.
 Json template_of(const std::vector<std::string>& tokens) {
   Json used = Json::object();
   for (const char* token : {kFirst, kLast}) {
@@ -139,7 +139,7 @@ std::unique_ptr<WordModel> read_word_piece(const JsonValue& model, const TextMap
   return std::make_unique<WordPieceModel>(std::move(parts));
 }
 
-/// Returns the kind of a model; old files lack it.
+/// Old files lack the type.
 std::string type_of(const JsonValue& model) {
   if (!model.json().is_object()) model.fail(fmt::format("expected an object, found {}", model.json().type_name()));
   if (model.has("type")) return model.text("type");

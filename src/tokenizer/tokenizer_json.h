@@ -11,15 +11,14 @@
 
 namespace chimera {
 
-/// Returns a tokenizer.json that maps each byte to its own id. Special tokens start at 256. If they include [CLS] and
-/// [SEP], the template adds these as BERT does.
+/// Returns a tokenizer.json that maps each byte to its own id. Special tokens start at 256; the template adds [CLS] and
+/// [SEP] among them as BERT does.
 [[nodiscard]] std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens);
 
-/// Returns whether a text is a result of byte_tokenizer_json(), except for layout.
+/// Ignores the layout.
 [[nodiscard]] bool is_byte_tokenizer_json(const std::string& text);
 
-/// Reads a tokenizer.json of Hugging Face. `end_of_document` is the eos_token of tokenizer_config.json, which must
-/// exist; empty: a usual token.
+/// `end_of_document` is the eos_token of tokenizer_config.json, which must exist; empty: a usual token.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
                                                              const std::string& end_of_document = "");
 

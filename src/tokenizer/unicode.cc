@@ -30,7 +30,7 @@ namespace tables {
 constexpr std::size_t kCodePoints = 0x110000;
 constexpr char32_t kReplacement = 0xFFFD;
 
-/// Returns the length of the valid character at the start of `text`. If there is none, returns 0, and `broken` is the
+/// Returns the length of the valid character at the start of `text`. If it is invalid, returns 0, and `broken` is the
 /// length of its longest valid prefix, at least 1.
 std::size_t valid_length(std::string_view text, std::size_t& broken) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -75,7 +75,7 @@ std::string normalization_of(std::string_view text, const icu::Normalizer2* norm
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t here = i;
     const char32_t c = next_character(text, i);
-    // A line end never combines with the text before it.
+    // Text before a line end never combines with it.
     const bool may_cut = c == U'\n' && here - start > kMostAtOnce;
     if (!may_cut && (c < 0x80 || !is_young(c))) continue;
     append_normalized(out, text.substr(start, here - start), *normalizer);

@@ -1,5 +1,5 @@
 #pragma once
-// UTF-8 and character properties, with the Unicode versions of the Python package tokenizers.
+// UTF-8 and character properties, with the Unicode versions of tokenizers (Python).
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,6 @@
 
 namespace chimera {
 
-/// Properties of a character, combined by OR.
 enum CharacterClass : std::uint16_t {
   kLetter = 1 << 0,         ///< \p{L}
   kNumber = 1 << 1,         ///< \p{N}
@@ -34,13 +33,13 @@ class CharacterTable {
 
 [[nodiscard]] const CharacterTable& character_table();
 
-/// Returns the character at `position`, and moves `position` behind it. An invalid byte is U+FFFD.
+/// Moves `position` behind the character. An invalid byte is U+FFFD.
 [[nodiscard]] char32_t next_character(std::string_view text, std::size_t& position);
 /// Returns the character that ends at `position` > 0.
 [[nodiscard]] char32_t character_before(std::string_view text, std::size_t position);
 void append_utf8(std::string& text, char32_t c);
 
-/// Returns the position of the first invalid byte, if any.
+/// Returns the first invalid byte's position.
 [[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 /// Replaces each maximal incomplete character, and each other invalid byte, by U+FFFD, as Unicode recommends.
 [[nodiscard]] std::string with_replacements(std::string_view text);
@@ -49,8 +48,7 @@ void append_utf8(std::string& text, char32_t c);
 
 void append_lower(std::string& text, char32_t c);
 
-/// Return the normal form for characters of Unicode 9; later characters separate the text around them. `text` must be
-/// valid UTF-8.
+/// Return the normal form for characters of Unicode 9; later characters separate the text. `text` must be valid UTF-8.
 [[nodiscard]] std::string composed(std::string_view text);    // NFC
 [[nodiscard]] std::string decomposed(std::string_view text);  // NFD
 

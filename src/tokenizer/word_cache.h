@@ -20,12 +20,12 @@ struct TextHash {
 template <class Value>
 using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 
-/// Bounded cache of ids: short words in slots that they may overwrite, long words in a map that is cleared when full.
+/// Bounded cache: short words in slots that they may overwrite, long words in a map that is cleared when full.
 class WordCache {
  public:
   WordCache() : slots_(kSlots) {}
 
-  /// Appends the ids of a non-empty word. Returns false if it is not cached.
+  /// Returns false if the word (not empty) is not cached.
   bool append(std::string_view word, TokenIds& ids) const {
     if (word.size() <= kShort) {
       const Key key = key_of(word);
@@ -43,9 +43,9 @@ class WordCache {
  private:
   static constexpr int kSlotBits = 16;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
-  static constexpr std::size_t kShort = 16;        // bytes of a word in a slot
-  static constexpr std::size_t kFewIds = 3;        // ids in a slot
-  static constexpr std::size_t kLongest = 256;     // bytes of a cached word
+  static constexpr std::size_t kShort = 16;  // bytes
+  static constexpr std::size_t kFewIds = 3;
+  static constexpr std::size_t kLongest = 256;     // bytes
   static constexpr std::size_t kMostLong = 32768;  // words in the map
 
   struct Key {
@@ -57,7 +57,7 @@ class WordCache {
     Key key;
     TokenId ids[kFewIds] = {};
     std::uint16_t count = 0;
-    std::uint16_t length = 0;  // length of the word; 0: empty slot
+    std::uint16_t length = 0;  // 0: empty slot
   };
 
   template <class Number>
@@ -67,7 +67,6 @@ class WordCache {
     return number;
   }
 
-  /// Returns all bytes of a short word, some twice.
   static Key key_of(std::string_view word) {
     const char* first = word.data();
     const char* end = first + word.size();

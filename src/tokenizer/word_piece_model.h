@@ -16,7 +16,7 @@ class WordModel {
  public:
   virtual ~WordModel() = default;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Appends the ids of a non-empty word. `cache` must be used for this model only.
+  /// `word` must not be empty; `cache` must be used for this model only.
   virtual void encode(std::string_view word, TokenIds& ids, WordCache& cache) const = 0;
   /// Returns whether certainly no token extends across `place` in `word`.
   [[nodiscard]] virtual bool splits_at(std::string_view word, std::size_t place) const = 0;
@@ -24,7 +24,7 @@ class WordModel {
 
 struct WordPieceParts {
   TextMap<TokenId> vocabulary;
-  TokenId unknown = 0;                ///< token of words without matching tokens
+  TokenId unknown = 0;                ///< token of other words
   std::string continuing = "##";      ///< prefix of tokens inside a word
   std::size_t most_characters = 100;  ///< longer words are unknown
 };
@@ -41,7 +41,7 @@ class WordPieceModel final : public WordModel {
   [[nodiscard]] TokenIds pieces_of(std::string_view word) const;
 
   WordPieceParts parts_;
-  std::size_t longest_ = 0;  // bytes of the longest token
+  std::size_t longest_ = 0;  // bytes
 };
 
 }  // namespace chimera

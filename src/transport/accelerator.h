@@ -24,9 +24,9 @@ struct NcclOptions {
   int gpu = 0;  ///< index among the GPUs visible to this process
   RendezvousPoint rendezvous;
   RankGroups groups;
-  std::vector<RankPair> pairs;   ///< ranks that exchange messages, ascending; the same on every rank
+  std::vector<RankPair> pairs;   ///< ascending; equal on all ranks
   bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
-  Fingerprint fingerprint = {};  ///< compared across ranks before they connect, unless empty
+  Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
   /// A longer wait ends the process: NCCL cannot name the straggler. Slow steps extend it (note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
@@ -36,35 +36,31 @@ struct GpuTraits {
   std::string name = {};
   std::string uuid = {};  ///< unique across hosts
   int multiprocessors = 0;
-  bool has_bfloat16 = false;  ///< multiplies bfloat16 in hardware
-  bool has_tf32 = false;      ///< multiplies float32 rounded to TensorFloat32
+  bool has_bfloat16 = false;  ///< in hardware
+  bool has_tf32 = false;      ///< computes float32 products in TensorFloat32
   std::int64_t memory_bytes = 0;
 };
 
-/// The GPUs visible to this process.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
   [[nodiscard]] virtual at::DeviceType type() const { return at::kCUDA; }
   [[nodiscard]] virtual int num_devices() const = 0;
   [[nodiscard]] virtual GpuTraits traits(int gpu) const = 0;
-  /// Returns this process's peak bytes of tensors on the GPU.
+  /// Returns this process's peak bytes of tensors.
   [[nodiscard]] virtual std::int64_t peak_bytes(int gpu) const = 0;
-  /// Returns the bytes in use on the GPU (cudaMemGetInfo): also free blocks of torch's allocator, CUDA, NCCL, and other
-  /// processes.
+  /// Returns the GPU's bytes in use, including free blocks of torch's allocator and other processes (cudaMemGetInfo).
   [[nodiscard]] virtual std::int64_t used_bytes(int gpu) const = 0;
-  /// Returns CUDA's reason, in one line, if there are no GPUs, else "".
+  /// Returns why there are no GPUs, in one line; "" if there are.
   [[nodiscard]] virtual std::string problem() const = 0;
   /// Implements RecordWork. Throws Error with the first line of a CUDA error.
   [[nodiscard]] virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const = 0;
-  /// Joins the other ranks over NCCL; returns once all communicators are connected. NCCL listens on the interface of
-  /// nccl_variables(). If an exception ends the transport, pending operations are aborted. Throws TransportError and
-  /// the errors of compare_attendees().
+  /// Joins the other ranks over NCCL, and connects all communicators. If an exception ends the transport, pending
+  /// operations are aborted. Throws TransportError and the errors of compare_attendees().
   [[nodiscard]] virtual std::unique_ptr<Transport> connect(const NcclOptions& options) const = 0;
 };
 
-/// Name of the C function that returns the library's Accelerator. Increment the number when this interface or Transport
-/// changes.
+/// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
 inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_6";
 using AcceleratorEntry = const Accelerator* (*)();
 

@@ -21,11 +21,10 @@ class ConnectionBreaker {
   /// need another call.
   void break_all() noexcept;
   [[nodiscard]] bool broken() const noexcept { return broken_; }
-  /// Allows new connections.
   void mend() noexcept { broken_ = false; }
 
-  /// Scope during which break_all() calls `abort`, because a transport may not report that the rest of a message is
-  /// lost. Only one may exist.
+  /// Scope during which break_all() calls `abort`, for transports that do not report a partly lost message. Only one
+  /// may exist.
   class Wait {
    public:
     Wait(ConnectionBreaker* breaker, std::function<void()> abort);

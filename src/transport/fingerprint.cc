@@ -13,7 +13,7 @@ namespace {
 
 std::vector<std::string> differing_parts(const Fingerprint& own, const FingerprintWords& other) {
   const FingerprintWords mine = to_words(own);
-  if (mine[1] != other[1]) return {own.front().name};  // the other parts are not comparable between builds
+  if (mine[1] != other[1]) return {own.front().name};  // other parts may differ between builds
   std::vector<std::string> names;
   for (std::size_t part = 1; part < own.size(); ++part) {
     if (mine[part + 1] != other[part + 1]) names.push_back(own[part].name);

@@ -8,7 +8,7 @@ namespace chimera {
 
 /// Setting that must be equal on all ranks.
 struct FingerprintPart {
-  std::string name;  ///< as error messages print it: "the build", "--seed"
+  std::string name;  ///< for error messages: "the build", "--seed"
   std::uint64_t hash = 0;
 };
 
@@ -17,13 +17,12 @@ struct FingerprintPart {
 using Fingerprint = std::vector<FingerprintPart>;
 inline constexpr std::size_t kFingerprintParts = 63;
 
-/// Wire format of a fingerprint: number of parts, hashes, zero padding.
+/// Wire format: number of parts, hashes, zero padding.
 using FingerprintWords = std::vector<std::int64_t>;  // [1 + kFingerprintParts]
 [[nodiscard]] FingerprintWords to_words(const Fingerprint& fingerprint);
 
-/// Compares the words of all ranks. The most frequent words are correct; in a tie, the lowest rank's. Throws
-/// ConfigError on a rank that differs, naming the parts in `own`, and PeerLostError on the others, naming the ranks
-/// that differ.
+/// Compares the words of all ranks with the most frequent ones (in a tie, the lowest rank's). Throws ConfigError on a
+/// rank that differs, naming the parts in `own`, and PeerLostError on the others, naming the ranks that differ.
 void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& of_ranks, int rank);
 
 }  // namespace chimera

@@ -6,7 +6,7 @@
 
 namespace chimera {
 
-/// Transport that forwards every call to a borrowed transport, which may change between calls.
+/// Transport that forwards every call to a borrowed, replaceable transport.
 class ForwardingTransport : public Transport {
  public:
   explicit ForwardingTransport(Transport& ranks) : ranks_(&ranks) {}
@@ -52,9 +52,8 @@ class ForwardingTransport : public Transport {
   Transport* ranks_ = nullptr;
 };
 
-/// Transport that adds a checksum to the tag of each message and verifies received messages: wait() throws the error of
-/// check_bits(). For CPU tensors, over transports that carry tags; all ranks must use it. Sums are not verified: copies
-/// of a stage reveal a corrupted sum.
+/// Adds a checksum to the tag of each message and verifies received messages: wait() throws the error of check_bits().
+/// For CPU tensors, over transports that carry tags; all ranks must use it. Sums are not verified.
 class VerifiedMessages final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;

@@ -12,8 +12,7 @@ namespace chimera {
 using RankPair = std::pair<int, int>;
 [[nodiscard]] std::vector<RankPair> all_pairs(int world_size);
 
-/// Returns the pairs of `rank` in an order in which all ranks can connect concurrently without deadlock: in rounds,
-/// with at most one pair per rank.
+/// Returns the pairs of `rank` in an order without deadlock: in rounds, with at most one pair per rank.
 [[nodiscard]] std::vector<RankPair> connecting_order(int rank, std::vector<RankPair> pairs);
 
 /// Ranks first .. end - 1.
@@ -24,17 +23,17 @@ struct RankRange {
   friend bool operator==(const RankRange&, const RankRange&) = default;
 };
 
-/// Position of a rank in a tree over all ranks. Subtrees are consecutive ranks, so gathered data is in rank order.
+/// Position of a rank in a tree. Subtrees are consecutive ranks, so gathered data is in rank order.
 struct TreePlace {
-  int parent = -1;         ///< -1 for the root, rank 0
-  RankRange subtree = {};  ///< this rank and its descendants
-  /// one per child, at most kTreeBranches; its first rank is the child
+  int parent = -1;  ///< -1 for the root, rank 0
+  RankRange subtree = {};
+  /// [child], at most kTreeBranches; begins with the child
   std::vector<RankRange> children = {};
 };
 inline constexpr int kTreeBranches = 4;
 [[nodiscard]] TreePlace place_in_tree(int rank, int world_size);
 
-/// Returns the position of `rank` among the group's members, from 0. Throws TransportError if it is not a member.
+/// Throws TransportError if `rank` is not a member.
 [[nodiscard]] std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank);
 
 }  // namespace chimera

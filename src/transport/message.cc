@@ -17,7 +17,7 @@
 namespace chimera {
 namespace {
 
-/// Flag at the start of the header room: nonzero while a result of with_header_room() is alive.
+/// Flag in the header room: nonzero while a result of with_header_room() is alive.
 using Lent = std::uint64_t;
 
 void set_lent(void* room, Lent lent) { std::memcpy(room, &lent, sizeof lent); }
@@ -36,7 +36,7 @@ class HeaderRoomAllocator final : public c10::Allocator {
     c10::DataPtr whole = c10::GetDefaultCPUAllocator()->allocate(size + static_cast<std::size_t>(kHeaderRoomBytes));
     auto* begin = static_cast<char*>(whole.release_context());
     set_lent(begin, 0);
-    // the pointer is its own context, as kernels that allocate without a tensor require
+    // the pointer is its own context, as ATen requires
     char* memory = begin + kHeaderRoomBytes;
     return {memory, memory, &free_whole, at::kCPU};
   }

@@ -14,36 +14,34 @@ namespace chimera {
 /// Free bytes before a tensor's first element; keeps its alignment.
 inline constexpr std::int64_t kHeaderRoomBytes = 64;
 
-/// Reserves kHeaderRoomBytes before the first element of each CPU tensor that ATen allocates from now on. Later calls
-/// do nothing.
+/// Reserves kHeaderRoomBytes before each CPU tensor that ATen allocates from now on.
 void leave_header_room();
 
 /// Returns the memory of `tensor` (contiguous) with its header room, bytes [kHeaderRoomBytes + nbytes], and keeps it
-/// alive. Returns nothing if the tensor has no header room, does not begin at the start of its memory, or an earlier
-/// result for that memory is alive.
+/// alive. Returns nothing if there is no header room, or if an earlier result for that memory is alive.
 [[nodiscard]] std::optional<at::Tensor> with_header_room(const at::Tensor& tensor);
 
-/// Sizes and type of a message, known to both ends: hidden states [micro_batch, sequence, hidden].
+/// Sizes and type, known to both ends: hidden states [micro_batch, sequence, hidden].
 struct TensorSpec {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
   bool is_verified = false;  ///< the receiver compares the checksum in the tag (VerifiedMessages)
 };
 
-/// Throws TransportError for an unexpected message; the text names both tags.
+/// Throws TransportError for an unexpected message.
 [[noreturn]] void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived);
 
-/// Returns XXH3 (64 bits) of the bytes of `tensor` (contiguous, on the CPU).
+/// Returns the XXH3 of `tensor` (contiguous, on the CPU).
 [[nodiscard]] std::uint64_t checksum_of(const at::Tensor& tensor);
-/// Checks a received tensor: throws TransportError if `spec.is_verified` and the checksum in `arrived` differs. Fault
-/// point: message, with action `flip` for one bit of the tensor.
+/// Throws TransportError if `spec.is_verified` and the checksum in `arrived` differs. Fault point: message, with action
+/// `flip` for one bit of the tensor.
 void check_bits(const at::Tensor& tensor, const TensorSpec& spec, const MessageTag& arrived, RankId from, RankId to);
 
 static_assert(kHeaderBytes == kHeaderRoomBytes);
 
 /// Returns an uninitialized buffer for header and tensor, bytes [kHeaderBytes + tensor bytes].
 [[nodiscard]] at::Tensor message_buffer(const TensorSpec& spec);
-/// Returns the tensor in a message_buffer(), sharing its memory.
+/// Returns a view of the tensor in a message_buffer().
 [[nodiscard]] at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec);
 /// Returns `tensor` (contiguous, on the CPU) as a message. Copies it unless it has free header room.
 [[nodiscard]] at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag);

@@ -17,7 +17,7 @@ std::string describe(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 class Recorder::Recorded final : public Pending {
  public:
-  /// `missing` is the error text that wait() throws; if it is empty, wait() returns `result`.
+  /// wait() throws `missing`; if it is empty, wait() returns `result`.
   Recorded(Recorder& recorder, std::string operation, at::Tensor result, std::string missing = {})
       : recorder_(recorder),
         operation_(std::move(operation)),

@@ -11,24 +11,23 @@
 
 namespace chimera {
 
-/// Ordered reduce-scatter over any c10d process group. Each member owns a slice, receives this slice of all parts, and
-/// adds them in order. For an all-reduce the caller gathers the slices; then it sends as many bytes in all as a ring
-/// all-reduce, or more with several parts per member. Members start and finish such sums in one order.
+/// Ordered reduce-scatter over any c10d process group. Each member receives its slice of all parts, and adds them in
+/// order. The caller of an all-reduce gathers the slices. If members have one part each, it sends as many bytes as a
+/// ring all-reduce. Members start and finish such sums in one order.
 class SliceExchange {
  public:
-  /// Starts the exchange of `parts`, each of the size of `gradients`. A wait longer than `timeout` throws the group's
-  /// error; kNoTimeout: the group's timeout. `counts` are the elements of each member's slice; empty: slices of equal
-  /// size, where the last may have fewer elements or none.
+  /// Starts the exchange of `parts`, each of the size of `gradients`. kNoTimeout is the group's timeout. `counts` are
+  /// the elements of each member's slice; if empty, slices are equal, except that the last ones may be shorter or
+  /// empty.
   SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
                 const SumOrder& order, std::chrono::milliseconds timeout = kNoTimeout,
                 std::vector<std::int64_t> counts = {});
 
   [[nodiscard]] c10d::Work& work() const { return *work_; }
-  /// Returns the sum of all parts in this member's slice (may be empty). Call it once, after the work is done.
+  /// Returns the sum in this member's slice (may be empty). Call it once, after the work is done.
   [[nodiscard]] at::Tensor add();
   /// Elements per member, in consecutive slices.
   [[nodiscard]] const std::vector<std::int64_t>& counts() const { return counts_; }
-  /// Returns this member's slice of `gradients`.
   [[nodiscard]] at::Tensor own_slice(const at::Tensor& gradients) const {
     return gradients.narrow(0, own_first_, own_count_);
   }
@@ -43,7 +42,7 @@ class SliceExchange {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
-/// Returns the order in which each of the members adds one part, its gradients.
+/// Returns the order for one part per member.
 [[nodiscard]] SumOrder one_part_each(std::int64_t members);
 
 }  // namespace chimera

@@ -11,27 +11,25 @@
 
 namespace chimera {
 
-/// Point in the work that a thread has enqueued on its current stream. A default-constructed mark is always reached.
+/// Point in a stream's work. A default-constructed mark is always reached.
 class StreamMark {
  public:
   StreamMark() = default;
-  /// Marks the end of the work on the calling thread's current stream of `device`.
+  /// Marks the end of the work on the current stream of `device`.
   explicit StreamMark(at::Device device);
-  /// Makes the calling thread's current stream, but not the thread, wait for this point.
+  /// Makes the current stream, but not the thread, wait for this point.
   void await() const;
-  /// Returns whether the marked stream has reached this point, without waiting.
   [[nodiscard]] bool is_reached() const { return event_ == nullptr || event_->query(); }
 
  private:
   std::shared_ptr<c10::Event> event_;  // null on the CPU
 };
 
-/// Keeps the memory of `tensor`, created on another thread's stream, from reuse until the calling thread's current
-/// stream has finished with it.
+/// Keeps memory of `tensor`, created on another stream, from reuse until the current stream has finished with it.
 void use_on_current_stream(const at::Tensor& tensor);
 
-/// Guard that makes a stream from the pool of `device` the calling thread's current stream. Autograd runs a backward op
-/// on the stream of its forward op, even on autograd's own threads.
+/// Guard that makes a stream from the pool of `device` the current stream. Autograd runs a backward op on the stream of
+/// its forward op.
 class OwnStream {
  public:
   explicit OwnStream(at::Device device);
@@ -40,8 +38,7 @@ class OwnStream {
   std::optional<c10::StreamGuard> guard_;
 };
 
-/// Separate stream for occasional work of a rank. It is always the same stream, because PyTorch caches memory per
-/// stream.
+/// Separate stream for occasional work, always the same because PyTorch caches memory per stream.
 class RankStream {
  public:
   explicit RankStream(at::Device device);
@@ -53,16 +50,15 @@ class RankStream {
   std::optional<c10::Stream> stream_;  // empty on the CPU
 };
 
-/// Tensor that one thread passes to another, and the point in its creator's stream at which it is complete.
+/// Tensor that one thread passes to another, and the point in its stream at which it is complete.
 struct Handover {
   at::Tensor tensor;
   StreamMark ready;
 
   Handover() = default;
-  /// Marks the calling thread's current stream. Called by the thread that created the tensor.
+  /// Called by the thread that created the tensor.
   explicit Handover(at::Tensor made) : tensor(std::move(made)), ready(tensor.device()) {}
-  /// Returns the tensor for the calling thread's current stream, which waits until the tensor is complete. Returns an
-  /// undefined tensor if it is undefined.
+  /// Returns the tensor (may be undefined); the current stream waits until it is complete.
   [[nodiscard]] at::Tensor take() const;
 };
 

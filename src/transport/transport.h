@@ -16,15 +16,15 @@
 
 namespace chimera {
 
-/// Transfer or collective in flight. Destroying it without wait() is allowed only after a failure.
+/// Transfer or collective in flight. It may be destroyed without wait() only after a failure.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Blocks until done. Returns the received tensor (receive), the buffer (sum, all-gather), or an undefined
-  /// tensor (send). Throws TransportError; PeerLostError if another rank is the cause.
+  /// Returns the received tensor, the buffer (sum, all-gather), or an undefined tensor (send). Throws TransportError;
+  /// PeerLostError if another rank is the cause.
   virtual at::Tensor wait() = 0;
-  /// Calls `done` when the operation has completed, on any thread, before wait() returns. Never calls it if the
-  /// operation fails or completes only inside wait().
+  /// Calls `done` at completion, on any thread, before wait() returns; never if the operation fails or completes only
+  /// inside wait().
   virtual void call_when_done(std::function<void()> /*done*/) {}
 };
 
@@ -33,23 +33,23 @@ class Pending {
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// Starts sending `tensor` (contiguous, not modified afterwards). `tag` identifies the message.
+  /// `tensor` is contiguous, and not modified afterwards.
   virtual std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) = 0;
   /// Posts the receive of the next message from `from`, a read-only tensor. wait() throws the error of throw_mismatch()
   /// if the sender's tag differs.
   virtual std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) = 0;
   /// Starts an in-place all-reduce of `gradients` (flat, contiguous) over the group. The group's previous sum must have
-  /// been waited for; other groups may have sums in flight.
+  /// been waited for.
   virtual std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) = 0;
-  /// Starts an all-reduce of the members' `parts` into `gradients`. All members pass the same `order`, so the bits do
-  /// not depend on who holds which part. The transport takes the parts. `order` must live until the wait. Members wait
-  /// for such sums in one order.
+  /// Starts an all-reduce of the members' `parts` into `gradients`. All members pass the same `order`, which must live
+  /// until the wait. The bits do not depend on who holds which part. Parts may be overwritten. Members wait for such
+  /// sums in one order.
   virtual std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
                                                             std::vector<at::Tensor> parts, const SumOrder& order) = 0;
   /// Starts an in-place reduce-scatter of `gradients`: the group's m-th rank gets the sum of `counts[m]` consecutive
   /// elements, and its other elements become undefined. All members pass the same counts, with the size of `gradients`
-  /// in total. Without `order` (null) it sums `gradients` and follows the rules of start_all_reduce(); otherwise it
-  /// sums `parts`, as start_ordered_all_reduce() does. By default an all-reduce, which sends twice as many bytes.
+  /// in total. If `order` is null, it follows the rules of start_all_reduce(), otherwise of start_ordered_all_reduce().
+  /// The default implementation is an all-reduce.
   virtual std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
                                                         std::vector<at::Tensor> parts, const SumOrder* order,
                                                         const std::vector<std::int64_t>& counts);
@@ -57,9 +57,9 @@ class Transport {
   /// elements. All members pass the same counts, with a total of at most the buffer's size, and wait in one order.
   virtual std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) = 0;
-  /// Connects the sums of the group's `gradients`, which may be overwritten, if the transport connects them by size.
-  /// `counts` are those of start_reduce_scatter(), or empty if gradients are all-reduced. Blocks. All members call it
-  /// for their groups in one order, before the first step.
+  /// Connects the sums of `gradients`, which may be overwritten, if the transport connects them by size. `counts` are
+  /// as in start_reduce_scatter(); empty for an all-reduce. Blocks. All members call it in one order before the first
+  /// step.
   virtual void connect_sums(ParameterGroupId /*group*/, const at::Tensor& /*gradients*/,
                             const std::vector<std::int64_t>& /*counts*/) {}
   /// Makes timeouts longer than steps. They count from the start of an operation, which on a device may be a step
@@ -67,8 +67,8 @@ class Transport {
   virtual void note_longest_step(std::chrono::milliseconds /*longest*/) {}
   /// Sums `values` over all ranks in place, with the same bits on each; blocks.
   virtual void all_sum(std::span<double> values) = 0;
-  /// Returns the same sums of doubles on a device (flat, contiguous). Waits once for the device; calls `before_wait`,
-  /// if set, before that.
+  /// Returns all_sum() of doubles on a device (flat, contiguous). Calls `before_wait`, if set, before it waits for the
+  /// device.
   [[nodiscard]] virtual std::vector<double> sum_to_host(const at::Tensor& values,
                                                         const std::function<void()>& before_wait);
 };

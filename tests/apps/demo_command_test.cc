@@ -28,6 +28,7 @@ TEST(DemoCommandTest, KeepsItsFilesWhereAsked) {
   const Scratch scratch;
   EXPECT_EQ(run_program({"demo", "schedule", "--folder", scratch.path("kept")}).exit_code, 0);
   EXPECT_THAT(read_file(scratch.path("kept/broken.csv")), HasSubstr("1B0,1F0"));
+  expect_refusal({{"demo", "schedule", "--folder", scratch.path("kept")}, {"kept: exists already; give a new folder"}});
 }
 
 TEST(DemoCommandTest, NamesTheNearestDemo) {

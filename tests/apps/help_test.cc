@@ -196,7 +196,7 @@ TEST(HelpTest, SaysTheSameAtAnyWidth) {
 TEST(HelpTest, ContinuesLongExamplesAsAShellDoes) {
   const std::string help = help_at({"plan", "--help"}, "80");
   EXPECT_THAT(help, HasSubstr("  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 \\\n"
-                              "    --machine machines/p100-aries.json\n"));
+                              "    --machine p100-aries\n"));
 }
 
 /// All output written to the other side of a terminal, which is closed first.

@@ -49,6 +49,24 @@ TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
   for (const char* op : {"F", "B", "I", "W"}) EXPECT_GT(inner["working_set_bytes"][op], 0) << op;
 }
 
+TEST(ModelCommandTest, AScheduleShowsWhatItsWorkersHold) {
+  const std::vector<std::string> words = {"model", "gpt2-tiny", "--stages", "4", "--schedule", "chimera"};
+  std::vector<std::string> fields = words;
+  fields.insert(fields.end(), {"--format", "json"});
+  const json report = read_json(output_of(fields));
+  ASSERT_EQ(report["workers"].size(), 4U);
+  const json& first = report["workers"][0];
+  EXPECT_EQ(first["stages"], json::array({0, 3}));
+  double held = 0;
+  for (const std::size_t stage : {0U, 3U}) {
+    for (const char* bytes : {"weights_bytes", "gradients_bytes", "optimizer_bytes"})
+      held += report["stages"][stage][bytes].get<double>();
+  }
+  EXPECT_EQ(first["held_bytes"], held);
+  EXPECT_GT(first["peak_bytes"], held);
+  EXPECT_THAT(output_of(words), HasSubstr("\nworker  stages "));
+}
+
 TEST(ModelCommandTest, TypeAndOptimizerDecideTheBytesPerParameter) {
   const auto stage = [](const std::string& dtype, const std::string& optimizer) {
     return read_json(

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
@@ -229,10 +231,109 @@ TEST(PlanCommandTest, WritesAJobForSlurm) {
   EXPECT_THAT(filled.output, HasSubstr("#SBATCH --nodes=8\n#SBATCH --ntasks=32\n#SBATCH --ntasks-per-node=4\n"));
 }
 
+TEST(PlanCommandTest, FindsShippedProfilesByName) {
+  Words by_name = bert_48({"--rule", "paper"});
+  std::ranges::replace(by_name, kP100, "p100-aries");
+  EXPECT_EQ(planned(by_name), planned(bert_48({"--rule", "paper"})));
+  std::ranges::replace(by_name, "p100-aries", "p100-arie");
+  EXPECT_THAT(run_program(by_name).messages,
+              HasSubstr("unknown machine profile 'p100-arie'; did you mean 'p100-aries'?"));
+}
+
+const Words kEightBillion = {"plan", "--model",   "llama-3-8b", "--workers",   "16",  "--mini-batch",
+                             "32",   "--machine", "h100-80gb",  "--stages",    "8",   "--schedules",
+                             "1f1b", "--top",     "1",          "--partition", "even"};
+
+TEST(PlanCommandTest, LargeModelsGetTheirContextAndBfloat16) {
+  const std::string text = run_program(kEightBillion).output;
+  EXPECT_THAT(text,
+              ::testing::StartsWith("llama-3-8b: 8030261248 parameters, sequences of 8192; 16 workers (h100-80gb)"));
+  EXPECT_THAT(text, HasSubstr("\n  bfloat16, adamw; schedules: 1f1b; partition even, recompute auto, sync eager-opt\n"
+                              "  not given, so by default: --sequence 8192, --dtype bfloat16\n"
+                              "  assumed: "));
+  Words given = kEightBillion;
+  given.insert(given.end(), {"--sequence", "1024", "--dtype", "float32"});
+  const std::string other = run_program(given).output;
+  EXPECT_THAT(other, HasSubstr("sequences of 1024;"));
+  EXPECT_THAT(other, ::testing::Not(HasSubstr("by default")));
+  const std::string small = run_program(bert_48({"--stages", "4", "--schedules", "1f1b"})).output;
+  EXPECT_THAT(small, HasSubstr("by default: --sequence 128, --dtype float32\n"));
+}
+
+TEST(PlanCommandTest, PlansForGpusCarryDeviceAndNodes) {
+  const Scratch scratch;
+  Words words = kEightBillion;
+  words.insert(words.end(), {"--output", scratch.path("plan.toml"), "--sbatch", "-"});
+  const ProgramResult job = run_program(words);
+  EXPECT_EQ(job.exit_code, 0) << job.messages;
+  EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=16\n#SBATCH --ntasks-per-node=8\n"
+                                    "#SBATCH --gpus-per-node=8\n"));
+  EXPECT_THAT(job.output, HasSubstr(" --dtype bfloat16 --optimizer adamw --device cuda "));
+  const std::string plan = read_file(scratch.path("plan.toml"));
+  EXPECT_THAT(plan, HasSubstr("\ndtype = \"bfloat16\"\n"));
+  EXPECT_THAT(plan, HasSubstr("\ndevice = \"cuda\"\n"));
+}
+
 TEST(PlanCommandTest, RefusesAJobWithPartialNodes) {
   EXPECT_THAT(run_program(job_of_32({"--sbatch", "-", "--ranks-per-node", "5"})).messages,
               HasSubstr("--ranks-per-node 5 does not divide the 32 ranks"));
   EXPECT_THAT(run_program(job_of_32({"--ranks-per-node", "4"})).messages, HasSubstr("is for --sbatch"));
+}
+
+TEST(PlanCommandTest, NamesTheExpectedErrorAndTies) {
+  const Words asked = {"--schedules", "chimera,1f1b,gpipe", "--partition", "even", "--top", "5"};
+  const json plan = planned(bert_48(asked));
+  const double error = plan["expected_error"];
+  EXPECT_GT(error, 0);
+  const int tied = plan["tied"];
+  ASSERT_GE(tied, 1);
+  for (int i = 0; i < 5; ++i) {
+    const json& each = plan["candidates"][static_cast<std::size_t>(i)];
+    const double ratio = each["step_seconds"].get<double>() / plan["chosen"]["step_seconds"].get<double>();
+    EXPECT_EQ(ratio <= 1 + error, i < tied) << i;
+  }
+  EXPECT_THAT(run_program(bert_48(asked)).output, HasSubstr("\nexpected error of a step time: "));
+}
+
+TEST(PlanCommandTest, FitsAProfileToMeasuredRuns) {
+  const Scratch scratch;
+  std::string runs = "model = \"bert-48\"\nschedule = \"1f1b\"\nmicro-batches = 8\n";
+  for (const char* depth : {"2", "4", "8"}) {
+    for (const char* groups : {"1", "4"}) {
+      runs += std::string("[[runs]]\nstages = ") + depth + "\ndata-parallel = " + groups +
+              "\nmicro-batch-size = 8\nstep-seconds = 2\n";
+    }
+  }
+  const std::string file = scratch.write("runs.toml", runs);
+  const std::string fitted = scratch.path("fitted.json");
+  const ProgramResult result = run_program({"plan", "--fit", file, "--machine", kP100, "--output", fitted});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("p100-aries: fitted to 6 runs"));
+  EXPECT_THAT(result.output, HasSubstr("one run left out"));
+  const json machine = read_json(read_file(fitted));
+  EXPECT_NE(machine["layers"][1]["times"][0]["forward"],
+            read_json(read_file(kP100))["layers"][1]["times"][0]["forward"]);
+  EXPECT_GT(machine["expected_error"], 0);
+  Words words = {"plan", "--model", "bert-48", "--workers", "4", "--mini-batch", "16", "--memory", "99"};
+  words.insert(words.end(), {"--machine", fitted});
+  EXPECT_EQ(run_program(words).exit_code, 0);
+}
+
+TEST(PlanCommandTest, AFitRefusesFlagsOfAPlan) {
+  const Scratch scratch;
+  const std::string file = scratch.write("runs.toml", "");
+  const auto refused = [&](const Words& more) {
+    Words words = {"plan", "--machine", kP100};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(words);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.messages;
+  };
+  EXPECT_THAT(refused({"--fit", file, "--workers", "4"}), HasSubstr("leave out --workers, or --fit"));
+  EXPECT_THAT(refused({"--fit", file}), HasSubstr("has no [[runs]]"));
+  EXPECT_THAT(refused({"--fit", scratch.path("none.toml")}), HasSubstr("none.toml"));
+  EXPECT_THAT(refused({"--fit", file, "--fit-scalars", "layer"}), HasSubstr("did you mean 'layers'"));
+  EXPECT_THAT(refused({"--fit-scalars", "layers", "--workers", "4", "--mini-batch", "4"}), HasSubstr("is for --fit"));
 }
 
 }  // namespace

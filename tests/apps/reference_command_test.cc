@@ -71,6 +71,14 @@ TEST(ReferenceCommandTest, WritesAFolderOfEverything) {
                            "completions/_chimera", "completions/chimera.fish"}) {
     EXPECT_NE(read_file(scratch.path("all") + "/" + file), "") << file;
   }
+  const std::string page = scratch.write("all/man/chimera-plan.1", "a page of another program");
+  std::filesystem::remove(scratch.path("all/completions/chimera"));
+  expect_refusal(
+      {{"reference", "all", "--folder", scratch.path("all")}, {"chimera-plan.1: exists already", "--overwrite"}});
+  EXPECT_EQ(read_file(page), "a page of another program");
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("all/completions/chimera")));
+  reference("all", {"--folder", scratch.path("all"), "--overwrite"});
+  EXPECT_NE(read_file(page), "a page of another program");
 }
 
 TEST(ReferenceCommandTest, RefusesUnsupportedFormats) {
@@ -78,6 +86,7 @@ TEST(ReferenceCommandTest, RefusesUnsupportedFormats) {
   expect_refusal({{"reference", "man", "--command", "simulat"}, {"simulat", "simulate"}});
   expect_refusal({{"reference", "bash", "--command", "simulate"}, {"--command goes with man and markdown"}});
   expect_refusal({{"reference", "all"}, {"--folder DIR"}});
+  expect_refusal({{"reference", "bash", "--overwrite"}, {"--overwrite", "no file"}});
 }
 
 }  // namespace

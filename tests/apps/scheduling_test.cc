@@ -104,6 +104,8 @@ TEST(SchedulesCommandTest, ListsTheParametersOfSchedules) {
 
 TEST(CheckCommandTest, AcceptsAGeneratedSchedule) {
   EXPECT_THAT(output_of({"check", "-"}, four_stages_as_json()), HasSubstr("valid: chimera, 4 stages, 4 micro-batches"));
+  EXPECT_EQ(output_of({"check", "chimera", "--stages", "4", "--micro-batches", "4"}),
+            output_of({"check", "-"}, four_stages_as_json()));
 }
 
 /// A fault in a schedule of four stages, and words of its counter-example.

@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "support/program.h"
 #include "support/refusal.h"
+#include "support/scratch.h"
 
 namespace chimera::testing {
 namespace {
@@ -50,6 +51,14 @@ TEST(SearchCommandTest, SimulateAndCheckConfirmItsResult) {
   EXPECT_LE(peak, 9);
   EXPECT_EQ(result["pareto"][0]["makespan"], result["makespan"]);
   EXPECT_TRUE(result["origin"].is_string());
+}
+
+TEST(SearchCommandTest, WritesAScheduleThatOtherCommandsTake) {
+  const Scratch scratch;
+  const std::string file = scratch.path("found.json");
+  const json result = found({"--stages", "2", "--micro-batches", "4", "--output", file});
+  EXPECT_EQ(read_json(read_file(file)), result["schedule"]);
+  EXPECT_EQ(run_program({"check", file}).exit_code, 0);
 }
 
 TEST(SearchCommandTest, SaysWhetherTheBoundProvesTheOptimum) {

@@ -88,6 +88,13 @@ class LaunchTest(LaunchedTest):
         faulty = self.run_words(self.launch(), CHIMERA_FAULT="throw@forward:1:2")
         self.assertIn("fault injected", faulty.stderr)
 
+    def test_1024_hosts_of_4_ranks(self):
+        hosts = ",".join(f"h{number}:4" for number in range(1024))
+        result = self.run_words([CHIMERA, "launch", "--hosts", hosts, "--dry-run", "--", "train", "--data", "book.txt",
+                                 "--stages", "4", "--data-parallel", "1024"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("# ranks 68 .. 71 on h17 of 4096: train", result.stdout.splitlines()[17])
+
     def test_a_dry_run_prints_what_would_be_started_and_no_secret(self):
         result = self.run_words(self.launch("a,b:3", "--dry-run", stages=4))
         self.assertEqual(result.returncode, 0, result.stderr)

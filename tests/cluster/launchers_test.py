@@ -321,6 +321,26 @@ class HostsTest(TrainingTest):
         self.assertEqual(self.losses(), expected)
         self.assertEqual(heard, {"01004D0A", "02004D0A"}, "they listen at their own addresses alone")
 
+    def test_loopback_that_is_down_is_named(self):
+        with Hosts(1) as hosts:
+            hosts.ip("-n", hosts.names[0], "link", "set", "lo", "down")
+            result = self.run_words([*hosts.enter(0), *self.training()])
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("the loopback interface has no address; bring it up: ip link set lo up\n", result.stderr)
+
+    @needs("IPv6", pathlib.Path("/proc/net/if_inet6").exists())
+    def test_a_link_local_address_of_the_route_is_refused(self):
+        """Of two hosts on one link, the second has no other address of version 6."""
+        server = {"MASTER_ADDR": "2001:db8::5", "MASTER_PORT": "29600", "CHIMERA_SECRET": "a word"}
+        with Hosts(2) as hosts:
+            for name, address in zip(hosts.names, ("2001:db8::5/64", "fe80::7/64")):
+                hosts.ip("-n", name, "-6", "addr", "add", address, "dev", "eth0", "nodad")
+            hosts.ip("-n", hosts.names[1], "-6", "route", "add", "2001:db8::/64", "dev", "eth0")
+            words = [*self.training(), "--rendezvous-seconds", "5"]
+            complaints, codes = self.ended([self.start(words, rank, 2, hosts.enter(rank), **server) for rank in range(2)])
+        self.assertEqual(codes[1], 2, complaints)
+        self.assertIn("the interface on the route to 2001:db8::5:29600 has only the IPv6 link-local address fe80::7", complaints[1])
+
     @needs("torchrun", own_torchrun())
     def test_torchrun_over_two_hosts(self):
         expected = self.local_losses(stages=4)

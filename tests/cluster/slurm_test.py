@@ -30,10 +30,15 @@ class SlurmTest(TrainingTest):
 
     def plan(self):
         """Writes a job for two nodes of two ranks. Returns the script."""
+        machine = self.folder / "machine.json"
+        machine.write_text(json.dumps(json.loads(MACHINE.read_text()) | {"cores": 8}))  # A plan for CPUs
+        return self.job("--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--memory", "2", "--machine",
+                        str(machine), "--sequence", "32", "--stages", "4", "--schedules", "chimera", "--ranks-per-node", "2")
+
+    def job(self, *flags):
+        """Writes the job of a plan. Returns the script."""
         script = self.folder / "job.sh"
-        planned = self.run_words([CHIMERA, "plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--memory", "2",
-                                  "--machine", str(MACHINE), "--sequence", "32", "--stages", "4", "--schedules", "chimera",
-                                  "--sbatch", str(script), "--ranks-per-node", "2"])
+        planned = self.run_words([CHIMERA, "plan", *flags, "--sbatch", str(script)])
         self.assertEqual(planned.returncode, 0, planned.stderr)
         return script
 
@@ -61,14 +66,15 @@ class SrunTest(SlurmTest):
 class JobScriptTest(SlurmTest):
     """Runs the script with replacements for SLURM's commands."""
 
-    def run_job(self, **commands):
+    def run_job(self, script=None, **commands):
         tools = self.folder / "bin"
         tools.mkdir()
         for name, lines in commands.items():
             (tools / name).write_text(f"#!/bin/sh\n{lines}\n")
             (tools / name).chmod(0o700)
         path = f"{tools}:{self.environment['PATH']}"
-        return self.run_words(["bash", str(self.plan())], PATH=path, HERE=str(self.folder), SLURM_JOB_ID="7")
+        return self.run_words(["bash", str(script or self.plan())], PATH=path, HERE=str(self.folder), SLURM_JOB_ID="7",
+                              CHIMERA=CHIMERA)
 
     REQUEUE = 'echo "$@" > "$HERE/scontrol"'
 
@@ -78,6 +84,18 @@ class JobScriptTest(SlurmTest):
         job = self.run_job(srun=srun, scancel=scancel, scontrol=self.REQUEUE)
         self.assertEqual(job.returncode, 75, job.stderr)
         self.assertEqual((self.folder / "scontrol").read_text(), "requeue 7\n")
+
+    def test_a_job_for_gpus_says_so_and_its_dry_run_works_without_them(self):
+        script = self.job("--model", "llama-3-8b", "--workers", "64", "--mini-batch", "128", "--machine", "h100-80gb",
+                          "--schedules", "1f1b", "--stages", "8", "--partition", "even")
+        text = script.read_text()
+        self.assertIn("#SBATCH --nodes=8\n#SBATCH --ntasks=64\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n", text)
+        self.assertIn("\n# not given, so by default: --sequence 8192, --dtype bfloat16\n# assumed: ", text)
+        job = self.run_job(script, srun='shift; exec "$@" --dry-run --format json > "$HERE/forecast"')
+        self.assertEqual(job.returncode, 0, job.stderr)
+        forecast = json.loads((self.folder / "forecast").read_text())
+        self.assertEqual((len(forecast["ranks"]), forecast["sequence"], forecast["fits"]), (64, 8192, True))
+        self.assertIn("gpu", forecast)
 
     def test_another_end_is_the_jobs_own(self):
         job = self.run_job(srun="exit 3", scancel="exit 1", scontrol=self.REQUEUE)

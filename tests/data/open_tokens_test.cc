@@ -265,7 +265,7 @@ TEST(OpenTokensRefusalTest, ContentOfAnotherKindIsNamed) {
   const Scratch scratch;
   expect_refused(scratch.write("a.txt.gz", "\x1F\x8B\x08\x08"), "a.txt.gz: is a gzip archive; unpack it: gunzip -k ");
   expect_refused(scratch.write("a.bin", "\x93NUMPY\x01\x02"), "a.bin: is an array of NumPy; write its 16-bit tokens");
-  expect_refused(scratch.write("a.txt", std::string("h\0i\0", 4)), "a.txt: is not text: it has zero bytes");
+  expect_refused(scratch.write("a.txt", std::string("h\0i\0", 4)), "a.txt: is not text: it has many zero bytes");
   const std::string lines = scratch.write("a.jsonl", "{\"text\": \"a\"}\n");
   expect_refused(lines, "JSON with an object per line, not text; make tokens of it: chimera tokenize " + lines +
                             " --field text --tokenizer TOKENIZER --output PREFIX");

@@ -23,6 +23,7 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
 run(${work}/prefix/bin/chimera --version)
+run(${work}/prefix/bin/chimera plan --workers 8 --mini-batch 8 --machine h100-80gb) # an installed profile
 if(WITH_TORCH)
   run(${work}/prefix/bin/chimera train --help) # loads the library of the training half
   file(COPY ${work}/prefix/bin/chimera DESTINATION ${work}/alone)

@@ -77,6 +77,15 @@ TEST(FindPlaceTest, ReadsWhatEachLauncherSets) {
                {1, 2, 0, 1});
 }
 
+TEST(FindPlaceTest, ReadsTheThirdRankOfHost17Of1024) {
+  const Variables many = {{"SLURM_PROCID", "70"},
+                          {"SLURM_STEP_NUM_TASKS", "4096"},
+                          {"SLURM_LOCALID", "2"},
+                          {"SLURM_NODEID", "17"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "4(x1024)"}};
+  expect_place(with(kSlurm, many), LauncherKind::Slurm, {70, 4096, 2, 4});
+}
+
 TEST(FindPlaceTest, IsEmptyWithoutALauncher) {
   EXPECT_EQ(find_place({}), std::nullopt);
   EXPECT_EQ(find_place({{"RANK", "captain"}}), std::nullopt) << "a word that others use too";

@@ -174,13 +174,30 @@ TEST(TrainingFolderTest, ResumesBehindALinkAndSaysWhatItPassesOver) {
                   {"has no good checkpoint", "step-00000003: is a file"}});
 }
 
-TEST(TrainingFolderTest, ALimitOnFileSizesEndsNoRun) {
-  const Scratch scratch;
+ProgramSetup with_files_up_to(rlim_t bytes) {
   ProgramSetup setup;
-  setup.in_process = [] {
-    const rlimit limit{1'500'000, 1'500'000};  // the ranks' shared memory, but not the optimizer's state
+  setup.in_process = [bytes] {
+    const rlimit limit{bytes, bytes};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   };
+  return setup;
+}
+
+TEST(TrainingFolderTest, NoLimitOnFileSizesKillsARank) {
+  for (const rlim_t bytes : {1'000, 30'000, 100'000, 400'000}) {  // shared memory, metrics or weights do not fit
+    const Scratch scratch;
+    const ProgramResult result = ProgramRun(small_run(scratch, "1"), with_files_up_to(bytes)).wait();
+    EXPECT_EQ(result.killed_by, 0) << bytes;
+    EXPECT_THAT(result.exit_code, ::testing::AnyOf(1, 2)) << bytes << ": " << result.messages;
+    EXPECT_THAT(result.messages, HasSubstr("File too large")) << bytes;
+    EXPECT_THAT(result.messages, Not(HasSubstr("signal"))) << bytes;
+    EXPECT_EQ(result.orphans, 0) << bytes;
+  }
+}
+
+TEST(TrainingFolderTest, ALimitOnFileSizesEndsNoRun) {
+  const Scratch scratch;
+  const ProgramSetup setup = with_files_up_to(1'500'000);  // the ranks' shared memory, but not the optimizer's state
   const ProgramResult result = ProgramRun(small_run(scratch, "3"), setup).wait();
   EXPECT_EQ(result.killed_by, 0);
   EXPECT_EQ(result.exit_code, 1);
@@ -206,6 +223,13 @@ TEST(TrainingNamesTest, ATokenizerWhoseNameIsNotUtf8CostsNoWeights) {
     EXPECT_EQ(listed.exit_code, 0) << listed.messages;
     EXPECT_THAT(listed.output, HasSubstr("\uFFFD/step-00000002"));
     EXPECT_FALSE(try_json(listed.output).is_discarded()) << listed.output;
+  }
+  const std::string model = scratch.path("model\xE9");
+  EXPECT_EQ(run_program({"checkpoint", "convert", run, "--output", model}).exit_code, 0);
+  for (const Arguments& command : {Arguments{"checkpoint", "diff", run, run}, Arguments{"model", model}}) {
+    const ProgramResult result = run_program(command + Arguments{"--format", "json"});
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    EXPECT_FALSE(try_json(result.output).is_discarded()) << result.output;
   }
 }
 

@@ -52,6 +52,46 @@ TEST(DryRunTest, DescribesEveryRank) {
   EXPECT_GT(run["step_seconds"].get<double>(), 0);
 }
 
+TEST(DryRunTest, TheBubbleIsTheMeanOfAllRanks) {
+  for (const Arguments& machine : {Arguments{}, Arguments{"--machine", "h100-80gb"}}) {
+    const json run = dry_run(
+        Arguments{"--model", "gpt2-tiny", "--stages", "4", "--micro-batches", "8", "--data-parallel", "2"} + machine);
+    EXPECT_NEAR(total(run["ranks"], "bubble_ratio") / 8, run["bubble_ratio"], 1e-9);
+    for (const json& rank : run["ranks"]) {
+      const double idle = rank["bubble_ratio"].get<double>() * rank["step_seconds"].get<double>();
+      EXPECT_NEAR(rank["compute_seconds"].get<double>() + idle, rank["step_seconds"], 1e-9);
+    }
+  }
+}
+
+TEST(DryRunTest, EndsWithTwoIfARankNeedsMoreThanItHas) {
+  const Arguments words = {"train", "--dry-run", "--model", "llama-3-8b", "--stages", "2", "--machine", "h100-80gb"};
+  const ProgramResult text = run_program(words);
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_THAT(text.output, HasSubstr("of 74.51 GiB: DOES NOT FIT\n"));
+  EXPECT_THAT(text.messages, ::testing::StartsWith("chimera: DOES NOT FIT: a rank needs "));
+  const ProgramResult fields = run_program(words + Arguments{"--format", "json"});
+  EXPECT_EQ(fields.exit_code, 2);
+  EXPECT_EQ(try_json(fields.output)["fits"], false);
+}
+
+TEST(DryRunTest, PredictsWhatThePlanPredicts) {
+  const Scratch scratch;
+  const std::string file = scratch.path("plan.toml");
+  const ProgramResult planned = run_program(
+      {"plan",      "--model",     "llama-3-8b", "--workers", "16",   "--mini-batch", "32",   "--machine",
+       "h100-80gb", "--schedules", "1f1b",       "--stages",  "4",    "--partition",  "even", "--replica-layout",
+       "far",       "--top",       "1",          "--format",  "json", "--output",     file});
+  ASSERT_EQ(planned.exit_code, 0) << planned.messages;
+  const json chosen = try_json(planned.output)["chosen"];
+  const json run = dry_run({"--config", file});
+  EXPECT_DOUBLE_EQ(run["step_seconds"], chosen["step_seconds"]);
+  EXPECT_DOUBLE_EQ(run["bubble_ratio"], chosen["bubble_ratio"]);
+  EXPECT_DOUBLE_EQ(run["peak_memory_bytes"], chosen["peak_memory_bytes"]);
+  EXPECT_EQ(run["sequence"], 8192) << "the model's own context";
+  EXPECT_EQ(run["gpu"]["receives_ahead"], 1) << "it is a run on GPUs";
+}
+
 TEST(DryRunTest, PredictsWithTheProfileOfAMachine) {
   const Arguments flags = {"--model",         "gpt2", "--stages",   "8",
                            "--micro-batches", "8",    "--sequence", "512",
@@ -145,9 +185,16 @@ double children_seconds() {
 
 TEST(DryRunTest, IsQuickForManyRanks) {
   const double before = children_seconds();
-  const json run = dry_run({"--model", "gpt2-tiny", "--layers", "128", "--stages", "128", "--micro-batches", "128"});
+  const json run = dry_run({"--model", "gpt2-tiny", "--layers", "128", "--stages", "128", "--micro-batches", "128",
+                            "--machine", "h100-80gb"});
   EXPECT_EQ(run["ranks"].size(), 128U);
   EXPECT_LT(children_seconds() - before, 1.5) << "about 0.6 s, whatever else the machine does";
+}
+
+TEST(DryRunTest, HasNoLimitOfOneMachine) {
+  const json run = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--data-parallel", "1024", "--device", "cuda"});
+  EXPECT_EQ(run["ranks"].size(), 4096U);
+  EXPECT_EQ(run["gpu"]["communicators"], 4 + 2 + 1) << "as with two groups";
 }
 
 TEST(DryRunTest, RejectsWhatTrainingRejects) {

@@ -155,6 +155,9 @@ TEST(TrainingGenerateTest, RefusesWhatDoesNotFit) {
   refuses(a + Arguments{"--temperature", "1", "--top-p", "0"}, {"--top-p must be above 0"});
   refuses(a + Arguments{"--temperature", "1", "--top-p", "1.1"}, {"--top-p must be above 0 and at most 1"});
   refuses(a + Arguments{"--top-k", "-3"}, {"--top-k"});
+  for (const char* flag : {"--top-k", "--top-p", "--seed"}) {
+    refuses(a + Arguments{flag, "1"}, {std::string(flag) + " is for sampling; give --temperature above 0 too"});
+  }
   refuses(a + Arguments{"--seed", "-1"}, {"--seed"});
   refuses(a + Arguments{"--tokens", "-1"}, {"--tokens"});
   refuses(a + Arguments{"--tokens", "many"}, {"--tokens: 'many'"});

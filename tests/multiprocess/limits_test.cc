@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "core/shared_memory.h"
 #include "training.h"
@@ -125,6 +126,25 @@ TEST(TrainingLimitTest, ALowSoftLimitIsRaised) {
   EXPECT_EQ(result.exit_code, 0) << result.messages;
 }
 
+std::vector<std::string> complaints_with(const Arguments& flags, const std::vector<std::string>& environment) {
+  const Scratch scratch;
+  const ProgramResult result =
+      ProgramRun(tiny(scratch) + Arguments{"--stages", "2", "--steps", "1"} + flags, {.environment = environment})
+          .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return complaints(result);
+}
+
+TEST(TrainingLimitTest, ThreadsWithoutEffectAreNamed) {
+  const std::string cores = std::to_string(available_cores());
+  EXPECT_THAT(complaints_with({"--threads", "512"}, {}),
+              ElementsAre(HasSubstr("--threads 512: 2 times 512 threads share " + cores + " core")));
+  EXPECT_THAT(complaints_with({}, {"OMP_NUM_THREADS=77"}),
+              ElementsAre(MatchesRegex("chimera: OMP_NUM_THREADS=77 has no effect; each rank has .* thread.*, and "
+                                       "--threads changes that")));
+  EXPECT_THAT(complaints_with({"--threads", "1"}, {"OMP_NUM_THREADS=77"}), ElementsAre()) << "--threads was given";
+}
+
 TEST(TrainingLimitTest, NamesTooLittleMemory) {
   constexpr rlim_t kGiB = rlim_t{1} << 30;
   for (const char* transport : {"processes", "threads"}) {
@@ -223,6 +243,21 @@ TEST(TrainingLimitTest, NamesATemporaryFolderThatCannotBeWritten) {
   EXPECT_THAT(result.messages, HasSubstr("the rendezvous folder '/proc/chimera-"));
   EXPECT_THAT(result.messages, HasSubstr("cannot be made ("));
   EXPECT_THAT(result.messages, HasSubstr("set TMPDIR to a folder that can be written"));
+}
+
+/// The third rank of host 17 of 1,024. It gets as far as the rendezvous, at a port on which nothing listens.
+TEST(TrainingLimitTest, RanksOfOtherHostsDoNotCount) {
+  const Scratch scratch;
+  const ProgramResult result =
+      ProgramRun({"train", "--data", scratch.write("text.txt", sample_text()), "--model", "gpt2-tiny", "--schedule",
+                  "1f1b", "--stages", "4", "--data-parallel", "1024", "--micro-batch-size", "1", "--sequence", "16",
+                  "--steps", "1", "--rendezvous-seconds", "1"},
+                 {.environment = {"CHIMERA_RANK=70", "CHIMERA_WORLD_SIZE=4096", "CHIMERA_LOCAL_RANK=2",
+                                  "CHIMERA_LOCAL_WORLD_SIZE=4", "CHIMERA_MASTER_ADDR=127.0.0.1",
+                                  "CHIMERA_MASTER_PORT=9", "CHIMERA_SECRET=a word"}})
+          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("rank 70 failed at start-up: no answer from the rendezvous server"));
 }
 
 /// An epoch is 21 steps. The limit leaves some ten descriptors beyond the ranks' needs.

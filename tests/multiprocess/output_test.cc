@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -146,6 +147,24 @@ TEST(TrainingOutputTest, ARankThatDiesEndsTheRunWhoseReaderHasPaused) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.orphans, 0);
   EXPECT_LT(result.ending_time, std::chrono::seconds(2));
+}
+
+TEST(TrainingOutputTest, ProgressOnATerminalHasTheTimeOfDay) {
+  const Scratch scratch;
+  std::array<int, 2> ends{};
+  const winsize size{.ws_row = 24, .ws_col = 140, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&ends[0], &ends[1], nullptr, nullptr, &size), 0);
+  Stream terminal{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+  ProgramRun(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "none", "--steps", "2"},
+             {.environment = {"TERM=xterm"}, .messages = terminal.program.get()})
+      .wait();
+  terminal.program = FileDescriptor();
+  std::string shown;
+  std::array<char, 4096> buffer{};
+  for (ssize_t count = 0; (count = ::read(terminal.reader.get(), buffer.data(), buffer.size())) > 0;) {
+    shown.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  EXPECT_THAT(shown, ::testing::ContainsRegex("ETA 0 s  [0-9][0-9]:[0-9][0-9]:[0-9][0-9]"));
 }
 
 TEST(TrainingOutputTest, FullDiskIsReportedButDelaysNoStep) {

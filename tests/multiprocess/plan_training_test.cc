@@ -57,7 +57,8 @@ TEST(TrainingPlanTest, PlanOutputTrainsUnchanged) {
                    "--machine", kP100, "--schedules", "chimera", "--output", plan});
   ASSERT_EQ(planned.exit_code, 0) << planned.messages;
   const std::string text = scratch.write("text.txt", sample_text());
-  const ProgramResult result = run_program({"train", "--config", plan, "--data", text, "--steps", "1"});
+  const ProgramResult result =
+      run_program({"train", "--config", plan, "--device", "cpu", "--data", text, "--steps", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(result.output, HasSubstr("gpt2-tiny"));
 }

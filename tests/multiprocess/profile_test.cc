@@ -79,6 +79,7 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--threads", "100000"}, {"--threads 100000", "cores"}},
            {{"--dtype", "float16"}, {"float16"}},
            {{"--seconds", "-1"}, {"--seconds: '-1' is not a number of at least 0"}},
+           {{"--merge", kP100, kP100, "--threads", "1"}, {"--threads: --merge measures nothing"}},
            {{"--merge", kP100}, {"a single profile needs no merging"}},
            {{"--merge", kP100, testing::source_path("/machines/v100-nvlink.json")},
             {"differ in workers_per_node: 1 and 8"}},

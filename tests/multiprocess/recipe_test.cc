@@ -21,7 +21,8 @@ using ::testing::UnorderedElementsAre;
 const fs::path kRecipes = testing::source_path("/recipes");
 
 json dry_run(const Arguments& flags) {
-  const ProgramResult result = run_program(Arguments{"train", "--dry-run", "--format", "json"} + flags);
+  const ProgramResult result =
+      run_program(Arguments{"train", "--dry-run", "--format", "json", "--machine", "h100-80gb"} + flags);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   return try_json(result.output);
 }

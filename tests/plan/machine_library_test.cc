@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -43,12 +44,31 @@ TEST(MachineLibraryTest, EveryFileTimesEveryModel) {
   }
 }
 
-TEST(MachineLibraryTest, TheP100MatchesThePublishedTimes) {
+TEST(MachineLibraryTest, TheP100sBlockIsThePublishedOneTimesTheFittedFactor) {
   const MachineProfile machine = read_machine(testing::source_path("/machines/p100-aries.json"));
   const LayerTime time = layer_time(machine, find_model("bert-48"), LayerKind::Block, {.micro_batch_size = 8});
-  EXPECT_DOUBLE_EQ(time.forward, 4.50e-3);
-  EXPECT_DOUBLE_EQ(time.input_gradient + time.weight_gradient, 7.65e-3);
+  const double factor = time.forward / 4.50e-3;  // fitted to whole steps
+  EXPECT_GT(factor, 1.2);
+  EXPECT_LT(factor, 1.6);
+  EXPECT_NEAR((time.input_gradient + time.weight_gradient) / 7.65e-3, factor, 1e-3);
   EXPECT_EQ(machine.workers_per_node, 1);
+}
+
+TEST(MachineLibraryTest, GpusOfDataSheetsComputeAtTheStatedShareOfTheirPeak) {
+  constexpr std::int64_t kContext = 8192;
+  Workload workload = workload_of(DataType::BFloat16, OptimizerKind::AdamW);
+  for (const auto& [name, flops] : {std::pair{"a100-80gb", 0.5 * 312e12}, {"h100-80gb", 0.45 * 989.4e12}}) {
+    const MachineProfile machine = read_machine(testing::source_path("/machines/") + name + ".json");
+    for (const char* model : {"llama-3-8b", "mistral-7b", "gpt2-64"}) {
+      const ModelConfig config = find_model(model);
+      workload.sequence = std::min(config.positions, kContext);
+      if (config.sliding_window) workload.sequence = std::min(workload.sequence, *config.sliding_window);
+      const double work = layer_footprint(config, LayerKind::Block, workload).forward_flops;
+      const double seconds = layer_time(machine, config, LayerKind::Block, workload).forward;
+      EXPECT_GT(seconds, work / flops) << name << " " << model << ": launches take time, too";
+      EXPECT_LT(seconds, 1.05 * work / flops + 50e-6) << name << " " << model;
+    }
+  }
 }
 
 /// A row of NVIDIA's published figures of BERT-large in float32 on one server (see the profile's `sources`).

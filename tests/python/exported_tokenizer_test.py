@@ -14,7 +14,7 @@ import oracles
 transformers, _ = oracles.require("transformers", "tokenizers")
 
 CHIMERA = sys.argv[1]
-TEXTS = ["The king went to his house.", "  two  blanks\n\n\ta tab\r\n", "h\u00e9llo \u4e16\u754c \U0001f40d", "\u0000\u007f\u0120",
+TEXTS = ["The king went to his house.", "  two  blanks\n\n\ta tab\r\n", "h\u00e9llo \u4e16\u754c \U0001f40d", "\u0000\u007f\u0120" + 99 * " word",
          "don't 1234 1 2", ""]
 SENTENCES = "The king went to his house, and the people went with him. " * 80
 

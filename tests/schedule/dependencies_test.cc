@@ -24,15 +24,39 @@ TEST(DependenciesTest, EachOpNamesItsInputsAndItsConsumer) {
   const Schedule schedule = two_stages();
   const OpTable table(schedule);
   const auto inputs = [&](OpIndex op) { return table.inputs(table.op(op)); };
-  using Inputs = std::array<OpIndex, 2>;
-  EXPECT_EQ(inputs(0), (Inputs{kNoOp, kNoOp}));
-  EXPECT_EQ(inputs(2), (Inputs{0, kNoOp}));  // 1F0 after 0F0
-  EXPECT_EQ(inputs(3), (Inputs{kNoOp, 2}));  // 1I0 after 1F0
-  EXPECT_EQ(inputs(4), (Inputs{kNoOp, 3}));  // 1W0 after 1I0
-  EXPECT_EQ(inputs(1), (Inputs{3, 0}));      // 0B0 after 1I0 and 0F0
+  using Inputs = std::array<OpIndex, 3>;
+  EXPECT_EQ(inputs(0), (Inputs{kNoOp, kNoOp, kNoOp}));
+  EXPECT_EQ(inputs(2), (Inputs{0, kNoOp, kNoOp}));  // 1F0 after 0F0
+  EXPECT_EQ(inputs(3), (Inputs{kNoOp, 2, kNoOp}));  // 1I0 after 1F0
+  EXPECT_EQ(inputs(4), (Inputs{kNoOp, 3, kNoOp}));  // 1W0 after 1I0
+  EXPECT_EQ(inputs(1), (Inputs{3, 0, kNoOp}));      // 0B0 after 1I0 and 0F0
   EXPECT_EQ(table.consumer(table.op(0)), 2U);
   EXPECT_EQ(table.consumer(table.op(3)), 1U);
   EXPECT_EQ(table.consumer(table.op(4)), kNoOp);
+}
+
+TEST(DependenciesTest, SlicesNeedEarlierSlicesForwardAndLaterSlicesBackward) {
+  Schedule schedule = two_stages();
+  schedule.slices = 2;
+  for (auto& ops : schedule.workers) {
+    const std::vector<Op> first = ops;
+    for (Op op : first) {
+      op.slice = 1;
+      ops.push_back(op);
+    }
+  }
+  const OpTable table(schedule);  // worker 0: 0F0.0 0B0.0 0F0.1 0B0.1, worker 1 from 4: F.0 I.0 W.0 F.1 I.1 W.1
+  const auto inputs = [&](OpIndex op) { return table.inputs(table.op(op)); };
+  using Inputs = std::array<OpIndex, 3>;
+  EXPECT_EQ(inputs(0), (Inputs{kNoOp, kNoOp, kNoOp}));
+  EXPECT_EQ(inputs(2), (Inputs{kNoOp, kNoOp, 0}));  // 0F0.1 after 0F0.0
+  EXPECT_EQ(inputs(7), (Inputs{2, kNoOp, 4}));      // 1F0.1 after 0F0.1 and 1F0.0
+  EXPECT_EQ(inputs(8), (Inputs{kNoOp, 7, kNoOp}));  // 1I0.1 after 1F0.1
+  EXPECT_EQ(inputs(5), (Inputs{kNoOp, 4, 8}));      // 1I0.0 after 1F0.0 and 1I0.1
+  EXPECT_EQ(inputs(1), (Inputs{5, 0, 3}));          // 0B0.0 after 1I0.0, 0F0.0 and 0B0.1
+  EXPECT_EQ(inputs(6), (Inputs{kNoOp, 5, kNoOp}));  // 1W0.0 after 1I0.0
+  EXPECT_EQ(table.consumer(table.op(2)), 7U);
+  EXPECT_EQ(table.consumer(table.op(5)), 1U);
 }
 
 TEST(DependenciesTest, VisitsAllOpsOfALegalScheduleAfterTheirInputs) {

@@ -30,7 +30,7 @@ def learned_by_tokenizers(files, vocabulary, special):
 
 
 def compare(program, files, vocabulary, special, output):
-    command = [program, "tokenizer", "train", "--vocabulary", str(vocabulary), *files, "--output", output]
+    command = [program, "tokenizer", "train", "--vocabulary", str(vocabulary), *files, "--output", output, "--overwrite"]
     for token in special:
         command += ["--special", token]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)

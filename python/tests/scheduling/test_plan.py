@@ -123,7 +123,7 @@ def test_a_profile_is_its_layers_and_gives_costs():
     ("arguments", "words"),
     [
         ({"model": "bert-48", "workers": 2, "mini_batch": 2}, "machine is missing.*p100-aries"),
-        ({"model": "bert-48", **BERT, "machine": "p100"}, "machine 'p100'.*one of h200"),
+        ({"model": "bert-48", **BERT, "machine": "p100"}, "machine 'p100'.*one of a100-80gb"),
         ({"model": "bert", **BERT}, "bert"),
         ({"model": "bert-48", **BERT, "sequenze": 3}, "no argument 'sequenze'.*sequence"),
         ({"model": "bert-48", **BERT, "schedules": ["chimaera"]}, "did you mean 'chimera'"),

@@ -46,7 +46,6 @@ class Waits {
 
   static bool is_beyond_start(const FlightEvent& event) { return event.progress.phase != Phase::StartUp; }
 
-  /// Returns whether `progress` is the awaited instruction of `kind`, or later.
   static bool has_done(const RankProgress& progress, InstructionKind kind, const RankProgress& waiting) {
     if (progress.phase != Phase::Steps) return progress.phase == Phase::Ending;
     const Instruction& other = progress.instruction;
@@ -90,7 +89,7 @@ class Waits {
   const Flight& flight_;
 };
 
-/// Returns when the job ended, or, without a verdict, the time of the last event.
+/// Returns the job's end, or, without a verdict, the time of the last event.
 std::int64_t end_of(const Flight& flight) {
   std::int64_t end = flight.verdict ? flight.verdict->nanoseconds : 0;
   for (const auto& events : flight.ranks) {
@@ -111,7 +110,6 @@ std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   return std::ranges::max_element(suspects, {}, &RankFinding::seconds)->rank;
 }
 
-/// Returns the launcher's message, or an empty text.
 std::string reason_of(const Flight& flight) { return flight.verdict ? flight.verdict->reason : ""; }
 
 std::string place_of(const RankFinding& rank) { return rank.at ? to_text(*rank.at) : "no record"; }
@@ -176,7 +174,7 @@ Diagnosis diagnose(const Flight& flight) {
 
 namespace {
 
-/// Returns a line with the local time and the host of the end; empty if unknown.
+/// Returns the local time and the host of the end; empty if unknown.
 std::string ended_text(const Flight& flight) {
   if (!flight.verdict || flight.verdict->unix_seconds == 0) return "";
   const std::time_t time = flight.verdict->unix_seconds;

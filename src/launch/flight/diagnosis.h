@@ -12,7 +12,7 @@ struct RankFinding {
   int rank = 0;
   std::optional<RankProgress> at;  ///< Empty if the rank left no record
   double seconds = 0;              ///< Time since this activity, until the job's end
-  std::vector<int> waits_for;      ///< Ranks whose action it was still waiting for; may be empty
+  std::vector<int> waits_for;      ///< May be empty
 };
 
 struct Diagnosis {
@@ -20,12 +20,11 @@ struct Diagnosis {
   bool is_inferred = false;  ///< `guilty` follows only from who waited for whom
   std::string op;            ///< Activity of the guilty rank; may be empty
   std::vector<RankFinding> ranks;
-  std::string newest_checkpoint = {};  ///< Path; empty if there is none. The caller sets it.
+  std::string newest_checkpoint = {};  ///< Path, set by the caller; may be empty
 };
 
-/// Takes the guilty rank from the launcher's verdict, if that names a rank. Otherwise chooses the rank with the longest
-/// current activity among ranks that wait for no other rank, or, if all wait, among all ranks. Ranks that are ending
-/// are excluded.
+/// Takes the guilty rank from the launcher's verdict, if possible. Otherwise chooses the rank with the longest current
+/// activity among ranks that wait for no other, or, if all wait, among all. Excludes ranks that are ending.
 [[nodiscard]] Diagnosis diagnose(const Flight& flight);
 
 /// Returns a page of text, with the last `events` of the guilty rank.

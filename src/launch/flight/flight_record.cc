@@ -218,7 +218,7 @@ fs::path find_folder(const std::string& path) {
 
 namespace {
 
-/// Returns why a path is no folder of flight records; empty if it is one, or absent.
+/// Returns why a path is no folder of flight records; empty if it is one or absent.
 std::string other_content(const std::string& folder) {
   std::error_code absent;
   if (!fs::exists(folder, absent)) return "";

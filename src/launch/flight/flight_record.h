@@ -11,18 +11,17 @@
 namespace chimera {
 
 struct FlightEvent {
-  std::int64_t nanoseconds = 0;  ///< monotonic_nanoseconds() of the host
+  std::int64_t nanoseconds = 0;  ///< monotonic_nanoseconds()
   RankProgress progress;         ///< Instructions have only kind, op (without weight version), peer and group
 };
 
-/// Maximum number of events in a record.
 inline constexpr std::size_t kFlightEvents = 20'000;
 
-/// Ring buffer of a rank's latest events. Its memory-mapped file of 640 KB survives a kill at any moment. Recording an
-/// event reads a clock and stores 32 bytes. Single writer.
+/// Ring buffer of a rank's latest events. Its memory-mapped file of 640 KB survives a kill. An event takes a clock read
+/// and 32 bytes. Single writer.
 class FlightRecorder {
  public:
-  /// Creates or overwrites the file, with space for all events, so that note() cannot fail. Throws Error if this fails.
+  /// Allocates the whole file, so that note() cannot fail. Throws Error.
   FlightRecorder(const std::string& path, int rank);
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
@@ -35,11 +34,10 @@ class FlightRecorder {
   File* file_ = nullptr;
 };
 
-/// Returns the events of a record, oldest first, also while it is being written; omits invalid events. Throws
-/// ConfigError for a file that is not a record.
+/// Returns the valid events, oldest first, also of a record in use. Throws ConfigError for a file that is not a record.
 [[nodiscard]] std::vector<FlightEvent> read_flight(const std::string& path);
 
-/// Sets the recorder for note_progress() of the calling thread; null: none.
+/// Sets the recorder for note_progress() of the calling thread; may be null.
 void record_flight_on(FlightRecorder* recorder);
 void record_flight(const RankProgress& progress);
 
@@ -51,35 +49,34 @@ struct FlightJob {
 };
 
 struct FlightVerdict {
-  std::string reason;             ///< Message shown to the user
-  std::optional<int> culprit;     ///< Rank to blame, if any
-  std::string op;                 ///< Activity in the rank's own report; may be empty
-  std::int64_t nanoseconds = 0;   ///< End of the job, on the clock of FlightEvent
-  std::int64_t unix_seconds = 0;  ///< Time of write_verdict(), which sets it; 0: unknown
-  std::string host = {};          ///< Host of write_verdict(), which sets it; empty: unknown
+  std::string reason;
+  std::optional<int> culprit;     ///< may be empty
+  std::string op;                 ///< activity in the rank's report; may be empty
+  std::int64_t nanoseconds = 0;   ///< on the clock of FlightEvent
+  std::int64_t unix_seconds = 0;  ///< Set by write_verdict(); 0: unknown
+  std::string host = {};          ///< Set by write_verdict(); empty: unknown
 };
 
 /// Returns `folder`/rank-0003.flight.
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);
 
-/// Throws ConfigError if `folder` or `folder`-previous has other files than flight records, which would be lost.
+/// Throws ConfigError if `folder` or `folder`-previous has other files, which would be lost.
 void require_flight_folder(const std::string& folder);
-/// Creates the folder for an attempt; renames an existing folder to `folder`-previous. Throws Error if this fails, or
-/// as require_flight_folder() does.
+/// Creates the folder for an attempt; renames an existing one to `folder`-previous. Throws Error, or as
+/// require_flight_folder() does.
 void begin_flight(const std::string& folder, const FlightJob& job);
-/// Adds the verdict, with the time of day and the name of this host. Throws Error if it cannot be written.
+/// Adds the verdict with time of day and host. Throws Error.
 void write_verdict(const std::string& folder, const FlightVerdict& verdict);
-/// Removes the folder of a successful job if it has only flight records; ignores errors.
+/// Removes the folder if it has only flight records; ignores errors.
 void remove_flight(const std::string& folder);
 
 struct Flight {
   std::string folder;
   FlightJob job;
   std::optional<FlightVerdict> verdict;                        ///< Empty if the job runs or its launcher was killed
-  std::vector<std::optional<std::vector<FlightEvent>>> ranks;  ///< [rank]; empty if there is no readable record
+  std::vector<std::optional<std::vector<FlightEvent>>> ranks;  ///< [rank]; empty if unreadable
 };
-/// Reads a folder of flight records, or the newest such folder of a run. Throws ConfigError if it is missing or
-/// damaged.
+/// Reads a folder of flight records, or the newest one of a run. Throws ConfigError if it is missing or damaged.
 [[nodiscard]] Flight read_flight_folder(const std::string& path);
 
 }  // namespace chimera

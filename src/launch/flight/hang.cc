@@ -16,11 +16,11 @@
 namespace chimera {
 
 HangWatch::Duration HangWatch::interval() const {
-  // The minimum exceeds scheduling delays on a busy core, during which a computing process seems to wait.
+  // The minimum exceeds scheduling delays on a busy core.
   return std::clamp<Duration>(beyond_ / 16, std::chrono::milliseconds(50), std::chrono::seconds(1));
 }
 
-/// Returns whether a process used more than 1/kWorkFactor of the time on a CPU, or waits for a disk.
+/// Returns whether a process used more than 1/kWorkFactor of the time, or waits for a disk.
 bool HangWatch::works(const Look& look, Duration passed) const {
   if (look.waits_for_disk) return true;
   for (std::size_t i = 0; i < std::min(look.work.size(), last_.work.size()); ++i) {

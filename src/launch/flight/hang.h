@@ -14,31 +14,30 @@
 
 namespace chimera {
 
-/// Detects hangs from periodic observations. Gaps between observations do not count, so suspending the job (Ctrl-Z) or
-/// the machine does not count as a hang. While a rank computes or waits for a disk, only 1/kWorkFactor of the time
-/// counts: long operations do not count as a hang, and a hung rank normally waits without CPU time. An endless
-/// computation is detected later.
+/// Detects hangs from periodic observations. Gaps between observations, such as a suspended job (Ctrl-Z) or machine, do
+/// not count. While a rank computes or waits for a disk, only 1/kWorkFactor of the time counts, because a hung rank
+/// normally uses no CPU time.
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
   struct Look {
-    std::vector<std::uint64_t> counts;  ///< Progress notes of each rank
-    bool in_steps = false;              ///< All ranks are in their steps
-    std::vector<Duration> work;         ///< CPU time of each process; empty if waiting ranks use CPU time, too
-    std::int64_t step = 0;              ///< Lowest step of all ranks; 0 if unknown
-    bool waits_for_disk = false;        ///< A process is in an uninterruptible sleep
-    bool stopped = false;               ///< A signal has stopped a process
+    std::vector<std::uint64_t> counts;  ///< [rank]: progress notes
+    bool in_steps = false;
+    std::vector<Duration> work;   ///< CPU time by process; empty if waiting ranks use CPU time, too
+    std::int64_t step = 0;        ///< Lowest of all ranks; 0: unknown
+    bool waits_for_disk = false;  ///< in an uninterruptible sleep
+    bool stopped = false;         ///< by a signal
   };
 
   /// A job hangs if no rank makes progress for `beyond` (more than zero) longer than the longest pause in its steps so
-  /// far. Until all ranks have completed the first observed step, and so every kind of op, the limit is `at_start`
-  /// (zero: kStartUpFactor * beyond). During start-up it is `beyond` if a signal has stopped a process.
+  /// far. Until all ranks have completed the first observed step, the limit is `at_start` (zero: kStartUpFactor *
+  /// beyond). During start-up it is `beyond` if a signal has stopped a process.
   ///
-  /// If `records_steps`, steps after the second run without progress notes (--cuda-graphs). From then on the limit is
-  /// at least `beyond` longer than kRecordedFactor times the first two observed steps together: the first one is as
-  /// slow as the recording of a step, the second as its repetition.
+  /// If `records_steps`, steps after the second run without progress notes (--cuda-graphs). Then the limit is
+  /// at least `beyond` longer than kRecordedFactor times the first two observed steps, which are as slow as recording
+  /// and repeating a step.
   explicit HangWatch(Duration beyond, Duration at_start = {}, bool records_steps = false)
       : beyond_(beyond),
         at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond),
@@ -47,9 +46,9 @@ class HangWatch {
   static constexpr int kWorkFactor = 20;
   static constexpr int kRecordedFactor = 2;
 
-  /// Returns the polling interval. A gap counts as at most twice the interval.
+  /// A gap counts as at most twice the interval.
   [[nodiscard]] Duration interval() const;
-  /// Processes an observation. Returns whether the job hangs.
+  /// Returns whether the job hangs.
   [[nodiscard]] bool look(Clock::time_point now, const Look& look);
   /// Returns the time since the last progress, not reduced by kWorkFactor.
   [[nodiscard]] Duration pause() const { return pause_; }
@@ -60,9 +59,9 @@ class HangWatch {
 
   Duration beyond_;
   Duration at_start_;
-  int steps_to_time_;       ///< First steps that are not completed yet
-  Duration step_{};         ///< Time in the current one
-  Duration first_steps_{};  ///< Time of the completed ones
+  int steps_to_time_;       ///< first steps not completed yet
+  Duration step_{};         ///< time in the current one
+  Duration first_steps_{};  ///< time of the completed ones
   Duration pause_{};
   Duration counted_{};  ///< Part of pause_ that counts
   Duration longest_{};  ///< Longest counted pause in the steps
@@ -76,19 +75,19 @@ class HangWatch {
 
 struct StuckRank {
   int rank = 0;
-  bool stopped = false;  ///< Stopped by a signal
+  bool stopped = false;  ///< by a signal
   RankProgress progress;
 };
 
-/// Returns the rank to name: a stopped rank, else a rank that does not wait for others, else the rank furthest behind.
-/// `ranks` (at least one) have not ended.
+/// Returns a stopped rank, else a rank that does not wait for others, else the rank furthest behind. `ranks` (at least
+/// one) have not ended.
 [[nodiscard]] const StuckRank& find_stuck(std::span<const StuckRank> ranks);
 
 /// Returns "rank 2 has made no progress for 31.0 s: stopped by a signal at 1B3 in step 4".
 [[nodiscard]] std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause);
 
-/// Detects hangs of rank threads in this process (see HangWatch), on its own thread. Names the stuck rank on stderr and
-/// ends the process with ExitCode::No, because a hung thread can be neither joined nor ended.
+/// Detects hangs of rank threads, on its own thread. Names the stuck rank on stderr and ends the process with
+/// ExitCode::No, because a hung thread cannot be ended.
 class ThreadWatch {
  public:
   /// Parameters as in LaunchPlan; `hang` 0 disables detection.
@@ -98,7 +97,7 @@ class ThreadWatch {
   ThreadWatch& operator=(const ThreadWatch&) = delete;
   ~ThreadWatch();
 
-  /// Sends the current thread's note_progress() to this watch during its lifetime.
+  /// Sends the current thread's note_progress() to this watch.
   class Rank {
    public:
     Rank(ThreadWatch& watch, int rank);
@@ -118,7 +117,7 @@ class ThreadWatch {
   std::mutex mutex_;
   std::condition_variable over_;
   bool is_over_ = false;
-  std::thread thread_;  // last, because it uses the other members
+  std::thread thread_;  // last member, because it uses the others
 };
 
 }  // namespace chimera

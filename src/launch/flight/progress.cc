@@ -51,7 +51,7 @@ ProgressPage ProgressPage::seen(FileDescriptor page) {
 void ProgressPage::map(int protection) {
   void* memory = ::mmap(nullptr, ranks_ * sizeof(Slot), protection, MAP_SHARED, page_.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map the progress page");
-  slots_ = static_cast<Slot*>(memory);  // zeros are a valid slot without notes
+  slots_ = static_cast<Slot*>(memory);
 }
 
 ProgressPage::~ProgressPage() {

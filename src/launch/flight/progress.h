@@ -10,15 +10,15 @@ namespace chimera {
 
 inline constexpr const char* kProgressName = "chimera-progress";
 
-/// Shared-memory page of all ranks' activity; the launcher uses it to detect and locate hangs.
+/// Shared-memory page of all ranks' activity, to detect and locate hangs.
 class ProgressPage {
  public:
-  /// Creates a page in the launcher. Throws Error if the system refuses.
+  /// Creates a page. Throws Error if the system refuses.
   explicit ProgressPage(int ranks);
   /// Maps the page inherited from the launcher, in a rank.
   ProgressPage(FileDescriptor page, int ranks);
-  /// Maps the page of a running job read-only. `page` is /proc/PID/fd/N of a rank, a memory file named kProgressName.
-  /// Throws Error if it is not a progress page.
+  /// Maps the page read-only. `page` is /proc/PID/fd/N of a rank, a memory file named kProgressName. Throws Error if it
+  /// is not a progress page.
   [[nodiscard]] static ProgressPage seen(FileDescriptor page);
   ProgressPage(ProgressPage&& other) noexcept
       : page_(std::move(other.page_)), ranks_(other.ranks_), slots_(std::exchange(other.slots_, nullptr)) {}
@@ -31,7 +31,7 @@ class ProgressPage {
   void note(int rank, const RankProgress& progress);
   /// Returns the number of calls of note().
   [[nodiscard]] std::uint64_t count(int rank) const;
-  /// Returns the last activity; may be inconsistent during a concurrent note().
+  /// May be inconsistent during a concurrent note().
   [[nodiscard]] RankProgress last(int rank) const;
 
  private:

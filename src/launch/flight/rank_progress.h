@@ -9,13 +9,13 @@ namespace chimera {
 
 struct RankProgress {
   enum class Phase : std::uint8_t {
-    StartUp,  ///< Preparing without other ranks
-    Joining,  ///< Waiting for the other ranks to join
-    Steps,    ///< The rank is at `instruction` of `step`, or just after it
+    StartUp,  ///< without other ranks
+    Joining,  ///< waiting for the other ranks
+    Steps,    ///< at `instruction` of `step`, or just after it
     Ending,   ///< Writing final output
   };
   Phase phase = Phase::StartUp;
-  std::int64_t step = 0;  ///< number of the step, from 1
+  std::int64_t step = 0;  ///< from 1
   Instruction instruction = {};
 };
 

@@ -162,7 +162,7 @@ class PartWatch {
   SignalInbox& signals_;
   ChildProcesses ranks_;
   std::vector<RankRecord> records_;
-  std::vector<int> failures_;  ///< Local indices of failed ranks, in order of detection
+  std::vector<int> failures_;  ///< Local indices, in order of detection
   std::optional<int> culprit_;
   std::optional<int> signal_;
   std::optional<Clock::time_point> grace_;
@@ -182,7 +182,7 @@ int run_host_ranks(int input) {
 
 namespace {
 
-constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d reads it only in its Python part
+constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d reads it only in Python
 
 std::string value_of(const Variables& variables, const std::string& name) {
   const auto found = variables.find(name);
@@ -194,16 +194,16 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Returns the fields of /proc/PID/stat (proc(5)) from the state on; empty if the process does not exist.
+/// Returns the fields of /proc/PID/stat (proc(5)) from the state on; may be empty.
 std::vector<std::string> stat_of(pid_t process) {
   const std::string text = read_file(fmt::format("/proc/{}/stat", process));
-  const auto name_end = text.rfind(") ");  // the name may contain any characters
+  const auto name_end = text.rfind(") ");  // the name may contain anything
   if (name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 2));
   return {std::istream_iterator<std::string>(fields), {}};
 }
 
-/// Returns whether the process was started with this variable; false if its environment is not readable.
+/// Returns false if the environment is not readable.
 bool started_with(pid_t process, const std::string& variable) {
   std::istringstream variables(read_file(fmt::format("/proc/{}/environ", process)));
   for (std::string each; std::getline(variables, each, '\0');) {
@@ -212,8 +212,8 @@ bool started_with(pid_t process, const std::string& variable) {
   return false;
 }
 
-/// Identifies the launcher by PID and start time, unique until reboot. Skips scripts in between, so that all ranks of
-/// the host find the same process.
+/// Identifies the launcher by PID and start time. Skips scripts in between, so that all ranks of the host find the same
+/// process.
 std::string launcher_process(const RankPlace& place) {
   constexpr std::size_t kParent = 1;
   constexpr std::size_t kStartTime = 19;
@@ -280,7 +280,7 @@ std::string job_secret(const Variables& variables) {
   return file.empty() ? secret : read_secret(file);
 }
 
-/// Returns the number of a variable, or 0 if it is not set.
+/// Returns 0 if the variable is not set.
 std::uint32_t number_of(const Variables& variables, const char* name) {
   const std::string text = value_of(variables, name);
   const auto number = parse_number<std::uint32_t>(text.empty() ? "0" : text);
@@ -292,7 +292,7 @@ std::uint32_t number_of(const Variables& variables, const char* name) {
 RendezvousPoint slurm_server(const Variables& variables) {
   constexpr std::uint64_t kFirstPort = 20000;  // below the ephemeral ports
   constexpr std::uint64_t kPorts = 10000;
-  constexpr std::uint64_t kSteps = 17;  // without a common factor with kPorts, so that 10000 jobs have their own ports
+  constexpr std::uint64_t kSteps = 17;  // coprime to kPorts, so that 10000 jobs have their own ports
   const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
   if (nodes.empty()) throw ConfigError("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
   const std::uint64_t step = number_of(variables, "SLURM_JOB_ID") * kSteps + number_of(variables, "SLURM_STEP_ID");
@@ -402,9 +402,9 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
 namespace {
 
 constexpr std::chrono::milliseconds kFarGrace{1000};  // wait for the culprit after a victim
-constexpr std::chrono::milliseconds kEndGrace{5000};  // time from closing standard input to SIGKILL
+constexpr std::chrono::milliseconds kEndGrace{5000};  // from closing standard input to SIGKILL
 
-/// Writes a line. Ignores errors, because the process of a lost host ends.
+/// Ignores errors, because the process of a lost host ends.
 void tell(const FileDescriptor& input, std::string line) {
   line += '\n';
   for (std::string_view rest = line; !rest.empty();) {
@@ -416,8 +416,8 @@ void tell(const FileDescriptor& input, std::string line) {
 
 struct Host {
   HostRanks ranks;
-  FileDescriptor input;          ///< Pipe to the process's standard input; empty once it is asked to end
-  std::optional<Ending> ending;  ///< Empty while the process runs
+  FileDescriptor input;          ///< Pipe to standard input; empty once asked to end
+  std::optional<Ending> ending;  ///< Empty while it runs
 
   [[nodiscard]] int exit_code() const { return exit_code_of(*ending); }
   [[nodiscard]] bool failed() const {

@@ -10,9 +10,9 @@ namespace chimera {
 
 /// Runs the ranks of a host for `chimera launch --hosts`. Reads a line (HostOrder) from `input`; later lines are signal
 /// numbers for its first rank. If a rank fails, `input` ends (the launcher is gone) or a signal comes, kills all ranks;
-/// names on stderr a rank that was killed without a failure report. Returns 0, kSavedExit, the exit code of the
-/// failure, ExitCode::PeerLost if ranks only lost peers, or 128 + n after signal n. Throws ConfigError if the line is
-/// malformed, Error if the system refuses a process.
+/// names a rank killed without a failure report on stderr. Returns 0, kSavedExit, the exit code of the failure,
+/// ExitCode::PeerLost if ranks only lost peers, or 128 + n after signal n. Throws ConfigError if the line is malformed,
+/// Error if the system refuses a process.
 [[nodiscard]] int run_host_ranks(int input);
 
 /// Command that starts the ranks of a host; it reads its order from standard input.
@@ -29,9 +29,8 @@ struct HostsEnding {
 
 /// Runs the commands. The exit code is 0, kSavedExit, 128 + n after signal n, ExitCode::Usage if the first failing host
 /// returns it, else ExitCode::No. Names the first host with its own failure on stderr, after its rank's message. Then
-/// closes the standard input of all hosts, which ends them (see run_host_ranks()); the death of this process does the
-/// same. Forwards the first SIGTERM, SIGHUP or SIGUSR1 to rank 0, which saves if the run has checkpoints; a second
-/// signal, or SIGINT, ends all hosts.
+/// closes all standard inputs, which ends the hosts, as the death of this process does. Forwards the first SIGTERM,
+/// SIGHUP or SIGUSR1 to rank 0, which saves if the run has checkpoints; a second signal, or SIGINT, ends all hosts.
 ///
 /// Throws Error if the system refuses a process; started processes are killed.
 [[nodiscard]] HostsEnding run_on_hosts(const std::vector<HostCommand>& hosts, SignalInbox& signals);

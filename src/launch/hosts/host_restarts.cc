@@ -129,7 +129,7 @@ Words together(Words words, const Words& more) {
 
 struct HostStart {
   std::vector<HostRanks> hosts;
-  Words layout = {};  // flags; empty: as in the job's arguments
+  Words layout = {};  // empty: as in the job's arguments
 };
 
 class HostRestarts {
@@ -168,7 +168,7 @@ class HostRestarts {
     return commands;
   }
 
-  /// Returns the next attempt; nullopt after a signal, or, with a message, if no attempt is possible.
+  /// Returns nullopt after a signal, or, with a message, if no attempt is possible.
   std::optional<HostStart> next_start() {
     const auto silent = silent_hosts();
     if (!silent) return std::nullopt;
@@ -182,12 +182,12 @@ class HostRestarts {
     return smaller_start(ranks);
   }
 
-  /// Returns hosts that do not answer, with error messages; nullopt after a signal.
+  /// Returns the error messages of these hosts; nullopt after a signal.
   std::optional<std::map<std::string, std::string>> silent_hosts() {
     const Words names = places_.names();
     std::vector<Words> commands;
     for (const std::string& name : names) commands.push_back(job_.program_on(name, {"--version"}));
-    // waits for spares only if a host is lost
+    // spares are awaited only if a host is lost
     const auto replies = ask(commands, kAnswerWithin, signals_, job_.hosts.size());
     std::map<std::string, std::string> silent;
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -211,7 +211,7 @@ class HostRestarts {
     return HostStart{.hosts = places_.with_ranks(static_cast<int>(found->layout->ranks())), .layout = flags};
   }
 
-  /// Runs the job dry on the first host, which has its model and its program with LibTorch; nullopt after a signal.
+  /// Runs on the first host, which has the model and LibTorch; nullopt after a signal.
   std::optional<LayoutReply> dry_run(const Words& flags) {
     const Words arguments = together(together(job_.arguments, flags), {"--dry-run", "--format", "json"});
     const auto command = job_.program_on(places_.with_ranks(1).front().host, arguments);

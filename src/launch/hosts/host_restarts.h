@@ -15,19 +15,19 @@ namespace chimera {
 /// Assignment of hosts and spares to the places of a job, in rank order.
 class HostAssignment {
  public:
-  /// `spares` are in order of preference; their `count` is the maximum number of ranks.
+  /// `spares` are in order of preference, with maximum numbers of ranks.
   HostAssignment(std::vector<HostRanks> hosts, std::vector<HostRanks> spares);
 
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Reassigns the places. `silent` maps hosts that do not answer to the reason, if known. A place goes to its own host
-  /// if that answers, else to its current spare, else to the first free spare that answers and has enough ranks, else
-  /// it stays empty. Returns a line per change: "host b does not answer; c takes its place".
+  /// `silent` maps hosts that do not answer to the reason, if known. A place goes to its own host if that answers, else
+  /// to its current spare, else to the first free spare with enough ranks, else it stays empty. Returns a line per
+  /// change: "host b does not answer; c takes its place".
   [[nodiscard]] std::vector<std::string> give_out(const std::map<std::string, std::string>& silent);
   /// Returns the ranks of all occupied places.
   [[nodiscard]] int ranks() const;
   [[nodiscard]] int all_ranks() const;
-  /// Returns the occupied places with `ranks` ranks in total, 1 .. ranks(). Only the last of them may have fewer ranks
-  /// than its place.
+  /// Returns occupied places with `ranks` ranks in total, 1 .. ranks(). Only the last may have fewer ranks than its
+  /// place.
   [[nodiscard]] std::vector<HostRanks> with_ranks(int ranks) const;
 
  private:
@@ -43,28 +43,28 @@ class HostAssignment {
 };
 
 struct HostResume {
-  std::int64_t step = 0;               ///< Step of the newest checkpoint; 0: none found
+  std::int64_t step = 0;               ///< Step of the newest checkpoint; 0: none
   std::vector<std::string> arguments;  ///< Added to the arguments of every rank
-  std::string description;             ///< Message such as "goes on from step 30"
+  std::string description;             ///< Message "goes on from step 30"
 };
 
 struct HostJob {
   std::vector<HostRanks> hosts;
-  std::vector<HostRanks> spares = {};  ///< `count`: maximum number of ranks
-  std::vector<std::string> arguments;  ///< argv[1..] of every rank; of `train` if restarts are allowed
-  /// Returns commands that start ranks with these arguments on these hosts. Each attempt has its own secret.
+  std::vector<HostRanks> spares = {};  ///< `count` is the maximum number of ranks
+  std::vector<std::string> arguments;  ///< argv[1..]; of `train` if restarts are allowed
+  /// Returns the hosts' commands. Each attempt has its own secret.
   std::function<std::vector<HostCommand>(const std::vector<HostRanks>&, const std::vector<std::string>&)> start;
-  /// Returns the command line of the program with these arguments, in the job's folder on a host.
+  /// Returns a command line of the program in the job's folder.
   std::function<std::vector<std::string>(const std::string& host, const std::vector<std::string>&)> program_on = {};
   int most_restarts = 0;
   std::function<HostResume()> resume = {};
 };
 
-/// Runs the job as run_on_hosts() does, and returns its exit code. Restarts a failed job if allowed, except after
-/// ExitCode::Usage. Hosts and spares first have 10 s to run the program; spares are not awaited if all hosts answer. If
-/// ranks are missing (see HostAssignment), uses the first of smaller_layouts() that a dry run on the first host
-/// accepts; without such a layout returns ExitCode::No. A signal between attempts ends the job as in
-/// wait_between_starts(). A job with restarts that fails after a request to save returns kSavedExit.
+/// Runs the job as run_on_hosts() does. Restarts a failed job if allowed, except after ExitCode::Usage. Hosts and
+/// spares first have 10 s to run the program; spares are not awaited if all hosts answer. If ranks are missing (see
+/// HostAssignment), uses the first of smaller_layouts() that a dry run on the first host accepts; without such a layout
+/// returns ExitCode::No. A signal between attempts ends the job as in wait_between_starts(). A job with restarts that
+/// fails after a request to save returns kSavedExit.
 ///
 /// Call it from the main thread, while no other thread receives signals. Throws Error if the system refuses a process;
 /// started processes are killed.

@@ -30,7 +30,7 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   }
   if (ranks.host.starts_with('[') && ranks.host.ends_with(']'))
     ranks.host = ranks.host.substr(1, ranks.host.size() - 2);
-  // ssh would take a leading dash as an option; brackets are a list of SLURM.
+  // ssh would take a leading dash as an option; SLURM uses brackets for lists.
   if (ranks.host.empty() || ranks.host.starts_with('-') || ranks.host.find_first_of("[] ") != std::string::npos) {
     throw ConfigError(fmt::format("{}: '{}' names no host; expected a list as in a,b:4", flag, word));
   }

@@ -16,7 +16,7 @@ struct HostRanks {
 inline constexpr int kMostRanksOfAHost = 1024;
 
 /// Parses "a,b:4,[fd00::1]:2"; a host without a number has `otherwise` ranks. Throws ConfigError, naming `flag`, for an
-/// invalid number, an invalid name or a duplicate.
+/// invalid number or name, or a duplicate.
 [[nodiscard]] std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const char* flag = "--hosts");
 
 /// Returns "ranks 4 .. 7 on b" or "rank 4 on b".
@@ -33,8 +33,7 @@ struct HostOrder {
 /// Parses to_line(). Throws ConfigError if the line is malformed.
 [[nodiscard]] HostOrder parse_part(const std::string& line);
 
-/// Returns variables (NAME=value) of Chimera, LibTorch and its libraries for ranks on other hosts, except ranks,
-/// addresses and secrets.
+/// Returns variables (NAME=value) of Chimera, LibTorch and its libraries, except ranks, addresses and secrets.
 [[nodiscard]] std::vector<std::string> variables_for_others();
 
 }  // namespace chimera

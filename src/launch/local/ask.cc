@@ -26,7 +26,7 @@ std::string all_of(const FileDescriptor& file) {
   return text;
 }
 
-/// Output of a running command, in memory files, so that no pipe must be drained.
+/// Output of a command, in memory files, so that no pipe must be drained.
 struct CommandOutput {
   FileDescriptor output = make_memory_file("chimera-answer", 0);
   FileDescriptor errors = make_memory_file("chimera-answer", 0);
@@ -71,7 +71,7 @@ std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::
     }
     if (signals.waiting() || std::all_of(replies.begin(), needed, agrees)) break;
   }
-  return replies;  // the destructor kills commands that still run
+  return replies;  // the destructor kills the other commands
 }
 
 }  // namespace chimera

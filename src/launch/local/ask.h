@@ -12,7 +12,7 @@
 namespace chimera {
 
 struct CommandReply {
-  int exit_code = 0;  ///< 128 + signal number if a signal ended it
+  int exit_code = 0;  ///< 128 + signal number after a signal
   std::string output;
   std::string errors;
   friend bool operator==(const CommandReply&, const CommandReply&) = default;
@@ -21,9 +21,9 @@ struct CommandReply {
 /// Returns the last line of `errors` without "chimera: ".
 [[nodiscard]] std::string last_line(std::string errors);
 
-/// Runs commands concurrently with empty standard input; the first word of each is looked up in PATH. Commands are
-/// killed and have no reply if they still run after `patience`, after a signal (which stays in the inbox), or once the
-/// first `enough` commands have succeeded. Throws Error if the system refuses a process.
+/// Runs commands concurrently with empty standard input; looks first words up in PATH. Kills commands, which then have
+/// no reply, after `patience`, after a signal (which stays in the inbox), or once the first `enough` commands have
+/// succeeded. Throws Error if the system refuses a process.
 [[nodiscard]] std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::string>>& commands,
                                                            std::chrono::milliseconds patience,
                                                            const SignalInbox& signals, std::size_t enough = SIZE_MAX);

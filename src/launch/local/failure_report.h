@@ -11,22 +11,21 @@
 
 namespace chimera {
 
-/// Why a rank fails: made where its exception is caught, sent as one line of JSON in a pipe that all ranks share, and
-/// printed by describe_failure().
+/// Why a rank fails: sent as a line of JSON in a pipe that all ranks share, and printed by describe_failure().
 struct FailureReport {
   int rank = 0;              ///< Set by report_failure()
-  std::string op = {};       ///< Activity, e.g. "1B3"; empty if unknown
+  std::string op = {};       ///< E.g. "1B3"; may be empty
   std::string message = {};  ///< one line
-  bool own_cause = true;     ///< False if it ends only because it lost a peer
-  bool usage = false;        ///< It ends with ExitCode::Usage, maybe after the launcher decides
-  bool is_final = false;     ///< A replacement would fail, too, so the job must not recover
+  bool own_cause = true;     ///< False if it only lost a peer
+  bool usage = false;        ///< It ends with ExitCode::Usage
+  bool is_final = false;     ///< A replacement would fail, too
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
 struct RecoveryNote {
   enum class Kind : std::uint8_t {
-    Left,     ///< It has no connections and waits for Order::Kind::Join
-    Resumed,  ///< It is about to begin the next step
+    Left,     ///< Waits for Order::Kind::Join
+    Resumed,  ///< About to begin the next step
   };
   int rank = 0;
   Kind kind = Kind::Left;
@@ -35,14 +34,14 @@ struct RecoveryNote {
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };
 
-/// Wait for a culprit after the first victim (see FailureRole).
+/// Wait for a culprit after the first victim.
 inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
-/// Returns the exit code of a rank with this report: ExitCode::PeerLost, Usage or No.
+/// Returns ExitCode::PeerLost, Usage or No.
 [[nodiscard]] ExitCode exit_code_of(const FailureReport& report);
 
-/// Returns one line with newline, at most PIPE_BUF bytes for an atomic write. Long messages are truncated, control
-/// characters become spaces, bytes outside UTF-8 become U+FFFD.
+/// Returns a line with newline, at most PIPE_BUF bytes for an atomic write. Truncates long messages; control characters
+/// become spaces, bytes outside UTF-8 U+FFFD.
 [[nodiscard]] std::string to_line(const FailureReport& report);
 
 /// Parses to_line() without newline; nullopt for other text.
@@ -58,27 +57,27 @@ struct Ending {
 };
 
 struct RankRecord {
-  std::optional<FailureReport> report;  ///< Empty if it sent none
+  std::optional<FailureReport> report;  ///< May be empty
   std::optional<Ending> ending;
-  bool out_of_memory = false;  ///< It was killed by SIGKILL, and the OOM killer has run since the ranks started
+  bool out_of_memory = false;  ///< After SIGKILL: the OOM killer has run since the ranks started
 };
 
-/// Role of a rank in the end of the job. A victim ended only because it lost a peer, according to its report or
-/// ExitCode::PeerLost. Other failures make a culprit; success and kSavedExit are not failures.
+/// A victim only lost a peer, according to its report or ExitCode::PeerLost. Other failures make a culprit; success and
+/// kSavedExit are not failures.
 enum class FailureRole { None, Victim, Culprit };
 [[nodiscard]] FailureRole failure_role(const RankRecord& record);
 
-/// Returns the rank to blame; nullopt if there are only victims. `failures` holds ranks in order of detection. A rank
-/// killed by SIGKILL without a report takes precedence over other culprits, because losing a peer never causes that.
+/// Returns nullopt if there are only victims. `failures` holds ranks in order of detection. A rank killed by SIGKILL
+/// without a report takes precedence over other culprits, because losing a peer never causes that.
 [[nodiscard]] std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<const int> failures);
 
 /// Returns one line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)".
 [[nodiscard]] std::string describe_failure(int rank, const RankRecord& record);
 
-/// Returns whether the failure prevents a recovery, by its report or by wrong usage.
+/// Returns whether the failure prevents a recovery.
 [[nodiscard]] bool is_final(const RankRecord& record);
 
-/// Returns the job's exit code: ExitCode::Usage if the rank reported or returned it, else No.
+/// Returns ExitCode::Usage if the rank reported or returned it, else No.
 [[nodiscard]] int job_exit_code(const RankRecord& culprit);
 
 }  // namespace chimera

@@ -156,7 +156,7 @@ std::string own_executable() {
   std::error_code unknown;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
   if (!unknown) return path.string();
-  // Without /proc, as in a bare chroot: the path that the kernel executed.
+  // Without /proc, as in a chroot: the path that the kernel executed.
   return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
 }
 

@@ -15,12 +15,12 @@ namespace chimera {
 struct RestartWords {
   const char* again = "restarted";
   const char* flag = "--max-restarts";
-  const char* first = "before its first step";  ///< Used if the step is 0
+  const char* first = "before its first step";  ///< If the step is 0
   const char* later = "in step";                ///< Before other step numbers
 };
 
-/// Restart policy of a job. Restarts at once if each failure is at a later step; otherwise pauses longer and longer.
-/// Gives up after kSameStep failures in a row in the same step, because the cause would persist.
+/// Restart policy: restarts at once if each failure is at a later step; otherwise pauses longer and longer. Gives up
+/// after kSameStep failures in a row in the same step.
 class Restarts {
  public:
   static constexpr int kSameStep = 3;
@@ -32,9 +32,9 @@ class Restarts {
   struct Advice {
     bool again = false;
     std::chrono::seconds pause{0};
-    std::string why_not = "";  ///< Reason to give up; empty if restarts were never allowed
+    std::string why_not = "";  ///< Empty if restarts were never allowed
   };
-  /// Decides after a failure. `step` is the failed step, from 1, or 0 before the first step.
+  /// `step` is the failed step, from 1; 0: before the first step.
   [[nodiscard]] Advice after_failure(std::int64_t step);
   [[nodiscard]] int done() const { return done_; }
 
@@ -52,38 +52,35 @@ class Restarts {
 
 struct NextStart {
   std::vector<std::string> arguments;  ///< Added to LaunchPlan::arguments
-  std::string description;             ///< Message such as "goes on from step 30"
+  std::string description;             ///< Message "goes on from step 30"
 };
 
 struct LaunchPlan {
   int ranks = 1;                              ///< 1 .. 1024
-  std::vector<std::string> arguments;         ///< argv[1..] of every rank
-  std::string input = "";                     ///< Text for all ranks, see RankEnvironment::input_path
+  std::vector<std::string> arguments;         ///< argv[1..]
+  std::string input = "";                     ///< See RankEnvironment::input_path
   std::string executable = own_executable();  ///< Must call rank_environment() first in main()
-  /// Entry point of ranks that are forked if this is safe, see Command. Null: ranks are started by exec, as required
-  /// for GPUs.
+  /// Entry point of ranks that are forked if this is safe, see Command. Null: ranks are started by exec, as GPUs
+  /// require.
   ProgramEntry entry = nullptr;
-  /// A job hangs if no rank calls note_progress() for so much longer than ever before in its steps; 0: no hang
-  /// detection. During start-up and first step the limit is `hang_at_start` (0: four times `hang`), unless a signal
-  /// stopped a rank.
+  /// Limits of HangWatch: `beyond` (0: no hang detection) and `at_start`.
   std::chrono::milliseconds hang{0};
   std::chrono::milliseconds hang_at_start{0};
-  /// Whether waiting ranks use no CPU time, so that CPU time proves work (see HangWatch). False if they wait for a GPU.
+  /// Whether waiting ranks use no CPU time (see HangWatch). False if they wait for a GPU.
   bool waits_idle = true;
   /// Whether steps after the second run without progress notes (see HangWatch).
   bool records_steps = false;
-  /// Whether SIGUSR1 makes ranks in their steps save and end with kSavedExit.
+  /// Whether ranks in their steps save after SIGUSR1 and end with kSavedExit.
   bool saves = false;
   /// Maximum number of restarts (see Restarts). `next_start` receives the failed step, from 1; 0: outside of steps.
   int most_restarts = 0;
   std::function<NextStart(std::int64_t failed_step)> next_start = {};
-  /// Maximum number of recoveries (see Recovery), and the ranks that hold each parameter group. Ranks then have
+  /// Maximum number of recoveries (see Recovery), and the ranks of each parameter group. Ranks then have
   /// RankEnvironment::orders. A job that cannot recover is restarted.
   int most_recoveries = 0;
   RankGroups copies = {};
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
-  /// Folder of flight records, created for each attempt and removed after success; errors only cause messages. Empty:
-  /// no records.
+  /// Folder of flight records, created for each attempt and removed after success. Empty: no records.
   std::string flight_folder = "";
   FlightJob flight_job = {};
   std::filesystem::path root = "/";  ///< Root for out_of_memory_kills()
@@ -92,10 +89,10 @@ struct LaunchPlan {
 /// Runs the job and returns its exit code: 0; 1 if a rank failed, 2 if it failed with ExitCode::Usage; 128 + n after
 /// signal n (SIGINT, SIGTERM, SIGHUP, SIGUSR1). If ranks save, the first signal except SIGINT makes the job save and
 /// return kSavedExit (without saving if not all ranks are in their steps). Another signal, kSameSignal or more later,
-/// ends it. Ranks run this program, started by exec or safe fork.
+/// ends it.
 ///
 /// Names the first rank that failed for its own reason on stderr: "chimera: rank 2 failed at 1B3: ...". After a rank
-/// that only lost a peer, waits up to 0.3 s for the culprit. If the job hangs, names the stuck rank and its activity.
+/// that only lost a peer, waits kVictimGrace for the culprit. If the job hangs, names the stuck rank and its activity.
 /// Ends the other ranks by SIGTERM, and SIGKILL 0.5 s later; by SIGKILL at once if they save. Then restarts the job if
 /// the plan allows it and the exit code would be 1. If recoveries are allowed, ranks that fail or hang in a step are
 /// replaced, and the others continue. Finally waits up to kPromptEnd for the reader of stderr. Leaves no process (see

@@ -11,7 +11,6 @@
 namespace chimera {
 namespace {
 
-/// Buffer for one descriptor in a message.
 struct DescriptorRoom {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> bytes{};
 };

@@ -7,11 +7,11 @@
 
 namespace chimera {
 
-/// An order to a rank during a recovery. An epoch is a generation of connections, counted from 0.
+/// An order during a recovery. An epoch is a generation of connections, counted from 0.
 struct Order {
   enum class Kind : std::int32_t {
     Leave,  ///< Leave the step and all connections, send RecoveryNote, and wait for the next order
-    Join,   ///< Reconnect at the store that comes with the order
+    Join,   ///< Reconnect at the store of the order
   };
   Kind kind = Kind::Leave;
   std::int32_t epoch = 0;
@@ -23,16 +23,16 @@ struct OrderChannel {
   FileDescriptor rank;
 };
 
-/// Opens a channel. Throws Error if the system refuses.
+/// Throws Error if the system refuses.
 [[nodiscard]] OrderChannel open_order_channel();
 
-/// Sends an order without blocking; drops it if the rank is gone or its queue is full. `store` is the descriptor that
-/// Join passes, else -1.
+/// Sends an order without blocking; drops it if the rank is gone or its queue is full. Join passes the descriptor
+/// `store`.
 void send_order(int launcher, const Order& order, int store = -1) noexcept;
 
 struct ReceivedOrder {
   Order order;
-  FileDescriptor store;  ///< Rendezvous store of a Join order
+  FileDescriptor store;
 };
 /// Waits for the next order; nullopt once the launcher's end is closed.
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);

@@ -44,7 +44,7 @@ class Reader {
   Variables read_;
 };
 
-/// Without a local size, assumes one process per host.
+/// Without a local size, there is one process per host.
 RankPlace by_variables(Reader& read) {
   return {.rank = read.number(kRankVariable),
           .world_size = read.number(kWorldSizeVariable),
@@ -112,7 +112,7 @@ RankPlace by_hydra(Reader& read) {
 
 struct KnownLauncher {
   LauncherKind kind;
-  const char* rank;  ///< Rank variable, absent in the launcher's own process
+  const char* rank;  ///< Absent in the launcher's own process
   std::function<bool(const Reader&)> started_us;
   std::function<RankPlace(Reader&)> place;
 };
@@ -148,7 +148,7 @@ void require_possible(const RankPlace& place) {
   require_below(place.local_size, place.world_size + 1, "local world size", "world size plus one");
 }
 
-/// Returns whether `second` is consistent with `place`: alone, the same ranks, or one process per host.
+/// Returns whether `second` is alone, has the same ranks, or has one process per host.
 bool agree(const RankPlace& place, const RankPlace& second) {
   if (second.world_size == 1) return true;
   const bool one_a_host = place.local_size == 1 && second.local_size == 1;  // host numbers may differ

@@ -9,14 +9,14 @@
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 
-// Environment variables of a rank. Without kLauncherVariable, users or other launchers set them.
+// Environment variables of a rank. Other launchers and users do not set kLauncherVariable.
 
 namespace chimera {
 
 inline constexpr const char* kRankVariable = "CHIMERA_RANK";  ///< 0 .. world size - 1
 inline constexpr const char* kWorldSizeVariable = "CHIMERA_WORLD_SIZE";
-inline constexpr const char* kStoreVariable = "CHIMERA_STORE";       ///< path of the rendezvous store
-inline constexpr const char* kInputVariable = "CHIMERA_INPUT";       ///< Path of the job's input; may be empty
+inline constexpr const char* kStoreVariable = "CHIMERA_STORE";       ///< path
+inline constexpr const char* kInputVariable = "CHIMERA_INPUT";       ///< Path; may be empty
 inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";  ///< Descriptor for failure reports
 inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";
 inline constexpr const char* kStartVariable = "CHIMERA_START";       ///< Number of earlier restarts, for fault points
@@ -56,27 +56,26 @@ struct RankPlace {
   [[nodiscard]] bool on_one_host() const { return local_size == world_size; }
 };
 
-/// Returns the place according to the first launcher with variables: CHIMERA_*, torchrun, Open MPI, SLURM, MPICH.
-/// Returns nullopt without such variables, or if our launcher started this process (CHIMERA_LAUNCHER_PID). A SLURM
-/// batch script has no place, but its steps have. A second launcher of several processes is a conflict, unless it
-/// started the same processes or one per host. Throws ConfigError if variables are missing, malformed or impossible.
+/// Returns the place from the first launcher with variables: CHIMERA_*, torchrun, Open MPI, SLURM, MPICH; nullopt
+/// without such variables, or if our launcher started this process (CHIMERA_LAUNCHER_PID). A SLURM batch script has no
+/// place, but its steps have. A second launcher of several processes is a conflict, unless it started the same
+/// processes or one per host. Throws ConfigError if variables are missing, malformed or impossible.
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
-/// Returns the variable that holds the rank.
 [[nodiscard]] const char* rank_variable(LauncherKind launcher);
 
-/// Returns the rendezvous of the job. On one host: CHIMERA_STORE, or, without a server (torchrun's is ignored), a file
-/// of this user named after the launcher process. On several: CHIMERA_MASTER_ADDR and CHIMERA_MASTER_PORT, or
-/// MASTER_ADDR and MASTER_PORT; under SLURM by default the step's first node and a port from the job number.
-/// CHIMERA_SECRET or CHIMERA_SECRET_FILE gives the secret, GLOO_SOCKET_IFNAME the interface. Throws ConfigError if no
-/// rendezvous is set or the secret is invalid; Error if the file's folder is not this user's alone.
+/// On one host: CHIMERA_STORE, or, without a server (torchrun's is ignored), a file of this user named after the
+/// launcher process. On several: CHIMERA_MASTER_ADDR and CHIMERA_MASTER_PORT, or MASTER_ADDR and MASTER_PORT; under
+/// SLURM by default the step's first node and a port from the job number. CHIMERA_SECRET or CHIMERA_SECRET_FILE gives
+/// the secret, GLOO_SOCKET_IFNAME the interface. Throws ConfigError if no rendezvous is set or the secret is invalid;
+/// Error if the file's folder is not this user's alone.
 [[nodiscard]] RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables);
 
-/// Rendezvous file on one host while ranks join. The first rank removes earlier contents; rank 0 deletes the file at
-/// the end. Jobs started by hand from one process at the same time share it, unless CHIMERA_STORE differs.
+/// Rendezvous file while ranks join. The first rank removes earlier contents; rank 0 deletes the file at the end.
+/// Concurrent jobs started by hand from one process share it, unless CHIMERA_STORE differs.
 class RendezvousFile {
  public:
-  /// Throws Error if the file cannot be created. If `removes`, the destructor deletes the file.
+  /// Throws Error. If `removes`, the destructor deletes the file.
   RendezvousFile(std::string path, bool removes);
   RendezvousFile(const RendezvousFile&) = delete;
   RendezvousFile& operator=(const RendezvousFile&) = delete;
@@ -85,7 +84,7 @@ class RendezvousFile {
  private:
   std::string path_;
   bool removes_;
-  FileDescriptor lock_;  // locked by all users of the file
+  FileDescriptor lock_;  // by all users of the file
 };
 
 /// Expands a SLURM node list: "n[0-2,07],login" becomes n0, n1, n2, n07, login. Throws ConfigError, naming the list,

@@ -116,7 +116,6 @@ class SpawnPlan {
 
 std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
-/// Returns this process's variables, overridden by `additions`.
 std::vector<std::string> merged_environment(const std::vector<std::string>& additions) {
   std::vector<std::string> merged = additions;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -170,8 +169,8 @@ void close_descriptors_but(const std::vector<int>& kept) {
   }
 }
 
-/// Runs the child. An exception ends the process: it must not unwind into the launcher's code. Global variables are not
-/// destroyed, because they are copies of the launcher's, and their files are still in use.
+/// An exception ends the process: it must not unwind into the launcher's code. Global variables are not destroyed,
+/// because the launcher still uses their files.
 [[noreturn]] void run_entry(const Command& command) noexcept {
   take_signals_as_after_exec();
   close_descriptors_but(command.descriptors);
@@ -241,7 +240,7 @@ bool ChildProcess::waits_for_disk() const {
   std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
   std::string line;
   std::getline(file, line);
-  const auto name_end = line.rfind(')');  // the name may contain any characters
+  const auto name_end = line.rfind(')');  // the name may contain anything
   return name_end != std::string::npos && line.substr(name_end + 1).starts_with(" D");
 }
 

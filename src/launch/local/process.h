@@ -21,22 +21,21 @@ namespace chimera {
 /// to its group.
 inline constexpr std::chrono::milliseconds kSameSignal{500};
 
-/// Exit code of a job that saved after a signal and can be resumed: EX_TEMPFAIL of sysexits.h, after which batch
-/// systems can restart it.
+/// Exit code of a job that saved after a signal: EX_TEMPFAIL of sysexits.h, after which batch systems can restart it.
 inline constexpr ExitCode kSavedExit{75};
 
-/// Signals that ask a run with checkpoints to save and end.
+/// Signals that make a run with checkpoints save and end.
 inline constexpr std::array kSavingSignals = {SIGTERM, SIGUSR1, SIGHUP};
 
 [[nodiscard]] constexpr int exit_code_of_signal(int signal_number) { return 128 + signal_number; }
 
-/// Returns the exit code, or exit_code_of_signal() if a signal ended the process.
+/// Returns exit_code_of_signal() if a signal ended the process.
 [[nodiscard]] constexpr int exit_code_of(const Ending& ending) {
   return ending.kind == Ending::Kind::Killed ? exit_code_of_signal(ending.value) : ending.value;
 }
 
-/// Queues SIGINT, SIGTERM, SIGUSR1 and, unless ignored (nohup), SIGHUP of the calling thread during its lifetime;
-/// resets SIGCHLD so that children can be awaited. Signals would still interrupt other threads of the process.
+/// Queues SIGINT, SIGTERM, SIGUSR1 and, unless ignored (nohup), SIGHUP of the calling thread, but not of other threads;
+/// resets SIGCHLD so that children can be awaited.
 class SignalInbox {
  public:
   /// Throws Error if the system refuses.
@@ -58,8 +57,8 @@ class SignalInbox {
   struct sigaction previous_child_action_ {};
 };
 
-/// Waits between attempts of a job that saves. If a signal is or becomes pending, returns the job's exit code: 130 for
-/// SIGINT, else kSavedExit, because everything is already saved.
+/// Waits between attempts of a job that saves. After a signal, returns the job's exit code: 130 for SIGINT, else
+/// kSavedExit, because everything is already saved.
 [[nodiscard]] std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause);
 
 using ProgramEntry = int (*)(int argc, char** argv);
@@ -67,9 +66,9 @@ using ProgramEntry = int (*)(int argc, char** argv);
 struct Command {
   std::string executable;                ///< Looked up in PATH if it has no slash
   std::vector<std::string> arguments;    ///< argv[1..]
-  std::vector<std::string> environment;  ///< NAME=value; overrides inherited variables
+  std::vector<std::string> environment;  ///< overrides inherited variables
   std::vector<int> descriptors;          ///< Inherited under the same numbers
-  /// If set and safe_to_fork(), runs in a fork of this process instead of the executable, and shares loaded libraries.
+  /// If set and safe_to_fork(), runs in a fork of this process, with its loaded libraries, instead of the executable.
   ProgramEntry entry = nullptr;
   /// Standard input, output and error of an executable; -1: inherited.
   int input = -1;
@@ -77,15 +76,14 @@ struct Command {
   int errors = -1;
 };
 
-/// Returns whether only the main thread and console threads exist. Other threads may hold locks that a forked child
-/// needs.
+/// Returns whether only main and console threads exist. Others may hold locks that a forked child needs.
 [[nodiscard]] bool safe_to_fork();
 
-/// Owner of a child process; kills and reaps a running child on destruction.
+/// Child process. The destructor kills and reaps it if it still runs.
 class ChildProcess {
  public:
-  /// Starts `command`. The child begins with only SIGINT blocked, with default actions of SIGINT, SIGTERM and SIGCHLD,
-  /// and without close-on-exec descriptors other than command.descriptors. Throws Error if the system refuses.
+  /// The child begins with only SIGINT blocked, default actions of SIGINT, SIGTERM and SIGCHLD, and without
+  /// close-on-exec descriptors other than command.descriptors. Throws Error if the system refuses.
   explicit ChildProcess(const Command& command);
   ChildProcess(ChildProcess&&) noexcept = default;
   /// Requires that the previous child was reaped.
@@ -100,7 +98,7 @@ class ChildProcess {
   [[nodiscard]] bool running() const { return pidfd_.get() >= 0; }
   /// Returns a descriptor that is readable once the child has ended.
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
-  /// Sends a signal; has no effect after the child has ended.
+  /// Has no effect after the child has ended.
   void send(int signal_number) const;
   /// Returns the CPU time of all threads; 0 once the child has ended.
   [[nodiscard]] std::chrono::nanoseconds processor_time() const;
@@ -108,7 +106,7 @@ class ChildProcess {
   [[nodiscard]] bool stopped() const;
   /// Returns whether the main thread is in an uninterruptible sleep.
   [[nodiscard]] bool waits_for_disk() const;
-  /// Returns the exit status once; nullopt while the child runs. Never blocks.
+  /// Returns the exit status once; nullopt while the child runs.
   [[nodiscard]] std::optional<Ending> reap();
 
  private:
@@ -116,17 +114,16 @@ class ChildProcess {
   pid_t pid_ = 0;  // not reused until the child is reaped
 };
 
-/// Events that ended a wait of ChildProcesses.
 struct ChildEvents {
   struct Exit {
     std::size_t index = 0;
     Ending ending;
   };
-  std::vector<Exit> exits;  ///< Exits, in order of the processes' index
+  std::vector<Exit> exits;  ///< in ascending order of index
   bool has_input = false;
 };
 
-/// Child processes in the order of add(), and the wait for their exits. Kills running processes on destruction.
+/// Child processes in the order of add(). The destructor kills running ones.
 class ChildProcesses {
  public:
   using Clock = std::chrono::steady_clock;

@@ -48,14 +48,13 @@ int required_number(const char* name) {
   return *number;
 }
 
-/// Makes the kernel kill this process when the launcher dies; exits if it is already dead.
+/// Makes the kernel kill this process when the launcher dies.
 void live_no_longer_than(pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
 }
 
-/// Ends this rank when its parent dies, for example a killed slurmstepd. PR_SET_PDEATHSIG is unsuitable: it refers to
-/// the parent's thread.
+/// Ends this rank when its parent dies. PR_SET_PDEATHSIG is unsuitable: it refers to the parent's thread.
 void end_with_parent(int rank) {
   const pid_t parent = ::getppid();
   if (parent == 0) return;  // first process of a container, which ends with it
@@ -76,7 +75,7 @@ void end_with_parent(int rank) {
   }).detach();
 }
 
-/// Ignores Ctrl-C, which the launcher handles. It started this process with SIGINT blocked.
+/// Ignores Ctrl-C. The launcher started this process with SIGINT blocked.
 void leave_interrupts_to_launcher() {
   ::signal(SIGINT, SIG_IGN);
   sigset_t interrupt;
@@ -87,7 +86,7 @@ void leave_interrupts_to_launcher() {
 
 void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use a descriptor of the launcher"); }
 
-/// Returns N of "/proc/self/fd/N", the value of `variable`.
+/// Returns N of "/proc/self/fd/N".
 int descriptor_of(const char* variable, const std::string& path) {
   constexpr std::string_view kPrefix = "/proc/self/fd/";
   const auto fd = path.starts_with(kPrefix) ? parse_number<int>(path.substr(kPrefix.size())) : std::nullopt;
@@ -193,7 +192,7 @@ RankEnvironment join_place(const RankPlace& place) {
 
 namespace {
 
-/// Returns the page of the calling thread, or null outside of a rank.
+/// Returns null outside of a rank.
 ThreadProgress current_progress() {
   if (thread_progress.page != nullptr || !own_progress) return thread_progress;
   return {&own_progress->page, own_progress->rank};

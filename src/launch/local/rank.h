@@ -29,24 +29,23 @@ struct RankEnvironment {
 /// started by hand. Throws like rendezvous_point().
 [[nodiscard]] RankEnvironment join_place(const RankPlace& place);
 
-/// Returns the rank's place if launch() started this process; otherwise does nothing. Call it once, first in main().
-/// The kernel then kills this process when the launcher dies; if it is already dead, exits with ExitCode::PeerLost.
-/// Ignores SIGINT (the launcher handles it) and SIGPIPE, closes the launcher's descriptors on exec, and passes
-/// fault_point("start"). Throws ConfigError if the launcher's variables are incomplete or malformed.
+/// Returns nullopt unless launch() started this process. Call it once, first in main(). The kernel then kills this
+/// process when the launcher dies; if it is already dead, exits with ExitCode::PeerLost. Ignores SIGINT and SIGPIPE,
+/// closes the launcher's descriptors on exec, and passes fault_point("start"). Throws ConfigError if the launcher's
+/// variables are incomplete or malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
-/// Sends a new activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
+/// Sends an activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
 /// outside a rank.
 void note_progress(const RankProgress& progress);
 
-/// Counts progress within the last activity, such as each tensor of a copy. Not in flight records. Otherwise like
-/// note_progress().
+/// Counts progress within the last activity, such as a copied tensor. Flight records omit it.
 void note_more_progress();
 
-/// Redirects note_progress() of the calling thread to `page`; null: to the page of the process.
+/// Redirects the calling thread's note_progress() to `page`; null: to the process's page.
 void note_progress_on(ProgressPage* page, int rank);
 
-/// Reports why this rank is about to fail, to the launcher or as in join_place(). Then exit with exit_code_of(report).
+/// Reports why this rank is about to fail, as in join_place() or to the launcher. Then exit with exit_code_of(report).
 /// Does nothing outside a rank.
 void report_failure(FailureReport report);
 

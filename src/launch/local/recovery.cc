@@ -87,7 +87,7 @@ Recovery::Recovery(int ranks, RankGroups copies, int most)
       places_(static_cast<std::size_t>(ranks), Place::Elsewhere),
       has_weights_(static_cast<std::size_t>(ranks), true) {}
 
-/// Returns an error message if only lost ranks held some weights; otherwise empty.
+/// Returns an error message if only lost ranks held some weights.
 std::string Recovery::missing_copy() const {
   for (std::size_t group = 0; group < copies_.size(); ++group) {
     const bool is_left = std::ranges::any_of(copies_[group], [&](RankId rank) { return has_weights_[rank.index()]; });

@@ -16,26 +16,24 @@
 
 namespace chimera {
 
-/// Receives the launcher's orders to a rank on its own thread. Methods are for the rank's thread.
+/// Receives the launcher's orders on its own thread. Methods are for the rank's thread.
 class RecoveryLink {
  public:
-  /// `orders` is the rank's end of an OrderChannel. `epoch` is the initial epoch; if it is more than 0, the rank is a
-  /// replacement and must call rejoin(). `end_waits` interrupts waits of the rank's thread. The other thread calls it
-  /// repeatedly, from the order to leave until rejoin().
+  /// If `epoch`, the initial one, is above 0, the rank is a replacement and must call rejoin(). `end_waits` interrupts
+  /// waits of the rank's thread; it is called repeatedly from the order to leave until rejoin().
   RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, std::function<void()> end_waits);
   RecoveryLink(const RecoveryLink&) = delete;
   RecoveryLink& operator=(const RecoveryLink&) = delete;
   ~RecoveryLink();
 
-  /// Waits up to `patience` for an order to leave the epoch. Returns whether it came.
+  /// Waits up to `patience` for an order to leave. Returns whether it came.
   [[nodiscard]] bool must_leave(std::chrono::milliseconds patience);
-  /// Notes that this rank has no connections, and waits for the order to join. Returns the rendezvous store. Calls
-  /// `on_left` once `end_waits` is no longer called.
+  /// Sends RecoveryNote and waits for the order to join. Returns the rendezvous store. Calls `on_left` once `end_waits`
+  /// is no longer called.
   [[nodiscard]] FileDescriptor rejoin(const std::function<void()>& on_left);
-  /// Notes that the rank continues after `step`, from 1.
+  /// `step` counts from 1.
   void note_resumed(std::int64_t step) const;
 
-  /// Returns whether a loss preceded this epoch.
   [[nodiscard]] bool is_recovering() const { return epoch_ > 0; }
 
  private:
@@ -52,13 +50,12 @@ class RecoveryLink {
   std::int64_t joined_;   // newest epoch that may be joined
   FileDescriptor store_;
   bool is_ending_waits_ = false;
-  std::thread thread_;  // last, because it uses the other members
+  std::thread thread_;  // last member, because it uses the others
 };
 
-/// Recovery of a job from lost ranks, as a state machine without processes. Other ranks must hold the weights of the
-/// lost ranks. They leave their step and connections, new processes replace the lost ranks, all join a new epoch, and
-/// replacements receive weights. A rank lost on the way is replaced, too; after the order to join, this needs another
-/// epoch.
+/// Recovery from lost ranks, as a state machine without processes. Other ranks must hold the weights of the lost ranks.
+/// They leave their step and connections, new processes replace the lost ranks, all join a new epoch, and replacements
+/// receive weights. A rank lost after the order to join needs another epoch.
 class Recovery {
  public:
   enum class State : std::uint8_t {
@@ -66,15 +63,15 @@ class Recovery {
     Leaving,  ///< Waits until all ranks have left or started
     Joining,  ///< Waits until all ranks have resumed
   };
-  /// `copies[g]` lists the ranks that hold parameter group g. `most` is the maximum number of recoveries.
+  /// `copies[g]` lists the ranks that hold parameter group g. `most` limits the recoveries.
   Recovery(int ranks, RankGroups copies, int most);
 
   struct Answer {
     std::string why_not;        ///< Empty if the job can continue
     bool begins_epoch = false;  ///< The other ranks must leave
   };
-  /// Handles the loss of ranks in `step`, or, if `ranks` is empty, of connections only. Ranks lost while others leave
-  /// belong to the same recovery, unless they are replacements.
+  /// Handles a loss; if `ranks` is empty, only of connections. Ranks lost while others leave belong to the same
+  /// recovery, unless they are replacements.
   [[nodiscard]] Answer lose(const std::vector<int>& ranks, std::int64_t step);
   /// Processes a rank's note; ignores notes of other epochs.
   void note(const RecoveryNote& note);
@@ -89,9 +86,8 @@ class Recovery {
   [[nodiscard]] State state() const { return state_; }
   /// Returns the current epoch, or the epoch about to begin.
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
-  /// Returns whether the rank has weights; false for replacements until finish().
+  /// Returns false for replacements until finish().
   [[nodiscard]] bool has_weights(int rank) const { return has_weights_[static_cast<std::size_t>(rank)]; }
-  /// Returns the last step completed before resuming.
   [[nodiscard]] std::int64_t resumed_after() const { return resumed_after_; }
   [[nodiscard]] int done() const { return restarts_.done(); }
 

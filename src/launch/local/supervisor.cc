@@ -107,7 +107,7 @@ namespace {
 using std::chrono::milliseconds;
 using Phase = RankProgress::Phase;
 
-constexpr milliseconds kTerminationGrace{500};  ///< time from SIGTERM to SIGKILL
+constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
 
 bool was_killed(const Ending& ending) { return ending.kind == Ending::Kind::Killed && ending.value == SIGKILL; }
 
@@ -146,7 +146,7 @@ StartOutcome Supervisor::run() {
   return outcome();
 }
 
-/// Returns when to act without an event: at the deadline, else for hang detection.
+/// Returns when to act without an event.
 std::optional<Supervisor::Clock::time_point> Supervisor::next_look() const {
   if (deadline_ || !hang_watch_) return deadline_;
   return Clock::now() + hang_watch_->interval();
@@ -184,7 +184,7 @@ void Supervisor::read_reports() {
 
 void Supervisor::note(const std::optional<FailureReport>& report) {
   if (!report || report->rank < 0 || report->rank >= static_cast<int>(records_.size())) return;
-  if (ranks_.is_leaving() && !report->own_cause) return;  // belongs to the epoch that it leaves
+  if (ranks_.is_leaving() && !report->own_cause) return;
   RankRecord& record = record_of(report->rank);
   if (!record.report) record.report = report;  // the first report names the cause
   note_failure(report->rank);
@@ -217,7 +217,7 @@ void Supervisor::take_signal(int number) {
   }
 }
 
-/// Returns whether all ranks are in one of these phases. Before its first step a job has nothing to save or recover.
+/// Before its first step a job has nothing to save or recover.
 bool Supervisor::all_are_in(std::initializer_list<RankProgress::Phase> phases) const {
   for (int rank = 0; rank < plan_.ranks; ++rank) {
     if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
@@ -263,7 +263,7 @@ bool Supervisor::lose_failed(int culprit) {
   return lose(lost, culprit, fmt::format("{}", fmt::join(reasons, "; ")));
 }
 
-/// Replaces these ranks if possible. Returns whether the job can continue.
+/// Returns whether the job can continue.
 bool Supervisor::lose(const std::vector<int>& ranks, int culprit, const std::string& reason) {
   if (!ranks_.may_recover() || (!ranks_.is_recovering() && !all_are_in({Phase::Steps}))) return false;
   const std::string why_not = ranks_.lose(ranks, reason, progress_.last(culprit).step);
@@ -310,7 +310,7 @@ void Supervisor::end_hang() {
     if (!ranks_[rank].running()) continue;
     stuck.push_back({rank, ranks_[rank].stopped(), progress_.last(rank)});
   }
-  if (stuck.empty()) return;  // the last rank has just ended
+  if (stuck.empty()) return;  // the last rank has ended
   const StuckRank& found = find_stuck(stuck);
   const std::string reason = describe_hang(found, hang_watch_->pause());
   if (lose({found.rank}, found.rank, reason)) return;
@@ -325,7 +325,7 @@ void Supervisor::blame(int rank) {
 }
 
 /// Ends all ranks except the culprit, because its exit code is still needed. Ranks that save are killed, because they
-/// take SIGTERM as a request to save; completed checkpoints stay valid.
+/// take SIGTERM as a request to save.
 void Supervisor::end_job(std::string reason) {
   if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
   messages().write("chimera: " + reason + "\n");

@@ -19,13 +19,13 @@
 
 namespace chimera {
 
-/// Starts a rank in `epoch`. `orders` is its end of an OrderChannel, or -1.
+/// `orders` is an end of an OrderChannel, or -1.
 using RankStarter = std::function<ChildProcess(int rank, std::int64_t epoch, int orders)>;
 
-/// Processes of a job's ranks. Kills running processes on destruction.
+/// Processes of a job's ranks. The destructor kills running ones.
 class RankProcesses {
  public:
-  /// Starts all ranks. `most_recoveries` and `copies` are as in LaunchPlan. `progress` must outlive this object.
+  /// Starts all ranks. `progress` must outlive this object.
   RankProcesses(int ranks, int most_recoveries, RankGroups copies, ProgressPage& progress, RankStarter start);
 
   [[nodiscard]] const ChildProcesses& all() const { return ranks_; }
@@ -41,13 +41,13 @@ class RankProcesses {
   /// Returns whether the rank has trained, and so handles signals that request saving.
   [[nodiscard]] bool has_trained(int rank) const { return !recovery_ || recovery_->has_weights(rank); }
 
-  /// Kills these ranks and orders the others to leave the step; advance() then replaces them. Returns why the job
-  /// cannot continue, without killing; empty on success. Requires may_recover().
+  /// Kills these ranks and orders the others to leave the step; advance() then replaces them. If the job cannot
+  /// continue, only returns why. Requires may_recover().
   [[nodiscard]] std::string lose(const std::vector<int>& ranks, const std::string& reason, std::int64_t step);
   void note(const RecoveryNote& note) { recovery_->note(note); }
   /// Continues a recovery. Returns the newly started ranks.
   [[nodiscard]] std::vector<int> advance();
-  /// Ends the recovery once all ranks have resumed; then returns a summary line.
+  /// Once all ranks have resumed, ends the recovery and returns a summary line.
   [[nodiscard]] std::optional<std::string> finish();
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
@@ -69,9 +69,9 @@ class RankProcesses {
   Clock::time_point lost_since_;
 };
 
-/// File descriptors and shared memory that the launcher passes to its ranks.
+/// Files and shared memory that the launcher passes to its ranks.
 struct RankChannels {
-  FileDescriptor store;        ///< Rendezvous store, a memory file
+  FileDescriptor store;        ///< Memory file
   FileDescriptor input;        ///< Common input, a memory file; may be empty
   FileDescriptor report_read;  ///< Nonblocking
   FileDescriptor report_write;
@@ -89,11 +89,11 @@ struct StartOutcome {
 /// report or a signal to the process group takes precedence over the deaths it causes.
 class Supervisor {
  public:
-  /// `kills` is out_of_memory_kills() before the first rank started. References must outlive this object.
+  /// `kills` is out_of_memory_kills() before the start. References must outlive this object.
   Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
              std::optional<std::uint64_t> kills);
 
-  /// Returns when no rank is left; writes the cause of an abnormal end to messages().
+  /// Writes the cause of an abnormal end to messages().
   [[nodiscard]] StartOutcome run();
 
  private:
@@ -131,11 +131,11 @@ class Supervisor {
   const LaunchPlan& plan_;
   std::optional<std::uint64_t> kills_;
   std::string unread_;         ///< Incomplete report
-  std::vector<int> failures_;  ///< Failed ranks, in order of detection
+  std::vector<int> failures_;  ///< in order of detection
   std::optional<HangWatch> hang_watch_;
   bool hung_ = false;
   std::optional<int> culprit_;
-  std::optional<int> signal_;                ///< Signal that ends the job
+  std::optional<int> signal_;                ///< signal that ends the job
   std::optional<Clock::time_point> saving_;  ///< Time of the request to save
   std::optional<FlightVerdict> verdict_;
   std::optional<Clock::time_point> deadline_;  ///< End of the wait for a culprit, or for ranks to end

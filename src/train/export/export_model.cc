@@ -78,7 +78,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
 
 namespace {
 
-/// Runs `act` on every rank and returns the sum of its results. If it throws on one rank, all ranks throw.
+/// Returns the sum over all ranks. If `act` throws on a rank, all ranks throw.
 double in_agreement(Transport& transport, const std::function<double()>& act) {
   std::vector<double> failures_and_number = {0, 0};
   std::exception_ptr failure;

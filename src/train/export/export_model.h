@@ -21,10 +21,10 @@ namespace chimera {
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
                     std::uint64_t shard_bytes, const std::string& tokenizer);
 
-/// Writes the weights to the folder of --export. All ranks call it. Each rank writes its `own` groups into preallocated
-/// files, so no rank holds the whole model. `own` must cover each parameter on exactly one rank. Rank 0 adds
-/// config.json, generation_config.json and the tokenizer's files if known. The folder appears atomically. Throws
-/// ConfigError on a rank that cannot write, PeerLostError on the others.
+/// All ranks call it. Each writes its `own` groups into preallocated files, so no rank holds the whole model. `own`
+/// must cover each parameter on exactly one rank. Rank 0 adds config.json, generation_config.json and the tokenizer's
+/// files if known. The folder appears atomically. Throws ConfigError on a rank that cannot write, PeerLostError on the
+/// others.
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport);
 
 }  // namespace chimera

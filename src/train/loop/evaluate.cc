@@ -53,7 +53,7 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
       first, end - 1, loss, folder));
 }
 
-/// A window's loss is the mean over its targets (and its pair). All windows have the same number of targets.
+/// All windows have the same number of targets.
 double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, WholeModel& model,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;
@@ -76,7 +76,7 @@ double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples
   return now.loss;
 }
 
-/// Includes narrow copies for mixed precision.
+/// Includes narrow copies.
 double weight_bytes(const ModelConfig& model, DataType dtype) {
   const std::int64_t copies = master_type(dtype) == dtype ? 0 : bytes_of(dtype);
   return static_cast<double>(parameter_count(model)) * static_cast<double>(bytes_of(master_type(dtype)) + copies);

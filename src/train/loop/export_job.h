@@ -1,5 +1,5 @@
 #pragma once
-// Export of a job's initial weights and batches, so that other programs can repeat the training.
+// Exports a job's weights and batches, so that other programs can repeat the training.
 
 #include <string>
 

@@ -9,7 +9,7 @@
 namespace chimera {
 namespace {
 
-/// Returns a field of all samples, one row each.
+/// Returns a row for each sample.
 template <class Element>
 at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element> Sample::*field,
                    at::ScalarType dtype) {
@@ -111,8 +111,7 @@ MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId mi
       ready_for(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), counted), device_), device_);
 }
 
-/// Blocks of causal models read only hidden states, unless attention is limited to documents. BERT's blocks need a
-/// mask.
+/// Blocks of causal models read only hidden states, unless attention is limited to documents.
 bool Loader::reads_samples(StageId stage) const {
   const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
   return first_or_last || !is_causal(job_.model.family) || job_.options.documents == Documents::Split;

@@ -10,36 +10,34 @@
 #include "model_config/config.h"
 #include "train/setup/job.h"
 
-// Inputs of a rank's stages: each micro-batch is prepared during the previous step, in pinned memory for a device.
+// Micro-batches are prepared during the previous step, in pinned memory for a device.
 
 namespace chimera {
 
 /// Returns tokens, targets, masks [b, L] and loss scales of a micro-batch. The scales are 1 over the target tokens, and
 /// over the sequences, of the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
-/// Returns a micro-batch of `samples`, in a step of `mini_batch` samples with `targets_per_sample` each.
+/// The step has `mini_batch` samples with `targets_per_sample` each.
 [[nodiscard]] MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family,
                                           std::int64_t targets_per_sample, std::int64_t mini_batch);
 
 /// Copies the micro-batch to pinned memory unless `device` is the CPU.
 [[nodiscard]] MicroBatch ready_for(MicroBatch batch, at::Device device);
-/// Returns the micro-batch on `device`; the same tensors on the CPU. Pinned memory is copied asynchronously on the
-/// current stream.
+/// Returns the micro-batch on `device`; pinned memory is copied asynchronously on the current stream.
 [[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
 
-/// Loads micro-batches for one worker on its device; they depend only on step and micro-batch. Borrows the job.
+/// Loads micro-batches for a worker on its device. Borrows the job.
 class Loader {
  public:
   Loader(const Job& job, const GroupWorker& place, at::Device device);
 
-  /// Prefetches the micro-batches of this step (from 0) and the next, and forgets earlier steps.
+  /// Prefetches this step (from 0) and the next, and forgets earlier steps.
   void begin_step(std::int64_t step);
   /// Returns the micro-batch of `step` (from 0) with dropout masks and loss scales; no samples if the stage reads only
-  /// hidden states. Throws errors of reading the data, also from the prefetching thread.
+  /// hidden states. Throws errors of reading the data.
   [[nodiscard]] MicroBatch training(std::int64_t step, StageId stage, MicroBatchId micro_batch);
-  /// Returns the same from the `batch`-th mini-batch of the validation split, without prefetching.
+  /// Returns a micro-batch of the `batch`-th mini-batch of the validation split, without prefetching.
   [[nodiscard]] MicroBatch validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const;
-  /// Returns the number of micro-batches that training() did not find prefetched.
   [[nodiscard]] std::int64_t cache_misses() const { return prefetcher_.cache_misses(); }
 
  private:
@@ -50,7 +48,7 @@ class Loader {
   const Job& job_;
   GroupWorker place_;
   at::Device device_;
-  std::vector<MicroBatchId> micro_batches_;  // Read here in each step, in the order of forwards
+  std::vector<MicroBatchId> micro_batches_;  // Read in each step, in the order of forwards
   Prefetcher<MicroBatch> prefetcher_;        // Last member: its thread uses the others
 };
 

@@ -105,21 +105,20 @@ std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second seco
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
 
-/// Returns the mean number of running threads of the machine in the last minute; 0 if unknown.
+/// Returns the mean number of running threads in the last minute; 0 if unknown.
 double load_average() {
   double load = 0;
   return ::getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-/// Returns the last step that is in all files.
 std::int64_t last_closed_step(const Trainer& trainer) {
   const std::int64_t done = trainer.steps_done();
   return trainer.is_closed() ? done : done - 1;
 }
 
-/// Creates the trainer on `epochs` and trains all steps, with replacements after rank losses. Calls `on_begin` whenever
-/// the trainer has weights and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step.
-/// Throws the trainer's errors unless a rank loss caused them.
+/// Trains all steps on `epochs`, with replacements after rank losses. Calls `on_begin` whenever the trainer has weights
+/// and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step. Throws the trainer's errors
+/// unless a rank loss caused them.
 RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
                                      std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
                                      const std::function<void(const StepMetrics&)>& on_step) {
@@ -149,9 +148,8 @@ RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTr
   }
 }
 
-/// Trains as one rank; rank 0 also writes metrics, progress and summary. Returns false after a stop request that left
-/// steps undone but saved. Throws the trainer's errors and stores their place in `op`. `epochs` is the transport that
-/// outlives rank losses, or null.
+/// Rank 0 also writes metrics, progress and summary. Returns false after a stop request that left steps undone but
+/// saved. Throws the trainer's errors and stores their place in `op`. `epochs` may be null.
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
               ReconnectingTransport* epochs = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
@@ -163,7 +161,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const bool speaks = rank == RankId(0);
     std::optional<EventFile> events;
     std::optional<MetricsFile> metrics;  // Truncated only after the model exists
-    std::string lines;                   // Metrics lines for --report, including earlier attempts
+    std::string lines;                   // For --report, including earlier attempts
     const auto open_files = [&] {
       if (!speaks || metrics || events) return;
       if (!job.options.report.empty()) lines = kept_lines(job.options.metrics, last_closed_step(*trainer));
@@ -224,7 +222,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   }
 }
 
-/// Timeout with another launcher, as nothing then identifies a live rank that blocks the others.
+/// Timeout with another launcher: nothing identifies a live rank that blocks the others.
 constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -248,7 +246,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                          .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(own),
-                         // A failed rank lives on until the culprit is known; peers must notice at once.
+                         // A failed rank stays until the culprit is known, but peers must notice at once.
                          .breaker = rank.placed ? std::make_shared<ConnectionBreaker>() : nullptr});
   }
   return accelerator().connect({.rank = rank.rank,
@@ -286,7 +284,7 @@ int run_threads(const Job& job) {
   fix_products(job);
   begin_own_flight(job);
   const auto ranks = static_cast<int>(job.num_ranks());
-  std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: op at its failure
+  std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]
   std::optional<MemoryMeter> meter = meter_of(job);
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
@@ -319,7 +317,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
   std::string op = "start-up";
   if (rank.placed && rank.rank == 0) begin_own_flight(job);
   std::unique_ptr<Heartbeats> heartbeats;
-  std::optional<int> told;  // Exit code of a reported failure
+  std::optional<int> told;  // of a reported failure
   const auto tell = [&] {
     const FailureReport failure = failure_of(std::current_exception(), op);
     if (heartbeats) heartbeats->leave();
@@ -355,12 +353,11 @@ int run_rank(const Job& job, RankEnvironment rank) {
         const OwnStream stream(device_of(job.options, RankId(rank.rank)));
         is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
       } catch (...) {
-        // Reports first, because NCCL's shutdown may take long without peers. An early Gloo shutdown notifies peers
-        // sooner.
+        // Reports first, because NCCL's shutdown may take long without peers.
         if (uses_gpu(job.options)) told = tell();
         throw;
       }
-      if (rank.placed) {  // A launcher may kill the others after the first kSavedExit
+      if (rank.placed) {  // A launcher may kill others after the first kSavedExit
         if (signals) signals->ignore_all();
         std::array<double, 1> nothing{};
         transport.all_sum(nothing);  // Barrier: no rank exits before all are done

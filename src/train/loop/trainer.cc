@@ -102,7 +102,6 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
   make_checkpointer();
 }
 
-/// Restores optimizer state and metrics of a resumed run, and prepares saves.
 void Trainer::make_checkpointer() {
   last_metrics_.step = job_.first_step;
   if (job_.first_step > 0) {
@@ -134,7 +133,7 @@ void Trainer::make_optimizers() {
                    : make_optimizer(job_.options.optimizer, in_order);
 }
 
-/// Returns the values of a new model, of --from or of the checkpoint; uninitialized tensors for a replacement.
+/// A replacement has uninitialized tensors.
 InitialValue Trainer::first_value() const {
   if (!has_weights_) {
     return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
@@ -189,7 +188,6 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   return summary;
 }
 
-/// Returns whether the run continues.
 bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step) {
   const TrainOptions& options = job_.options;
   StepMetrics& metrics = last_metrics_;
@@ -206,7 +204,7 @@ bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step)
   return goes_on;
 }
 
-/// Returns whether the run continues. Compares replicas before a save, so that a corrupted replica is not saved.
+/// Returns whether the run continues. Does not save a corrupted replica.
 bool Trainer::save_where_due(const StepMetrics& metrics) {
   const bool is_due = checkpointer_->is_due(metrics.step);
   const bool stops = checkpointer_->stops_after(metrics.step);
@@ -233,8 +231,8 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   return metrics;
 }
 
-/// Before the first step on a GPU, runs the ops of training and validation once without messages, on the samples of
-/// `step` (Executor::warm_up). BERT's attention has other ops with a mask, which only padded micro-batches have.
+/// On a GPU, runs the ops of training and validation once without messages (Executor::warm_up). BERT's attention has
+/// other ops with a mask, which only padded micro-batches have.
 void Trainer::warm_up(std::int64_t step) {
   if (std::exchange(is_warm_, true) || device_.is_cpu() || job_.num_ranks() == 1) return;
   const auto warm = [&](const Program& program, bool trains, bool is_masked) {
@@ -368,7 +366,6 @@ double Trainer::validation_loss() {
 
 namespace {
 
-/// Returns the ranks of replica 0 in group 0.
 StageRanks first_copy(const RunShape& shape, RankId self) {
   StageRanks ranks{.holders = {}, .self = self};
   for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
@@ -380,7 +377,7 @@ StageRanks first_copy(const RunShape& shape, RankId self) {
 
 }  // namespace
 
-/// The stages of replica 0 in group 0 compute. All ranks call it between steps and get the text.
+/// Replica 0 in group 0 computes. All ranks call it between steps and get the text.
 std::string Trainer::say() {
   DistributedModel model(borrow<Stage>(stages_), first_copy(job_, rank_), transport_, job_.model.hidden,
                          scalar_type(job_.options.dtype), device_);
@@ -446,8 +443,8 @@ std::vector<OpTimes> Trainer::gather_op_times() {
   return times;
 }
 
-/// Updates the loss statistics unless the step was skipped. A spike ends the run on all ranks, which have the same
-/// loss; rank 0 stores the steps to leave out in the next attempt.
+/// A spike ends the run on all ranks, which have the same loss; rank 0 stores the steps to leave out in the next
+/// attempt.
 void Trainer::watch_loss(StepMetrics& metrics) {
   metrics.loss_watch = last_metrics_.loss_watch;
   if (metrics.is_skipped) return;
@@ -477,13 +474,11 @@ void flip_a_bit(const at::Tensor& value) {
 
 }  // namespace
 
-/// Passes a fault point. `tensor` is an index into state_of() of the first group: 0 for a weight, 1 for its optimizer
-/// state.
+/// `tensor` is an index into state_of() of the first group: 0 for a weight, 1 for its optimizer state.
 void Trainer::rehearse_flip(std::string_view point, std::size_t tensor) {
   if (fault_point(point)) flip_a_bit(state_of(trained_.begin()->first).at(tensor));
 }
 
-/// Returns hashes of the stages here that have replicas.
 StateHashes Trainer::hash_copies() {
   const HashHooks hooks{.after_tensor = [&] { progress_.note_more(); }, .before_wait = [&] { progress_.catch_up(); }};
   StateHashes hashes;
@@ -521,8 +516,7 @@ void Trainer::repair(const DeviatingStage& stage) {
   }
 }
 
-/// Throws Error if the state changed since the last update. Called before this rank votes for a step or shares its
-/// weights.
+/// Throws Error if the state changed since the last update.
 void Trainer::require_unchanged() {
   if (hashes_.empty() || hash_copies() == hashes_) return;
   throw Error(
@@ -539,7 +533,7 @@ void write(const RankState& state, double* numbers) {
   numbers[2] = static_cast<double>(state.gradients_complete_step);
 }
 
-/// Returns [rank]: the states of all ranks, which all call it.
+/// Returns [rank]. All ranks call it.
 std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ranks, Transport& transport) {
   std::vector<double> numbers(kNumbersOfState * static_cast<std::size_t>(ranks), 0);
   write(own, numbers.data() + kNumbersOfState * rank.index());
@@ -588,7 +582,7 @@ void Trainer::take_over() {
   fault_point("resume");
 }
 
-/// Copies metrics, counters and save plans from the rank named as their source to all ranks.
+/// Copies metrics, counters and save plans from `metrics_source` to all ranks.
 void Trainer::agree_on_last_step(RankId metrics_source) {
   StepMetrics& last = last_metrics_;
   double is_skipped = last.is_skipped ? 1 : 0;
@@ -620,8 +614,7 @@ void Trainer::agree_on_last_step(RankId metrics_source) {
   if (checkpointer_) checkpointer_->go_on({number, numbers.end()});
 }
 
-/// Returns weights and optimizer state in the same order on all ranks of the group. Omits optimizer state if it is
-/// sharded.
+/// Returns weights and optimizer state, in the same order on all ranks of the group. Omits sharded optimizer state.
 std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   std::vector<at::Tensor> tensors;
   std::vector<OptimizerTensor> remembered;
@@ -637,7 +630,7 @@ std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   return tensors;
 }
 
-/// Sends one tensor at a time, to limit memory, and in a fixed order.
+/// Sends one tensor at a time, to limit memory.
 void Trainer::transfer_state(ParameterGroupId group, RankId giver, RankId taker) {
   if (rank_ != giver && rank_ != taker) return;
   const at::NoGradGuard no_grad;

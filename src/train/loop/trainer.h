@@ -27,74 +27,70 @@
 
 namespace chimera {
 
-/// State of a rank that has left a step after a rank loss. A rank votes when it has all gradients of its stages: it
-/// contributes its losses and norms to a sum over all ranks. It updates its weights once it has that sum.
+/// State of a rank that has left a step after a rank loss. A rank votes when it has all gradients: it contributes its
+/// losses and norms to a sum over all ranks. Then it updates its weights.
 struct RankState {
   bool has_weights = true;                   ///< False on a replacement of a lost rank
   std::int64_t done = 0;                     ///< Steps whose sum it has and whose update it has made
   std::int64_t gradients_complete_step = 0;  ///< Last step (from 1) with all gradients complete
 };
 
-/// The common state after a rank loss.
 struct ResumeState {
-  std::int64_t done = 0;              ///< Done on all ranks; if one rank has made an update, all make it
-  RankId metrics_source{0};           ///< Has done these steps; sends loss and norm to the others
-  std::vector<RankId> state_sources;  ///< [parameter group]: sends its state to replacements
+  std::int64_t done = 0;              ///< On all ranks; if one has made an update, all make it
+  RankId metrics_source{0};           ///< Sends loss and norm to the others
+  std::vector<RankId> state_sources;  ///< [parameter group]: senders of the state
 };
 
-/// Determines the common state. `states` has an element per rank. Throws Error if no rank of a group has weights. Also
-/// throws if a rank with weights is two steps behind the furthest rank, or one step without a vote for it.
+/// `states` is [rank]. Throws Error if no rank of a group has weights, or if a rank with weights is two steps behind
+/// the furthest rank, or one step without a vote for it.
 [[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups);
 
-/// Consecutive skipped updates after which the run ends.
 inline constexpr std::int64_t kMostSkippedInRow = 10;
 
 enum class WeightOrigin : std::uint8_t {
-  Own,          ///< Initial weights of the job
+  Own,          ///< Initial weights
   Replacement,  ///< No weights yet; take_over() must come first
 };
 
-/// The training loop of one rank. Holds a worker's stages and optimizer. Not thread-safe. Borrows job and transport.
+/// Training loop of a rank, with its stages and optimizer. Not thread-safe. Borrows job and transport.
 class Trainer {
  public:
   Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin beginning = WeightOrigin::Own);
 
   /// Trains all remaining steps; calls `on_step` after each, before a checkpoint is saved. A job with checkpoints ends
-  /// early on a stop request (stop_signals.h). Throws the errors of Executor::run, such as Error if a loss or the
-  /// gradient norm is not finite, and FinalError if replicas differ. After drop_step() and take_over() it may be called
-  /// again; `on_step` may then repeat the last step.
+  /// early on a stop request (stop_signals.h). Throws the errors of Executor::run, and FinalError if replicas differ.
+  /// After drop_step() and take_over() it may be called again; `on_step` may then repeat the last step.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
-  /// Drops the current step and its transfers after a rank loss. Not for asynchronous schedules or --shard-optimizer.
+  /// Drops the current step after a rank loss. Not for asynchronous schedules or --shard-optimizer.
   void drop_step();
-  /// Call on all ranks over new connections, on survivors after drop_step(). Completes an update that any rank has made
-  /// (agree_on_resume_state()), then sends all state to replacements. Throws the errors of agree_on_resume_state().
+  /// Call on all ranks over new connections, on survivors after drop_step(). Agrees on ResumeState, then sends all
+  /// state to replacements. Throws the errors of agree_on_resume_state().
   void take_over();
-  /// Returns the job's steps done so far; metrics of the last step may not be written yet.
+  /// Metrics of the last step may not be written yet.
   [[nodiscard]] std::int64_t steps_done() const { return done_; }
-  /// Returns whether the work after the last step (comparison, validation, metrics, save) is done.
+  /// Returns whether comparison, validation, metrics and save after the last step are done.
   [[nodiscard]] bool is_closed() const { return is_closed_; }
 
-  /// Saves the last step after run() if needed. Returns false on failure.
+  /// Saves the last step if needed. Returns false on failure.
   [[nodiscard]] bool finish_checkpoints() { return !checkpointer_ || checkpointer_->finish(last_metrics_); }
 
-  /// Runs one step: gradients, clipping, update. `step` counts from 0, in order. An asynchronous schedule has then
-  /// already started later steps, up to the next flush (Job::run_of).
+  /// `step` counts from 0, in order. An asynchronous schedule has then already started later steps, up to the next
+  /// flush (Job::run_of).
   StepMetrics train_step(std::int64_t step);
-  /// Returns the mean loss over at most --validate-batches mini-batches of the validation split.
+  /// Returns the mean over at most --validate-batches mini-batches.
   double validation_loss();
   /// Returns the model's continuation of the job's prompt.
   std::string say();
 
-  /// Starts or stops tracing of instructions; discards earlier traces.
+  /// Discards earlier traces.
   void trace(bool on, std::function<MemorySample()> look_at_memory = {});
   /// Returns null if tracing is off.
   [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
 
-  /// Returns this worker's stages and the tied matrix, if it owns one.
+  /// Returns stages and tied matrix of this worker.
   [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& trained() const { return trained_; }
-  /// Returns the groups that belong to this rank: each stage and the tied matrix belong to their first worker in group
-  /// 0.
+  /// Each stage and the tied matrix belong to their first worker in group 0.
   [[nodiscard]] std::vector<const ParameterGroup*> own_groups() const;
   [[nodiscard]] std::int64_t optimizer_state_bytes() const { return optimizer_->state_bytes(); }
   /// Returns the current instruction, else the step, for error messages.

@@ -1,6 +1,5 @@
 #pragma once
-// Progress of a rank on a device, for hang detection. The host runs far ahead of the device and waits at the end of the
-// step.
+// Progress of a rank on a device, for hang detection. The host runs far ahead of the device.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,17 +15,15 @@ namespace chimera {
 /// Reports progress (note_progress()) when the device reaches it; on the CPU immediately. Not thread-safe.
 class DeviceProgress {
  public:
-  /// Polling interval of catch_up().
   static constexpr std::chrono::microseconds kPause{100};
 
   explicit DeviceProgress(at::Device device) : device_(device) {}
 
-  /// Reports `progress` after all work submitted to the current stream so far, in a later call of note() or catch_up().
+  /// Reports `progress` once the current stream has reached it, in a later call of note() or catch_up().
   void note(const RankProgress& progress);
-  /// The same for note_more_progress().
+  /// Reports note_more_progress() in the same way.
   void note_more();
-  /// Waits until the device reaches all noted progress, and reports it meanwhile. A later wait for results is then no
-  /// apparent hang.
+  /// Waits until the device reaches all noted progress, and reports it meanwhile.
   void catch_up();
   /// Returns the number of unreached entries.
   [[nodiscard]] std::size_t behind() const { return waiting_.size(); }
@@ -34,7 +31,7 @@ class DeviceProgress {
  private:
   struct Noted {
     StreamMark mark;
-    std::optional<RankProgress> progress;  // Empty: more of the last activity
+    std::optional<RankProgress> progress;  // Empty for note_more()
   };
   void look();
 

@@ -75,7 +75,7 @@ class StepReader {
     WorkerTimeline& timeline = step_.timeline.workers[w];
     auto& recomputations = step_.recomputations.emplace_back();
     for (std::size_t i = 0; i < program.size(); ++i) {
-      // The ops of a pair begin together and end at the second op's boundary.
+      // Ops of a pair begin together and end at the second op's boundary.
       const std::size_t last = begins_pair(program[i]) ? i + 1 : i;
       const TimedOp time{boundaries[i] - step_.start, boundaries[last + 1] - step_.start};
       const Op& op = program[i].op;
@@ -93,7 +93,7 @@ class StepReader {
     ends_.push_back(boundaries.back() - step_.start);
   }
 
-  [[nodiscard]] OpIndex index(const Op& op) const { return table_.find(op.kind, op.stage, op.micro_batch); }
+  [[nodiscard]] OpIndex index(const Op& op) const { return table_.find(op.kind, op.stage, op.micro_batch, op.slice); }
   [[nodiscard]] Place place(OpIndex op) const { return {table_.worker(op), op - table_.first(table_.worker(op))}; }
 
   void pair_messages() {
@@ -124,7 +124,7 @@ class StepReader {
     }
   }
 
-  /// Returns the earliest time at which the members can have summed.
+  /// Returns when the members can have summed.
   static double first_progress(ParameterGroupId group, const std::vector<RankId>& members,
                                const std::vector<std::map<ParameterGroupId, MeasuredSum>>& sums) {
     double last_launch = -std::numeric_limits<double>::infinity();
@@ -150,7 +150,7 @@ class StepReader {
     chimera::summarize_timeline(timeline);
   }
 
-  /// Removes recomputations from a worker's bubbles; both ascend.
+  /// Both lists ascend.
   void cut_bubbles(std::size_t worker) {
     std::vector<Bubble> cut;
     auto busy = step_.recomputations[worker].begin();
@@ -176,8 +176,8 @@ class StepReader {
   OpTable table_;
   MeasuredStep step_;
   std::vector<double> ends_;            // [worker]
-  std::map<OpIndex, double> sent_;      // Key: producing op
-  std::map<OpIndex, TimedOp> awaited_;  // Key: producing op; receiver's wait
+  std::map<OpIndex, double> sent_;      // Producing op
+  std::map<OpIndex, TimedOp> awaited_;  // Producing op; receiver's wait
   std::vector<Message> messages_;
 };
 
@@ -217,7 +217,7 @@ double median_latency(const std::vector<std::vector<MeasuredStep>>& steps) {
   return *middle;
 }
 
-/// Returns [stage] and, if tied, the matrix last: seconds from the last launch until the last member has the sum.
+/// Returns [stage] and, if tied, the matrix last: seconds from the last launch to the last end.
 std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
   std::vector<std::vector<double>> measured(job.worker_groups().size());
   for (const auto& groups : steps) {

@@ -8,19 +8,19 @@
 #include "simulate/costs.h"
 #include "train/setup/job.h"
 
-// Measured steps in the form that simulate() predicts, and their costs as its input (--op-times).
+// Measured steps in the form that simulate() predicts, and their costs (--op-times).
 
 namespace chimera {
 
 /// Measurements of a run over all workers.
 struct RunSummary {
-  std::int64_t steps = 0;              // Measured steps
+  std::int64_t steps = 0;              // Measured
   bool is_whole = true;                // False after an early stop request
-  OpTimes op_times{0};                 // Times of ops without the first step, unless it is the only one
-  double step_seconds = 0;             // Median over the same steps
+  OpTimes op_times{0};                 // Without the first step, unless there are no others
+  double step_seconds = 0;             // Median
   double optimizer_seconds = 0;        // Mean on the slowest worker
   double peak_memory_bytes = 0;        // As in StepMetrics
-  double used_memory_bytes = 0;        // The same; 0 on the CPU
+  double used_memory_bytes = 0;        // As in StepMetrics; 0 on the CPU
   std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers
 };
 
@@ -28,7 +28,7 @@ struct RunSummary {
 struct RecordedStep {
   std::int64_t step = 0;                          // Counted from 0
   std::vector<std::vector<double>> boundaries;    // [rank][instruction + 1]
-  std::vector<std::vector<double>> summed_until;  // [rank][parameter group]; 0: not known
+  std::vector<std::vector<double>> summed_until;  // [rank][parameter group]; 0: unknown
 };
 
 struct MeasuredTransfer {
@@ -45,28 +45,28 @@ struct MeasuredRecomputation {
   TimedOp time;
 };
 
-/// One group's step, in seconds from its first instruction.
+/// One group's step, in seconds from its start.
 struct MeasuredStep {
   std::int64_t step = 0;  // Counted from 0
-  double start = 0;       // Time of the first instruction, in seconds of rank 0's clock
+  double start = 0;       // In seconds of rank 0's clock
   /// An all-reduce starts at the last member's launch, or at the first wait if that is later and sums form only in
-  /// waits. It ends on each worker separately. The lower bound is not known: 0.
+  /// waits. It ends on each worker separately. The lower bound is 0.
   Timeline timeline;
   /// Result of explain_measured(); recomputations are not idle time.
   Explanation explanation;
   std::vector<MeasuredTransfer> transfers;                         // Order of explanation.messages
   std::vector<std::vector<MeasuredRecomputation>> recomputations;  // [worker]
-  std::vector<std::vector<TimedAllReduce>> launched;               // [worker], from the worker's own launch
+  std::vector<std::vector<TimedAllReduce>> launched;               // [worker], from its own launch
 };
 
 [[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded);
 
-/// Returns mean times of ops and recomputations on the given clock, in seconds, for full micro-batches.
+/// Returns mean seconds of ops and recomputations on the given clock, for full micro-batches.
 [[nodiscard]] CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock);
 
-/// Returns measured_op_costs() by wall clock, with further costs from steps [step][group] (at least one). The latency
-/// is the median over messages with a waiting receiver, from the end of the producing op. All-reduce times are means
-/// per stage with several replicas. Optimizer times are divided among a worker's stages by parameters.
+/// Adds costs from steps [step][group] (at least one) to measured_op_costs() by wall clock. The latency is the median
+/// over messages with a waiting receiver, from the end of the producing op. All-reduce times are means per stage.
+/// Optimizer times are divided among a worker's stages by parameters.
 [[nodiscard]] CostModel measured_costs(const Job& job, const OpTimes& times,
                                        const std::vector<std::vector<MeasuredStep>>& steps);
 

@@ -65,7 +65,7 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;
 
-/// Gathers the numbers of all ranks: result[rank]. `sizes`[rank] is the number of its numbers.
+/// Returns [rank]: its numbers, `sizes`[rank] of them.
 std::vector<std::vector<double>> share(std::vector<double> own, const std::vector<std::size_t>& sizes, RankId rank,
                                        Transport& transport) {
   std::vector<double> all;
@@ -93,7 +93,7 @@ std::vector<double> moved(std::vector<double> times, double offset) {
   return times;
 }
 
-/// Assigns overlapping intervals to as few lanes as possible, by start.
+/// Assigns overlapping intervals to few lanes, by start.
 class Lanes {
  public:
   std::size_t lane_for(double start, double end) {
@@ -138,7 +138,7 @@ class TraceWriter {
     return fmt::format("group {}, worker {}", place.group.value(), place.worker.value());
   }
 
-  /// Returns the explanation up to `end`, when the first rank starts the next step.
+  /// The first rank starts the next step at `end`.
   static Explanation until(Explanation explanation, double end) {
     for (auto& bubbles : explanation.bubbles) {
       std::erase_if(bubbles, [&](const Bubble& bubble) { return bubble.start >= end; });
@@ -180,7 +180,7 @@ class TraceWriter {
   }
 
   void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {
-    constexpr std::size_t kMostLanes = 1000;  // Per rank; further ones share the last
+    constexpr std::size_t kMostLanes = 1000;  // Per rank; others share the last
     std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
     Lanes lanes;
     for (const Interval& interval : intervals) {

@@ -13,34 +13,32 @@
 
 namespace chimera {
 
-/// Returns the --report page (telemetry/report_page.h). `metrics` holds the lines of the steps. `timelines` are the
-/// measured and the simulated step.
+/// Returns the --report page (telemetry/report_page.h). `metrics` holds the steps' lines, `timelines` the measured and
+/// the simulated step.
 [[nodiscard]] std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
                                       std::vector<Panel> timelines);
 
-/// Returns the traced steps of all ranks on rank 0's clock, and measures its offsets. All ranks call it between steps
-/// and get the same result.
+/// Returns the traced steps of all ranks on rank 0's clock. All ranks call it between steps and get the same result.
 [[nodiscard]] std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport,
                                                      const Tracer& tracer);
 
-/// Returns the steps as [step][group].
+/// Returns [step][group].
 [[nodiscard]] std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job,
                                                                     const std::vector<RecordedStep>& recorded);
 
-/// Returns all steps in Chrome's JSON trace format, with times from the first step on. Adds recomputations, optimizer
-/// steps, all-reduces from launch to completion, and received transfers from send to the end of the wait to the tracks
-/// of to_perfetto.
+/// Returns Chrome's JSON trace format, with times from the first step on. Adds recomputations, optimizer steps,
+/// all-reduces, and transfers from send to the end of the wait to the tracks of to_perfetto.
 [[nodiscard]] std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps);
 
-/// Returns the measured step of median length in group 0, and the prediction of simulate() at `costs`.
+/// Returns the measured step of median length in group 0, and simulate() at `costs`.
 [[nodiscard]] std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                                  const CostModel& costs);
-/// Returns an HTML page with both on one time axis.
+/// Returns HTML with both on a common time axis.
 [[nodiscard]] std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                         const CostModel& costs);
 
-/// Writes the requested files atomically. `metrics` holds the lines of the steps (to_json_line()). Throws ConfigError
-/// if a file cannot be written.
+/// Writes the requested files atomically. `metrics` holds the steps' lines (to_json_line()). Throws ConfigError if a
+/// file cannot be written.
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Flight recorder of the ranks (launch/flight/flight_record.h), if enabled.
+// Flight recorder of the ranks (launch/flight/flight_record.h). Failures only cause messages.
 
 #include <optional>
 
@@ -10,7 +10,7 @@ namespace chimera {
 
 [[nodiscard]] FlightJob flight_job(const Job& job);
 
-/// Records the calling thread as `rank` during its lifetime. Writes a message if that fails.
+/// Records the calling thread as `rank`.
 class RecordedRank {
  public:
   RecordedRank(const Job& job, int rank);
@@ -22,10 +22,10 @@ class RecordedRank {
   std::optional<FlightRecorder> recorder_;
 };
 
-/// Creates the flight folder of a job without our launcher. Writes a message if that fails.
+/// Creates the flight folder of a job without our launcher.
 void begin_own_flight(const Job& job);
 
-/// Writes the verdict into the folder, or removes it after success.
+/// Writes the verdict, or removes the folder after success.
 void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict);
 
 }  // namespace chimera

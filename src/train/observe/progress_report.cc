@@ -47,7 +47,7 @@ std::string memory_in_words(double bytes) {
   return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
 }
 
-/// A field of the line. Narrow lines drop the highest `spare` above 0 first.
+/// Narrow lines drop the highest `spare` above 0 first.
 struct LineField {
   std::string text;
   int spare = 0;
@@ -141,7 +141,7 @@ Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval eve
   const BackgroundThreads background;
   try {
     watcher_ = std::jthread([this](const std::stop_token& stopped) { watch(stopped); });
-  } catch (const std::system_error&) {  // no thread is left: only finished steps are shown
+  } catch (const std::system_error&) {  // only finished steps are shown
   }
 }
 
@@ -156,7 +156,8 @@ void Progress::show(const StepMetrics& metrics) {
   const std::size_t columns = terminal_columns(STDERR_FILENO);
   std::string line =
       progress_line(metrics, steps_, columns == 0 ? kProgressColumns : std::min(columns, kProgressColumns));
-  if (!on_terminal_) line += "  " + time_of_day();
+  const std::string time = "  " + time_of_day();
+  if (!on_terminal_ || line.size() + time.size() < columns) line += time;
   if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
   const bool stays = metrics.step == steps_ || metrics.validation_loss || metrics.sample;
   const std::lock_guard lock(mutex_);
@@ -175,21 +176,20 @@ void Progress::watch(const std::stop_token& stopped) {
   const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pace_.patience()));
   std::unique_lock lock(mutex_);
   while (true) {
-    constexpr auto kShortStep = std::chrono::seconds(1);  // the line of a short step appears soon
+    constexpr auto kShortStep = std::chrono::seconds(1);  // its line appears soon
     const auto due = [&] { return std::max<Clock::time_point>(last_line_ + patience, began_ + kShortStep); };
     wakes_.wait_until(lock, stopped, due(), [] { return false; });
     if (stopped.stop_requested()) return;
     const Clock::time_point now = Clock::now();
     if (now < due()) continue;  // a step was shown meanwhile
     last_line_ = now;
-    const std::string line = running_line(running_, steps_, now - began_);
-    put(on_terminal_ ? line : line + "  " + time_of_day(), false);
+    put(running_line(running_, steps_, now - began_) + "  " + time_of_day(), false);
   }
 }
 
 namespace {
 
-/// Formats a number with three digits: `981`, `60 k`, `1.14 M`.
+/// Returns three digits: `981`, `60 k`, `1.14 M`.
 std::string amount_in_words(std::int64_t amount) {
   const auto number = static_cast<double>(amount);
   if (number < 1e3) return fmt::format("{}", amount);
@@ -269,11 +269,11 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
 
 namespace {
 
-/// Returns `-20.0 %`, or that the machine was too busy to compare.
+/// Returns `-20.0 %`, or that the machine was too busy.
 std::string compared(const Job& job, double forecast, double measured, int cores, double load) {
   constexpr double kLarge = 0.25;
   const double difference = forecast / measured - 1;
-  const double own = static_cast<double>(job.local_ranks() * intra_op_threads(job));  // load of the run itself
+  const double own = static_cast<double>(job.local_ranks() * intra_op_threads(job));  // the run's own load
   const bool is_busy = load > std::max<double>(cores, own) + 1;
   if (is_busy && std::abs(difference) > kLarge)
     return fmt::format("not comparable: the load of {:.1f} on {} cores has other causes, too", load, cores);

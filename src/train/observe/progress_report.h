@@ -19,15 +19,15 @@
 
 namespace chimera {
 
-/// Returns the FLOPs of a step by the model's arithmetic (model_flops()).
+/// Returns the FLOPs of a step by model_flops().
 [[nodiscard]] double step_flops(const Job& job);
 
 /// Estimate of a run's remaining time.
 class Pace {
  public:
   explicit Pace(std::int64_t steps) : steps_(steps) {}
-  /// Returns the estimate after `step` (from 1), which took `seconds` including validation before it. Uses the mean of
-  /// the last 20 steps; the slow first step counts only until the second.
+  /// `step` (from 1) took `seconds` including validation before it. Uses the mean of the last 20 steps; the slow first
+  /// step counts only until the second.
   [[nodiscard]] double seconds_left(std::int64_t step, double seconds);
 
  private:
@@ -35,10 +35,10 @@ class Pace {
   std::deque<double> last_;
 };
 
-/// Formats a duration: `45 s`, `3 min 20 s`, `2 h 5 min`.
+/// Returns `45 s`, `3 min 20 s`, `2 h 5 min`.
 [[nodiscard]] std::string in_words(std::chrono::duration<double> time);
 
-/// Formats a rate: `3499 tok/s`, `12.3 ktok/s`.
+/// Returns `3499 tok/s`, `12.3 ktok/s`.
 [[nodiscard]] std::string tokens_per_second(double rate);
 
 inline constexpr std::size_t kProgressColumns = 100;
@@ -51,14 +51,14 @@ inline constexpr std::size_t kProgressColumns = 100;
 /// Returns `  sample: the king went to`, with blanks for control characters.
 [[nodiscard]] std::string sample_line(const std::string& sample);
 
-/// Decides which steps have a line in a log.
+/// Steps that have a line in a log.
 class LogPace {
  public:
   /// Without an interval, about 20 steps have a line, and at least one every kLogSeconds.
   LogPace(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
-  /// Returns whether `step` has a line, `seconds` after the last line. The first and the last step always have one.
+  /// `seconds` have passed since the last line. The first and the last step always have a line.
   [[nodiscard]] bool shows(std::int64_t step, double seconds) const;
-  /// Returns after how many seconds without a line a running step is reported.
+  /// Returns the seconds without a line until a running step is reported.
   [[nodiscard]] double patience() const { return every_.seconds > 0 ? every_.seconds : kLogSeconds; }
 
   static constexpr double kLogSeconds = 10;
@@ -71,9 +71,8 @@ class LogPace {
 /// Returns `step 12/100  running for 20 s`.
 [[nodiscard]] std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time);
 
-/// Shows steps on standard error. A terminal that takes escape sequences gets one rewritten line. Other outputs get the
-/// lines of LogPace, plus one per validation or sample, each with the time of day. A thread reports a step that takes
-/// long.
+/// Shows steps on standard error. A terminal with escape sequences gets one rewritten line. Other outputs get the lines
+/// of LogPace, plus one per validation or sample, each with the time of day. A thread reports long steps.
 class Progress {
  public:
   /// `first_step` counts from 0.
@@ -90,35 +89,34 @@ class Progress {
   bool on_terminal_;
   std::mutex mutex_;
   std::condition_variable_any wakes_;
-  std::int64_t running_;                    // current step, from 1
+  std::int64_t running_;                    // from 1
   Clock::time_point began_ = Clock::now();  // of the current step
   Clock::time_point last_line_ = Clock::now();
-  std::jthread watcher_;  // last, because it uses the other members
+  std::jthread watcher_;  // last member, because it uses the others
 };
 
 /// Returns `data: 3 files, 1.14 M tokens for training, 60 k for validation`.
 [[nodiscard]] std::string data_line(const Corpus& corpus);
 
-/// Describes model, schedule, batch and data, and draws the schedule if it fits a page.
+/// Also draws the schedule if it fits a page.
 [[nodiscard]] std::string describe(const Job& job);
 
-/// Prediction of a step by `simulate` with measured mean op times, in seconds.
+/// Seconds of a step by `simulate` with measured mean op times.
 struct StepForecast {
   double step_seconds = 0;  ///< Includes the optimizer step
   double period = 0;        ///< Makespan of the ops; asynchronous: period of a step
   double bubble_ratio = 0;
   double turns = 0;  ///< Lower bound if ranks take turns on shared cores; 0 if each rank has a core
 };
-/// Returns the simulator's forecast of a step from the run's own measurements. `cores` is the number of cores available
-/// to this process.
+/// `cores` is the number of cores available to this process.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
 
-/// Lists what a finished run has written and what to do next; empty if it has written no checkpoint or model.
+/// Lists the files of a finished run and next commands; empty without checkpoint or model.
 [[nodiscard]] std::string ending(const Job& job);
 
 /// Compares the measured step time with the forecast. `load` is the machine's load average. If it is far above the
-/// cores and the two times differ much, the text says that other programs may be the cause, in place of the difference.
-/// For a GPU, adds a line about its memory.
+/// cores and the times differ much, the text says that other programs may be the cause, and omits the difference. It
+/// has a line about the memory of a GPU.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores, double load = 0);
 
 }  // namespace chimera

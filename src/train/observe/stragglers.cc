@@ -5,7 +5,7 @@
 namespace chimera {
 namespace {
 
-/// Returns the mean time of an op on other ranks; empty if none runs it.
+/// Returns nothing if no other rank runs the op.
 std::optional<double> mean_elsewhere(const std::vector<OpTimes>& times, std::size_t rank, StageId stage, OpKind kind) {
   double seconds = 0;
   double count = 0;

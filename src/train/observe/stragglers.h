@@ -13,20 +13,19 @@ namespace chimera {
 struct RankPace {
   RankId rank{0};
   double seconds = 0;
-  /// Time that the same ops would take at their mean speed on other ranks; empty if one of them runs on no other rank.
+  /// Time at the ops' mean speed on other ranks; empty if one of them runs on no other rank.
   std::optional<double> elsewhere;
-  /// Returns an upper bound on the seconds per step that other ranks wait for this rank.
+  /// Returns an upper bound on the seconds per step that others wait for this rank.
   [[nodiscard]] double lost() const { return elsewhere && seconds > *elsewhere ? seconds - *elsewhere : 0; }
 };
 
-/// Slowdown from which a rank is a straggler.
+/// Minimum slowdown of a straggler.
 inline constexpr double kStragglerRatio = 1.1;
 
-/// Returns the pace of each rank. `times` [rank] holds sums over `steps` steps, at least 1.
+/// `times` [rank] holds sums over `steps` steps, at least 1.
 [[nodiscard]] std::vector<RankPace> paces(const std::vector<OpTimes>& times, std::int64_t steps);
 
-/// Returns a table of all ranks, and for each straggler a line with the seconds that a step, of `step_seconds`, loses
-/// to it.
+/// Returns a table of all ranks, and for each straggler the seconds that a step, of `step_seconds`, loses to it.
 [[nodiscard]] std::string straggler_report(const std::vector<RankPace>& ranks, double step_seconds);
 
 }  // namespace chimera

@@ -110,10 +110,10 @@ void SaveRetries::note_failure(Clock::time_point now) {
 
 namespace {
 
-/// Longest pause before the last checkpoint is tried again.
+/// Before the last checkpoint is tried again.
 constexpr std::chrono::milliseconds kLongestLastPause{8000};
 
-/// Creates the folder if needed, and locks it while the descriptor is open.
+/// Creates the folder; locks it while the descriptor is open.
 FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   try {
     std::error_code none;
@@ -223,7 +223,7 @@ bool Checkpointer::finish(const StepMetrics& last) {
   return saved_ == last.step;
 }
 
-/// Waits without seeming to hang.
+/// Waits with progress notes.
 void Checkpointer::wait(std::chrono::milliseconds pause) {
   const auto end = std::chrono::steady_clock::now() + pause;
   while (std::chrono::steady_clock::now() < end) {
@@ -289,7 +289,7 @@ void Checkpointer::advance() {
   }
 }
 
-/// Runs `task` on the save thread, which must be idle.
+/// The save thread must be idle.
 void Checkpointer::start(std::function<void()> task) {
   outcome_ = Outcome::None;
   if (!thread_.joinable()) {
@@ -303,7 +303,7 @@ void Checkpointer::start(std::function<void()> task) {
   begun_.notify_one();
 }
 
-/// Runs tasks on the save thread, and reports their errors.
+/// Reports errors of tasks.
 void Checkpointer::work(const std::stop_token& stopped) {
   while (true) {
     std::function<void()> task;
@@ -332,7 +332,7 @@ void Checkpointer::write_part() {
 
 void Checkpointer::commit_parts() {
   const CheckpointOptions& options = job_.options.checkpoint;
-  if (failed_) return abandon(disk_, options.folder, saving_);  // The failed rank has reported why
+  if (failed_) return abandon(disk_, options.folder, saving_);  // The failed rank reports why
   try {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, saved_metrics_);

@@ -25,30 +25,30 @@
 #include "train/setup/job.h"
 #include "transport/transport.h"
 
-// Checkpoints saved while training continues. Each rank copies its part and writes it on a separate thread; rank 0 then
-// commits. The ranks coordinate through numbers in each step's all-reduce, so no step waits for a disk.
+// Each rank copies its part and writes it on a separate thread; rank 0 then commits. The ranks coordinate through
+// numbers in each step's all-reduce, so no step waits for a disk.
 
 namespace chimera {
 
-/// The tensors that one rank writes. The ranks of a stage divide its parameters by size, like a sharded optimizer
+/// Tensors that one rank writes. The ranks of a stage divide its parameters like a sharded optimizer
 /// (engine/sharded_optimizer.h), so each rank has the optimizer state of its part.
 class CheckpointPart {
  public:
-  /// `trained` and `state` are the parameter groups and optimizer state of the rank. Borrows their tensors.
+  /// Borrows the tensors of `trained` and `state`.
   CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
                  const std::vector<OptimizerTensor>& state);
 
-  /// Copies the tensors to own memory, which later calls reuse. Calls `progress` after each.
+  /// Copies to own memory, which later calls reuse. Calls `progress` after each tensor.
   void copy(const std::function<void()>& progress);
-  /// Writes the copy into an unfinished checkpoint. Calls `progress` repeatedly.
+  /// Calls `progress` repeatedly.
   [[nodiscard]] std::vector<FileRecord> write(Disk& disk, const std::string& unfinished,
                                               const std::function<void()>& progress) const;
 
  private:
   struct Piece {
     TensorEntry entry;
-    at::Tensor source;  // Keeps the run's tensor, because its storage changes with the weight version
-    at::Tensor copy;    // Copy on the CPU; undefined before the first copy
+    at::Tensor source;  // Its storage changes with the weight version
+    at::Tensor copy;    // On the CPU; undefined before the first copy
   };
   static void add(std::vector<Piece>& pieces, std::string name, const at::Tensor& source);
 
@@ -58,8 +58,7 @@ class CheckpointPart {
   std::vector<Piece> state_;
 };
 
-/// Requests a checkpoint after the current step or the save in progress. One rank's request suffices.
-/// Async-signal-safe.
+/// Requests a checkpoint after the current step or save. A request of any rank suffices. Async-signal-safe.
 void request_save() noexcept;
 
 [[nodiscard]] std::uint64_t save_requests() noexcept;
@@ -80,36 +79,32 @@ class SaveRetries {
   std::optional<Clock::time_point> next_;
 };
 
-/// Saves one rank's checkpoints by Job::options.checkpoint, on the rank's thread. Borrows job, transport and disk.
-/// Reports a failed save on messages() and retries it with the current weights. Saves do not overlap; a due save waits
-/// for the previous one.
+/// Saves a rank's checkpoints, on the rank's thread. Borrows job, transport and disk. Reports a failed save on
+/// messages() and retries it with the current weights. A due save waits for the previous one.
 class Checkpointer {
  public:
-  /// On rank 0, creates and locks the folder and removes remains of a killed run. Throws ConfigError if the folder
-  /// cannot be created or another run has locked it.
+  /// On rank 0, creates and locks the folder and removes remains of a killed run. Throws ConfigError if this fails.
   Checkpointer(const Job& job, RankId rank, Transport& transport,
                const std::map<ParameterGroupId, ParameterGroup*>& trained, const std::vector<OptimizerTensor>& state,
                Disk& disk = real_disk());
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Returns this rank's votes, which the next step must sum in place.
   [[nodiscard]] SaveVotes& votes();
-  /// Call after each step, with votes() summed. Returns whether to call save() now; the same on every rank.
+  /// Call after each step, with votes() summed. Returns whether to call save(); the same on every rank.
   [[nodiscard]] bool is_due(std::int64_t step);
-  /// Call after is_due(). Returns whether the run ends with this step after a stop request (stop_signals.h) on any
-  /// rank; the same on every rank. An asynchronous schedule continues to its next flush.
+  /// Call after is_due(). Returns whether a stop request (stop_signals.h) on any rank ends the run with this step. An
+  /// asynchronous schedule continues to its next flush.
   [[nodiscard]] bool stops_after(std::int64_t step) const { return stopping_ && may_save_after(step); }
-  /// Copies this rank's part and starts to write it.
   void save(const StepMetrics& metrics);
-  /// Waits for the current save, then saves the last step if needed; tries again for about 16 s if that fails. Returns
-  /// whether the newest checkpoint has the last step. All ranks call it.
+  /// Waits for the current save, then saves the last step if needed, and retries for about 16 s. Returns whether the
+  /// newest checkpoint has the last step. All ranks call it.
   [[nodiscard]] bool finish(const StepMetrics& last);
 
   /// State shared by all ranks: newest checkpoint, whether a save is due, whether the run ends.
   static constexpr std::size_t kNumPlans = 3;
   [[nodiscard]] std::array<double, kNumPlans> plans() const;
-  /// Drops the current save after a rank loss, once this rank has stopped writing.
+  /// Drops the current save, once this rank has stopped writing.
   void drop();
   /// Call on survivors after drop() and on replacements after construction, with a survivor's plans(). A dropped
   /// checkpoint is due again.
@@ -137,9 +132,9 @@ class Checkpointer {
   Phase phase_ = Phase::Idle;
   bool wanted_ = false;  // A save is due
   bool stopping_ = false;
-  bool failed_ = false;  // Current save, on any rank
+  bool failed_ = false;  // on any rank
   bool is_dropped_ = false;
-  std::uint64_t seen_requests_ = 0;  // Handled save_requests()
+  std::uint64_t seen_requests_ = 0;  // handled save_requests()
   std::int64_t saving_ = 0;          // Step of the current save
   std::int64_t saved_ = 0;           // Step of the newest checkpoint
   StepMetrics saved_metrics_;
@@ -148,8 +143,8 @@ class Checkpointer {
   SaveVotes votes_;
   std::mutex mutex_;
   std::condition_variable_any begun_;
-  std::function<void()> task_;                    // Next task; empty: none
-  std::atomic<Outcome> outcome_ = Outcome::None;  // Result of the last started task
+  std::function<void()> task_;                    // next task; may be empty
+  std::atomic<Outcome> outcome_ = Outcome::None;  // of the last started task
   std::jthread thread_;                           // Last member: stops before the members it uses
 };
 

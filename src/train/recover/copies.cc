@@ -78,10 +78,9 @@ std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& h
 
 namespace {
 
-constexpr std::int64_t kHashedAtOnce = 1 << 22;  // Elements; bounds the temporary memory
+constexpr std::int64_t kHashedAtOnce = 1 << 22;  // elements; bounds temporary memory
 constexpr auto kOddMultiplier = static_cast<std::int64_t>(0x9e37'79b9'7f4a'7c15U);
 
-/// Returns the elements as integers, flat.
 at::Tensor as_integers(const at::Tensor& tensor) {
   switch (tensor.element_size()) {
     case 1: return tensor.view(at::kChar).flatten();
@@ -93,8 +92,8 @@ at::Tensor as_integers(const at::Tensor& tensor) {
 
 }  // namespace
 
-/// Sums elements times odd weights, modulo 2^64 as int64 arithmetic does. A change of one element is less than 2^64, so
-/// its product with an odd weight is not 0.
+/// Sums elements times odd weights, modulo 2^64. A change of an element is less than 2^64, so its product with an odd
+/// weight is not 0.
 std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks) {
   const at::NoGradGuard no_grad;
   if (tensors.empty()) return 0;

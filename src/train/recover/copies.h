@@ -1,5 +1,5 @@
 #pragma once
-// Compares the replicas of each stage bit by bit to detect silent data corruption.
+// Compares the replicas of each stage to detect silent data corruption.
 
 #include <ATen/core/Tensor.h>
 
@@ -27,31 +27,29 @@ struct StageCopies {
 
 /// Calls during a hash of many tensors; may be empty.
 struct HashHooks {
-  std::function<void()> after_tensor = {};  ///< The tensor is hashed, or its kernels are submitted
-  std::function<void()> before_wait = {};   ///< On a device, before the only wait for it
+  std::function<void()> after_tensor = {};
+  std::function<void()> before_wait = {};  ///< On a device, before the only wait for it
 };
 
-/// Returns a hash (64 bits) of the bytes of all tensors in order: XXH3 on the CPU, element_hash() on a device. Compare
-/// only hashes of one kind of device.
+/// Returns XXH3 on the CPU, element_hash() on a device. Compare only hashes from the same kind of device.
 [[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
-/// Returns a hash (64 bits) of the bytes of all tensors in order, which have one device. It is exact and equal on every
-/// kind of device. Tensor operations compute it on their device, at a few passes over the memory. Any change of a
-/// single element changes the hash.
+/// Returns a hash of all tensors in order, computed by tensor operations on their common device. It is equal on every
+/// kind of device. Any change of a single element changes it.
 [[nodiscard]] std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
 using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
 
 struct DeviatingStage {
   StageCopies copies;
-  /// Ranks outside the largest set of equal replicas (the first set in a tie)
+  /// Ranks outside the largest set of equal replicas (the first in a tie)
   std::vector<RankId> odd;
   RankId right{0};            ///< A rank of the largest set
-  bool has_majority = false;  ///< More than half of the replicas are equal
+  bool has_majority = false;  ///< More than half are equal
 };
 
-/// Compares hashes by one small all-reduce. All ranks call it and get the same result. `own` holds all stages of
-/// `copies` on this rank.
+/// Takes a small all-reduce. All ranks call it and get the same result. `own` holds all stages of `copies` on this
+/// rank.
 [[nodiscard]] std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies,
                                                            const StateHashes& own, RankId rank, Transport& transport);
 

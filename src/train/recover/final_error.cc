@@ -8,7 +8,7 @@ void end_everywhere(const std::string& why, bool is_own, Transport& transport) {
   if (is_own) throw FinalError(why);
   std::array<double, 1> nothing{};
   try {
-    transport.all_sum(nothing);  // Fails when the reporting rank exits, so that no rank exits earlier
+    transport.all_sum(nothing);  // Fails when the reporting rank exits: no rank exits earlier
   } catch (const TransportError&) {
   }
   throw FinalElsewhereError(why);

@@ -1,5 +1,5 @@
 #pragma once
-// Errors that --recover twin cannot repair, because a replacement would fail in the same way.
+// Errors that a replacement would repeat.
 
 #include <string>
 
@@ -19,8 +19,8 @@ class FinalElsewhereError : public PeerLostError {
   using PeerLostError::PeerLostError;
 };
 
-/// Ends the job on all ranks, which all call it. Throws FinalError on the one rank with `is_own`, and
-/// FinalElsewhereError on the others once they have lost that rank.
+/// All ranks call it. Throws FinalError on the rank with `is_own`, and FinalElsewhereError on the others once they have
+/// lost that rank.
 [[noreturn]] void end_everywhere(const std::string& why, bool is_own, Transport& transport);
 
 }  // namespace chimera

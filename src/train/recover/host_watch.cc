@@ -18,7 +18,7 @@
 namespace chimera {
 namespace {
 
-/// Exits at once. Only rank 0, or one rank per host if rank 0 is silent, prints the reason.
+/// Exits at once. Only rank 0, or a rank per host if rank 0 is silent, prints the reason.
 void end_for_silence(int rank, const std::string& reason, bool own) {
   const auto place = find_place(own_variables());
   if (own && (rank == 0 || (place && place->local_rank == 0))) {

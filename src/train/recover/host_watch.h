@@ -9,10 +9,9 @@
 
 namespace chimera {
 
-/// Starts heartbeats between ranks on several hosts. If a rank is silent, this process exits with ExitCode::PeerLost,
-/// because it could wait forever. One rank reports it; if rank 0 is silent, one rank per host. All ranks call this
-/// after the rendezvous; rank 0 sends its address through `transport`. Returns null for one host, our launcher or
-/// --hang-seconds 0.
+/// Starts heartbeats between hosts. If a rank is silent, this process exits with ExitCode::PeerLost, because it could
+/// wait forever. One rank reports it; if rank 0 is silent, a rank per host. All ranks call this after the rendezvous.
+/// Returns null for one host, our launcher or --hang-seconds 0.
 [[nodiscard]] std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank,
                                                       Transport& transport);
 

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-/// Practically unlimited wait for the launcher's decision.
+/// Practically unlimited.
 constexpr std::chrono::hours kForTheLauncher{24 * 365};
 
 [[noreturn]] void refuse(const std::string& why) { throw ConfigError("--recover twin: " + why); }

@@ -13,31 +13,25 @@
 #include "transport/connection_breaker.h"
 #include "transport/forwarding_transport.h"
 
-// Connections that outlive rank losses (launch/local/recovery.h).
-
 namespace chimera {
 
-/// Transport with new connections after each rank loss. Every epoch (connection generation) has its own, so messages of
-/// different epochs cannot mix.
+/// Transport with new connections after each rank loss (launch/local/recovery.h), so that messages of different epochs
+/// cannot mix.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
-  /// Connects to the other ranks at `rendezvous`. `breaker` can break the connections. `is_first` is true until a rank
-  /// is lost.
+  /// `breaker` can break the connections. `is_first` is true until a rank is lost.
   using Connect = std::function<std::unique_ptr<Transport>(
       const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first)>;
 
   /// Requires `rank.orders`.
   ReconnectingTransport(const RankEnvironment& rank, Connect connect);
 
-  /// Connects to the other ranks; after the first epoch, waits for the launcher's order. Throws the errors of Connect.
+  /// After the first epoch, waits for the launcher's order. Throws the errors of Connect.
   void join();
-  /// Returns whether ranks have been lost.
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
-  /// Notifies the launcher that this rank resumes after `step`.
   void note_resumed(std::int64_t step) const { link_.note_resumed(step); }
 
-  /// Returns whether the loss of another rank caused `error`, so that this rank continues in the next epoch. May wait
-  /// for the launcher.
+  /// Returns whether the loss of another rank caused `error`. May wait for the launcher.
   [[nodiscard]] bool must_leave(const std::exception& error, const std::string& op);
   /// Closes the connections; no transfer may be in progress here.
   void leave();

@@ -9,21 +9,21 @@
 namespace chimera {
 
 /// Handles SIGTERM, SIGUSR1 and SIGHUP (unless ignored, as by nohup) during its lifetime. A signal to any rank requests
-/// that the run saves after a nearby step and ends. Only one instance may exist at a time.
+/// that the run saves and ends. Only one instance may exist.
 class StopSignals {
  public:
   /// Reaction to a signal at least kSameSignal after the first.
   enum class Second : bool {
-    Nothing,      ///< The launcher gets the signal too and decides
+    Nothing,      ///< The launcher decides
     EndsProcess,  ///< Exits immediately with exit_code_of_signal()
   };
   explicit StopSignals(Second second);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
-  /// Restores the previous handlers and clears the request.
+  /// Restores the handlers and clears the request.
   ~StopSignals();
 
-  /// Ignores these signals even after destruction. Call when only the process exit remains.
+  /// Call when only the process exit remains.
   void ignore_all();
 
  private:

@@ -12,7 +12,6 @@
 #include "model_config/parameters.h"
 #include "plan/predict.h"
 #include "plan/worker_memory.h"
-#include "simulate/costs.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -118,7 +117,8 @@ Candidate candidate_of(const Job& job, const PlanProblem& problem) {
                       .data_parallel = job.ranks.data_parallel,
                       .micro_batch_size = job.options.micro_batch_size,
                       .recompute = recomputed_stages(job),
-                      .recompute_attention = problem.workload.recompute_attention};
+                      .recompute_attention = problem.workload.recompute_attention,
+                      .replica_layout = job.ranks.replicas};
   candidate.shape.micro_batches = job.schedule.micro_batches;
   return candidate;
 }
@@ -138,17 +138,6 @@ StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate&
   if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
   if (model.costs.all_reduce) model.costs.all_reduce->every_stage = job.canonical.has_value();
   return model;
-}
-
-/// Returns the duration of a worker's ops; a pair that runs together counts once.
-double op_seconds(const std::vector<Op>& ops, const CostTable& costs) {
-  double seconds = 0;
-  for (std::size_t i = 0; i < ops.size();) {
-    const auto at_once = concurrent_ops(ops, i, costs.pairs());
-    seconds += costs.duration(at_once);
-    i += at_once.size();
-  }
-  return seconds;
 }
 
 /// Returns the stages of each worker of a group.
@@ -212,6 +201,10 @@ MachineProfile assumed_machine(const Job& job) {
   return machine;
 }
 
+double Forecast::peak_bytes() const {
+  return std::ranges::max_element(ranks, {}, &RankForecast::peak_memory_bytes)->peak_memory_bytes;
+}
+
 Forecast forecast(const Job& job, const MachineProfile& machine) {
   const PlanProblem problem = problem_of(job, machine);
   const Candidate candidate = candidate_of(job, problem);
@@ -222,8 +215,6 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
   for (const StageLayers& layers : job.partition) {
     result.stage_parameters.push_back(parameter_count(job.model, layers));
   }
-  const CostTable costs(job.schedule, planned.model.costs);
-  const std::vector<double> updates = costs.updates(job.schedule);
   const auto held = held_stages(job);
   for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
     RankForecast rank{.rank = RankId(r), .place = job.ranks.place(RankId(r))};
@@ -231,8 +222,8 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
     rank.stages = held[worker];
     add_parameters(job, planned.model, rank);
     rank.peak_memory_bytes = step.worker_bytes[worker];
-    rank.compute_seconds = op_seconds(job.schedule.workers[worker], costs) + (updates.empty() ? 0 : updates[worker]);
-    rank.bubble_ratio = std::max(1 - rank.compute_seconds / step.step_seconds, 0.0);
+    rank.compute_seconds = step.worker_busy[worker];
+    rank.bubble_ratio = step.worker_bubble[worker];
     result.ranks.push_back(std::move(rank));
   }
   return result;

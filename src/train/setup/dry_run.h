@@ -36,17 +36,20 @@ struct RankForecast {
   double gradients_bytes = 0;
   double optimizer_bytes = 0;
   double peak_memory_bytes = 0;  // Includes activations, messages and an op's working set
-  double compute_seconds = 0;    // Ops and optimizer step
-  double bubble_ratio = 0;       // Idle fraction of the step
+  double compute_seconds = 0;    // In ops, slowed down by ranks on the same cores
+  double bubble_ratio = 0;       // Idle fraction of the step, with all-reduces and updates
 };
 
 struct Forecast {
   std::string machine;  // Source of the times
   double step_seconds = 0;
-  double bubble_ratio = 0;                     // Over all ranks
+  double bubble_ratio = 0;                     // Mean over all ranks
   double memory_bytes = 0;                     // Machine memory per rank
   std::vector<std::int64_t> stage_parameters;  // [stage], one copy
   std::vector<RankForecast> ranks;
+
+  [[nodiscard]] double peak_bytes() const;  // Of the rank with the most
+  [[nodiscard]] bool fits() const { return memory_bytes <= 0 || peak_bytes() <= memory_bytes; }
 };
 
 /// Returns an estimated machine profile. Layers take their FLOPs at the speed of a matrix product, measured in a few

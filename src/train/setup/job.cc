@@ -258,7 +258,8 @@ void require_outputs(const Job& job) {
 
 namespace {
 
-constexpr std::int64_t kMostRanks = 1024;    // Per machine
+constexpr std::int64_t kMostRanks = 65'536;  // Over all hosts
+constexpr std::int64_t kMostRanksOfHost = 1024;
 constexpr std::int64_t kMostThreads = 1024;  // Per rank
 
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -337,16 +338,23 @@ std::vector<StageLayers> partition_of(const Job& job) {
                           .recompute = options.recompute.rule != RecomputeRule::None && !attention_only});
 }
 
+std::string ranks_in_words(const JobShape& job) {
+  const std::string groups =
+      job.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.ranks.data_parallel);
+  return fmt::format("{} {}{}", job.options.given == nullptr ? "--stages" : "workers", job.ranks.workers, groups);
+}
+
 void require_fitting(const JobShape& job) {
   require_whole_micro_batches(job, "--micro-batch-size");
   require_fitting_batch(job.model, job.options.sequence, job.options.micro_batch_size);
-  if (job.num_ranks() > kMostRanks) {
-    const std::string groups =
-        job.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.ranks.data_parallel);
-    throw ConfigError(fmt::format("{} {}{}: at most {} ranks run on one machine",
-                                  job.options.given == nullptr ? "--stages" : "workers", job.ranks.workers, groups,
-                                  kMostRanks));
-  }
+  if (job.num_ranks() > kMostRanks)
+    throw ConfigError(fmt::format("{}: at most {} ranks are possible", ranks_in_words(job), kMostRanks));
+}
+
+void require_host_for_ranks(const JobShape& job) {
+  if (job.local_ranks() <= kMostRanksOfHost) return;
+  throw ConfigError(fmt::format("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)",
+                                ranks_in_words(job), kMostRanksOfHost));
 }
 
 /// Returns the memory of a stage on all ranks, in multiples of its weights: weights, gradients, optimizer moments and
@@ -478,6 +486,7 @@ void lower_programs(Job& job) {
 }
 
 Job prepare_job(const JobShape& shape) {
+  require_host_for_ranks(shape);
   Job job = cut_job(shape);
   const TrainOptions& options = job.options;
   require_recordable(options, job.num_ranks());

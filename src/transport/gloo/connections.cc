@@ -32,7 +32,7 @@ bool is_connect_log(std::string_view line) {
   return line.starts_with('[') && says("/gloo/") && (says("failed to connect") || says("connectFullMesh failed"));
 }
 
-/// Forwards all output except those lines, which arrive in one write each.
+/// Forwards all output except those lines; each arrives in one write.
 class WithoutConnectLog : public std::streambuf {
  public:
   explicit WithoutConnectLog(std::streambuf* to) : to_(to) {}
@@ -101,7 +101,7 @@ void RankTree::connect(int rank, int world_size, const Connect& connect) {
   for (const RankRange& child : place_.children) children_.push_back(connect(child.first));
 }
 
-/// Returns the rows of this rank's subtree; sends them to the parent.
+/// Returns the rows of this rank's subtree, and sends them to the parent.
 at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds timeout) const {
   std::vector<std::int64_t> sizes = mine.sizes().vec();
   sizes.insert(sizes.begin(), place_.subtree.end - place_.subtree.first);
@@ -121,7 +121,6 @@ at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds t
   return rows;
 }
 
-/// Broadcasts the root's `message` to all ranks.
 void RankTree::broadcast_sum(at::Tensor& message, std::chrono::milliseconds timeout) const {
   std::vector<at::Tensor> tensors{message};
   if (parent_) complete({parent_->recv(tensors, kLower, kTag)}, timeout);
@@ -172,14 +171,14 @@ constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
-/// Creates a device that listens at `address` (empty: loopback). Its thread has background priority: it spins while
-/// another thread holds a connection's lock, and must not preempt that thread for a time slice (4 ms).
+/// Creates a device on `address` (empty: loopback). Its thread has background priority: it spins while another thread
+/// holds a connection's lock, and must not preempt that thread for a time slice (4 ms).
 std::shared_ptr<gloo::transport::Device> create_device(const std::string& address) {
   const BackgroundThreads events;
   try {
     return ProcessGroupGloo::createDeviceForHostname(address.empty() ? "127.0.0.1" : address);
   } catch (const std::system_error&) {
-    throw;  // too few threads
+    throw;
   } catch (const std::exception&) {
     throw TransportError(
         address.empty() ? "the loopback interface has no address; bring it up: ip link set lo up"
@@ -190,9 +189,9 @@ std::shared_ptr<gloo::transport::Device> create_device(const std::string& addres
 }  // namespace
 
 std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups, const std::vector<RankPair>& pairs) {
-  constexpr std::int64_t kCommon = 8;      // listener, epoll, its pipe, store, temporary files
-  constexpr std::int64_t kDirections = 2;  // per pair of ranks
-  // upper bound for the two groups of a sum over several hosts
+  constexpr std::int64_t kCommon = 8;  // listener, epoll, its pipe, store, temporary files
+  constexpr std::int64_t kDirections = 2;
+  // groups of a sum over several hosts
   constexpr std::int64_t kLevels = 2;
   if (world_size == 1) return 0;
   std::vector<std::int64_t> sockets;  // [rank]
@@ -223,7 +222,6 @@ void GlooConnections::join() {
     drop_connect_log();
     connect_groups();
     if (options_.share_memory) find_shared_memory();
-    // Keeps early ranks here until all have connected.
     tree_.barrier(options_.start_up_timeout);
     rendezvous_.stop_accepting();
   }
@@ -236,8 +234,8 @@ void GlooConnections::require_unbroken() const {
     throw PeerLostError("another rank was lost before all ranks had connected");
 }
 
-// Creating a group waits for its members, so all ranks use compatible orders. Until fingerprints are compared, only the
-// number of ranks matters.
+// Creating a group waits for its members, so the order must be compatible on all ranks. Until fingerprints are
+// compared, only the number of ranks matters.
 void GlooConnections::connect_groups() {
   rendezvous_.await_all(options_.rank, options_.world_size);
   device_ = create_device(rendezvous_.own_address());
@@ -281,7 +279,6 @@ void GlooConnections::compare(const Fingerprint& own) {
   require_equal(own, of_ranks, options_.rank);
 }
 
-// Returns [group][member]: whether this rank can map the member's memory.
 std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   const SharedMemory memory(sizeof(std::int64_t));
   const SharedAddress own = memory.address();
@@ -302,12 +299,11 @@ std::vector<std::vector<bool>> GlooConnections::mapped_members() {
     }
     mapped[g] = mappable(memories);
   }
-  // Keeps `memory` alive until all ranks have tried.
   tree_.barrier(options_.start_up_timeout);
   return mapped;
 }
 
-// A host is the set of members that can map each other's memory, identified by the first.
+// A host is a set of members that can map each other's memory, identified by the first.
 void GlooConnections::find_shared_memory() {
   const auto mapped = mapped_members();
   const auto count = static_cast<std::int64_t>(options_.groups.size());
@@ -317,7 +313,7 @@ void GlooConnections::find_shared_memory() {
     if (first == mapped[g].end()) continue;
     own.data_ptr<std::int64_t>()[g] = options_.groups[g][static_cast<std::size_t>(first - mapped[g].begin())].value();
   }
-  const at::Tensor all = tree_.gather(own, options_.start_up_timeout);  // [rank][group]: host of the rank
+  const at::Tensor all = tree_.gather(own, options_.start_up_timeout);  // [rank][group]: host
   const auto host_of = [&](RankId rank, std::size_t g) {
     return RankId(all[rank.value()].const_data_ptr<std::int64_t>()[g]);
   };
@@ -337,7 +333,7 @@ void GlooConnections::find_shared_memory() {
   }
 }
 
-/// `hosts` has an entry per member of the group.
+/// `hosts` is [member].
 void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>& hosts) {
   const auto& members = options_.groups[group];
   std::map<RankId, std::vector<RankId>> members_of;  // [host]
@@ -368,7 +364,7 @@ void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>&
 std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
   std::vector<GlooGroup> groups = std::exchange(process_groups_, {});
   for (SumGroups& sum : std::exchange(sum_groups_, {})) {
-    if (!sum.counterparts) continue;  // else `host` is null or one of the process groups
+    if (!sum.counterparts) continue;
     groups.push_back(std::move(sum.host));
     groups.push_back(std::move(sum.counterparts));
   }
@@ -383,19 +379,18 @@ bool GlooConnections::leave_together() noexcept {
     tree_.barrier(kLeaveTimeout);
     return true;
   } catch (const std::exception&) {
-    return false;  // the failed rank reports its own error
+    return false;
   }
 }
 
 namespace {
 
-/// Broken connections of a rank. Gloo does not wake a thread that waits for the rest of a message; it blocks forever,
-/// without harm.
+/// Broken connections of a rank. A thread that waits for the rest of a message blocks forever, without harm.
 struct BrokenConnections {
   RendezvousStore rendezvous;  // destroyed last
   std::vector<GlooGroup> groups;
 
-  /// The last owner of a group joins the group's thread, so it must be another thread.
+  /// A group's last owner joins the group's thread, so another thread must destroy it.
   void destroy() {
     const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
     while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));

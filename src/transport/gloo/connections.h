@@ -18,21 +18,21 @@
 
 namespace chimera {
 
-/// Removes log lines about failed connection attempts from std::cerr, for the rest of the process. Gloo and c10d have
-/// no setting for this; join() throws the final error.
+/// Removes log lines about failed connection attempts from std::cerr for good, since Gloo and c10d have no setting for
+/// it.
 void drop_connect_log();
 
-/// Two process groups per pair of ranks with messages, one per direction. If both directions shared a group, Gloo's
-/// thread would spin on the lock of a preempted sender when data arrives.
+/// Two process groups per pair of ranks, one per direction. In a shared group Gloo's thread would spin on the lock of a
+/// preempted sender.
 class MessageChannels {
  public:
-  /// Creates the group `name` of the calling rank and `other`, the lower rank first.
+  /// Creates the group of the calling rank and `other`, the lower rank first.
   using Connect = std::function<GlooGroup(const std::string& name, int other)>;
   void connect(int rank, const std::vector<RankPair>& pairs, const Connect& connect);
 
-  /// Returns the group for messages in this direction. Throws TransportError if there is none.
+  /// Throws TransportError if there is none.
   [[nodiscard]] const GlooGroup& between(int from, int to) const;
-  /// Returns the position of `rank` in its groups with `other`.
+  /// Returns this rank's position in its groups with `other`.
   [[nodiscard]] static int place(int rank, int other) { return rank < other ? 0 : 1; }
 
   [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;
@@ -41,17 +41,16 @@ class MessageChannels {
   std::map<std::pair<int, int>, GlooGroup> groups_;  // [from, to]
 };
 
-/// Collectives over a tree of connections. All ranks call the same functions in the same order. They throw
-/// TransportError if a message is lost or late, and Gloo's errors.
+/// Collectives over a tree of connections, called by all ranks in the same order. They throw TransportError if a
+/// message is lost or late, and Gloo's errors.
 class RankTree {
  public:
   /// `breaker` (may be null) ends its waits.
   explicit RankTree(std::shared_ptr<ConnectionBreaker> breaker);
-  /// Creates the group of the calling rank and `other`, the lower rank first.
   using Connect = std::function<GlooGroup(int other)>;
   void connect(int rank, int world_size, const Connect& connect);
 
-  /// Returns the tensors of all ranks, [rank, ...], of one size and type.
+  /// Returns all ranks' tensors (same size and type), [rank, ...].
   [[nodiscard]] at::Tensor gather(const at::Tensor& mine, std::chrono::milliseconds timeout) const;
   /// Sums in ascending order of ranks; all ranks get the same bits.
   void sum(std::span<double> values, std::chrono::milliseconds timeout) const;
@@ -70,10 +69,9 @@ class RankTree {
   int world_size_ = 1;
   TreePlace place_;
   GlooGroup parent_;                 ///< null for the root
-  std::vector<GlooGroup> children_;  ///< groups of place_.children, in the same order
+  std::vector<GlooGroup> children_;  ///< as place_.children
 };
 
-/// Process groups of a rank: with its message peers, tree neighbors and members of its parameter groups.
 class GlooConnections {
  public:
   /// Throws TransportError if the store cannot be opened.
@@ -82,26 +80,24 @@ class GlooConnections {
   /// Connects with the other ranks and compares fingerprints; returns once all ranks have done so. Throws the errors of
   /// Gloo and require_equal(). Fault points: rendezvous, connected.
   void join();
-  /// Waits up to three seconds for all ranks to leave. Returns whether they did.
+  /// Waits up to three seconds for all ranks to leave; false if they did not.
   [[nodiscard]] bool leave_together() noexcept;
-  /// Leaves everything open until the process ends, since Gloo cannot be stopped with pending operations.
+  /// Leaves everything open, since Gloo cannot be stopped with pending operations.
   void abandon() noexcept;
-  /// Breaks and releases all connections after a failure, in a process that continues. Threads that wait for the rest
-  /// of a message remain.
+  /// Breaks and releases all connections after a failure, so that the process can continue.
   void close() noexcept;
 
   [[nodiscard]] const MessageChannels& channels() const { return channels_; }
   [[nodiscard]] const RankTree& tree() const { return tree_; }
-  /// Returns the process group; null if this rank is not a member, or the only one.
+  /// Returns null if this rank is not a member, or the only one.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const { return process_groups_[id.index()]; }
-  /// Returns the groups for sums in shared memory. `host` is null if members cannot share memory, or if several hosts
-  /// have different numbers of members, or one each.
+  /// `host` is null if members cannot share memory, or if several hosts have different numbers of members, or one each.
   [[nodiscard]] const SumGroups& sum_groups(ParameterGroupId id) const { return sum_groups_[id.index()]; }
 
  private:
   void connect_groups();
   void require_unbroken() const;
-  /// Creates a group with this number of threads for collectives.
+  /// `threads` serve collectives.
   [[nodiscard]] GlooGroup create(const std::string& name, int rank, std::size_t size, int threads);
   [[nodiscard]] GlooGroup create_pair(const std::string& name, int other);
   [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;
@@ -112,7 +108,7 @@ class GlooConnections {
 
   GlooOptions options_;
   RendezvousStore rendezvous_;
-  std::shared_ptr<gloo::transport::Device> device_;  // shared by all groups: one thread for all sockets
+  std::shared_ptr<gloo::transport::Device> device_;  // one thread serves all groups' sockets
   RankTree tree_;
   MessageChannels channels_;
   std::vector<GlooGroup> process_groups_;  // by parameter group

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::string_view kConnectFailed = "Gloo connectFullMesh failed with ";
 
-/// Returns the first line without Gloo's source location: "[/path/pair.cc:81] Connection closed".
+/// Returns the first line of `text` without a source location: "[/path/pair.cc:81] Connection closed".
 std::string reason(std::string text) {
   if (text.find("Connect timeout") != std::string::npos) {
     return "no connection in time; check that the hosts reach each other (firewall, --interface)";
@@ -72,7 +72,7 @@ namespace {
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-constexpr int kGatherTag = 0;  // message tags within a group
+constexpr int kGatherTag = 0;
 constexpr int kSumTag = 1;
 
 void receive(const GlooGroup& group, at::Tensor part, std::int64_t member, int tag, Works& works) {
@@ -88,7 +88,7 @@ void send_to_others(const GlooGroup& group, const at::Tensor& part, int tag, Wor
   }
 }
 
-/// Posts receives for all parts of `buffer` except this member's part, which it returns.
+/// Posts receives for the other members' parts of `buffer`; returns this member's part.
 at::Tensor receive_from_others(const GlooGroup& group, const at::Tensor& buffer,
                                const std::vector<std::int64_t>& counts, int tag, Works& works) {
   at::Tensor own;
@@ -130,13 +130,12 @@ struct GlooOrderedSum::State {
   GlooGroup group;
   bool scatters;  // each member keeps its slice
   SliceExchange exchange;
-  at::Tensor own;  // this member's slice of the sum
+  at::Tensor own;
   Works receives;
   Works sends;
   std::promise<void> added;  // slice added and sends started, or the error
   std::chrono::milliseconds timeout;
 
-  /// Runs on the group's thread after the parts have arrived.
   void add_and_send() {
     const c10::ParallelGuard one_thread(true);
     const at::NoGradGuard no_grad;
@@ -176,13 +175,13 @@ namespace {
 
 constexpr int kMessageTag = 0;  // a channel carries only messages
 
-/// Disables c10d's flight recorder unless the environment sets its size: concurrent writers crashed it (LibTorch 2.11).
+/// Disables c10d's flight recorder by default: concurrent writers crashed it (LibTorch 2.11).
 void keep_no_flight_record() {
   static const bool once = (::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0), true);
   static_cast<void>(once);
 }
 
-/// Returns the start-up limit for error messages; empty if it is a day or more.
+/// Returns an empty text for a day or more.
 std::string joining_limit(std::chrono::milliseconds timeout) {
   return timeout < std::chrono::hours(24) ? fmt::format(", up to {} ms a step", timeout.count()) : "";
 }
@@ -227,7 +226,7 @@ class GlooTransport final : public Transport {
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
 
-  /// Runs `action` and converts Gloo's errors to TransportError with the operation.
+  /// Runs `action`; rethrows Gloo's errors as TransportError with the operation.
   template <class Describe, class Action>
   std::invoke_result_t<Action> guarded(Describe&& describe, Action&& action) {
     try {
@@ -315,7 +314,6 @@ class GlooReceive final : public Pending {
   MessageTag tag_;
 };
 
-/// A GlooAllGather, GlooOrderedSum or SharedSum in flight.
 template <class Collective>
 class CollectivePending final : public Pending {
  public:
@@ -378,7 +376,7 @@ std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSp
 }
 
 std::unique_ptr<Pending> GlooTransport::start_all_reduce(ParameterGroupId id, at::Tensor gradients) {
-  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
+  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
   const GlooGroup& group = connections_.group(id);
   if (!group) return std::make_unique<Completed>(std::move(gradients));
   if (connections_.sum_groups(id).host) return start_shared_sum(id, std::move(gradients), {}, nullptr);
@@ -456,7 +454,6 @@ std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at
                  });
 }
 
-// Rank 0 adds the values in ascending order of workers.
 void GlooTransport::all_sum(std::span<double> values) {
   if (world_size_ == 1) return;
   guarded([&] { return fmt::format("rank {}: all-sum", rank_); }, [&] { connections_.tree().sum(values, timeout_); });

@@ -25,11 +25,10 @@ struct Operation {
   std::int64_t other;  // rank, or stage for collectives
 };
 
-/// Returns, for example, `rank 1: receive from rank 0`.
 [[nodiscard]] std::string to_text(int rank, const Operation& operation);
 
-/// Throws PeerLostError or TransportError for a failed `operation` ("rank 1: receive from rank 0"). Only the text tells
-/// lost connections from timeouts, since Gloo uses one type.
+/// Throws PeerLostError or TransportError for a failed operation. The text of `error` decides, since Gloo uses one
+/// type.
 [[noreturn]] void rethrow_gloo(const std::string& operation, const std::exception& error);
 
 /// In-place all-gather of unequal parts, which Gloo lacks. Starts at construction without blocking; throws Gloo's
@@ -46,12 +45,11 @@ class GlooAllGather {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
-/// Ordered all-reduce or reduce-scatter (SliceExchange), one at a time per group. The group's thread adds the parts
-/// when they arrive.
+/// Ordered all-reduce or reduce-scatter (SliceExchange), one at a time per group. The group's thread adds the parts.
 /// Starts at construction without blocking; throws Gloo's errors.
 class GlooOrderedSum {
  public:
-  /// `gradients` receives the sum; with `counts` only this member's elements (Transport::start_reduce_scatter).
+  /// `gradients` receives the sum; with `counts` only this member's elements.
   GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
                  const SumOrder& order, std::chrono::milliseconds timeout, std::vector<std::int64_t> counts = {});
   void wait();
@@ -61,11 +59,11 @@ class GlooOrderedSum {
   std::shared_ptr<State> state_;  // shared with the group's thread
 };
 
-/// Practically infinite timeout, within 31 bits of milliseconds. Gloo's timeouts include time in which the job is
-/// stopped (Ctrl-Z) and cannot name the cause of a hang; the launcher can.
+/// Practically infinite, within 31 bits of milliseconds: Gloo's timeouts run on while the job is stopped (Ctrl-Z),
+/// and the launcher detects hangs.
 inline constexpr std::chrono::milliseconds kGlooDefaultTimeout = std::chrono::hours(24 * 20);
 
-/// Options of a rank that joins the others. Rank r is worker r.
+/// Options of connect_gloo(). Rank r is worker r.
 struct GlooOptions {
   int rank = 0;
   int world_size = 1;
@@ -77,21 +75,18 @@ struct GlooOptions {
   RankGroups groups;
   /// Ranks that exchange messages, equal on all ranks; nothing: every pair.
   std::optional<std::vector<RankPair>> pairs = std::nullopt;
-  /// Compared across ranks unless empty.
   Fingerprint fingerprint = {};
-  /// Sums gradients in memory shared by members on a host, if possible.
+  /// Sums gradients in shared memory on each host, if possible.
   bool share_memory = true;
-  /// [rank]: host; only ranks of one host try to map each other's memory. Empty: all ranks try.
+  /// [rank]: host; ranks try to map each other's memory only on the same host (empty: on all).
   std::vector<int> hosts = {};
-  /// Lets another thread break this transport's connections, even while joining, so that the rank survives the loss of
-  /// peers. Null: the rank ends.
+  /// Lets another thread break the connections, even while joining, so that the rank survives the loss of peers. May be
+  /// null.
   std::shared_ptr<ConnectionBreaker> breaker = nullptr;
 };
 
 /// Joins the other ranks over c10d's Gloo backend (TCP); returns once all have joined. Ranks with a rendezvous file
-/// listen on 127.0.0.1, others at own_address(). Calls leave_header_room(). Each direction of a pair and each stage
-/// with several members has a process group; operations of all ranks use a tree. One thread serves all sockets. Each
-/// group with sums has another.
+/// listen on 127.0.0.1, others at own_address(). Calls leave_header_room().
 ///
 /// Sends complete only after the receive is posted. Start functions also throw if a connection is lost. Gradient sums
 /// are deterministic, with the same bits on all members:
@@ -99,20 +94,17 @@ struct GlooOptions {
 /// - several hosts with the same number of members, at least two: first on each host, then in Gloo's ring order;
 /// - otherwise, or without shared memory: in Gloo's ring order of members.
 /// A reduce-scatter adds in the same order on one host. Over several hosts it adds hosts in ascending order, or else
-/// members as the leaves of a tree (SumOrder).
-/// all_sum() adds in ascending order of workers.
+/// members as the leaves of a tree (SumOrder). all_sum() adds in ascending order of workers.
 ///
 /// The destructor waits up to three seconds for the other ranks, so that no connection in use breaks. After a failure
-/// it leaves everything open until the process ends, since Gloo cannot be stopped with pending operations. If there is
-/// a breaker, it breaks the connections and waits until no thread adds gradients; then the process can connect again.
-/// Every Pending must be destroyed before. SIGPIPE must be ignored.
+/// it leaves everything open, or, with a breaker, breaks the connections and waits until no thread adds gradients, so
+/// that the process can connect again. Every Pending must be destroyed before. SIGPIPE must be ignored.
 ///
 /// Throws the errors of require_equal(), TransportError if ranks cannot be reached in time, and PeerLostError if a rank
 /// is lost. Fault points: rendezvous, connected, sum.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
-/// Returns the maximum number of files that connect_gloo() opens on a rank. Gloo's threads end the process beyond the
-/// system's limit.
+/// Returns how many files connect_gloo() opens at most. Gloo ends the process beyond the system's limit.
 [[nodiscard]] std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
                                             const std::vector<RankPair>& pairs);
 

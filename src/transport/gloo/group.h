@@ -17,14 +17,13 @@ namespace chimera {
 
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
-/// Waits for `work`. Throws Gloo's errors, also if `breaker` (may be null) aborts a send or receive: Gloo does not
-/// report a lost connection in the middle of a message.
+/// Throws Gloo's errors, also if `breaker` (may be null) aborts the send or receive.
 inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker = nullptr) {
   const ConnectionBreaker::Wait wait(breaker, [&work] { work.abort(); });
   if (!work.wait(timeout)) throw std::runtime_error("aborted");
 }
 
-/// Waits for a collective, which cannot be aborted: its thread may wait forever.
+/// A collective cannot be aborted: its thread may wait forever.
 inline void wait_for_collective(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker) {
   if (breaker == nullptr) return wait_for(work, timeout);
   struct Ending {

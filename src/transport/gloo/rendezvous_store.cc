@@ -124,13 +124,12 @@ class ServedStore final : public c10d::Store {
   std::shared_ptr<RendezvousClient> client_;
 };
 
-/// Connects to the TCPStore of torchrun's agent.
 c10::intrusive_ptr<c10d::Store> connect_agent(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = rendezvous.port;
   options.waitWorkers = false;
   options.timeout = timeout;
-  // TCPStore's timeout has no effect if the listener never answers; the thread then waits until the process ends.
+  // TCPStore ignores its timeout if the listener never answers; the thread then waits forever.
   std::packaged_task<c10::intrusive_ptr<c10d::Store>()> connecting(
       [host = rendezvous.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
   auto connected = connecting.get_future();

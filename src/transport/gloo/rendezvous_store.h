@@ -11,23 +11,21 @@
 
 namespace chimera {
 
-/// Wraps `store` so that waits for a key throw PeerLostError soon after `breaker` has broken connections.
+/// Wraps `store`: waits throw PeerLostError soon after `breaker` has broken connections.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
                                                               std::shared_ptr<ConnectionBreaker> breaker);
 
-/// Open rendezvous file. FileStore reopens its file by name at every use, even in its destructor; path() stays valid if
-/// the caller's path changes.
+/// Open rendezvous file. FileStore reopens its file by name at every use, even in its destructor.
 class StoreFile {
  public:
-  /// Opens `path`, creating it if missing. Throws TransportError on failure.
+  /// Opens or creates `path`. Throws TransportError.
   explicit StoreFile(const std::string& path);
   StoreFile(const StoreFile&) = delete;
   StoreFile& operator=(const StoreFile&) = delete;
   ~StoreFile();
 
-  /// Returns a name of the open file, valid in this process.
+  /// Returns a name of the open file, valid in this process even if the caller's path changes.
   [[nodiscard]] std::string path() const;
-  /// Leaves the file open until the process ends.
   void abandon() { descriptor_ = -1; }
 
  private:
@@ -50,10 +48,9 @@ class RendezvousStore {
   /// the server is gone.
   void await_all(int rank, int world_size);
 
-  /// Returns this host's address for other ranks; empty if all ranks are on one host.
+  /// Returns this host's address; empty if all ranks are on one host.
   [[nodiscard]] std::string own_address() const;
 
-  /// Stops accepting connections.
   void stop_accepting();
 
   /// Leaves store and file open until the process ends.
@@ -61,7 +58,7 @@ class RendezvousStore {
 
  private:
   RendezvousPoint rendezvous_;
-  std::unique_ptr<StoreFile> file_;  // closed after the store that reads it
+  std::unique_ptr<StoreFile> file_;
   std::unique_ptr<RendezvousServer> server_;
   c10::intrusive_ptr<c10d::Store> store_;
 };

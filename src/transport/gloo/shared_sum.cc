@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::int64_t kWords = 4;                // words of a SharedAddress
 constexpr std::int64_t kChunkBytes = 256 * 1024;  // fits into the cache
-constexpr std::int64_t kLineBytes = 64;           // cache line, never shared by slices
-constexpr std::size_t kSmallestFile = 4096;       // one page
+constexpr std::int64_t kLineBytes = 64;
+constexpr std::size_t kSmallestFile = 4096;  // one page
 
 void write(const SharedAddress& address, std::int64_t* words) {
   words[0] = address.process;
@@ -33,7 +33,6 @@ void write(const SharedAddress& address, std::int64_t* words) {
 
 SharedAddress read(const std::int64_t* words) { return {words[0], words[1], words[2], words[3]}; }
 
-/// A tensor that other ranks can map: the original or a copy.
 struct Shared {
   at::Tensor own;
   std::shared_ptr<SharedMemory> copy;
@@ -119,22 +118,22 @@ std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
 }
 
 struct SharedSum::State : std::enable_shared_from_this<State> {
-  GlooGroup group;         // group of the ranks on this host
+  GlooGroup group;         // members on this host
   GlooGroup counterparts;  // null: one host
   std::shared_ptr<SumMemory> memory;
   std::vector<std::size_t> places_of_sum;  // as in SumGroups
-  std::vector<std::int64_t> counts;        // elements of each member of the sum; empty: all-reduce
-  int fault_rank = 0;                      // rank for fault points on the groups' threads
+  std::vector<std::int64_t> counts;        // [member]; empty: all-reduce
+  int fault_rank = 0;                      // for fault points on the groups' threads
   const SumOrder* order = nullptr;
-  std::vector<Shared> own;                     // gradients, then parts
-  std::int64_t most_parts = 0;                 // maximum number of parts per member
-  std::vector<at::Tensor> addresses;           // [member]: gradients and parts
-  c10::intrusive_ptr<c10d::Work> gather;       // all members of the host have deposited
-  c10::intrusive_ptr<c10d::Work> hosts_added;  // sum over hosts
-  c10::intrusive_ptr<c10d::Work> added;        // all members of the host have added
-  at::Tensor failures;                         // [1]: whether this member failed; then how many failed
-  std::exception_ptr failure;                  // failure of this member
-  std::chrono::milliseconds timeout{};         // limit of each operation
+  std::vector<Shared> own;                // gradients, then parts
+  std::int64_t most_parts = 0;            // most parts of a member
+  std::vector<at::Tensor> addresses;      // [member]: gradients and parts
+  c10::intrusive_ptr<c10d::Work> gather;  // until all members of the host have deposited
+  c10::intrusive_ptr<c10d::Work> hosts_added;
+  c10::intrusive_ptr<c10d::Work> added;  // until all members of the host have added
+  at::Tensor failures;                   // [1]: whether this member failed; then how many failed
+  std::exception_ptr failure;
+  std::chrono::milliseconds timeout{};
 
   std::mutex mutex;  // guards the members below
   std::condition_variable news;
@@ -163,10 +162,9 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
         data.get(), gradients.sizes(), [data](void*) {}, gradients.options());
   }
 
-  /// Called once the host's members have deposited or one failed, on the group's thread or the caller's. Must not
-  /// block.
+  /// Runs once the host's members have deposited or one failed, on any thread. Must not block.
   void on_gathered(bool has_failed) noexcept {
-    if (has_failed) return end();  // wait() throws the error
+    if (has_failed) return end();
     try {
       const c10::ParallelGuard one_thread(true);
       set_fault_rank(fault_rank);
@@ -185,7 +183,6 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     *failures.data_ptr<int>() = 1;  // no member may use the sum
   }
 
-  /// Sums the failed members, then ends.
   void start_failure_sum() noexcept {
     try {
       std::vector<at::Tensor> sum{failures};
@@ -230,7 +227,6 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return options;
   }
 
-  /// Elements first .. end - 1.
   struct Range {
     std::int64_t first = 0;
     std::int64_t end = 0;
@@ -242,7 +238,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   struct Slice {
     std::vector<at::Tensor> sums;                // [member]: gradients
     std::vector<std::vector<at::Tensor>> parts;  // [member]
-    std::vector<Range> ranges;                   // one, or in a reduce-scatter over hosts one per host
+    std::vector<Range> ranges;                   // one per host in a reduce-scatter over hosts, else one
     std::int64_t chunk = 0;                      // elements
 
     [[nodiscard]] std::int64_t num_elements() const {
@@ -250,7 +246,6 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
       for (const Range& range : ranges) elements += range.size();
       return elements;
     }
-    /// Calls `use(first, count)` for each chunk.
     template <class Use>
     void for_each_chunk(const Use& use) const {
       for (const Range& range : ranges) {
@@ -281,7 +276,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return {first, std::min(whole.numel(), first + length)};
   }
 
-  /// Returns the elements that this member and its counterparts keep.
+  /// Returns the ranges of this member and its counterparts.
   [[nodiscard]] std::vector<Range> kept_ranges() const {
     std::vector<Range> ranges;
     const auto add = [&](std::size_t place) {
@@ -295,7 +290,6 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   }
   [[nodiscard]] std::size_t own_place() const { return static_cast<std::size_t>(group->getRank()); }
 
-  /// Adds the parts of this host's members and returns the slice.
   [[nodiscard]] Slice add() const {
     const auto adding = memory->begin_to_add();
     Slice own_slice = slice();
@@ -329,7 +323,6 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     start_failure_sum();
   }
 
-  /// Sends the counterparts their elements of this host's sum.
   void start_scattering(const Slice& slice) {
     const auto host = static_cast<std::size_t>(counterparts->getRank());
     const Range& kept = slice.ranges[host];
@@ -351,7 +344,6 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     });
   }
 
-  /// Adds the hosts' sums of the kept elements.
   void on_hosts_sent(c10::ivalue::Future& sent, const at::Tensor& arrived, const at::Tensor& target) noexcept {
     try {
       if (sent.hasError()) std::rethrow_exception(sent.exception_ptr());
@@ -427,8 +419,7 @@ void SharedSum::wait() {
   State& state = *state_;
   state.await_end(state.memory->breaker.get());
   wait_for(*state.gather, state.timeout);
-  // The groups' threads keep this state until they are done. A lost peer's error comes first: it may have caused this
-  // member's failure, since the peer's memory cannot be mapped.
+  // A lost peer's error comes first: it may be why mapping the peer's memory failed.
   if (state.hosts_added) wait_for(*state.hosts_added, state.timeout);
   if (state.added) wait_for(*state.added, state.timeout);
   if (state.failure) std::rethrow_exception(state.failure);

@@ -22,8 +22,7 @@ namespace chimera {
 class MappedPeers {
  public:
   explicit MappedPeers(std::size_t most_files = 1024) : most_files_(most_files) {}
-  /// Returns the byte at an address on this host; it stays mapped while the result is held. Throws Error if it cannot
-  /// be mapped.
+  /// Returns the byte at an address on this host, mapped while the result is held. Throws Error.
   [[nodiscard]] std::shared_ptr<std::byte> at(const SharedAddress& address);
   [[nodiscard]] std::size_t num_files() const { return mapped_.size(); }
 
@@ -40,14 +39,11 @@ class MappedPeers {
   std::map<std::pair<std::int64_t, std::int64_t>, Mapping> mapped_;  // (process, file)
 };
 
-/// Memory files for copies of tensors outside shared memory. Files are reused, because peers keep them mapped.
-/// Thread-safe.
+/// Memory files for copies of tensors, reused because peers keep them mapped. Thread-safe.
 class StagingMemory {
  public:
-  /// Returns a file of at least `bytes` bytes, with undefined contents, until the result is dropped. Throws Error if
-  /// the system refuses it.
+  /// Returns a file of at least `bytes` bytes, with undefined contents. Throws Error.
   [[nodiscard]] std::shared_ptr<SharedMemory> take(std::size_t bytes);
-  /// Returns the number of files created so far.
   [[nodiscard]] std::size_t num_files() const;
 
  private:
@@ -56,20 +52,18 @@ class StagingMemory {
     std::size_t num_files = 0;
     std::multimap<std::size_t, std::unique_ptr<SharedMemory>> free;  // by size
   };
-  std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();  // files may outlive this object
+  std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();
 };
 
 struct SumMemory {
-  /// `ends_waits` is a breaker as in GlooOptions::breaker, or null.
   explicit SumMemory(std::shared_ptr<ConnectionBreaker> ends_waits = nullptr) : breaker(std::move(ends_waits)) {}
 
   std::shared_ptr<ConnectionBreaker> breaker;  // may be null
   MappedPeers peers;
   StagingMemory staging;
 
-  /// Returns a lock to hold while adding gradients. Throws PeerLostError after close().
+  /// Returns the lock for adding gradients. Throws PeerLostError after close().
   [[nodiscard]] std::shared_lock<std::shared_mutex> begin_to_add();
-  /// Waits until no thread adds gradients, and prevents new additions.
   void close();
 
  private:
@@ -83,22 +77,21 @@ struct MarkedMemory {
   std::int64_t mark = 0;
 };
 
-/// Returns for each rank whether this rank can map its memory.
+/// Returns [rank]: whether this rank can map its memory.
 [[nodiscard]] std::vector<bool> mappable(const std::vector<MarkedMemory>& memories);
 
-/// Process groups of a sum. Each member of a host owns a slice; its counterparts on other hosts own the same slice.
+/// Process groups of a sum. Each member of a host owns a slice, as do its counterparts on other hosts.
 struct SumGroups {
   GlooGroup host;                               // members that can map each other's memory
-  GlooGroup counterparts;                       // null: all members are on one host
+  GlooGroup counterparts;                       // null: one host
   std::vector<std::size_t> places_of_sum = {};  // [member of `counterparts`]: place among all members of the sum
 };
 
 /// All-reduce or reduce-scatter in memory shared by a host's members. Once all have deposited, each member adds its
-/// slice, sums it with its counterparts on other hosts, and writes it into all members' gradients. In a reduce-scatter
-/// its slice holds the elements that it and its counterparts get; it sends each counterpart its elements. The groups'
-/// threads do this work; the last depositor may add its slice itself. Tensors outside shared memory are copied. The
-/// constructor does not wait; it throws the errors of Gloo and StagingMemory. A rank's next sum over the same groups
-/// must start after wait(). Fault points: handed-in, sum (after all deposits).
+/// slice, sums it with its counterparts, and writes it into all members' gradients; in a reduce-scatter it sends each
+/// counterpart its elements. The groups' threads or the last depositor do this. Tensors outside shared memory are
+/// copied. The constructor does not wait; it throws the errors of Gloo and StagingMemory. A rank's next sum over the
+/// same groups must start after wait(). Fault points: handed-in, sum (after all deposits).
 class SharedSum {
  public:
   /// `gradients` receives the sum of `parts` in `order` (one host only), or of all `gradients` if `order` is null:
@@ -110,12 +103,12 @@ class SharedSum {
   /// Returns once all members' gradients hold their sums. If a member cannot add its slice, it throws the cause, and
   /// the others throw PeerLostError. Throws Gloo's errors if a member is lost.
   void wait();
-  /// Calls `done`, on any thread before wait() returns, once all members' gradients hold their sums.
+  /// As Pending::call_when_done().
   void call_when_done(std::function<void()> done);
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // shared with the group's thread
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace chimera

@@ -91,7 +91,7 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous) {
   const std::string interface = rendezvous.host.empty() ? "lo" : own_interface(rendezvous);
   return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // exact name, not a prefix
           {"NCCL_RAS_ENABLE", "0"},                 // its port is open to anyone
-          // Disables c10d's warning at each rank's first message.
+          // c10d would warn at each rank's first message
           {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 }
 
@@ -99,7 +99,7 @@ VariableList graph_variables() {
   VariableList variables = {// Mixing can deadlock launches of graphs with several communicators.
                             {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
                             {"NCCL_GRAPH_REGISTER", "0"}};
-  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr) {  // PyTorch reads one of the two names
+  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr) {  // PyTorch reads one of two names
     variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True");
   }
   return variables;
@@ -120,7 +120,6 @@ namespace {
 
 using Group = Communicators::Group;
 
-/// Creates the communicators of a rank.
 class Joining {
  public:
   using Make = std::function<Group(const NewCommunicator&)>;

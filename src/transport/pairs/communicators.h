@@ -22,52 +22,52 @@ namespace chimera {
 struct Attendee {
   int rank = 0;
   Fingerprint fingerprint = {};  ///< empty: not compared
-  std::string gpu = {};          ///< GpuTraits::uuid; empty: not compared
+  std::string gpu = {};          ///< GpuTraits::uuid, or empty
 };
 
-/// Compares the attendees of all ranks, after all have joined. Collective. Throws the errors of require_equal(). If
-/// ranks share a GPU, throws ConfigError on them and PeerLostError on the others.
+/// Compares the attendees of all ranks. Collective. Throws the errors of require_equal(). If ranks share a GPU, throws
+/// ConfigError on them and PeerLostError on the others.
 void compare_attendees(c10d::Store& store, const Attendee& own, int world_size);
 
-/// Returns the minimum of all ranks' numbers. Collective.
+/// Returns the minimum over all ranks. Collective.
 [[nodiscard]] int least_of_all(c10d::Store& store, int rank, int number, int world_size);
 
 /// Environment variables (name, value).
 using VariableList = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns CUDA's variables for GPUs that wait for each other. Kernels are loaded eagerly, since lazy loading may wait
-/// for a pending receive and deadlock (CUDA Programming Guide, Lazy Loading, Potential Hazards). Streams get separate
-/// hardware queues.
+/// Returns variables that load kernels eagerly, since lazy loading may wait for a pending receive and deadlock (CUDA
+/// Programming Guide, Lazy Loading, Potential Hazards). They also give streams separate hardware queues.
 [[nodiscard]] VariableList cuda_variables();
 
-/// Returns NCCL's variables: it listens only on the rendezvous interface (loopback on one host, else own_interface()).
+/// Returns variables that make NCCL listen only on the rendezvous interface (loopback on one host, else
+/// own_interface()).
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
-/// Returns the variables for CUDA graphs, read when CUDA starts or by the first communicator. Without NCCL's graph
-/// mixing, an operation outside of a graph must not be launched before the graphs with its communicator have completed:
-/// each step waits for its graph first. Captured buffers are not registered: that exchanges data between the hosts
-/// during the capture (nvls.cc, ncclShmemAllgather), and other processes cannot map memory of cudaMalloc (p2p.cc,
-/// ipcRegisterBuffer). PyTorch's allocator may reuse blocks that several streams have used, such as messages, within
-/// the capture (CUDACachingAllocator.cpp, free_safe_blocks_in_capture).
+/// Returns the variables for CUDA graphs. Without NCCL's graph mixing, an operation outside of a graph must not be
+/// launched before the graphs with its communicator have completed: each step waits for its graph first. Captured
+/// buffers are not registered: that exchanges data between the hosts during the capture (nvls.cc, ncclShmemAllgather),
+/// and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer). PyTorch's allocator may reuse
+/// blocks that several streams have used, such as messages, within the capture (CUDACachingAllocator.cpp,
+/// free_safe_blocks_in_capture).
 [[nodiscard]] VariableList graph_variables();
 
-/// Returns cuBLAS's variable for equal bits of equal products on any stream (cuBLAS, Results Reproducibility).
+/// Returns the variable for equal cuBLAS results on any stream (cuBLAS, Results Reproducibility).
 [[nodiscard]] VariableList deterministic_variables();
 
 /// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then
-/// takes each rank for a host of its own and sends through sockets, and the GPU runs one rank at a time.
+/// sends through sockets, and the GPU runs one rank at a time.
 [[nodiscard]] bool ranks_share_gpus();
 
-/// Sets the variables that the user has not set. No other thread may read the environment meanwhile.
+/// No other thread may read the environment meanwhile.
 void set_unless_set(const VariableList& variables);
 
 /// Process groups of a rank, all connected.
 struct Communicators {
   using Group = c10::intrusive_ptr<c10d::Backend>;
-  /// Communicators of a pair of ranks, one per direction. The lower rank is member 0 in both.
+  /// One communicator per direction; the lower rank is member 0.
   struct Pair {
-    Group out = {};  // group that sends to the peer
-    Group in = {};   // group that receives from the peer
+    Group out = {};  // sends to the peer
+    Group in = {};   // receives from the peer
   };
   std::shared_ptr<void> keep = {};  // keeps the groups' resources alive
   int rank = 0;
@@ -81,12 +81,10 @@ struct Communicators {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Called once all ranks have connected all groups. May be empty.
   std::function<void()> connected = {};
-  /// Called at the transport's end; may be empty. If `has_failed`, an exception ends the transport, so pending
-  /// operations must be aborted.
+  /// Called at the transport's end; may be empty. If `has_failed`, pending operations must be aborted.
   std::function<void(bool has_failed)> end = {};
 };
 
-/// Input of make_communicators().
 struct CommunicatorPlan {
   int rank = 0;
   int world_size = 1;
@@ -94,57 +92,54 @@ struct CommunicatorPlan {
   std::vector<RankPair> pairs = {};  ///< ascending
 };
 
-/// Largest numbers of communicators of a rank, over all ranks.
+/// Largest numbers over all ranks.
 struct CommunicatorCount {
   int of_pairs = 0;  ///< one per direction
   int of_groups = 0;
-  [[nodiscard]] int all() const { return of_pairs + of_groups + 1; }  ///< with the communicator of all ranks
+  [[nodiscard]] int all() const { return of_pairs + of_groups + 1; }  ///< includes the communicator of all ranks
 };
 
 [[nodiscard]] CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan);
 
-/// Largest number of communicators of a rank. Each takes a stream from PyTorch's pool of 32 high-priority streams
-/// (c10/cuda/CUDAStream.h), of which one is left to other code. More would share streams, and a receive that waits
-/// would block the other communicators of its stream.
+/// Each communicator of a rank takes one of PyTorch's 32 high-priority streams (c10/cuda/CUDAStream.h); one is left to
+/// other code. On a shared stream, a waiting receive would block other communicators.
 inline constexpr int kMostCommunicators = 31;
 
-/// Maximum number of thread blocks of a communicator's kernel. While it waits for the other members, each block
-/// occupies a multiprocessor.
+/// Maximum numbers of thread blocks of a communicator. Each waiting block occupies a multiprocessor.
 struct BlockLimits {
   int everyone = 1;  ///< its sums are small
   int group = 16;
   int pair = 2;
-  /// Multiprocessors that the communicators of a rank occupy at most.
+  /// Multiprocessors that a rank's communicators occupy at most.
   [[nodiscard]] int held(const CommunicatorCount& count) const {
     return everyone + group * count.of_groups + pair * count.of_pairs;
   }
 };
 
-/// Returns limits so that a rank's communicators occupy at most half of the GPU's multiprocessors; the work that they
-/// wait for needs the rest. Pairs get fewer blocks if groups would get fewer than pairs. Limits are powers of two, as
-/// NCCL rounds channels, and must be equal on all ranks. Throws ConfigError if a rank has more than kMostCommunicators,
-/// or if one block per communicator exceeds the half.
+/// Returns limits so that a rank's communicators occupy at most half of the multiprocessors; the work that they wait
+/// for needs the rest. Groups get at least as many blocks as pairs. Limits are powers of two, as NCCL rounds channels,
+/// and must be equal on all ranks. Throws ConfigError if a rank has more than kMostCommunicators, or if one block per
+/// communicator exceeds the half.
 [[nodiscard]] BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors);
 
-/// Communicator to create.
 struct NewCommunicator {
   std::string name = {};  ///< unique, equal on its members
   int member = 0;         ///< index of this rank
   int size = 0;
-  int blocks = 0;  ///< maximum number of thread blocks, from BlockLimits
+  int blocks = 0;  ///< from BlockLimits
 };
 
-/// Creates a rank's communicators in turn with `make`, which waits for the other members: everyone, parameter groups,
-/// pairs ascending, each from the lower to the higher rank first. The common order prevents deadlocks.
+/// Creates a rank's communicators with `make`, which waits for the other members. The common order prevents deadlocks:
+/// everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
 [[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
                                                const std::function<Communicators::Group(const NewCommunicator&)>& make);
 
-/// Returns all groups of a rank in the order of make_communicators().
+/// Returns the groups in the order of make_communicators().
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);
 
-/// Aborts all groups concurrently, a thread each; ignores their exceptions. Sequential aborts could deadlock, since
-/// NCCL frees memory only when kernels of other communicators have ended. An NCCL group call does not help, as c10d
-/// aborts each communicator on its own thread.
+/// Aborts all groups, a thread each; ignores exceptions. Sequential aborts could deadlock, since NCCL frees memory only
+/// when kernels of other communicators have ended. An NCCL group call does not help, as c10d aborts each communicator
+/// on its own thread.
 void abort_together(const std::vector<Communicators::Group>& groups);
 
 }  // namespace chimera

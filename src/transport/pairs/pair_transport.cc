@@ -20,7 +20,7 @@ namespace {
 
 using Group = Communicators::Group;
 
-/// Runs `action`; c10d's errors become TransportErrors with the operation: "rank 1: send to rank 0".
+/// Rethrows c10d's errors as TransportErrors with the operation: "rank 1: send to rank 0".
 template <class Action>
 std::invoke_result_t<Action> guarded(const std::string& operation, Action&& action) {
   const auto message = [&](const c10::Error& error) {
@@ -29,7 +29,7 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
   };
   try {
     return action();
-  } catch (const c10::DistBackendError& error) {  // NCCL or network error
+  } catch (const c10::DistBackendError& error) {
     throw PeerLostError(message(error));
   } catch (const c10::Error& error) {
     throw TransportError(message(error));
@@ -38,10 +38,10 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
   }
 }
 
-/// Returns a tensor over the memory of `tensor`, which it keeps alive, for c10d's send() and recv(). These call
-/// recordStream() on their tensor, and CUDA's allocator then reuses the memory only once the device has passed the
-/// transfer, but the host is up to a step ahead. The allocator ignores memory from other sources (CUDACachingAllocator,
-/// recordStream), and PendingWork keeps the tensor until the current stream waits for the transfer.
+/// Returns a view that keeps `tensor` alive, for c10d's send() and recv(). These call recordStream(), after which
+/// CUDA's allocator reuses the memory only once the device has passed the transfer, but the host is up to a step ahead.
+/// The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWork keeps the tensor until the
+/// current stream waits.
 at::Tensor unrecorded(const at::Tensor& tensor) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
       .deleter([tensor](void* /*data*/) {})
@@ -68,7 +68,7 @@ class PendingWork final : public Pending {
  private:
   std::string operation_;
   c10::intrusive_ptr<c10d::Work> work_;
-  at::Tensor tensor_;  // kept until the wait
+  at::Tensor tensor_;
   at::Tensor result_;
 };
 
@@ -97,7 +97,7 @@ class OrderedSum final : public Pending {
   }
 
  private:
-  /// c10d's all-gather needs equal parts: shorter parts are padded with zeros.
+  /// c10d needs equal parts: shorter ones are padded with zeros.
   void all_gather(const at::Tensor& own_sum) {
     const auto& counts = exchange_.counts();
     std::vector<at::Tensor> mine{at::zeros({counts.front()}, own_sum.options())};
@@ -172,7 +172,7 @@ class PairTransport final : public Transport {
     if (!to_.end) return;
     try {
       to_.end(std::uncaught_exceptions() > exceptions_before_);
-    } catch (const std::exception&) {  // the groups are no longer needed
+    } catch (const std::exception&) {
     }
   }
 
@@ -295,7 +295,7 @@ class PairTransport final : public Transport {
  private:
   static constexpr int kTag = 0;  // NCCL has no tags
 
-  /// Calls `visit(owner, part)` for each owner's part of the buffer, unless it is empty.
+  /// Calls `visit(owner, part)` for each nonempty part.
   template <class Visit>
   static void for_each_part(const at::Tensor& buffer, const std::vector<std::int64_t>& counts, const Visit& visit) {
     std::int64_t offset = 0;
@@ -355,14 +355,13 @@ class PairTransport final : public Transport {
   }
 
   [[nodiscard]] const Group& group_of(ParameterGroupId id) const {
-    static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));  // throws unless a member
+    static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));
     return to_.process_groups[id.index()];
   }
   [[nodiscard]] std::string sum_of(ParameterGroupId id) const {
     return fmt::format("rank {}: all-reduce of stage {}", to_.rank, id.value());
   }
 
-  /// Gathers the values and adds them in ascending order of ranks.
   [[nodiscard]] at::Tensor sum_over_everyone(const at::Tensor& values) const {
     std::vector<at::Tensor> mine{values};
     std::vector<std::vector<at::Tensor>> all(1);

@@ -9,20 +9,18 @@ namespace chimera {
 
 /// Creates a transport over c10d process groups, with two communicators per pair of ranks, one per direction (NCCL).
 ///
-/// Every transfer is issued when called, in program order, and both directions overlap. The program must pass `check`
-/// with ChannelDiscipline::PerDirection: both ends issue transfers in one order. On a device with streams a wait blocks
-/// only the current stream; only sums of numbers block the thread. Tags are not sent, because reading them would wait
-/// for the device. The memory of a message is free again at the host's last use of the tensor, so it does not grow with
-/// the number of messages that the host issues ahead of the device.
+/// Transfers are issued in program order, and both directions overlap. The program must pass `check` with
+/// ChannelDiscipline::PerDirection: both ends issue transfers in one order. On a device with streams a wait blocks only
+/// the current stream; only sums of numbers block the thread. Tags are not sent, because reading them would wait for
+/// the device. A message's memory is free at the host's last use of the tensor, so it does not grow as the host runs
+/// ahead of the device.
 ///
-/// Collective: returns once all ranks have called it. Every group first transfers one element, in one order on all
-/// ranks, because NCCL connects two members at their first transfer and blocks both threads. Source:
-/// ncclTransportP2pSetup, NVIDIA/nccl#783.
+/// Collective. Every group first transfers one element, in one order on all ranks, because NCCL connects two members at
+/// their first transfer and blocks both threads. Source: ncclTransportP2pSetup, NVIDIA/nccl#783.
 ///
 /// connect_sums() runs the collectives of a gradient sum once at their size: NCCL chooses the algorithm (ring, tree,
 /// NVLS) by the size, and connects it at the first collective that uses it (ncclPrepareTasks, initAlgoChannels).
-/// NCCL_RUNTIME_CONNECT=0 would connect all algorithms of all communicators, and so allocate their buffers for pairs
-/// too, which need none of them.
+/// NCCL_RUNTIME_CONNECT=0 would connect all algorithms, and allocate buffers that pairs do not need.
 ///
 /// Timeouts are at least Communicators::timeout, and at least kStepsOfTimeout times the longest step.
 ///

@@ -43,12 +43,12 @@ struct TaggedTensor {
   MessageTag tag;
 };
 
-/// Directed FIFO channel between two rank threads, by reference. Messages are numbered from 0. One thread sends, one
+/// Directed FIFO channel between two threads, by reference. Messages are numbered from 0. One thread sends, one
 /// receives, any thread may call wake().
 class ThreadChannel {
  public:
   void send(TaggedTensor message);
-  /// Returns the message number of the next receive; for the receiver's thread.
+  /// Returns the number of the next message to receive.
   [[nodiscard]] std::int64_t post() { return posted_++; }
   /// Blocks until message `number` arrives. Returns an undefined tensor if `close_flag` is closed. Call it once per
   /// number.
@@ -66,7 +66,7 @@ class ThreadChannel {
   std::condition_variable arrived_;
   std::deque<QueuedMessage> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
   std::int64_t first_ = 0;
-  bool receiver_waits_ = false;  ///< saves the system call of an unneeded notification
+  bool receiver_waits_ = false;  ///< avoids a system call for an unneeded notification
   std::int64_t posted_ = 0;
 };
 

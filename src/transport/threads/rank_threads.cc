@@ -15,7 +15,6 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// Returns the current exception's text in one line.
 std::string current_reason() {
   try {
     throw;

@@ -14,7 +14,6 @@
 
 namespace chimera {
 
-/// Rank that ended with an exception.
 struct RankFailure {
   RankId rank;
   std::exception_ptr error;
@@ -27,16 +26,15 @@ class RankThreads {
   using Body = std::function<void(RankId)>;
   using Close = std::function<void(const std::string& why)>;
 
-  /// Throws Error if the system refuses a thread; the other threads have then ended.
+  /// Throws Error if the system refuses a thread.
   explicit RankThreads(int ranks);
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
   ~RankThreads();
 
-  /// Calls body(0) .. body(ranks - 1), each rank always on the same thread, and returns when all have ended. `ranks` is
-  /// at most the constructor's. Each exception calls `close`, on any thread, with `rank 1 failed: WHY`; it must end the
-  /// other ranks, as ThreadHub::close() does. Returns the first failure that is no PeerLostError, else the first
-  /// failure, if any.
+  /// Calls body(0) .. body(ranks - 1) and returns when all have ended. `ranks` is at most the constructor's. Each
+  /// exception calls `close`, on any thread, with `rank 1 failed: WHY`; it must end the other ranks, as
+  /// ThreadHub::close() does. Returns the first failure that is no PeerLostError, else the first failure, if any.
   [[nodiscard]] std::optional<RankFailure> run(int ranks, const Body& body, const Close& close);
 
  private:
@@ -44,7 +42,7 @@ class RankThreads {
     const Body* body = nullptr;
     const Close* close = nullptr;
     int ranks = 0;
-    int at_work = 0;  // threads still running
+    int at_work = 0;
     std::optional<RankFailure> failure = std::nullopt;
     bool own_reason = false;  // `failure` is no PeerLostError
   };
@@ -57,17 +55,17 @@ class RankThreads {
   std::mutex mutex_;
   std::condition_variable changed_;
   Turn turn_;
-  std::int64_t turns_ = 0;  // runs started
+  std::int64_t turns_ = 0;
   bool over_ = false;
-  std::vector<std::thread> threads_;  // threads of ranks 1, 2, ...
+  std::vector<std::thread> threads_;
 };
 
-/// Runs `body` for each rank on a thread, joined by a ThreadHub that a failure closes. Rank 0 runs on the caller's
-/// thread. Returns the failure as RankThreads::run() does. Throws Error if the system refuses a thread.
+/// Runs `body` as RankThreads::run() does, with a ThreadHub that a failure closes. Throws Error if the system refuses a
+/// thread.
 [[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
                                                           const std::function<void(RankId, Transport&)>& body);
 
-/// Runs the ranks in the same way, but throws the rank's exception.
+/// Does the same as try_rank_threads(), but throws the rank's exception.
 void run_rank_threads(int ranks, const RankGroups& groups, const std::function<void(RankId, Transport&)>& body);
 
 }  // namespace chimera

@@ -19,7 +19,6 @@
 namespace chimera {
 namespace {
 
-/// Adds in the given order, or in ascending order of members.
 at::Tensor sum_of(std::vector<Addend>& addends) {
   if (addends.front().order != nullptr) {
     std::vector<std::vector<at::Tensor>> parts;
@@ -44,7 +43,6 @@ void all_gather(std::vector<Addend>& addends) {
   }
 }
 
-/// Writes the sum to every buffer; in a reduce-scatter only each member's part.
 void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
   const std::vector<std::int64_t>& counts = addends.front().counts;
   std::int64_t offset = 0;
@@ -59,7 +57,7 @@ void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
   }
 }
 
-/// Writes the sum, or all parts, to the buffers. Returns an error text, or "".
+/// Returns an error text, or "".
 std::string add_up(std::vector<Addend>& addends) {
   const at::NoGradGuard no_grad;
   const at::Tensor& first = addends.front().buffer;
@@ -104,7 +102,7 @@ SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
   changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
   if (round.phase == Phase::Collecting && !close_flag.closed()) {
     round.phase = Phase::Summing;
-    lock.unlock();  // members may deposit for the next round meanwhile
+    lock.unlock();
     std::string error = add_up(round.addends);
     StreamMark summed(round.addends.front().buffer.device());
     lock.lock();
@@ -113,7 +111,7 @@ SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
     round.phase = Phase::Done;
     changed_.notify_all();
   }
-  // Even if closed: another member may be writing into this member's buffer.
+  // Waits even if closed: another member may be writing into this member's buffer.
   changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
   if (close_flag.closed()) return {.closed = true, .error = {}};
   round.summed.await();

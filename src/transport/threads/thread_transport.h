@@ -17,28 +17,27 @@
 
 namespace chimera {
 
-/// Contribution of a member to a collective: a buffer to sum, parts to add into a buffer in a common order, or a buffer
-/// to gather with one part per member.
+/// A member's contribution: a buffer to sum, parts to add in a common order, or a buffer to gather with one part per
+/// member.
 struct Addend {
   at::Tensor buffer;
   std::vector<at::Tensor> parts = {};
   const SumOrder* order = nullptr;        ///< null: ascending order of members
-  std::vector<std::int64_t> counts = {};  ///< [member]: consecutive elements owned; empty for an all-reduce
-  bool gathers = false;                   ///< all-gather; otherwise a sum
-  StreamMark ready = {};                  ///< when buffer and parts are ready
+  std::vector<std::int64_t> counts = {};  ///< [member]: consecutive elements; empty for an all-reduce
+  bool gathers = false;
+  StreamMark ready = {};  ///< when buffer and parts are ready
 };
 
-/// Result of a wait for a sum.
 struct SumResult {
   bool closed = false;  ///< the flag was closed; the buffer holds no sum
-  std::string error;    ///< nonempty if the sum failed
+  std::string error;
 };
 
 /// Rounds of a collective: the members' n-th deposits form round n.
 class ThreadSum {
  public:
   explicit ThreadSum(std::size_t num_members) : num_members_(num_members), next_round_(num_members, 0) {}
-  /// Deposits the member's next contribution and returns its round. Does not wait for other members.
+  /// Returns the round of the contribution. Does not wait.
   [[nodiscard]] std::int64_t deposit(std::size_t member, Addend addend);
   /// Blocks until each buffer holds the result or `close_flag` is closed. No buffer is accessed after any member's
   /// wait() has returned. Call it once per member and round.
@@ -68,16 +67,15 @@ class ThreadSum {
 
 /// Connects ranks 0 .. ranks-1 as threads of a process. Must outlive the transports and their pending operations. Sends
 /// complete at once. A received tensor shares the sender's memory, so neither side may write to it. Sums add in
-/// ascending order of ranks: the same bits on all ranks and in all runs.
+/// ascending order of ranks.
 class ThreadHub {
  public:
   ThreadHub(int ranks, RankGroups groups);
   ~ThreadHub();
-  /// Returns the endpoint of a rank, at most once, for use by a single thread. Its waits throw TransportError if a
-  /// message has unexpected sizes or type.
+  /// Returns the endpoint of a rank, at most once. Its waits throw TransportError if a message has unexpected sizes or
+  /// type.
   [[nodiscard]] std::unique_ptr<Transport> transport(RankId rank);
-  /// Ends all communication, from any thread: blocked and later waits throw PeerLostError with `why`. Call it when a
-  /// rank fails. The first reason is kept.
+  /// Makes blocked and later waits throw PeerLostError with the first `why`. Call it if a rank fails. Thread-safe.
   void close(const std::string& why);
 
   struct State;
