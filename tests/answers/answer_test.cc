@@ -107,7 +107,8 @@ TEST(PlaygroundTest, RefusesWithAOneLineMessage) {
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}), HasSubstr("chimera takes no waves; it takes "));
   schedule = chimera44();
   schedule["stages"] = 0;
-  EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}), HasSubstr("--stages must be even and at least 2, not 0"));
+  EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}),
+              HasSubstr("--stages must be even and at least 2, not 0"));
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", chimera44()}, {"costs", {{"foward", 1}}}}),
               AllOf(HasSubstr("foward"), HasSubstr("forward")));
   EXPECT_THAT(
