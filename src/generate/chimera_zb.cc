@@ -169,7 +169,7 @@ Generator chimera_zb_entry() {
           .refusal = chimera_zb_refusal,
           .rule =
               "Chimera's placement with split backward. `docs/chimera_zb.md` has the rule, and proves that at F = I = "
-              "W no order on this placement is faster.",
+              "W no order on this placement is faster. `docs/slices.md` does the same for k slices.",
           .constraints = "D even, any N, v, k, f divides D/2",
           .closed_form = "N(F+I+W)+(D/2f-1)F/vk, F=I=W, D|N",
           .activations = "2f + (D-2f)/k (any N: +1)",
