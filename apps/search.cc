@@ -222,6 +222,10 @@ SearchedPlacements around_schedule(const SearchArguments& options) {
   Schedule schedule = is_file ? read_schedule(options.name) : options.shape.generate(options.name);
   if (schedule.updates || schedule.micro_batch_scale != 1)
     throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+  if (schedule.slices > 1) {
+    throw ConfigError(
+        fmt::format("search: {} has slices, which the search cannot order; leave out --slices", schedule.name));
+  }
   const Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
                       micro_batches_of_replicas(schedule)};
   const auto has_input_gradient = [](const std::vector<Op>& ops) {

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <utility>
 
 #include "generate/chimera_placement.h"
 #include "generate/generator.h"
+#include "generate/list_schedule.h"
 #include "generate/shape.h"
+#include "generate/sliced_units.h"
 #include "generate/split_order.h"
 
 namespace chimera {
@@ -86,6 +89,7 @@ namespace {
 constexpr const char* kChimera = "chimera";
 
 std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
+  if (shape.slices > 1 && shape.scale != ScaleMethod::Direct) return "--slices needs --scale direct";
   return chimera_placement_refusal(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
 }
 
@@ -159,10 +163,25 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
   return ops;
 }
 
+Schedule sliced(const PipelineShape& shape) {
+  const ListTask task{
+      .name = kChimera, .placement = chimera_placement(shape), .replica_of = dealt_out(shape), .slices = shape.slices};
+  const std::int64_t least = sliced_credits(shape);
+  const std::int64_t idle = 3 * (shape.stages / shape.pipelines - 1);
+  const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;
+  const CreditRange credits{least, least + shape.chunks * std::max(2 * shape.stages, shape.slices)};
+  const auto deadline = static_cast<double>(busy + idle);
+  const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
+  return std::move(better(with_fewest_credits(task, older_then_deeper(shape), credits, deadline),
+                          with_fewest_credits(task, forwards_first, credits, deadline))
+                       .schedule);
+}
+
 }  // namespace
 
 Schedule chimera(const PipelineShape& shape) {
   require_shape(kChimera, chimera_refusal(shape));
+  if (shape.slices > 1) return sliced(shape);
   const bool halved = shape.scale == ScaleMethod::Halving;
   Schedule schedule{
       kChimera, chimera_stages(shape), shape.micro_batches * (halved ? 2 : 1), chimera_placement(shape), {}};
@@ -215,13 +234,16 @@ For N ≥ D, worker w holds D/2+1+min(w, D-1-w) activations (doubling: D more). 
 (D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).
 
 With v chunks each pipeline has S = vD stages, placed down and up the workers in waves. The slots are the same with S
-for D. v = 2 is BitPipe (Wu et al., 2024). If f = 1, worker w holds D-D/2v+(min(w, D-1-w)+1)/v activations.)",
-      .constraints = "D even, any N, v, f divides D/2",
+for D. v = 2 is BitPipe (Wu et al., 2024). If f = 1, worker w holds D-D/2v+(min(w, D-1-w)+1)/v activations.
+
+With k slices a greedy rule orders the ops, with as few activations as let it come closest to the lower bound
+(`docs/slices.md`).)",
+      .constraints = "D even, any N, v, k, f divides D/2",
       .closed_form = "N(F+B) + (D/f-2)B/v at N = D",
       .activations = "D/2+1 .. D (v = 1, f = 1)",
       .source = "Li and Hoefler, SC'21",
       .figure = {4, 4},
-      .axes = {bidirectional_pipelines(), bidirectional_chunks(), scale},
+      .axes = {bidirectional_pipelines(), bidirectional_chunks(), scale, slices()},
       .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
       .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
       .paper = PaperModel{chimera_critical_ops, chimera_free_regions}};

@@ -19,7 +19,9 @@ namespace chimera {
 ///
 /// With v = `chunks` above 1, S = vD replaces D in the slots, which are a v-th as long; units stay D micro-batches.
 ///
-/// D even, f divides D/2, any N and v, else ConfigError. Micro-batches are numbered block by block and dealt to the
+/// With k = `slices` above 1 (Direct only), older_then_deeper() and with_fewest_credits() order the ops for B = 2F.
+///
+/// D even, f divides D/2, any N, v and k, else ConfigError. Micro-batches are numbered block by block and dealt to the
 /// pipelines by share_of().
 ///
 /// Makespan for F <= B and N = K D: D F + (D + D/f - 2) B at K = 1. Each further unit of Direct adds

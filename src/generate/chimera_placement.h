@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "generate/generator.h"
 #include "schedule/schedule.h"
@@ -37,5 +38,8 @@ struct Share {
   std::int64_t count;
 };
 [[nodiscard]] Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first, std::int64_t count);
+
+/// Returns each micro-batch's pipeline, dealt in units of D.
+[[nodiscard]] std::vector<ReplicaId> dealt_out(const PipelineShape& shape);
 
 }  // namespace chimera

@@ -6,6 +6,7 @@
 
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
+#include "generate/sliced_units.h"
 
 namespace chimera {
 namespace {
@@ -40,7 +41,17 @@ Schedule chimera_rotated(const PipelineShape& shape) {
   require_shape(kChimeraRotated, rotated_refusal(shape));
   ListTask task{.name = kChimeraRotated, .placement = rotated_placement(shape.stages, shape.pipelines)};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) task.replica_of.emplace_back(m % shape.pipelines);
-  task.worker_credits.assign(static_cast<std::size_t>(shape.stages), shape.stages + shape.stages / shape.pipelines);
+  const std::int64_t distance = shape.stages / shape.pipelines;
+  if (shape.slices > 1) {
+    task.slices = shape.slices;
+    const std::int64_t least = sliced_credits(shape);
+    const CreditRange credits{least, least + std::max(shape.stages, shape.slices)};
+    const std::int64_t deadline = 3 * (shape.micro_batches * shape.slices + distance - 1);
+    return std::move(
+        with_fewest_credits(std::move(task), older_then_deeper(shape), credits, static_cast<double>(deadline))
+            .schedule);
+  }
+  task.worker_credits.assign(static_cast<std::size_t>(shape.stages), shape.stages + distance);
   const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
   return std::move(list_schedule(task, forwards_first).schedule);
 }
@@ -53,13 +64,14 @@ Generator chimera_rotated_entry() {
       .rule =
           "2f replicas run through the workers in one direction, each starting D/2f workers after the previous one. "
           "While the first micro-batches of one replica move down, those of the next replica fill the workers ahead. "
-          "Forwards run first while a worker holds less than D + D/2f.",
-      .constraints = "D a multiple of 2f, any N",
-      .closed_form = "(D + D/2f - 1)(F+B), N=D",
-      .activations = "min(N, D + D/2f)",
+          "Forwards run first while a worker holds less than D + D/2f. With k slices (`docs/slices.md`) it holds as "
+          "few slices as reach the lower bound.",
+      .constraints = "D a multiple of 2f, any N, k",
+      .closed_form = "N(F+B) + (D/2f-1)(F+B)/k, N=D",
+      .activations = "min(N, D + D/2f); k > 1: 2f + (2D-2f)/k",
       .source = "ours, by search over placements",
       .figure = {4, 4},
-      .axes = {rotated_pipelines()},
+      .axes = {rotated_pipelines(), slices()},
       .replicas = [](const PipelineShape& shape) { return shape.pipelines; }};
 }
 

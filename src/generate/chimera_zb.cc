@@ -7,6 +7,7 @@
 #include "generate/deepest_first.h"
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
+#include "generate/sliced_units.h"
 #include "generate/split_order.h"
 
 namespace chimera {
@@ -54,19 +55,6 @@ Schedule by_slots(const PipelineShape& shape) {
     schedule.workers.push_back(order.take());
   }
   return schedule;
-}
-
-/// Returns each micro-batch's pipeline, dealt in units of D.
-std::vector<ReplicaId> dealt_out(const PipelineShape& shape) {
-  std::vector<ReplicaId> replica_of;
-  for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
-    const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
-    for (std::int64_t r = 0; r < shape.pipelines; ++r) {
-      const Share share = share_of(r, shape.pipelines, first, count);
-      replica_of.insert(replica_of.end(), static_cast<std::size_t>(share.count), ReplicaId(r));
-    }
-  }
-  return replica_of;
 }
 
 Schedule by_depth(const PipelineShape& shape) {
@@ -122,7 +110,36 @@ Schedule best_greedy(const PipelineShape& shape) {
   return std::move(best.schedule);
 }
 
+/// Greedy order of slices if a message takes `latency` slots, with as few activations as reach the lower bound, at most
+/// `spare` slices of a worker's share more than sliced_units() holds.
+Schedule greedy_slices(const PipelineShape& shape, std::int64_t latency, std::int64_t spare) {
+  ListTask task{.name = kChimeraZb,
+                .placement = chimera_placement(shape),
+                .replica_of = dealt_out(shape),
+                .slices = shape.slices,
+                .split_backward = true,
+                .durations = {{.forward = 1, .input_gradient = 1, .weight_gradient = 1}},
+                .latency = static_cast<double>(latency)};
+  // I before F before W; forwards as if a pipeline ran one slice every 2f slots
+  const auto in_turn = by_kind_and_slot([&](const Op& op, std::int64_t age) {
+    return op.kind == OpKind::Forward ? op.stage.value() + shape.pipelines * age : 0;
+  });
+  const std::int64_t least = sliced_credits(shape);
+  const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;
+  const std::int64_t idle = (shape.stages / shape.pipelines - 1) * (1 + latency);
+  return std::move(with_fewest_credits(std::move(task), in_turn, {least, least + spare * shape.chunks},
+                                       static_cast<double>(busy + idle))
+                       .schedule);
+}
+
+Schedule of_depth(const PipelineShape& shape) {
+  return shape.slices > 1 ? greedy_slices(shape, 1, std::max(2 * shape.stages, shape.slices)) : by_depth(shape);
+}
+
 Schedule of_slots(const PipelineShape& shape) {
+  if (shape.slices > 1) {
+    return has_sliced_units(shape) ? sliced_units(kChimeraZb, shape) : greedy_slices(shape, 0, shape.slices);
+  }
   return has_whole_units(shape) || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
 }
 
@@ -130,11 +147,11 @@ Schedule of_slots(const PipelineShape& shape) {
 
 Schedule chimera_zb(const PipelineShape& shape) {
   require_shape(kChimeraZb, chimera_zb_refusal(shape));
-  const bool in_order_of_depth =
-      shape.order == OpOrder::Deepest || (shape.order == OpOrder::Auto && shape.chunks > 1 && has_whole_units(shape));
-  Schedule schedule = in_order_of_depth ? by_depth(shape) : of_slots(shape);
+  const bool in_order_of_depth = shape.order == OpOrder::Deepest || (shape.order == OpOrder::Auto && shape.chunks > 1 &&
+                                                                     shape.slices == 1 && has_whole_units(shape));
+  Schedule schedule = in_order_of_depth ? of_depth(shape) : of_slots(shape);
   schedule.order = in_order_of_depth ? OpOrder::Deepest : OpOrder::Slots;
-  schedule.late_forwards = true;
+  schedule.late_forwards = shape.slices == 1;
   return schedule;
 }
 
@@ -152,13 +169,13 @@ Generator chimera_zb_entry() {
           .refusal = chimera_zb_refusal,
           .rule =
               "Chimera's placement with split backward. `docs/chimera_zb.md` has the rule, and proves that at F = I = "
-              "W no order on this placement is faster.",
-          .constraints = "D even, any N, v, f divides D/2",
-          .closed_form = "N(F+I+W)+(D/2f-1)F/v, F=I=W, D|N",
-          .activations = "D (any N: D+1)",
+              "W no order on this placement is faster. `docs/slices.md` does the same for k slices.",
+          .constraints = "D even, any N, v, k, f divides D/2",
+          .closed_form = "N(F+I+W)+(D/2f-1)F/vk, F=I=W, D|N",
+          .activations = "2f + (D-2f)/k (any N: +1)",
           .source = "ours",
           .figure = {4, 4},
-          .axes = {bidirectional_pipelines(), bidirectional_chunks(), order},
+          .axes = {bidirectional_pipelines(), bidirectional_chunks(), order, slices()},
           .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
           .replicas = [](const PipelineShape& shape) { return shape.pipelines; }};
 }

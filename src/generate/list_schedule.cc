@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "generate/shape.h"
 
 namespace chimera {
 namespace {
@@ -40,19 +41,26 @@ struct Event {
   Op op;
 };
 
+/// Slices of a micro-batch at a stage.
+struct Gradients {
+  std::int16_t arrived = 0;
+  std::int16_t ended = 0;  // with an ended B or I
+};
+
 struct StageCopy {
   WorkerId worker;
   std::int64_t credits = kNoLimit;
   std::int64_t in_flight = 0;
   std::size_t arrived = 0;  // forwards with arrived input
   std::size_t begun = 0;
-  bool offered = false;  // its next forward is in its worker's `forwards`
+  bool offered = false;              // its next forward is in its worker's `forwards`
+  std::vector<Gradients> gradients;  // [index of the micro-batch in its replica]
 };
 
-/// A micro-batch on a worker.
+/// A micro-batch on a worker, in slices of its stages.
 struct Visit {
-  std::int32_t in_flight = 0;  // stages
-  std::int32_t ended = 0;      // stages
+  std::int32_t in_flight = 0;
+  std::int32_t ended = 0;
 };
 
 struct Worker {
@@ -74,10 +82,18 @@ void require_time(const char* what, double value) {
   }
 }
 
+std::size_t num_workers(const Placement& placement) {
+  std::size_t workers = 0;
+  for (const auto& row : placement.worker_of) {
+    for (const WorkerId w : row) workers = std::max(workers, w.index() + 1);
+  }
+  return workers;
+}
+
 class ListScheduler {
  public:
   ListScheduler(const ListTask& task, const ListRank& rank)
-      : task_(task), rank_(rank), stages_(task.placement.worker_of.at(0).size()) {
+      : task_(task), rank_(rank), slices_(task.slices), stages_(task.placement.worker_of.at(0).size()) {
     require_durations();
     order_micro_batches();
     lay_out_stages();
@@ -87,13 +103,14 @@ class ListScheduler {
     schedule.stages = static_cast<std::int64_t>(stages_);
     schedule.micro_batches = static_cast<std::int64_t>(task.replica_of.size());
     schedule.placement = task.placement;
+    schedule.slices = slices_;
     schedule.workers.resize(workers_.size());
   }
 
   ListResult run() {
     for (std::size_t r = 0; r < members_.size(); ++r) {
       const ReplicaId replica(static_cast<std::int64_t>(r));
-      copy(replica, StageId(0)).arrived = members_[r].size();
+      copy(replica, StageId(0)).arrived = members_[r].size() * static_cast<std::size_t>(slices_);
       offer_forward(replica, StageId(0));
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) begin_best(w);
@@ -105,7 +122,8 @@ class ListScheduler {
       }
       touched_.clear();
     }
-    assert(num_ops(result_.schedule) == result_.schedule.stages * std::ssize(age_) * (task_.split_backward ? 3 : 2));
+    assert(num_ops(result_.schedule) ==
+           result_.schedule.stages * std::ssize(age_) * slices_ * (task_.split_backward ? 3 : 2));
     return std::move(result_);
   }
 
@@ -138,22 +156,19 @@ class ListScheduler {
   }
 
   void lay_out_stages() {
-    std::size_t num_workers = 0;
-    for (const auto& row : task_.placement.worker_of) {
-      for (const WorkerId w : row) num_workers = std::max(num_workers, w.index() + 1);
-    }
-    workers_.resize(num_workers);
+    workers_.resize(num_workers(task_.placement));
     for (std::size_t r = 0; r < members_.size(); ++r) {
       for (std::size_t s = 0; s < stages_; ++s) {
         StageCopy& copy = copies_.emplace_back();
         copy.worker = task_.placement.worker_of[r][s];
+        copy.gradients.resize(members_[r].size());
         workers_[copy.worker.index()].copies.emplace_back(static_cast<std::int64_t>(r), static_cast<std::int64_t>(s));
         if (task_.stage_credits.empty()) continue;
         copy.credits = task_.stage_credits[r][s];
-        if (copy.credits < 1 && !members_[r].empty()) {
+        if (copy.credits < slices_ && !members_[r].empty()) {
           throw ConfigError(fmt::format(
-              "{}: worker {} waits for a credit of stage {} of replica {}, which has {}; allow at least 1 in flight",
-              task_.name, copy.worker.value(), s, r, copy.credits));
+              "{}: worker {} waits for a credit of stage {} of replica {}, which has {}; allow at least {} in flight",
+              task_.name, copy.worker.value(), s, r, copy.credits, slices_));
         }
       }
     }
@@ -166,8 +181,7 @@ class ListScheduler {
       worker.credits = task_.worker_credits[w];
       for (std::size_t r = 0; r < members_.size(); ++r) {
         if (members_[r].empty()) continue;
-        const auto needed =
-            static_cast<std::int64_t>(stages_here(worker, ReplicaId(static_cast<std::int64_t>(r))).size());
+        const std::int64_t needed = slices_here(worker, ReplicaId(static_cast<std::int64_t>(r)));
         worker.reserved = std::max(worker.reserved, needed);
         if (needed > worker.credits) {
           throw ConfigError(fmt::format(
@@ -188,6 +202,11 @@ class ListScheduler {
     return {worker.copies.data() + (begin - worker.copies.begin()), static_cast<std::size_t>(end - begin)};
   }
 
+  /// Returns the slices of a micro-batch of the replica at all its stages on the worker.
+  std::int64_t slices_here(const Worker& worker, ReplicaId replica) const {
+    return slices_ * std::ssize(stages_here(worker, replica));
+  }
+
   StageCopy& copy(ReplicaId replica, StageId stage) { return copies_[replica.index() * stages_ + stage.index()]; }
   StageCopy& copy(const Op& op) { return copy(op.replica, op.stage); }
 
@@ -203,12 +222,35 @@ class ListScheduler {
   }
 
   RankedOp ranked(const Op& op) const {
-    const std::int64_t age = age_[op.micro_batch.index()];
+    const std::int64_t age =
+        age_[op.micro_batch.index()] * slices_ + (op.kind == OpKind::Forward ? op.slice : slices_ - 1 - op.slice);
     return {rank_(op, age), age, op};
   }
 
   Op next_forward(ReplicaId replica, StageId stage) {
-    return {OpKind::Forward, replica, stage, members_[replica.index()][copy(replica, stage).begun]};
+    const auto begun = static_cast<std::int64_t>(copy(replica, stage).begun);
+    Op op = sliced_op(OpKind::Forward, replica, stage, begun, slices_);
+    op.micro_batch = members_[replica.index()][op.micro_batch.index()];
+    return op;
+  }
+
+  Gradients& gradients(const Op& op) {
+    return copy(op).gradients[static_cast<std::size_t>(age_[op.micro_batch.index()])];
+  }
+
+  /// Makes the B or I of the next slice ready if its gradient has arrived and the slice before has ended.
+  void offer_backward(Op op) {
+    const Gradients& at = gradients(op);
+    if (at.arrived == at.ended) return;
+    op.slice = static_cast<std::int16_t>(slices_ - 1 - at.ended);
+    workers_[copy(op).worker.index()].backwards.push(ranked(op));
+  }
+
+  void add_gradients(const Op& op, std::int64_t count) {
+    Gradients& at = gradients(op);
+    const bool waits = at.arrived == at.ended;
+    at.arrived = static_cast<std::int16_t>(at.arrived + count);
+    if (waits) offer_backward(op);
   }
 
   void offer_forward(ReplicaId replica, StageId stage) {
@@ -223,8 +265,10 @@ class ListScheduler {
     if (op.kind == OpKind::Forward) {
       ++at.arrived;
       offer_forward(op.replica, op.stage);
-    } else {
+    } else if (op.kind == OpKind::BackwardWeight) {
       workers_[at.worker.index()].backwards.push(ranked(op));
+    } else {
+      add_gradients(op, op.stage.index() + 1 == stages_ ? slices_ : 1);
     }
     touch(at.worker);
   }
@@ -263,6 +307,7 @@ class ListScheduler {
     if (op.kind == OpKind::Forward) {
       const bool last_stage = op.stage.index() + 1 == stages_;
       if (last_stage) {
+        if (op.slice + 1 < slices_) return;
         next.kind = task_.split_backward ? OpKind::BackwardInput : OpKind::Backward;
       } else {
         next.stage = StageId(op.stage.value() + 1);
@@ -273,7 +318,10 @@ class ListScheduler {
       next.kind = OpKind::BackwardWeight;
       make_ready(next);
     }
-    if (op.kind == OpKind::BackwardWeight || op.stage == StageId(0)) return;
+    if (op.kind == OpKind::BackwardWeight) return;
+    ++gradients(op).ended;
+    offer_backward(op);
+    if (op.stage == StageId(0)) return;
     next = op;
     next.stage = StageId(op.stage.value() - 1);
     send(w, next);
@@ -294,7 +342,7 @@ class ListScheduler {
 
   void advance_oldest(Worker& worker) const {
     const auto ended = [&](MicroBatchId m) {
-      return worker.visits[m.index()].ended == std::ssize(stages_here(worker, task_.replica_of[m.index()]));
+      return worker.visits[m.index()].ended == slices_here(worker, task_.replica_of[m.index()]);
     };
     while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
   }
@@ -314,7 +362,7 @@ class ListScheduler {
   }
 
   bool begun(const Op& forward) {
-    return copy(forward).begun > static_cast<std::size_t>(age_[forward.micro_batch.index()]);
+    return copy(forward).begun > static_cast<std::size_t>(age_[forward.micro_batch.index()] * slices_ + forward.slice);
   }
 
   bool allows_any_forward(const Worker& worker) const {
@@ -369,6 +417,7 @@ class ListScheduler {
 
   const ListTask& task_;
   const ListRank& rank_;
+  std::int64_t slices_;
   std::size_t stages_;
   std::vector<std::vector<MicroBatchId>> members_;  // [replica], ascending
   std::vector<std::int64_t> age_;                   // [micro-batch]
@@ -385,6 +434,20 @@ class ListScheduler {
 }  // namespace
 
 ListResult list_schedule(const ListTask& task, const ListRank& rank) { return ListScheduler(task, rank).run(); }
+
+ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits, double deadline) {
+  constexpr std::int64_t kSteps = 16;
+  const std::size_t workers = num_workers(task.placement);
+  const std::int64_t step = std::max<std::int64_t>(1, (credits.most - credits.least + kSteps - 1) / kSteps);
+  std::optional<ListResult> best;
+  for (std::int64_t each = credits.least; each <= credits.most; each += step) {
+    task.worker_credits.assign(workers, each);
+    ListResult result = list_schedule(task, rank);
+    best = best ? better(std::move(*best), std::move(result)) : std::move(result);
+    if (best->makespan <= deadline) break;
+  }
+  return std::move(*best);
+}
 
 ListResult better(ListResult a, ListResult b) {
   const auto merit = [](const ListResult& result) { return std::pair(result.makespan, result.peak_in_flight); };

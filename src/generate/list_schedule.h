@@ -21,28 +21,30 @@ struct ListTask {
   std::string name;  // name of the schedule
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};     // [micro-batch]
+  std::int64_t slices = 1;                    // k: slices of a micro-batch
   bool split_backward = false;                // I and W instead of B
-  std::vector<OpDurations> durations = {{}};  // [stage], or one entry for all
+  std::vector<OpDurations> durations = {{}};  // [stage], or one entry for all; of a slice
   double latency = 0;                         // latency of a message to another worker
-  /// [replica][stage]: maximum number of micro-batches in flight (forward started, B or W not ended). Empty: no limit.
+  /// [replica][stage]: maximum number of slices in flight (forward started, B or W not ended). Empty: no limit.
   std::vector<std::vector<std::int64_t>> stage_credits = {};
-  /// [worker]: maximum number of (replica, stage, micro-batch) in flight. The credits that one micro-batch can need
-  /// there are reserved for the oldest unfinished one. Empty: no limit.
+  /// [worker]: maximum number of (replica, stage, slice) in flight. The credits that one micro-batch can need there are
+  /// reserved for the oldest unfinished one. Empty: no limit.
   std::vector<std::int64_t> worker_credits = {};
 };
 
-/// Rank of an op; the smallest runs first. `age` is the micro-batch's position in its replica. Ties: smaller age, then
-/// deeper stage, then smaller replica.
+/// Rank of an op; the smallest runs first. `age` is the slice's position in its replica: slices of a micro-batch
+/// ascend in F and descend in B, I and W. Ties: smaller age, then deeper stage, then smaller replica.
 using ListRank = std::function<std::int64_t(const Op& op, std::int64_t age)>;
 
 struct ListResult {
   Schedule schedule;
   double makespan = 0;
-  std::int64_t peak_in_flight = 0;  // most (replica, stage, micro-batch) in flight on a worker
+  std::int64_t peak_in_flight = 0;  // most (replica, stage, slice) in flight on a worker
 };
 
 /// Simulates the task. A worker never waits while it has a ready op that its credits allow. A stage runs a replica's
-/// forwards in ascending order, regardless of rank. Deterministic; takes O(log(ops in flight)) per op.
+/// forwards in ascending order, regardless of rank, and the slices of a micro-batch in order. Deterministic; takes
+/// O(log(ops in flight)) per op.
 ///
 /// Credits cannot deadlock, because the oldest unfinished micro-batch (smallest age, then smallest replica) always gets
 /// them. Younger ones wait behind it at a stage, and worker credits are reserved for it.
@@ -50,6 +52,16 @@ struct ListResult {
 /// Throws ConfigError, naming worker and credit, if a limit has no room for a single micro-batch; also if durations or
 /// latency are negative or not finite, or the number of durations is wrong.
 [[nodiscard]] ListResult list_schedule(const ListTask& task, const ListRank& rank);
+
+struct CreditRange {
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+};
+
+/// Returns list_schedule() with as many credits for each worker, the fewest of at most 17 in the range that end by
+/// `deadline`; if none does, the result that is best by better().
+[[nodiscard]] ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits,
+                                             double deadline);
 
 /// Returns the result that ends first; ties: fewer in flight, then `a`.
 [[nodiscard]] ListResult better(ListResult a, ListResult b);

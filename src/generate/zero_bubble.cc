@@ -10,22 +10,28 @@ std::optional<std::string> zero_bubble_refusal(const PipelineShape& shape) { ret
 
 Schedule zero_bubble(const char* name, const PipelineShape& shape, std::int64_t fill) {
   require_shape(name, zero_bubble_refusal(shape));
-  Schedule schedule{name, shape.stages, shape.micro_batches, linear_placement(shape.stages), {}};
+  Schedule schedule{.name = name,
+                    .stages = shape.stages,
+                    .micro_batches = shape.micro_batches,
+                    .placement = linear_placement(shape.stages),
+                    .workers = {},
+                    .slices = shape.slices};
+  const std::int64_t slices_in_all = shape.micro_batches * shape.slices;
   schedule.workers.resize(static_cast<std::size_t>(shape.stages));
   for (std::int64_t s = 0; s < shape.stages; ++s) {
     auto& ops = schedule.workers[static_cast<std::size_t>(s)];
-    const auto add = [&](OpKind kind, std::int64_t m) {
-      ops.push_back({kind, ReplicaId(0), StageId(s), MicroBatchId(m)});
+    const auto add = [&](OpKind kind, std::int64_t i) {
+      ops.push_back(sliced_op(kind, ReplicaId(0), StageId(s), i, shape.slices));
     };
-    const std::int64_t warm_up = std::min(fill * (shape.stages - s) - fill + 1, shape.micro_batches);
-    const std::int64_t deferral = std::min(fill * s, shape.micro_batches);
-    for (std::int64_t m = 0; m < warm_up; ++m) add(OpKind::Forward, m);
-    for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
-      add(OpKind::BackwardInput, m);
-      if (m >= deferral) add(OpKind::BackwardWeight, m - deferral);
-      if (warm_up + m < shape.micro_batches) add(OpKind::Forward, warm_up + m);
+    const std::int64_t warm_up = std::min(fill * (shape.stages - s) - fill + shape.slices, slices_in_all);
+    const std::int64_t deferral = std::min(fill * s, slices_in_all);
+    for (std::int64_t i = 0; i < warm_up; ++i) add(OpKind::Forward, i);
+    for (std::int64_t i = 0; i < slices_in_all; ++i) {
+      add(OpKind::BackwardInput, i);
+      if (i >= deferral) add(OpKind::BackwardWeight, i - deferral);
+      if (warm_up + i < slices_in_all) add(OpKind::Forward, warm_up + i);
     }
-    for (std::int64_t m = shape.micro_batches - deferral; m < shape.micro_batches; ++m) add(OpKind::BackwardWeight, m);
+    for (std::int64_t i = slices_in_all - deferral; i < slices_in_all; ++i) add(OpKind::BackwardWeight, i);
   }
   return schedule;
 }
@@ -39,16 +45,19 @@ constexpr const char* kZbH1 = "zb-h1";
 Schedule zb_h1(const PipelineShape& shape) { return zero_bubble(kZbH1, shape, 1); }
 
 Generator zb_h1_entry() {
-  return {.name = kZbH1,
-          .generate = zb_h1,
-          .refusal = zero_bubble_refusal,
-          .rule =
-              "1F1B with B split into I and W. I continues at once, and W fills time that would be a bubble. No "
-              "worker holds more activations than 1F1B's first stage.",
-          .constraints = "any D, N",
-          .closed_form = "inner bubble (D-1)(F+I-W), N >= D",
-          .activations = "min(D, N)",
-          .source = "Qi et al., ICLR'24"};
+  return {
+      .name = kZbH1,
+      .generate = zb_h1,
+      .refusal = zero_bubble_refusal,
+      .rule =
+          "1F1B with B split into I and W. I continues at once, and W fills time that would be a bubble. No "
+          "worker holds more activations than 1F1B's first stage. With k slices each op is of a slice, and k-1 more "
+          "forwards warm up.",
+      .constraints = "any D, N, k",
+      .closed_form = "inner bubble (D-1)(F+I-W)/k, N >= D",
+      .activations = "min(1 + (D-1)/k, N)",
+      .source = "Qi et al., ICLR'24; slices: ours",
+      .axes = {slices()}};
 }
 
 namespace {

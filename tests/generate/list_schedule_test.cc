@@ -37,6 +37,14 @@ TEST(ListScheduleTest, BackwardFirstWithPipelineCreditsIsOneFOneB) {
             testing::orders(find_generator("1f1b").generate({4, 6})));
 }
 
+TEST(ListScheduleTest, BackwardFirstWithSlicesIsSeq1F1B) {
+  ListTask task = linear(4, 6);
+  task.slices = 3;
+  task.stage_credits = {{6, 5, 4, 3}};
+  EXPECT_EQ(list_schedule(task, backward_first).schedule.workers,
+            find_generator("1f1b").generate({.stages = 4, .micro_batches = 6, .slices = 3}).workers);
+}
+
 TEST(ListScheduleTest, ForwardFirstIsGpipe) {
   const auto forward_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
   EXPECT_EQ(testing::orders(list_schedule(linear(4, 6), forward_first).schedule),
@@ -103,10 +111,12 @@ TEST(ListScheduleTest, TightestCreditsNeverDeadlockWithAnyRank) {
     }
     task.split_backward = seed % 2 == 0;
     const std::int64_t needed = seed % 3 == 0 ? 2 : 1;
-    task.worker_credits.assign(static_cast<std::size_t>(stages), needed + static_cast<std::int64_t>(seed / 7 % 3));
+    task.slices = 1 + static_cast<std::int64_t>(seed / 5 % 3);
+    task.worker_credits.assign(static_cast<std::size_t>(stages),
+                               needed * task.slices + static_cast<std::int64_t>(seed / 7 % 3));
     if (seed % 4 == 0)
       task.stage_credits.assign(task.placement.num_replicas(),
-                                std::vector<std::int64_t>(task.placement.worker_of[0].size(), 1));
+                                std::vector<std::int64_t>(task.placement.worker_of[0].size(), task.slices));
     const ListResult result = list_schedule(task, random_rank(seed));
     EXPECT_TRUE(check(result.schedule).empty()) << seed;
     EXPECT_LE(result.peak_in_flight, task.worker_credits[0]) << seed;
@@ -121,6 +131,18 @@ TEST(ListScheduleTest, StageCreditsHold) {
   std::vector<std::int64_t> peaks;
   for (const auto& worker : timeline.workers) peaks.push_back(worker.peak_in_flight);
   EXPECT_THAT(peaks, ElementsAre(2, 2, 1, 1));
+}
+
+TEST(ListScheduleTest, FewestCreditsStopAtTheDeadline) {
+  const ListTask task = linear(4, 6);
+  const auto with_deadline = [&](double deadline) {
+    return with_fewest_credits(task, backward_first, {1, 6}, deadline);
+  };
+  EXPECT_EQ(with_deadline(27).peak_in_flight, 4);  // (N + D - 1)(F + B)
+  EXPECT_EQ(with_deadline(27).makespan, 27);
+  EXPECT_EQ(with_deadline(0).makespan, 27);
+  EXPECT_EQ(with_deadline(0).peak_in_flight, 4);
+  EXPECT_EQ(with_deadline(1000).peak_in_flight, 1);
 }
 
 void expect_rejected(const ListTask& task, const char* what) {
