@@ -328,7 +328,9 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
        {&CostFlags::backward, "backward time of a worker (default 2)"},
        {&CostFlags::input_gradient, "input-gradient time of a worker, for split backwards; needs --weight-gradient"},
        {&CostFlags::weight_gradient, "weight-gradient time of a worker; needs --input-gradient"},
-       {&CostFlags::latency, "delay of a message between two workers (default 0)"}}};
+       {&CostFlags::latency, "delay of a message between two workers (default 0)"},
+       {&CostFlags::attention,
+        "attention's part of an op's time on a whole micro-batch, 0 to 1; it grows along the slices (default 0)"}}};
   times.reserve(described.size());  // options keep pointers to the elements
   for (std::size_t t = 0; t < described.size(); ++t) {
     const auto [time, description] = described[t];
@@ -345,6 +347,11 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
     };
     flag.option = app.add_option_function<std::string>(name, take, description)->type_name("X|LIST");
   }
+  slice_lengths_option =
+      app.add_option_function<std::string>(
+             "--slice-lengths", [this](const std::string& text) { slice_lengths = parse_slice_lengths(text); },
+             "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)")
+          ->type_name("balanced|equal|N,N");
   add_path(app, "--costs", file,
            "JSON file with costs of every stage and op, links, all-reduces and memory (docs/schedule_format.md)");
   add_path(app, "--links", links,
@@ -358,6 +365,7 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
 
 CostModel CostFlags::costs_of(const Schedule& schedule) const {
   CostModel costs = file.empty() ? given_times(schedule) : read_file(schedule);
+  if (slice_lengths_option->count() > 0) set_bounds(schedule, costs);
   if (!links.empty()) add_links(costs);
   if (data_parallel < 1) throw ConfigError(fmt::format("--data-parallel: {} is not 1 or more", data_parallel));
   if (sync_option->count() > 0 && !costs.all_reduce)
@@ -410,7 +418,40 @@ CostModel CostFlags::given_times(const Schedule& schedule) const {
   StageCosts share{
       .forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
   if (split) share = {forward, input_gradient + weight_gradient, input_gradient, weight_gradient};
-  return CostModel::uniform(schedule, share, latency);
+  CostModel costs = CostModel::uniform(schedule, share, latency);
+  if (attention > 1) throw ConfigError(fmt::format("--attention: {} is not 0 to 1", attention));
+  costs.slices.attention = attention;
+  return costs;
+}
+
+std::vector<double> parse_slice_lengths(const std::string& text) {
+  if (text == "balanced") return {};
+  if (text == "equal") return {1};
+  if (text.find_first_of("0123456789") != 0)
+    throw ConfigError(fmt::format("--slice-lengths: '{}' is not balanced, equal or a list such as 512,256,256", text));
+  const std::vector<double> lengths = parse_number_list("--slice-lengths", text, 0);
+  if (std::ranges::any_of(lengths, [](double length) { return length == 0; }))
+    throw ConfigError(fmt::format("--slice-lengths: '{}' has a slice without tokens", text));
+  return lengths;
+}
+
+void CostFlags::set_bounds(const Schedule& schedule, CostModel& costs) const {
+  auto& bounds = costs.slices.bounds;
+  bounds.clear();
+  if (slice_lengths.empty()) return;
+  std::vector<double> lengths = slice_lengths;
+  if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(schedule.slices), 1);
+  if (static_cast<std::int64_t>(lengths.size()) != schedule.slices)
+    throw ConfigError(fmt::format("--slice-lengths: {} lengths for {} slices; give --slices {}", lengths.size(),
+                                  schedule.slices, lengths.size()));
+  double sum = 0;
+  for (const double length : lengths) sum += length;
+  double before = 0;
+  for (const double length : lengths) {
+    bounds.push_back(before / sum);
+    before += length;
+  }
+  bounds.push_back(1);
 }
 
 namespace {

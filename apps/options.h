@@ -38,6 +38,10 @@ inline constexpr std::size_t kMostListed = 10'000;
 
 void add_partition(CLI::App& app, PartitionChoice& partition);
 
+/// Parses --slice-lengths: empty for `balanced`, one 1 for `equal`, else the tokens of each slice. Throws ConfigError
+/// for other texts and for lengths of 0.
+[[nodiscard]] std::vector<double> parse_slice_lengths(const std::string& text);
+
 }  // namespace chimera::apps
 
 namespace chimera {
@@ -151,7 +155,8 @@ struct ShapeFlags {
 };
 
 /// Names of the time flags of CostFlags, with _ for -.
-inline constexpr std::array kTimeColumns = {"forward", "backward", "input_gradient", "weight_gradient", "latency"};
+inline constexpr std::array kTimeColumns = {"forward",         "backward", "input_gradient",
+                                            "weight_gradient", "latency",  "attention"};
 
 struct CostFlags;
 
@@ -169,14 +174,17 @@ struct CostFlags {
   double input_gradient = 0;
   double weight_gradient = 0;
   double latency = 0;
-  std::string file;   // cost file; empty: use the times above
-  std::string links;  // file with costs per pair of workers; empty: uniform
+  double attention = 0;               // as in SliceCosts
+  std::vector<double> slice_lengths;  // tokens of each slice; one number: equal; empty: equal times
+  std::string file;                   // cost file; empty: use the times above
+  std::string links;                  // file with costs per pair of workers; empty: uniform
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;
   std::int64_t data_parallel = 1;
   bool shared_cores = false;    // whether data-parallel groups share cores
   std::vector<TimeFlag> times;  // flags that --costs excludes
   CLI::Option* sync_option = nullptr;
+  CLI::Option* slice_lengths_option = nullptr;
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given(double CostFlags::*time) const;
@@ -192,6 +200,7 @@ struct CostFlags {
  private:
   [[nodiscard]] CostModel given_times(const Schedule& schedule) const;
   [[nodiscard]] CostModel read_file(const Schedule& schedule) const;
+  void set_bounds(const Schedule& schedule, CostModel& costs) const;
   void add_links(CostModel& costs) const;
 };
 

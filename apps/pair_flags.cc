@@ -24,7 +24,13 @@ void PairFlags::add_time_to(CLI::App& app) {
 Schedule PairFlags::paired(Schedule schedule) const {
   switch (choice) {
     case PairChoice::Own: return schedule;
-    case PairChoice::Neighbors: return pair_neighbors(std::move(schedule));
+    case PairChoice::Neighbors:
+      if (schedule.slices > 1) {
+        throw ConfigError("--pairs neighbors: " + schedule.name +
+                          " has slices, which run one after the other; leave "
+                          "out --pairs or --slices");
+      }
+      return pair_neighbors(std::move(schedule));
     case PairChoice::None: return without_pairs(std::move(schedule));
   }
   return schedule;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -98,14 +99,16 @@ Panel simulated(const Schedule& step, const SimulateArguments& options) {
   return panel_of(schedule, std::move(timeline), costs);
 }
 
-std::string workers_as_text(const Timeline& timeline, const Explanation& explanation, bool in_bytes) {
+std::string workers_as_text(const Panel& panel) {
+  const auto& [timeline, explanation, in_bytes] = std::tie(panel.timeline, panel.explanation, panel.memory_in_bytes);
   std::string text = fmt::format("{:>6} {:>10} {:>10} {:>10} {:>15} {:>15} {:>15}{}\n", "worker", "busy", "idle",
                                  "inner idle", "peak in flight", "in stage units", "weight versions",
                                  in_bytes ? fmt::format(" {:>12}", "peak bytes") : "");
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = timeline.workers[w];
+    const double in_flight = micro_batches_in_flight(panel.schedule, worker);
     text += fmt::format("{:>6} {:>10.6g} {:>10.6g} {:>10.6g} {:>15} {:>15.6g} {:>15}", w, worker.busy, worker.idle,
-                        worker.inner_idle, worker.peak_in_flight, worker.peak_stage_units, worker.peak_weight_versions);
+                        worker.inner_idle, in_flight, worker.peak_stage_units, worker.peak_weight_versions);
     if (in_bytes) {
       double peak = 0;
       for (const MemoryPoint& point : explanation.memory[w]) peak = std::max(peak, point.amount);
@@ -150,8 +153,8 @@ std::string critical_path_as_text(const Panel& panel) {
   const double between = std::max(0.0, panel.timeline.makespan - after - in_ops);
   return fmt::format(
       "critical path: {:.6g} in {}, {:.6g} between them, {:.6g} after them; {} on worker {} to {} on {}\n", in_ops,
-      fmt::join(kinds, " and "), between, after, to_text(op(path.front())), path.front().worker,
-      to_text(op(path.back())), path.back().worker);
+      fmt::join(kinds, " and "), between, after, to_text(op(path.front()), panel.schedule.slices), path.front().worker,
+      to_text(op(path.back()), panel.schedule.slices), path.back().worker);
 }
 
 std::string steps_as_text(const Timeline& timeline) {
@@ -173,7 +176,7 @@ std::string as_text(const Panel& panel, const TextStyle& style) {
     text += fmt::format("all-reduces and updates add {:.6g} after the last op\n", timeline.makespan - timeline.ops_end);
   }
   text += steps_as_text(timeline) + critical_path_as_text(panel);
-  text += workers_as_text(timeline, panel.explanation, panel.memory_in_bytes);
+  text += workers_as_text(panel);
   return text + causes_as_text(timeline, panel.explanation);
 }
 

@@ -124,13 +124,16 @@ class Sweeper {
   [[nodiscard]] bool fits(const Panel& panel) const { return check_limits(panel.schedule, sweep_.limits).empty(); }
 
   /// `generator` is null for a file.
-  static SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
-                         const CostFlags& flags, const Panel& panel) {
+  [[nodiscard]] SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
+                                const CostFlags& flags, const Panel& panel) const {
+    const bool has_slices = std::ranges::any_of(
+        sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.given(); });
     const Timeline& timeline = panel.timeline;
     SweepRow row = {{"schedule", name, false},
                     {"stages", std::to_string(shape.stages)},
                     {"micro_batches", std::to_string(shape.micro_batches)}};
     for (const ShapeAxis& axis : shape_axes()) {
+      if (axis.axis == Axis::Slices && !has_slices) continue;
       const bool taken = generator != nullptr && find_axis(*generator, axis.axis) != nullptr;
       row.push_back({std::string(axis.name), taken ? axis.text(shape) : "", axis.is_number()});
     }

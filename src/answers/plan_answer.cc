@@ -117,6 +117,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"micro_batch_size", candidate.micro_batch_size},
                {"micro_batches", candidate.shape.micro_batches}};
   for (const ShapeAxis& axis : shape_axes()) {
+    if (axis.axis == Axis::Slices && candidate.shape.slices == 1) continue;
     Json& value = json[std::string(axis.name)];
     if (axis.is_number()) {
       value = axis.get(candidate.shape);
@@ -308,7 +309,11 @@ std::string explained_rows(const std::vector<ReportedCandidate>& candidates) {
 std::string plan_csv(const PlanReport& report) {
   std::vector<std::string> columns = {"rank",   "schedule",      "data_parallel",   "tensor_parallel",
                                       "stages", "micro_batches", "micro_batch_size"};
-  for (const ShapeAxis& axis : shape_axes()) columns.emplace_back(axis.name);
+  const bool has_slices = std::ranges::any_of(
+      report.candidates, [](const ReportedCandidate& reported) { return reported.ranked.candidate.shape.slices > 1; });
+  for (const ShapeAxis& axis : shape_axes()) {
+    if (axis.axis != Axis::Slices || has_slices) columns.emplace_back(axis.name);
+  }
   columns.insert(columns.end(), {"replica_layout", "partition", "recompute", "step_seconds", "sequences_per_second",
                                  "bubble_ratio", "peak_memory_bytes", "equation_1_seconds"});
   std::string text = csv_line(columns);
@@ -323,6 +328,7 @@ std::string plan_csv(const PlanReport& report) {
                                       std::to_string(shape.micro_batches),
                                       std::to_string(candidate.micro_batch_size)};
     for (const ShapeAxis& axis : shape_axes()) {
+      if (axis.axis == Axis::Slices && !has_slices) continue;
       const bool taken = find_axis(find_generator(candidate.schedule), axis.axis) != nullptr;
       cells.push_back(taken ? axis.text(shape) : "");
     }

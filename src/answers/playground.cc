@@ -149,7 +149,7 @@ Json rows_json(const Schedule& schedule) {
   Json rows = Json::array();
   for (const std::vector<Op>& ops : schedule.workers) {
     Json row = Json::array();
-    for (const Op& op : ops) row.push_back(to_text(op));
+    for (const Op& op : ops) row.push_back(to_text(op, schedule.slices));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -372,13 +372,15 @@ Json workers_json(const Panel& panel) {
   Json workers = Json::array();
   for (std::size_t w = 0; w < panel.timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = panel.timeline.workers[w];
+    const bool is_whole = panel.schedule.slices == 1;
     double peak = 0;
     for (const MemoryPoint& point : panel.explanation.memory[w]) peak = std::max(peak, point.amount);
-    workers.push_back({{"busy", worker.busy},
-                       {"idle", worker.idle},
-                       {"in_flight", worker.peak_in_flight},
-                       {"weight_versions", worker.peak_weight_versions},
-                       {"peak", peak}});
+    workers.push_back(
+        {{"busy", worker.busy},
+         {"idle", worker.idle},
+         {"in_flight", is_whole ? Json(worker.peak_in_flight) : Json(micro_batches_in_flight(panel.schedule, worker))},
+         {"weight_versions", worker.peak_weight_versions},
+         {"peak", peak}});
   }
   return workers;
 }

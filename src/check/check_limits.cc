@@ -25,7 +25,7 @@ std::size_t copy_of(const Schedule& schedule, const Op& op) {
 
 std::string in_words(const Schedule& schedule, Place place) {
   return fmt::format("worker {}, op {} ({})", place.worker, place.position,
-                     to_text(schedule.workers[place.worker][place.position]));
+                     to_text(schedule.workers[place.worker][place.position], schedule.slices));
 }
 
 /// What a worker holds during each op.
@@ -39,6 +39,7 @@ class Accounts {
   explicit Accounts(const Schedule& schedule)
       : schedule_(schedule),
         unit_(static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages)),
+        slice_(schedule.micro_batch_scale / static_cast<double>(schedule.slices)),
         stages_held_(schedule.workers.size(), 0),
         updates_(num_copies(schedule)) {
     for (const auto& row : schedule.placement.worker_of) {
@@ -53,7 +54,7 @@ class Accounts {
     std::int64_t in_flight = 0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       in_flight += ops[i].kind == OpKind::Forward;
-      held.activations[i] = static_cast<double>(in_flight) * unit_ * schedule_.micro_batch_scale;
+      held.activations[i] = static_cast<double>(in_flight) * unit_ * slice_;
       held.weights[i] = static_cast<double>(stages_held_[worker] + older[i]) * unit_;
       in_flight -= gives_weight_gradient(ops[i].kind);
     }
@@ -97,7 +98,8 @@ class Accounts {
   }
 
   const Schedule& schedule_;
-  double unit_;  // size of a stage, in shares
+  double unit_;   // size of a stage, in shares
+  double slice_;  // size of a slice, in full micro-batches
   std::vector<std::int64_t> stages_held_;
   std::vector<Updates> updates_;
 };

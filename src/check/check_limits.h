@@ -23,8 +23,8 @@ struct Limits {
 };
 
 /// Returns each worker's first op over each limit, in order of start (unit_start_times). Activations count from F to
-/// the end of B or W. Weights count once per stage of each replica, and once per older version that a later op uses.
-/// Message buffers do not count. Requires a schedule that check() accepts.
+/// the end of B or W; each of k slices is 1/k of its micro-batch. Weights count once per stage of each replica, and
+/// once per older version that a later op uses. Message buffers do not count. Requires a schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits);
 
 /// Returns, for each stage of each replica, the first op that accumulates gradients out of ascending micro-batch order,

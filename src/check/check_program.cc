@@ -153,36 +153,43 @@ struct Tensor {
 /// Results of the ops so far. Requires ops in range.
 class ProgramTensors {
  public:
-  explicit ProgramTensors(const Program& program) : stages_(program.stages), micro_batches_(program.micro_batches) {}
+  explicit ProgramTensors(const Program& program)
+      : stages_(program.stages), micro_batches_(program.micro_batches), slices_(program.slices) {}
 
   Tensor& at(const Op& op) {
     auto& table = tables_[static_cast<std::size_t>(op.kind)];
-    if (table.empty()) table.resize(static_cast<std::size_t>(stages_ * micro_batches_));
-    return table[slot(op.stage.value(), op.micro_batch)];
+    if (table.empty()) table.resize(static_cast<std::size_t>(stages_ * micro_batches_ * slices_));
+    return table[slot(op.stage.value(), op.micro_batch.value(), op.slice)];
   }
-  [[nodiscard]] bool is_on(std::size_t worker, OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const {
+  /// Returns whether the result of the slice's op of this kind at `stage` is on the worker.
+  [[nodiscard]] bool is_on(std::size_t worker, OpKind kind, std::int64_t stage, MicroBatchId micro_batch,
+                           std::int64_t slice) const {
     const auto& table = tables_[static_cast<std::size_t>(kind)];
-    return !table.empty() && table[slot(stage, micro_batch)].is_on(static_cast<std::int32_t>(worker));
+    return !table.empty() && table[slot(stage, micro_batch.value(), slice)].is_on(static_cast<std::int32_t>(worker));
   }
   [[nodiscard]] std::uint32_t number(const Op& op) const {
-    const auto kinds_before = static_cast<std::size_t>(op.kind) * static_cast<std::size_t>(stages_);
-    return static_cast<std::uint32_t>(kinds_before * static_cast<std::size_t>(micro_batches_) +
-                                      slot(op.stage.value(), op.micro_batch));
+    const std::int64_t of_a_kind = stages_ * micro_batches_ * slices_;
+    return static_cast<std::uint32_t>(static_cast<std::size_t>(static_cast<std::int64_t>(op.kind) * of_a_kind) +
+                                      slot(op.stage.value(), op.micro_batch.value(), op.slice));
   }
   /// Adds violations for missing ops, incomplete backwards, and transfers without a wait.
   void report_unfinished(bool trains, Findings& findings) const;
 
  private:
-  [[nodiscard]] std::size_t slot(std::int64_t stage, MicroBatchId micro_batch) const {
-    return static_cast<std::size_t>(stage * micro_batches_) + micro_batch.index();
+  [[nodiscard]] std::size_t slot(std::int64_t stage, std::int64_t micro_batch, std::int64_t slice) const {
+    return static_cast<std::size_t>((stage * micro_batches_ + micro_batch) * slices_ + slice);
   }
-  [[nodiscard]] bool has_run(OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const;
-  void report_missing(std::int64_t stage, MicroBatchId micro_batch, bool trains, Findings& findings) const;
+  /// Returns `5`, or `5.3` for slice 3 of several.
+  [[nodiscard]] std::string name_of(std::int64_t micro_batch, std::int64_t slice) const {
+    return fmt::to_string(micro_batch) + (slices_ > 1 ? fmt::format(".{}", slice) : "");
+  }
+  void report_missing(std::size_t slot, bool trains, Findings& findings) const;
   void report_transfer(const Tensor& tensor, std::size_t slot, Findings& findings) const;
 
   std::int64_t stages_;
   std::int64_t micro_batches_;
-  std::array<std::vector<Tensor>, kOpKinds> tables_;  // [kind][stage * N + micro-batch]; empty if the kind is unused
+  std::int64_t slices_;
+  std::array<std::vector<Tensor>, kOpKinds> tables_;  // [kind][slot()]; empty if the kind is unused
 };
 
 void HeldVersions::report_unfinished(Findings& findings) const {
@@ -208,38 +215,39 @@ void HeldVersions::report_unfinished(Findings& findings) const {
 }
 
 void ProgramTensors::report_unfinished(bool trains, Findings& findings) const {
-  for (std::int64_t s = 0; s < stages_; ++s) {
-    for (std::int64_t m = 0; m < micro_batches_; ++m) report_missing(s, MicroBatchId(m), trains, findings);
-  }
+  for (std::size_t i = 0; i < slot(stages_, 0, 0); ++i) report_missing(i, trains, findings);
   for (const auto& table : tables_) {
     for (std::size_t i = 0; i < table.size(); ++i) report_transfer(table[i], i, findings);
   }
 }
 
-bool ProgramTensors::has_run(OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const {
-  const auto& table = tables_[static_cast<std::size_t>(kind)];
-  return !table.empty() && table[slot(stage, micro_batch)].made_on != kNobody;
-}
-
-void ProgramTensors::report_missing(std::int64_t stage, MicroBatchId id, bool trains, Findings& findings) const {
-  const bool whole = has_run(OpKind::Backward, stage, id);
-  const bool input = has_run(OpKind::BackwardInput, stage, id);
-  const bool weight = has_run(OpKind::BackwardWeight, stage, id);
+void ProgramTensors::report_missing(std::size_t slot, bool trains, Findings& findings) const {
+  const auto has_run = [&](OpKind kind) {
+    const auto& table = tables_[static_cast<std::size_t>(kind)];
+    return !table.empty() && table[slot].made_on != kNobody;
+  };
+  const bool whole = has_run(OpKind::Backward);
+  const bool input = has_run(OpKind::BackwardInput);
+  const bool weight = has_run(OpKind::BackwardWeight);
   const bool backward = whole ? !input && !weight : input && weight;
-  if (has_run(OpKind::Forward, stage, id) && backward == trains && (backward || !(whole || input || weight))) return;
+  if (has_run(OpKind::Forward) && backward == trains && (backward || !(whole || input || weight))) return;
   findings.add(ViolationKind::MissingOp, {}, [&] {
-    return fmt::format("micro-batch {} at stage {}: the program runs{}{}{}{}, not F{}", id.value(), stage,
-                       has_run(OpKind::Forward, stage, id) ? " F" : "", whole ? " B" : "", input ? " I" : "",
-                       weight ? " W" : "", trains ? " and B (or F, I and W)" : " alone");
+    const auto at = static_cast<std::int64_t>(slot);
+    const std::int64_t row = at / slices_;
+    return fmt::format("micro-batch {} at stage {}: the program runs{}{}{}{}, not F{}",
+                       name_of(row % micro_batches_, at % slices_), row / micro_batches_,
+                       has_run(OpKind::Forward) ? " F" : "", whole ? " B" : "", input ? " I" : "", weight ? " W" : "",
+                       trains ? " and B (or F, I and W)" : " alone");
   });
 }
 
 void ProgramTensors::report_transfer(const Tensor& tensor, std::size_t slot, Findings& findings) const {
   const auto report_wait = [&](const char* what, std::int32_t worker) {
     findings.add(ViolationKind::BadDataFlow, {}, [&] {
+      const auto at = static_cast<std::int64_t>(slot);
+      const std::int64_t row = at / slices_;
       return fmt::format("worker {} never waits for the {} of a tensor of micro-batch {} at stage {}", worker, what,
-                         slot % static_cast<std::size_t>(micro_batches_),
-                         slot / static_cast<std::size_t>(micro_batches_));
+                         name_of(row % micro_batches_, at % slices_), row / micro_batches_);
     });
   };
   if (tensor.sent_to != kNobody && !tensor.send_waited) report_wait("send", tensor.made_on);
@@ -287,7 +295,7 @@ class ProgramRun {
     const Place place{worker, next_[worker]};
     findings_.add(kind, {place}, [&] {
       return fmt::format("worker {}, instruction {} ({}): {}", worker, place.position,
-                         to_text(program_.workers[worker][place.position]),
+                         to_text(program_.workers[worker][place.position], program_.slices),
                          fmt::vformat(format, fmt::make_format_args(parts...)));
     });
   }
@@ -348,6 +356,7 @@ class ProgramRun {
     const Op& op = instruction.op;
     if (!require("stage", op.stage.value(), program_.stages)) return false;
     if (!require("micro-batch", op.micro_batch.value(), program_.micro_batches)) return false;
+    if (!require("slice", op.slice, program_.slices)) return false;
     if (is_transfer(instruction.kind)) {
       const auto workers = static_cast<std::int64_t>(next_.size());
       if (!require("worker", instruction.peer.value(), workers)) return false;
@@ -356,10 +365,6 @@ class ProgramRun {
       return false;
     }
     return require("replica", op.replica.value(), static_cast<std::int64_t>(program_.placement.num_replicas()));
-  }
-
-  bool is_on(std::size_t worker, OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const {
-    return tensors_.is_on(worker, kind, stage, micro_batch);
   }
 
   void compute(std::size_t worker, const Op& op) {
@@ -388,6 +393,7 @@ class ProgramRun {
     const bool is_op = next < instructions.size() && instructions[next].kind == InstructionKind::Compute;
     if (!is_op || instructions[next].op.paired) return bad(worker, "the first of a pair without a second one");
     const Op& second = instructions[next].op;
+    if (program_.slices > 1) return bad(worker, "paired; a program with slices has no pairs");
     if (second.micro_batch == instructions[next - 1].op.micro_batch) {
       bad(worker, "a pair of one micro-batch");
     } else if (in_range(worker, instructions[next])) {
@@ -420,23 +426,33 @@ class ProgramRun {
     if (!is_placed(worker, op)) return;
     check_version(worker, op);
     const std::int64_t stage = op.stage.value();
-    if (!is_on(worker, OpKind::Forward, stage, op.micro_batch)) bad(worker, "its forward has not run on this worker");
-    if (is_on(worker, op.kind, stage, op.micro_batch)) bad(worker, "its backward has run before");
+    const auto is_on = [&](OpKind kind) { return tensors_.is_on(worker, kind, stage, op.micro_batch, op.slice); };
+    if (!is_on(OpKind::Forward)) bad(worker, "its forward has not run on this worker");
+    if (is_on(op.kind)) bad(worker, "its backward has run before");
   }
 
   void check_inputs(std::size_t worker, const Op& op) {
     const std::int64_t stage = op.stage.value();
-    const MicroBatchId id = op.micro_batch;
+    const auto is_on = [&](OpKind kind, std::int64_t at, std::int64_t slice) {
+      return tensors_.is_on(worker, kind, at, op.micro_batch, slice);
+    };
+    const auto has_gradient = [&](std::int64_t at, std::int64_t slice) {
+      return is_on(OpKind::Backward, at, slice) || is_on(OpKind::BackwardInput, at, slice);
+    };
     if (op.kind == OpKind::Forward) {
-      if (stage > 0 && !is_on(worker, OpKind::Forward, stage - 1, id)) bad(worker, "its input is not on this worker");
+      if (stage > 0 && !is_on(OpKind::Forward, stage - 1, op.slice)) bad(worker, "its input is not on this worker");
+      if (op.slice > 0 && !is_on(OpKind::Forward, stage, op.slice - 1)) {
+        bad(worker, "the forward of the slice before has not run on this worker");
+      }
     } else if (op.kind == OpKind::BackwardWeight) {
-      if (!is_on(worker, OpKind::BackwardInput, stage, id))
-        bad(worker, "its input gradient has not run on this worker");
+      if (!is_on(OpKind::BackwardInput, stage, op.slice)) bad(worker, "its input gradient has not run on this worker");
     } else {
-      if (!is_on(worker, OpKind::Forward, stage, id)) bad(worker, "its forward has not run on this worker");
-      if (stage + 1 < program_.stages && !is_on(worker, OpKind::Backward, stage + 1, id) &&
-          !is_on(worker, OpKind::BackwardInput, stage + 1, id)) {
+      if (!is_on(OpKind::Forward, stage, op.slice)) bad(worker, "its forward has not run on this worker");
+      if (stage + 1 < program_.stages && !has_gradient(stage + 1, op.slice)) {
         bad(worker, "the gradient of its output is not on this worker");
+      }
+      if (op.slice + 1 < program_.slices && !has_gradient(stage, op.slice + 1)) {
+        bad(worker, "the backward of the next slice has not run on this worker");
       }
     }
   }
@@ -488,7 +504,8 @@ class ProgramRun {
     const Place place{other->worker, other->position};
     findings_.add(ViolationKind::Mismatch, {{worker, next_[worker]}, place}, [&] {
       return fmt::format("worker {}, instruction {} ({}): does not match '{}' of worker {}", worker, next_[worker],
-                         to_text(instruction), to_text(program_.workers[place.worker][place.position]), place.worker);
+                         to_text(instruction, program_.slices),
+                         to_text(program_.workers[place.worker][place.position], program_.slices), place.worker);
     });
   }
 
@@ -640,7 +657,8 @@ class ProgramRun {
 std::vector<Violation> check(const Program& program, ChannelDiscipline discipline, SummedStages summed,
                              FirstUse first_use) {
   Findings findings;
-  check_placement(program.placement, program.stages, program.micro_batches, program.workers.size(), findings);
+  check_placement(program.placement, program.stages, program.micro_batches, program.slices, program.workers.size(),
+                  findings);
   if (program.steps < 1 || program.micro_batches % program.steps != 0) {
     findings.add(ViolationKind::OutOfRange, {}, [&] {
       return fmt::format("{} micro-batches do not form {} steps", program.micro_batches, program.steps);

@@ -16,6 +16,7 @@ namespace {
 /// Returns why the op and the next op do not form a valid pair; nothing if they do.
 std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
   if (schedule.updates) return "paired; an asynchronous schedule has no pairs";
+  if (schedule.slices > 1) return "paired; a schedule with slices has no pairs";
   if (ops[position].kind != OpKind::Forward) return "paired; a pair begins with a forward";
   if (position + 1 == ops.size()) return "paired, but no op follows it on its worker";
   const Op& second = ops[position + 1];
@@ -32,8 +33,9 @@ std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::ve
 std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
   const auto& ops = schedule.workers[place.worker];
   if (place.position > 0 && num_concurrent(ops, place.position - 1, pairs) > 1) --place.position;
-  const std::string text = to_text(ops[place.position]);
-  return num_concurrent(ops, place.position, pairs) > 1 ? text + "&" + to_text(ops[place.position + 1]) : text;
+  const std::string text = to_text(ops[place.position], schedule.slices);
+  return num_concurrent(ops, place.position, pairs) > 1 ? text + "&" + to_text(ops[place.position + 1], schedule.slices)
+                                                        : text;
 }
 
 std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
@@ -99,13 +101,20 @@ void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t sta
 
 }  // namespace
 
-bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches,
+bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
                      std::size_t num_workers, Findings& findings) {
-  const bool has_counts = stages >= 1 && micro_batches >= 1 && micro_batches <= kMostOps / stages;
-  if (!has_counts) {
+  const bool has_slices = slices >= 1 && slices <= kMostSlices;
+  if (!has_slices) {
+    findings.add(ViolationKind::OutOfRange, {},
+                 [&] { return fmt::format("{} slices are not 1 to {}", slices, kMostSlices); });
+  }
+  const bool has_counts =
+      has_slices && stages >= 1 && micro_batches >= 1 && micro_batches <= kMostOps / slices / stages;
+  if (has_slices && !has_counts) {
     findings.add(ViolationKind::OutOfRange, {}, [&] {
-      return fmt::format("{} stages and {} micro-batches; both are positive, their product at most {}", stages,
-                         micro_batches, kMostOps);
+      const std::string of_slices = slices == 1 ? "" : fmt::format(" of {} slices", slices);
+      return fmt::format("{} stages and {} micro-batches{}; both are positive, their product at most {}", stages,
+                         micro_batches, of_slices, kMostOps);
     });
   }
   const auto report = [&](auto message) { findings.add(ViolationKind::BadPlacement, {}, message); };
@@ -260,11 +269,16 @@ class ScheduleCheck {
   explicit ScheduleCheck(const Schedule& schedule) : schedule_(schedule) {}
 
   std::vector<Violation> run() {
-    if (!check_placement(schedule_.placement, schedule_.stages, schedule_.micro_batches, schedule_.workers.size(),
-                         findings_)) {
+    if (!check_placement(schedule_.placement, schedule_.stages, schedule_.micro_batches, schedule_.slices,
+                         schedule_.workers.size(), findings_)) {
       return findings_.take();
     }
     placed_ = findings_.empty();
+    if (schedule_.slices > 1 && schedule_.updates) {
+      findings_.add(ViolationKind::OutOfRange, {}, [&] {
+        return fmt::format("{} slices in an asynchronous schedule, which has none", schedule_.slices);
+      });
+    }
     check_ops();
     check_complete();
     if (all_in_range_) check_acyclic(schedule_, Pairs::InOrder, findings_);
@@ -275,7 +289,7 @@ class ScheduleCheck {
 
  private:
   void check_ops() {
-    seen_.assign(static_cast<std::size_t>(schedule_.stages * schedule_.micro_batches), 0);
+    seen_.assign(static_cast<std::size_t>(schedule_.stages * schedule_.micro_batches * schedule_.slices), 0);
     replica_of_.assign(static_cast<std::size_t>(schedule_.micro_batches), -1);
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) check_op(schedule_.workers[w][i], {w, i});
@@ -295,7 +309,7 @@ class ScheduleCheck {
       findings_.add_at(schedule_, ViolationKind::WrongWorker, place, "stage {} of replica {} is on worker {}",
                        op.stage.value(), op.replica.value(), schedule_.placement.worker(op.replica, op.stage).value());
     }
-    KindSet& seen = seen_[slot(op.stage.value(), op.micro_batch.value())];
+    KindSet& seen = seen_[slot(op)];
     if ((seen & bit(op.kind)) != 0)
       findings_.add_at(schedule_, ViolationKind::DoubledOp, place, "the schedule has this op already");
     seen = static_cast<KindSet>(seen | bit(op.kind));
@@ -313,13 +327,15 @@ class ScheduleCheck {
       return false;
     };
     const bool stage = require("stage", op.stage.value(), schedule_.stages);
-    const bool micro_batch = require("micro-batch", op.micro_batch.value(), schedule_.micro_batches);
+    const bool micro_batch = require("micro-batch", op.micro_batch.value(), schedule_.micro_batches) &&
+                             require("slice", op.slice, schedule_.slices);
     const auto replicas = static_cast<std::int64_t>(schedule_.placement.num_replicas());
     return require("replica", op.replica.value(), replicas) && stage && micro_batch;
   }
 
-  std::size_t slot(std::int64_t stage, std::int64_t micro_batch) const {
-    return static_cast<std::size_t>(stage * schedule_.micro_batches + micro_batch);
+  std::size_t slot(const Op& op) const {
+    const std::int64_t row = op.stage.value() * schedule_.micro_batches + op.micro_batch.value();
+    return static_cast<std::size_t>(row * schedule_.slices + op.slice);
   }
 
   /// Reports the first kMostPlaces places.
@@ -328,14 +344,17 @@ class ScheduleCheck {
     for (std::size_t i = 0; i < seen_.size(); ++i) {
       if (seen_[i] == kWhole || seen_[i] == kSplit || ++incomplete > kMostPlaces) continue;
       const auto at = static_cast<std::int64_t>(i);
-      report_incomplete(at / schedule_.micro_batches, at % schedule_.micro_batches, seen_[i]);
+      const std::int64_t row = at / schedule_.slices;
+      report_incomplete(row / schedule_.micro_batches, row % schedule_.micro_batches, at % schedule_.slices, seen_[i]);
     }
     if (incomplete <= kMostPlaces) return;
     findings_.add_summary(ViolationKind::MissingOp,
-                          fmt::format("ops of {} more micro-batches at a stage are missing", incomplete - kMostPlaces));
+                          fmt::format("ops of {} more {} at a stage are missing", incomplete - kMostPlaces,
+                                      schedule_.slices > 1 ? "slices" : "micro-batches"));
   }
 
-  void report_incomplete(std::int64_t s, std::int64_t m, KindSet seen) {
+  void report_incomplete(std::int64_t s, std::int64_t micro_batch, std::int64_t slice, KindSet seen) {
+    const std::string m = std::to_string(micro_batch) + (schedule_.slices > 1 ? fmt::format(".{}", slice) : "");
     const auto missing = [&](auto message) { findings_.add(ViolationKind::MissingOp, {}, message); };
     const bool whole = (seen & bit(OpKind::Backward)) != 0;
     const bool input = (seen & bit(OpKind::BackwardInput)) != 0;
@@ -358,7 +377,7 @@ class ScheduleCheck {
   Findings findings_;
   bool placed_ = false;
   bool all_in_range_ = true;
-  std::vector<KindSet> seen_;             // [stage * N + micro-batch]
+  std::vector<KindSet> seen_;             // [(stage * N + micro-batch) * k + slice]
   std::vector<std::int64_t> replica_of_;  // [micro-batch], -1 before its first op
 };
 

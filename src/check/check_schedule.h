@@ -7,16 +7,17 @@
 
 namespace chimera {
 
-/// Adds a violation for each invalid pair (see Pairs; an asynchronous schedule has no pairs). If all are valid, runs
-/// check_acyclic() for Pairs::Together. Requires ops in range.
+/// Adds a violation for each invalid pair (see Pairs; an asynchronous schedule and one with slices have no pairs). If
+/// all are valid, runs check_acyclic() for Pairs::Together. Requires ops in range.
 void check_pairs(const Schedule& schedule, Findings& findings);
 
 /// Adds a shortest cycle of ops that wait for each other, if any. Requires ops in range.
 void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings);
 
-/// Adds violations in counts (stages and micro-batches are positive, their product is at most kMostOps) and placement
-/// (1 to 32,767 replicas, each with every stage on a worker). Returns whether the counts are right.
-bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches,
+/// Adds violations in counts (stages, micro-batches and slices are positive, at most kMostSlices slices, and their
+/// product is at most kMostOps) and placement (1 to 32,767 replicas, each with every stage on a worker). Returns
+/// whether the counts are right.
+bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
                      std::size_t num_workers, Findings& findings);
 
 /// Adds violations in the weight versions of an asynchronous schedule that passes all other checks. Each replica's
@@ -32,14 +33,15 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 /// Takes time linear in the ops, and memory linear in stages x micro-batches.
 void check_versions(const Schedule& schedule, Findings& findings);
 
-/// Checks that every (stage, micro-batch) has one F and one B (or I and W), with the same replica, on the worker that
-/// holds the stage, and that the workers' orders and the dependencies form no cycle. If so, checks pairs (check_pairs)
-/// and weight versions (check_versions; all 0 in a synchronous schedule).
+/// Checks that every (stage, micro-batch, slice) has one F and one B (or I and W), with the same replica, on the worker
+/// that holds the stage, and that the workers' orders and the dependencies form no cycle. If so, checks pairs
+/// (check_pairs) and weight versions (check_versions; all 0 in a synchronous schedule). An asynchronous schedule has no
+/// slices.
 ///
 /// Returns the violations: at most 10,000 or 20,000 of each kind, then the number of the others. The result is empty if
 /// and only if the schedule may be lowered, with any Pairs. A cycle is a shortest one (shortest_wait_cycle), with two
 /// places per wait: the op and its input. Never throws; accepts any ids. Takes time linear in the ops and in stages x
-/// micro-batches.
+/// micro-batches x slices.
 [[nodiscard]] std::vector<Violation> check(const Schedule& schedule);
 
 }  // namespace chimera

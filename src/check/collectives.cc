@@ -125,9 +125,9 @@ class Deadlock {
     std::vector<Place> places;
     for (const std::uint32_t w : workers) {
       const Instruction& instruction = program_.workers[w][next_[w]];
-      message +=
-          fmt::format("{}worker {} is stuck at instruction {} ({}{})", message.empty() ? "" : "; ", w, next_[w],
-                      to_text(instruction), computes(instruction.kind) ? ", whose first use waits for its device" : "");
+      message += fmt::format("{}worker {} is stuck at instruction {} ({}{})", message.empty() ? "" : "; ", w, next_[w],
+                             to_text(instruction, program_.slices),
+                             computes(instruction.kind) ? ", whose first use waits for its device" : "");
       places.push_back({w, next_[w]});
     }
     if (ended) message += fmt::format("; worker {} has ended", *ended);

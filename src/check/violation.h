@@ -67,7 +67,7 @@ class Findings {
               Parts... parts) {
     add(kind, {place}, [&] {
       return fmt::format("worker {}, op {} ({}): {}", place.worker, place.position,
-                         to_text(schedule.workers[place.worker][place.position]),
+                         to_text(schedule.workers[place.worker][place.position], schedule.slices),
                          fmt::vformat(format, fmt::make_format_args(parts...)));
     });
   }

@@ -47,6 +47,7 @@ constexpr std::array kAxes = {
         "unequal times; auto, the better one for the costs of simulate, else deepest for "
         "whole units of more than one chunk",
         0, kOrders),
+    field<&PipelineShape::slices>(Axis::Slices, "slices", "k", "slices of consecutive tokens per micro-batch (k)", 1),
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ enum class Axis : std::uint8_t {
   Waves,      ///< w
   Scale,      ///< how Chimera schedules N > D
   Order,
+  Slices,  ///< k
 };
 
 struct ShapeAxis {

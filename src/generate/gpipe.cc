@@ -21,13 +21,18 @@ FreeRegions gpipe_free_regions(const PipelineShape&, std::int64_t worker) { retu
 
 Schedule gpipe(const PipelineShape& shape) {
   require_shape(kGpipe, gpipe_refusal(shape));
-  Schedule schedule{kGpipe, shape.stages, shape.micro_batches, linear_placement(shape.stages), {}};
+  Schedule schedule{.name = kGpipe,
+                    .stages = shape.stages,
+                    .micro_batches = shape.micro_batches,
+                    .placement = linear_placement(shape.stages),
+                    .workers = {},
+                    .slices = shape.slices};
   schedule.workers.resize(static_cast<std::size_t>(shape.stages));
   for (std::int64_t s = 0; s < shape.stages; ++s) {
     auto& ops = schedule.workers[static_cast<std::size_t>(s)];
     for (const OpKind kind : {OpKind::Forward, OpKind::Backward}) {
-      for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
-        ops.push_back({kind, ReplicaId(0), StageId(s), MicroBatchId(m)});
+      for (std::int64_t i = 0; i < shape.micro_batches * shape.slices; ++i) {
+        ops.push_back(sliced_op(kind, ReplicaId(0), StageId(s), i, shape.slices));
       }
     }
   }
@@ -39,11 +44,12 @@ Generator gpipe_entry() {
           .generate = gpipe,
           .refusal = gpipe_refusal,
           .rule = "All forwards, then all backwards in the same order.",
-          .constraints = "any D, N",
-          .closed_form = "(N+D-1)(F+B)",
+          .constraints = "any D, N, k",
+          .closed_form = "(N+(D-1)/k)(F+B)",
           .activations = "N",
           .source = "Huang et al., NeurIPS'19",
           .figure = {4, 4},
+          .axes = {slices()},
           .paper = PaperModel{gpipe_critical_ops, gpipe_free_regions}};
 }
 

@@ -25,18 +25,24 @@ FreeRegions one_f_one_b_free_regions(const PipelineShape&, std::int64_t worker) 
 
 Schedule one_f_one_b(const PipelineShape& shape) {
   require_shape(kOneFOneB, one_f_one_b_refusal(shape));
-  Schedule schedule{kOneFOneB, shape.stages, shape.micro_batches, linear_placement(shape.stages), {}};
+  Schedule schedule{.name = kOneFOneB,
+                    .stages = shape.stages,
+                    .micro_batches = shape.micro_batches,
+                    .placement = linear_placement(shape.stages),
+                    .workers = {},
+                    .slices = shape.slices};
+  const std::int64_t forwards = shape.micro_batches * shape.slices;
   schedule.workers.resize(static_cast<std::size_t>(shape.stages));
   for (std::int64_t s = 0; s < shape.stages; ++s) {
     auto& ops = schedule.workers[static_cast<std::size_t>(s)];
-    const auto add = [&](OpKind kind, std::int64_t m) {
-      ops.push_back({kind, ReplicaId(0), StageId(s), MicroBatchId(m)});
+    const auto add = [&](OpKind kind, std::int64_t i) {
+      ops.push_back(sliced_op(kind, ReplicaId(0), StageId(s), i, shape.slices));
     };
-    const std::int64_t warm_up = std::min(shape.stages - 1 - s, shape.micro_batches);
-    for (std::int64_t m = 0; m < warm_up; ++m) add(OpKind::Forward, m);
-    for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
-      if (warm_up + m < shape.micro_batches) add(OpKind::Forward, warm_up + m);
-      add(OpKind::Backward, m);
+    const std::int64_t warm_up = std::min(shape.stages - 1 - s + shape.slices - 1, forwards);
+    for (std::int64_t i = 0; i < warm_up; ++i) add(OpKind::Forward, i);
+    for (std::int64_t i = 0; i < forwards; ++i) {
+      if (warm_up + i < forwards) add(OpKind::Forward, warm_up + i);
+      add(OpKind::Backward, i);
     }
   }
   return schedule;
@@ -48,11 +54,13 @@ Generator one_f_one_b_entry() {
           .refusal = one_f_one_b_refusal,
           .rule =
               "min(D-1-s, N) warm-up forwards, then one forward and one backward alternately, then the remaining "
-              "backwards. GPipe's time with fewer activations; DAPPLE's order and Megatron's default.",
-          .constraints = "any D, N",
-          .closed_form = "(N+D-1)(F+B)",
-          .activations = "min(D-s, N)",
-          .source = "Fan et al., PPoPP'21 (DAPPLE)",
+              "backwards. GPipe's time with fewer activations; DAPPLE's order and Megatron's default. With k slices "
+              "(Seq1F1B), each op is of a slice, and k-1 more forwards warm up.",
+          .constraints = "any D, N, k",
+          .closed_form = "(N+(D-1)/k)(F+B)",
+          .activations = "min((D-1-s)/k+1, N)",
+          .source = "Fan et al., PPoPP'21 (DAPPLE); slices: Sun et al., arXiv 2406.03488 (Seq1F1B)",
+          .axes = {slices()},
           .paper = PaperModel{one_f_one_b_critical_ops, one_f_one_b_free_regions}};
 }
 

@@ -27,7 +27,7 @@ CriticalOps pipedream_two_bw_critical_ops(const PipelineShape& shape, double) {
 
 Schedule pipedream_two_bw(const PipelineShape& shape) {
   require_shape(kPipedreamTwoBw, pipedream_two_bw_refusal(shape));
-  Schedule schedule = one_f_one_b(shape);
+  Schedule schedule = one_f_one_b({.stages = shape.stages, .micro_batches = shape.micro_batches});
   schedule.name = kPipedreamTwoBw;
   schedule.updates = AsynchronousUpdates{.micro_batches = shape.micro_batches, .versions = 2, .delay = 1};
   return schedule;
@@ -62,7 +62,7 @@ CriticalOps pipedream_critical_ops(const PipelineShape& shape, double) {
 
 Schedule pipedream(const PipelineShape& shape) {
   require_shape(kPipedream, pipedream_refusal(shape));
-  Schedule schedule = one_f_one_b(shape);
+  Schedule schedule = one_f_one_b({.stages = shape.stages, .micro_batches = shape.micro_batches});
   schedule.name = kPipedream;
   schedule.updates = AsynchronousUpdates{.micro_batches = 1, .versions = shape.stages};
   for (auto& ops : schedule.workers) {

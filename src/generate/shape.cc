@@ -18,6 +18,10 @@ std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t 
   for (const ShapeAxis& axis : shape_axes()) {
     if (axis.get(shape) < axis.least) return below(axis.flag(), axis.least, axis.get(shape));
   }
+  if (shape.slices > kMostSlices) {
+    return fmt::format("--slices must be at most {}, not {}", kMostSlices, shape.slices);
+  }
+  if (shape.slices > 1) ops_each *= shape.slices;
   if (shape.stages > kMostOps / ops_each / shape.micro_batches) {
     return fmt::format("{} stages times {} micro-batches are more than {} ops; use fewer of either", shape.stages,
                        shape.micro_batches, kMostOps);
@@ -36,6 +40,18 @@ TakenAxis looped_chunks() {
   return {.axis = Axis::Chunks, .usual = 2, .planned = [](const PipelineShape&) {
             return std::vector<std::int64_t>{2, 4};
           }};
+}
+
+Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices) {
+  Op op{kind, replica, stage, MicroBatchId(i / slices)};
+  const std::int64_t slice = kind == OpKind::Forward ? i % slices : slices - 1 - i % slices;
+  op.slice = static_cast<std::int16_t>(slice);
+  return op;
+}
+
+TakenAxis slices() {
+  return {
+      .axis = Axis::Slices, .usual = 1, .planned = [](const PipelineShape&) { return std::vector<std::int64_t>{1}; }};
 }
 
 std::optional<std::string> wave_refusal(const PipelineShape& shape, std::int64_t ops_each) {

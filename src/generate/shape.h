@@ -25,6 +25,13 @@ void require_shape(const char* schedule, const std::optional<std::string>& refus
 /// Returns why no schedule of waves has this shape: shape_error() with `ops_each` ops per stage and micro-batch.
 [[nodiscard]] std::optional<std::string> wave_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
+/// Returns the i-th op of a kind on a stage, i from 0, if micro-batches go in ascending order, and their slices
+/// ascending forward and descending backward.
+[[nodiscard]] Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices);
+
+/// Returns the axis --slices: 1 by default and in plans.
+[[nodiscard]] TakenAxis slices();
+
 /// Returns the axis --waves: 1 by default; plans try 1 and 2.
 [[nodiscard]] TakenAxis waves();
 

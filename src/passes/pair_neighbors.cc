@@ -66,7 +66,7 @@ class Pairing {
 }  // namespace
 
 Schedule pair_neighbors(Schedule schedule) {
-  if (schedule.updates) return schedule;
+  if (schedule.updates || schedule.slices > 1) return schedule;
   for (auto& ops : schedule.workers) pair_all(ops);
   Pairing(schedule).run();
   return schedule;

@@ -14,7 +14,7 @@ using Ops = std::vector<Op>;
 
 void require_unrollable(const Schedule& step, std::int64_t steps) {
   if (steps < 1) throw ConfigError(fmt::format("steps must be at least 1, not {}", steps));
-  const std::int64_t slots = std::max(num_ops(step), step.stages * step.micro_batches);
+  const std::int64_t slots = std::max(num_ops(step), step.stages * step.micro_batches * step.slices);
   if (slots > kMostOps / steps) {
     throw ConfigError(fmt::format("{} steps of {} ops are more than {} ops; use fewer", steps, slots, kMostOps));
   }

@@ -49,10 +49,19 @@ int terminal_color(Color color) {
 
 Color color_of(OpKind kind) { return kOpColors[static_cast<std::size_t>(kind)]; }
 
-Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas) {
+std::size_t num_shades(std::int64_t slices) { return static_cast<std::size_t>(std::clamp<std::int64_t>(slices, 1, 8)); }
+
+std::size_t shade_of(std::int64_t slice, std::int64_t slices) {
+  return static_cast<std::size_t>(slice) * num_shades(slices) / static_cast<std::size_t>(slices);
+}
+
+Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas, std::size_t shade, std::size_t shades) {
   constexpr double kPalest = 0.5;
-  const double share =
-      num_replicas > 1 ? kPalest * static_cast<double>(replica.value()) / static_cast<double>(num_replicas - 1) : 0;
+  const auto part = [](auto number, std::size_t count) {
+    return count > 1 ? kPalest * static_cast<double>(number) / static_cast<double>(count - 1) : 0;
+  };
+  const double of_replica = part(replica.value(), num_replicas);
+  const double share = of_replica + (1 - of_replica) * part(shade, shades);
   const Color color = color_of(kind);
   return {towards_white(color.red, share), towards_white(color.green, share), towards_white(color.blue, share)};
 }

@@ -28,8 +28,13 @@ struct Color {
 
 /// Light enough for black text.
 [[nodiscard]] Color color_of(OpKind kind);
-/// Later replicas are paler.
-[[nodiscard]] Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas);
+/// Number of shades that tell slices apart: one each, at most 8 for all.
+[[nodiscard]] std::size_t num_shades(std::int64_t slices);
+/// Returns the shade of a slice, from 0: neighboring slices share one if there are more than num_shades().
+[[nodiscard]] std::size_t shade_of(std::int64_t slice, std::int64_t slices);
+/// Later replicas are paler, and so are later shades.
+[[nodiscard]] Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas, std::size_t shade = 0,
+                             std::size_t shades = 1);
 /// Returns whether the replica is in the second half, which runs up and is hatched.
 [[nodiscard]] bool is_hatched(ReplicaId replica, std::size_t num_replicas);
 

@@ -66,6 +66,7 @@ Json ops_json(const Schedule& schedule, const Timeline& timeline, const OpNumber
               {"microBatch", integers(schedule.workers, [](const Op& op) { return op.micro_batch.value(); })},
               {"start", times(timed, [](const TimedOp& op) { return op.start; })},
               {"end", times(timed, [](const TimedOp& op) { return op.end; })}};
+  if (schedule.slices > 1) ops["slice"] = integers(schedule.workers, [](const Op& op) { return op.slice; });
   if (has_pairs(schedule)) ops["paired"] = integers(schedule.workers, [](const Op& op) { return op.paired ? 1 : 0; });
   if (schedule.updates) {
     ops["version"] = integers(schedule.workers, [](const Op& op) { return op.weight_version; });
@@ -138,13 +139,16 @@ void add_replicas(const Schedule& schedule, Json& json) {
     const ReplicaId replica(static_cast<std::int64_t>(r));
     json["replicas"].push_back({{"name", direction(schedule, r)}, {"hatched", is_hatched(replica, count)}});
   }
+  const std::size_t shades = num_shades(schedule.slices);
   for (int kind = 0; kind < kOpKinds; ++kind) {
-    Json shades = Json::array();
-    for (std::size_t r = 0; r < count; ++r) {
-      shades.push_back(to_hex(color_of(static_cast<OpKind>(kind), ReplicaId(static_cast<std::int64_t>(r)), count)));
+    Json fills = Json::array();  // [replica * shades + shade]
+    for (std::size_t i = 0; i < count * shades; ++i) {
+      const ReplicaId replica(static_cast<std::int64_t>(i / shades));
+      fills.push_back(to_hex(color_of(static_cast<OpKind>(kind), replica, count, i % shades, shades)));
     }
-    json["fills"].push_back(std::move(shades));
+    json["fills"].push_back(std::move(fills));
   }
+  if (schedule.slices > 1) json["slices"] = schedule.slices;
 }
 
 Json causes_json() {

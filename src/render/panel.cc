@@ -46,15 +46,18 @@ std::vector<double> gradient_bytes(const CostModel& costs) {
 
 void add_messages(const Schedule& schedule, const Explanation& explanation, const CostModel& costs, Totals& totals) {
   const auto input = input_bytes(costs);
+  const auto parts = schedule.slices > 1 ? parts_of_tokens(costs.slices, schedule.slices) : std::vector<double>{1};
   double bytes = 0;
   for (const Message& message : explanation.messages) {
     const Op& op = schedule.workers[message.from.worker][message.from.position];
     // The gradient of a stage's input is as large as the input.
     const std::size_t stage = op.stage.index() + (op.kind == OpKind::Forward ? 1 : 0);
-    if (stage < input.size()) bytes += input[stage] * schedule.micro_batch_scale;
+    if (stage < input.size())
+      bytes += input[stage] * schedule.micro_batch_scale * parts[static_cast<std::size_t>(op.slice)];
   }
   totals.messages = static_cast<std::int64_t>(explanation.messages.size());
-  totals.message_volume = static_cast<double>(totals.messages) * schedule.micro_batch_scale;
+  totals.message_volume =
+      static_cast<double>(totals.messages) * schedule.micro_batch_scale / static_cast<double>(schedule.slices);
   if (!input.empty()) totals.message_bytes = bytes;
 }
 
@@ -79,6 +82,7 @@ std::string versus(double value, double first) {
 std::string title_of(const Schedule& schedule) {
   std::string title = fmt::format("{}, D = {}, N = {}", schedule.name, schedule.workers.size(), schedule.micro_batches);
   const auto stages = static_cast<std::size_t>(schedule.stages);
+  if (schedule.slices > 1) title += fmt::format(", k = {}", schedule.slices);
   if (stages != schedule.workers.size()) title += fmt::format(", {} stages", stages);
   if (schedule.placement.num_replicas() > 1) title += fmt::format(", {} replicas", schedule.placement.num_replicas());
   return title;

@@ -106,9 +106,11 @@ class TimelineTrace {
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
         const Op& op = schedule_.workers[w][i];
-        slice(TraceProcess::Ops, w, to_text(op), timeline_.workers[w].ops[i].start, timeline_.workers[w].ops[i].end,
-              fmt::format(R"("stage":{},"replica":{},"micro_batch":{},"weight_version":{},"critical":{}{})",
-                          op.stage.value(), op.replica.value(), op.micro_batch.value(), op.weight_version,
+        const std::string of_slice = schedule_.slices > 1 ? fmt::format(R"("slice":{},)", op.slice) : "";
+        slice(TraceProcess::Ops, w, to_text(op, schedule_.slices), timeline_.workers[w].ops[i].start,
+              timeline_.workers[w].ops[i].end,
+              fmt::format(R"("stage":{},"replica":{},"micro_batch":{},{}"weight_version":{},"critical":{}{})",
+                          op.stage.value(), op.replica.value(), op.micro_batch.value(), of_slice, op.weight_version,
                           critical[w][i] ? "true" : "false", pair_argument(schedule_.workers[w], i)));
       }
       for (const TimedUpdate& update : timeline_.workers[w].updates) {
@@ -143,7 +145,7 @@ class TimelineTrace {
         if (bubble.waits_for) {
           const Place& place = *bubble.waits_for;
           cause = fmt::format(R"("waits_for":"{}","of_worker":{})",
-                              to_text(schedule_.workers[place.worker][place.position]), place.worker);
+                              to_text(schedule_.workers[place.worker][place.position], schedule_.slices), place.worker);
         }
         slice(TraceProcess::Idle, w, to_text(bubble.cause), bubble.start, bubble.end, cause);
       }

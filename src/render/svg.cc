@@ -90,7 +90,7 @@ class SvgPicture {
       for (std::size_t i = 0; i < panel_.schedule.workers[w].size(); ++i) {
         const TimedOp& time = panel_.timeline.workers[w].ops[i];
         if (time.end > time.start) shortest = std::min(shortest, time.end - time.start);
-        letters = std::max(letters, to_text(panel_.schedule.workers[w][i]).size());
+        letters = std::max(letters, label_of(panel_.schedule.workers[w][i]).size());
       }
     }
     if (!(panel_.timeline.makespan > 0)) return 1;
@@ -105,6 +105,14 @@ class SvgPicture {
     for (const auto& bubbles : panel_.explanation.bubbles) {
       for (const Bubble& bubble : bubbles) causes_.insert(bubble.cause);
     }
+  }
+
+  [[nodiscard]] std::string label_of(const Op& op) const { return to_text(op, panel_.schedule.slices); }
+
+  /// Returns the class of an op's box: kind, replica and, if there are several, shade.
+  [[nodiscard]] std::string class_of(OpKind kind, std::size_t replica, std::size_t shade) const {
+    const std::string name = fmt::format("{}{}", letter(kind), replica);
+    return num_shades(panel_.schedule.slices) > 1 ? fmt::format("{}-{}", name, shade) : name;
   }
 
   void pattern(const std::string& name, Color ground, const char* tile, const char* line) {
@@ -130,11 +138,14 @@ class SvgPicture {
     for (const OpKind kind : kinds_) {
       for (std::size_t r = 0; r < num_replicas(); ++r) {
         const ReplicaId replica(static_cast<std::int64_t>(r));
-        const Color color = color_of(kind, replica, num_replicas());
-        const std::string name = fmt::format("{}{}", letter(kind), r);
-        const bool lines = is_hatched(replica, num_replicas());
-        if (lines) hatched.emplace_back(name, color);
-        put(".{} {{ fill: {} }}\n", name, lines ? fmt::format("url(#{})", name) : to_hex(color));
+        const std::size_t shades = num_shades(panel_.schedule.slices);
+        for (std::size_t shade = 0; shade < shades; ++shade) {
+          const Color color = color_of(kind, replica, num_replicas(), shade, shades);
+          const std::string name = class_of(kind, r, shade);
+          const bool lines = is_hatched(replica, num_replicas());
+          if (lines) hatched.emplace_back(name, color);
+          put(".{} {{ fill: {} }}\n", name, lines ? fmt::format("url(#{})", name) : to_hex(color));
+        }
       }
     }
     for (const IdleCause cause : causes_) put(".{0} {{ fill: url(#{0}) }}\n", to_text(cause));
@@ -214,10 +225,12 @@ class SvgPicture {
     const Op& op = panel_.schedule.workers[worker][position];
     const TimedOp& time = panel_.timeline.workers[worker].ops[position];
     const Lane lane = lane_of(worker, position);
-    const std::string label = to_text(op);
-    box(fmt::format("{}{}", letter(op.kind), op.replica.value()), time, row_top + lane.top, lane.height,
-        fmt::format("{}: stage {}, micro-batch {}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
-                    op.micro_batch.value(), op.replica.value(), time.start, time.end));
+    const std::string label = label_of(op);
+    const std::int64_t slices = panel_.schedule.slices;
+    const std::string slice = slices > 1 ? fmt::format(", slice {}", op.slice) : "";
+    box(class_of(op.kind, op.replica.index(), shade_of(op.slice, slices)), time, row_top + lane.top, lane.height,
+        fmt::format("{}: stage {}, micro-batch {}{}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
+                    op.micro_batch.value(), slice, op.replica.value(), time.start, time.end));
     const double width = (time.end - time.start) * scale_;
     for (const std::string& text : {label, std::to_string(op.micro_batch.value())}) {
       if (static_cast<double>(text.size()) * kLetterWidth + 3 > width) continue;
@@ -231,7 +244,7 @@ class SvgPicture {
 
   [[nodiscard]] std::string describe(const Bubble& bubble) const {
     return fmt::format("idle: {}{}, {:.6g} to {:.6g}", to_text(bubble.cause),
-                       bubble.waits_for ? fmt::format(", waits for {} on worker {}", to_text(op_at(*bubble.waits_for)),
+                       bubble.waits_for ? fmt::format(", waits for {} on worker {}", label_of(op_at(*bubble.waits_for)),
                                                       bubble.waits_for->worker)
                                         : "",
                        bubble.start, bubble.end);
@@ -284,12 +297,15 @@ class SvgPicture {
                                                           "W weight gradient"};
     std::vector<std::pair<std::string, std::string>> entries;
     for (const OpKind kind : kinds_) {
-      entries.emplace_back(fmt::format("{}0", letter(kind)), kNames[static_cast<std::size_t>(kind)]);
+      entries.emplace_back(class_of(kind, 0, 0), kNames[static_cast<std::size_t>(kind)]);
     }
     if (num_replicas() > 1 && !kinds_.empty()) {
       for (std::size_t r = 0; r < num_replicas(); ++r) {
-        entries.emplace_back(fmt::format("{}{}", letter(*kinds_.begin()), r), replica_name(panel_.schedule, r));
+        entries.emplace_back(class_of(*kinds_.begin(), r, 0), replica_name(panel_.schedule, r));
       }
+    }
+    if (const std::size_t shades = num_shades(panel_.schedule.slices); shades > 1 && !kinds_.empty()) {
+      entries.emplace_back(class_of(*kinds_.begin(), 0, shades - 1), "later slices are paler");
     }
     if (has_pairs(panel_.schedule)) entries.emplace_back("pair", "two ops of a pair");
     if (all_reduce_height_ > 0) entries.emplace_back("all-reduce", "all-reduce");

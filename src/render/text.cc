@@ -33,15 +33,15 @@ std::string row(std::size_t size, const std::set<std::size_t>& marked, std::size
 }
 
 template <class Cell>
-std::string rows(const std::vector<std::vector<Cell>>& workers, const std::vector<Place>& places, std::size_t around,
-                 const char* separator) {
+std::string rows(const std::vector<std::vector<Cell>>& workers, std::int64_t slices, const std::vector<Place>& places,
+                 std::size_t around, const char* separator) {
   std::map<std::size_t, std::set<std::size_t>> marked;  // positions of each worker
   for (const Place& place : places) marked[place.worker].insert(place.position);
   std::string text;
   for (const auto& [worker, positions] : marked) {
-    text +=
-        fmt::format("  worker {} |", worker) + row(workers[worker].size(), positions, around, separator,
-                                                   [&, w = worker](std::size_t i) { return to_text(workers[w][i]); });
+    text += fmt::format("  worker {} |", worker) +
+            row(workers[worker].size(), positions, around, separator,
+                [&, w = worker](std::size_t i) { return to_text(workers[w][i], slices); });
   }
   return text;
 }
@@ -49,11 +49,11 @@ std::string rows(const std::vector<std::vector<Cell>>& workers, const std::vecto
 }  // namespace
 
 std::string excerpt(const Schedule& schedule, const std::vector<Place>& places) {
-  return rows(schedule.workers, places, 4, "");
+  return rows(schedule.workers, schedule.slices, places, 4, "");
 }
 
 std::string excerpt(const Program& program, const std::vector<Place>& places) {
-  return rows(program.workers, places, 2, ";");
+  return rows(program.workers, program.slices, places, 2, ";");
 }
 
 namespace {
@@ -115,13 +115,13 @@ Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
       std::size_t start = rounded(timeline.workers[w].ops[i].start / unit);
       const std::size_t end = rounded(timeline.workers[w].ops[i].end / unit);
       bool joins = i > 0 && ops[i - 1].paired;
-      std::string label = to_text(ops[i]);
+      std::string label = to_text(ops[i], schedule.slices);
       if (joins && runs_with_next(ops, timeline.workers[w], i - 1)) {
         // Both ops have the same cells: the second op starts in the next, if any.
         if (start + 1 < end) {
           ++start;
         } else {
-          label = to_text(ops[i - 1]) + "&" + label;
+          label = to_text(ops[i - 1], schedule.slices) + "&" + label;
           joins = false;
         }
       }
@@ -150,9 +150,11 @@ struct Extremes {
 
 /// Returns, for example, `0F1`. For a pair that runs together, returns `0F1&0B0` for the first op and nothing for the
 /// second.
-std::string label_of(const std::vector<Op>& ops, const WorkerTimeline& timeline, std::size_t i) {
-  if (i > 0 && runs_with_next(ops, timeline, i - 1)) return "";
-  return runs_with_next(ops, timeline, i) ? to_text(ops[i]) + "&" + to_text(ops[i + 1]) : to_text(ops[i]);
+std::string label_of(const Schedule& schedule, const Timeline& timeline, std::size_t worker, std::size_t i) {
+  const auto& ops = schedule.workers[worker];
+  if (i > 0 && runs_with_next(ops, timeline.workers[worker], i - 1)) return "";
+  const std::string label = to_text(ops[i], schedule.slices);
+  return runs_with_next(ops, timeline.workers[worker], i) ? label + "&" + to_text(ops[i + 1], schedule.slices) : label;
 }
 
 Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
@@ -164,7 +166,7 @@ Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
       const bool pair = runs_with_next(ops, timeline.workers[w], i);
       auto& letters = pair ? found.letters_of_pair : found.letters;
       auto& shortest = pair ? found.shortest_pair : found.shortest;
-      letters = std::max(letters, label_of(ops, timeline.workers[w], i).size());
+      letters = std::max(letters, label_of(schedule, timeline, w, i).size());
       shortest = std::min(shortest, time.end - time.start);
     }
   }
@@ -185,7 +187,7 @@ std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline)
     auto& row = grid.rows.emplace_back(grid.columns);
     const auto& ops = schedule.workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      const std::string label = label_of(ops, timeline.workers[w], i);
+      const std::string label = label_of(schedule, timeline, w, i);
       if (label.empty()) continue;
       const std::size_t start = rounded(timeline.workers[w].ops[i].start * scale);
       const std::size_t end = rounded(timeline.workers[w].ops[i].end * scale);
@@ -212,7 +214,7 @@ Grid in_order(const Schedule& schedule) {
   for (const auto& ops : schedule.workers) {
     auto& row = grid.rows.emplace_back(grid.columns, Cell{"", nullptr, true});
     for (std::size_t i = 0; i < std::min(ops.size(), grid.columns); ++i) {
-      row[i] = {to_text(ops[i]), &ops[i], true, i > 0 && ops[i - 1].paired};
+      row[i] = {to_text(ops[i], schedule.slices), &ops[i], true, i > 0 && ops[i - 1].paired};
       grid.width = std::max(grid.width, row[i].text.size());
     }
   }
@@ -221,7 +223,8 @@ Grid in_order(const Schedule& schedule) {
 }
 
 Grid grid_of(const Schedule& schedule, const Timeline& timeline, double unit) {
-  if (fits_cells(timeline, unit)) return in_cells(schedule, timeline, unit);
+  const double cell = unit / static_cast<double>(schedule.slices);
+  if (fits_cells(timeline, cell)) return in_cells(schedule, timeline, cell);
   return to_scale(schedule, timeline).value_or(in_order(schedule));
 }
 
@@ -236,9 +239,11 @@ std::string listed(const std::vector<MicroBatchId>& ids) {
 }
 
 /// Black on the op's color; underlined for replicas hatched elsewhere.
-std::string escape_sequence(const Op& op, std::size_t num_replicas) {
-  return fmt::format("\x1b[{}38;5;16;48;5;{}m", is_hatched(op.replica, num_replicas) ? "4;" : "",
-                     terminal_color(color_of(op.kind, op.replica, num_replicas)));
+std::string escape_sequence(const Op& op, const Schedule& schedule) {
+  const std::size_t replicas = schedule.placement.num_replicas();
+  const Color color =
+      color_of(op.kind, op.replica, replicas, shade_of(op.slice, schedule.slices), num_shades(schedule.slices));
+  return fmt::format("\x1b[{}38;5;16;48;5;{}m", is_hatched(op.replica, replicas) ? "4;" : "", terminal_color(color));
 }
 
 class TextPicture {
@@ -303,7 +308,7 @@ class TextPicture {
       }
       if (grid_.separated) line += cell.joins ? '&' : ' ';
       if (style_.colored && cell.op != nullptr && colored == nullptr) {
-        line += escape_sequence(*cell.op, schedule_.placement.num_replicas());
+        line += escape_sequence(*cell.op, schedule_);
         colored = cell.op;
       }
       line += fmt::format("{:^{}}", cell.text, grid_.width);

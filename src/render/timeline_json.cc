@@ -22,10 +22,11 @@ std::string list(const Values& values, const ToText& to_text) {
   return out + "]";
 }
 
-std::string op_json(const Op& op, const TimedOp& time) {
-  return fmt::format(R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {}{}, "start": {}, "end": {}}})",
+std::string op_json(const Op& op, const TimedOp& time, bool sliced) {
+  return fmt::format(R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {}{}{}, "start": {}, "end": {}}})",
                      letter(op.kind), op.stage.value(), op.replica.value(), op.micro_batch.value(),
-                     op.paired ? ", \"paired\": true" : "", number(time.start), number(time.end));
+                     sliced ? fmt::format(", \"slice\": {}", op.slice) : "", op.paired ? ", \"paired\": true" : "",
+                     number(time.start), number(time.end));
 }
 
 std::string place_json(const Place& place) {
@@ -64,15 +65,18 @@ std::string memory_json(const std::vector<MemoryPoint>& points) {
   return list(points, [](const MemoryPoint& p) { return fmt::format("[{}, {}]", number(p.time), number(p.amount)); });
 }
 
-std::string worker_json(const std::vector<Op>& ops, const WorkerTimeline& worker, std::size_t w,
+std::string worker_json(const Schedule& schedule, const WorkerTimeline& worker, std::size_t w,
                         const Explanation& explanation) {
+  const bool sliced = schedule.slices > 1;
   std::string out = fmt::format(
       "{{\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": {}, \"inner_idle\": {}, "
       "\"peak_stage_units\": {},\n   \"idle_by_cause\": {},\n",
-      number(worker.busy), number(worker.idle), worker.peak_in_flight, worker.peak_weight_versions,
+      number(worker.busy), number(worker.idle), micro_batches_in_flight(schedule, worker), worker.peak_weight_versions,
       number(worker.inner_idle), number(worker.peak_stage_units), causes_json({&explanation.bubbles[w], 1}));
   out += "   \"ops\": [";
-  for (std::size_t i = 0; i < worker.ops.size(); ++i) out += (i == 0 ? "" : ", ") + op_json(ops[i], worker.ops[i]);
+  for (std::size_t i = 0; i < worker.ops.size(); ++i) {
+    out += (i == 0 ? "" : ", ") + op_json(schedule.workers[w][i], worker.ops[i], sliced);
+  }
   out += "],\n   \"bubbles\": " + list(explanation.bubbles[w], bubble_json);
   out += ",\n   \"all_reduces\": " + list(explanation.all_reduces[w], all_reduce_json);
   return out + ",\n   \"memory\": " + memory_json(explanation.memory[w]) + "}";
@@ -90,7 +94,7 @@ std::string to_json(const Schedule& schedule, const Timeline& timeline, const Ex
   out += fmt::format(" \"idle_by_cause\": {},\n \"critical_path\": {},\n \"workers\": [",
                      causes_json(explanation.bubbles), list(explanation.critical_path, place_json));
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    out += (w == 0 ? "\n  " : ",\n  ") + worker_json(schedule.workers[w], timeline.workers[w], w, explanation);
+    out += (w == 0 ? "\n  " : ",\n  ") + worker_json(schedule, timeline.workers[w], w, explanation);
   }
   return out + "]}\n";
 }

@@ -17,7 +17,8 @@ struct HeaderFields {
   std::int16_t replica = 0;
   std::uint8_t kind = 0;
   std::uint8_t has_checksum = 0;
-  std::uint32_t zero = 0;
+  std::int16_t slice = 0;
+  std::uint16_t zero = 0;
   std::uint64_t checksum = 0;
   std::uint8_t zeros[24] = {};
 };
@@ -36,6 +37,7 @@ MessageHeader to_header(const MessageTag& tag) {
                                .replica = static_cast<std::int16_t>(tag.op.replica.value()),
                                .kind = static_cast<std::uint8_t>(tag.op.kind),
                                .has_checksum = static_cast<std::uint8_t>(tag.checksum ? 1 : 0),
+                               .slice = tag.op.slice,
                                .checksum = tag.checksum.value_or(0)};
   return std::bit_cast<MessageHeader>(fields);
 }
@@ -47,7 +49,8 @@ std::optional<MessageTag> tag_of(const MessageHeader& header) {
                           {.kind = static_cast<OpKind>(fields.kind),
                            .replica = ReplicaId(fields.replica),
                            .stage = StageId(fields.stage),
-                           .micro_batch = MicroBatchId(fields.micro_batch)},
+                           .micro_batch = MicroBatchId(fields.micro_batch),
+                           .slice = fields.slice},
                           fields.has_checksum != 0 ? std::optional(fields.checksum) : std::nullopt};
   // Reserved bytes that are not zero mean another format.
   return to_header(tag) == header ? std::optional(tag) : std::nullopt;

@@ -18,7 +18,7 @@ struct MessageTag {
   std::optional<std::uint64_t> checksum = std::nullopt;
   friend bool operator==(const MessageTag& a, const MessageTag& b) {
     return a.step == b.step && a.op.kind == b.op.kind && a.op.replica == b.op.replica && a.op.stage == b.op.stage &&
-           a.op.micro_batch == b.op.micro_batch;
+           a.op.micro_batch == b.op.micro_batch && a.op.slice == b.op.slice;
   }
 };
 

@@ -8,13 +8,14 @@ const char* to_text(ChannelDiscipline discipline) {
   return discipline == ChannelDiscipline::PerDirection ? "per-direction channels" : "one serial queue per pair";
 }
 
-std::string to_text(const Instruction& instruction) {
+std::string to_text(const Instruction& instruction, std::int64_t slices) {
   const auto tensor = [&](const char* verb, const char* preposition) {
-    return fmt::format("{} {} {} worker {}", verb, to_text(instruction.op), preposition, instruction.peer.value());
+    return fmt::format("{} {} {} worker {}", verb, to_text(instruction.op, slices), preposition,
+                       instruction.peer.value());
   };
   switch (instruction.kind) {
-    case InstructionKind::Compute: return to_text(instruction.op);
-    case InstructionKind::Recompute: return "recompute for " + to_text(instruction.op);
+    case InstructionKind::Compute: return to_text(instruction.op, slices);
+    case InstructionKind::Recompute: return "recompute for " + to_text(instruction.op, slices);
     case InstructionKind::PostReceive: return tensor("post receive of", "from");
     case InstructionKind::WaitReceive: return tensor("wait for", "from");
     case InstructionKind::StartSend: return tensor("send", "to");

@@ -63,7 +63,7 @@ enum class ChannelDiscipline : std::uint8_t {
 [[nodiscard]] const char* to_text(ChannelDiscipline discipline);
 
 /// Returns, for example, `wait for 0F1 from worker 0`.
-[[nodiscard]] std::string to_text(const Instruction& instruction);
+[[nodiscard]] std::string to_text(const Instruction& instruction, std::int64_t slices = 1);
 
 [[nodiscard]] constexpr bool is_all_reduce(InstructionKind kind) {
   return kind == InstructionKind::StartAllReduce || kind == InstructionKind::WaitAllReduce;

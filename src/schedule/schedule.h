@@ -49,7 +49,7 @@ struct PipelineShape {
 inline constexpr std::int64_t kMostOps = 100'000'000;
 
 /// Maximum number of slices of a micro-batch.
-inline constexpr std::int64_t kMostSlices = 1'024;
+inline constexpr std::int64_t kMostSlices = 256;
 
 /// worker_of[r][s]: the worker that holds stage s of replica r.
 struct Placement {

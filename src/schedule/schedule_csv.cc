@@ -18,7 +18,9 @@ namespace {
 
 /// Returns whether plain cells express everything but the name.
 bool is_plain(const Schedule& schedule) {
-  if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.order || schedule.late_forwards) return false;
+  if (schedule.updates || schedule.slices != 1 || schedule.micro_batch_scale != 1 || schedule.order ||
+      schedule.late_forwards)
+    return false;
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);
   if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // the reader rejects such ids
@@ -36,7 +38,7 @@ bool is_plain(const Schedule& schedule) {
 
 class Writer {
  public:
-  explicit Writer(const Schedule& schedule) {
+  explicit Writer(const Schedule& schedule) : has_slices_(schedule.slices != 1) {
     if (!is_plain(schedule)) text_ = "# " + header_to_json(schedule) + "\n";
   }
 
@@ -77,6 +79,7 @@ class Writer {
   }
   void add_micro_batch(const Op& op) {
     number(op.micro_batch.value());
+    if (has_slices_) suffix('.', op.slice);
     if (op.replica != ReplicaId(0)) suffix('r', op.replica.value());
   }
   void number(std::int64_t value) {
@@ -89,6 +92,7 @@ class Writer {
     number(value);
   }
 
+  bool has_slices_;
   std::string text_;
   bool in_row_ = false;
   bool in_pair_ = false;
@@ -172,6 +176,13 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
   return value;
 }
 
+/// Removes the `.3` of a cell's micro-batch, and returns the slice; nothing without a number.
+std::optional<std::int64_t> take_slice(std::string_view& text) {
+  if (text.empty() || text.front() != '.') return std::nullopt;
+  text.remove_prefix(1);
+  return take_number(text);
+}
+
 /// Returns 5 for `r5` if `name` is r, 0 if the text starts otherwise, nothing without a number.
 std::optional<std::int64_t> take_suffix(std::string_view& text, char name) {
   if (text.empty() || text.front() != name) return 0;
@@ -219,8 +230,10 @@ class CsvReader {
     throw ConfigError(fmt::format("{}: row {}, column {}: {}", text_.name(), row, column, what));
   }
   [[noreturn]] void refuse(std::string_view cell) const {
-    fail(fmt::format("'{}' is not a cell of a schedule; expected a cell such as 2F5 (stage, F B I or W, micro-batch{})",
-                     printable(cell), suffixes()));
+    const bool sliced = schedule_.slices != 1;
+    fail(
+        fmt::format("'{}' is not a cell of a schedule; expected a cell such as {} (stage, F B I or W, micro-batch{}{})",
+                    printable(cell), sliced ? "2F5.3" : "2F5", sliced ? ", slice" : "", suffixes()));
   }
 
   [[nodiscard]] const char* suffixes() const {
@@ -303,12 +316,17 @@ class CsvReader {
     cell.remove_prefix(1);
     const auto micro_batch = take_number(cell);
     if (!micro_batch) return std::nullopt;
-    const auto replica = has_header_ ? take_suffix(cell, 'r') : 0;
+    const auto slice = schedule_.slices != 1 ? take_slice(cell) : 0;
+    const auto replica = slice && has_header_ ? take_suffix(cell, 'r') : 0;
     const auto version = replica && schedule_.updates ? take_suffix(cell, 'v') : 0;
-    if (!replica || !version || !cell.empty()) return std::nullopt;
-    constexpr std::int64_t kLastReplica = std::numeric_limits<std::int16_t>::max();
-    return Op{*kind, ReplicaId(std::min(*replica, kLastReplica)), StageId(*stage), MicroBatchId(*micro_batch),
-              static_cast<std::int32_t>(*version)};
+    if (!slice || !replica || !version || !cell.empty()) return std::nullopt;
+    constexpr std::int64_t kLast = std::numeric_limits<std::int16_t>::max();
+    return Op{.kind = *kind,
+              .replica = ReplicaId(std::min(*replica, kLast)),
+              .stage = StageId(*stage),
+              .micro_batch = MicroBatchId(*micro_batch),
+              .weight_version = static_cast<std::int32_t>(*version),
+              .slice = static_cast<std::int16_t>(std::min(*slice, kLast))};
   }
 
   [[nodiscard]] std::optional<Dropped> as_dropped(std::string_view cell) const {
@@ -316,10 +334,17 @@ class CsvReader {
     for (const Action& action : kActions) {
       if (!cell.starts_with(action.name)) continue;
       cell.remove_prefix(action.name.size());
-      if (action.has_micro_batch && (!take_number(cell) || (has_header_ && !take_suffix(cell, 'r')))) break;
+      if (action.has_micro_batch && !take_tensor(cell)) break;
       if (cell.empty()) return action.dropped;
     }
     return std::nullopt;
+  }
+
+  /// Removes micro-batch, slice and replica of a message. Returns false if a number is missing.
+  [[nodiscard]] bool take_tensor(std::string_view& cell) const {
+    if (!take_number(cell)) return false;
+    if (schedule_.slices != 1 && !take_slice(cell)) return false;
+    return !has_header_ || take_suffix(cell, 'r');
   }
 
   /// The largest id and its cell.

@@ -43,7 +43,8 @@ class CsvShape {
 
 /// Returns one line per worker and one cell per op: `0F0,2I3,2W3` (PyTorch's compute_only). A pair is one cell:
 /// `(0F1;1B2)OVERLAP_F_B`. If these cells cannot express everything but the name, a first line `# {...}` holds
-/// header_to_json(), and cells add replica and weight version if not 0: `3F2r1v4`.
+/// header_to_json(), and cells add replica and weight version if not 0: `3F2r1v4`. If micro-batches have slices, each
+/// cell has one: `3F2.1`.
 ///
 /// Requires ids that are not negative, weight versions only if the schedule has updates, and an unpaired op after each
 /// paired op.

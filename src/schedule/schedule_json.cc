@@ -48,6 +48,7 @@ enum Field : std::uint8_t {
   kName,
   kStages,
   kMicroBatches,
+  kSlices,
   kScale,
   kOrder,
   kLateForwards,
@@ -63,6 +64,7 @@ enum Field : std::uint8_t {
   kStage,
   kReplica,
   kMicroBatch,
+  kSlice,
   kWeightVersion,
   kPaired,
 };
@@ -71,12 +73,13 @@ struct FieldText {
   const char* name;
   const char* expected;
 };
-inline constexpr std::array<FieldText, 22> kFields = {{
+inline constexpr std::array<FieldText, 24> kFields = {{
     {"format", "a string"},
     {"version", "an integer"},
     {"name", "a string"},
     {"stages", "an integer"},
     {"micro_batches", "an integer"},
+    {"slices", "an integer"},
     {"micro_batch_scale", "a number above 0 and up to 1"},
     {"order", "\"slots\" or \"deepest\""},
     {"late_forwards", "true or false"},
@@ -92,6 +95,7 @@ inline constexpr std::array<FieldText, 22> kFields = {{
     {"stage", "an integer"},
     {"replica", "an integer"},
     {"micro_batch", "an integer"},
+    {"slice", "an integer"},
     {"weight_version", "an integer"},
     {"paired", "true or false"},
 }};
@@ -104,11 +108,11 @@ struct Fields {
 };
 constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
 inline constexpr Fields kFileFields = {kFormat, kWorkers,
-                                       bit(kScale) | bit(kOrder) | bit(kLateForwards) | bit(kSynchronous) |
-                                           bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
+                                       bit(kSlices) | bit(kScale) | bit(kOrder) | bit(kLateForwards) |
+                                           bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
 inline constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
 inline constexpr Fields kReplicaFields = {kId, kHolders, 0};
-inline constexpr Fields kOpFields = {kKind, kPaired, bit(kWeightVersion) | bit(kPaired)};
+inline constexpr Fields kOpFields = {kKind, kPaired, bit(kSlice) | bit(kWeightVersion) | bit(kPaired)};
 
 namespace {
 
@@ -131,6 +135,7 @@ std::string open_header(const Schedule& schedule, const char* gap) {
       "{{\"format\": \"chimera-schedule\", \"version\": 1, \"name\": {},{}\"stages\": {}, \"micro_batches\": {},{}",
       json_text(nlohmann::json(schedule.name)), gap, schedule.stages, schedule.micro_batches, gap);
   const Out out(text);
+  if (schedule.slices != 1) fmt::format_to(out, "\"slices\": {},{}", schedule.slices, gap);
   if (schedule.micro_batch_scale != 1) {
     fmt::format_to(out, "\"micro_batch_scale\": {},{}", schedule.micro_batch_scale, gap);
   }
@@ -145,9 +150,10 @@ std::string open_header(const Schedule& schedule, const char* gap) {
   return text;
 }
 
-void write_op(Out out, const Op& op, bool versioned) {
+void write_op(Out out, const Op& op, bool sliced, bool versioned) {
   fmt::format_to(out, R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {})", letter(op.kind),
                  op.stage.value(), op.replica.value(), op.micro_batch.value());
+  if (sliced) fmt::format_to(out, ", \"slice\": {}", op.slice);
   if (versioned) fmt::format_to(out, ", \"weight_version\": {}", op.weight_version);
   if (op.paired) fmt::format_to(out, ", \"paired\": true");
   fmt::format_to(out, "}}");
@@ -165,7 +171,7 @@ std::string to_json(const Schedule& schedule) {
     const auto& ops = schedule.workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (i > 0) text += ", ";
-      write_op(out, ops[i], schedule.updates.has_value());
+      write_op(out, ops[i], schedule.slices != 1, schedule.updates.has_value());
     }
     text += "]";
   }
@@ -275,6 +281,8 @@ class ScheduleReader {
   std::int64_t num_holders_ = 0;
   bool synchronous_ = true;
   AsynchronousUpdates updates_;
+  std::optional<std::string> sliced_op_;       // first op with a slice
+  std::optional<std::string> unsliced_op_;     // first op without a slice
   std::optional<std::string> versioned_op_;    // first op with a weight version
   std::optional<std::string> unversioned_op_;  // first op without a weight version
 };
@@ -454,6 +462,12 @@ void ScheduleReader::file_integer(std::int64_t value) {
       break;
     case kStages: schedule_.stages = count(value); break;
     case kMicroBatches: schedule_.micro_batches = count(value); break;
+    case kSlices:
+      if (value < 1 || value > kMostSlices) {
+        fail("slices", fmt::format("expected 1 to {}, found {}", kMostSlices, value));
+      }
+      schedule_.slices = value;
+      break;
     case kPerUpdate: updates_.micro_batches = count(value); break;
     case kVersions: updates_.versions = count(value); break;
     case kDelay: updates_.delay = count(value); break;
@@ -470,6 +484,10 @@ void ScheduleReader::op_integer(std::int64_t value) {
   if (field_ == kStage) op_.stage = saturated<StageId, std::int32_t>(value);
   if (field_ == kReplica) op_.replica = saturated<ReplicaId, std::int16_t>(value);
   if (field_ == kMicroBatch) op_.micro_batch = saturated<MicroBatchId, std::int32_t>(value);
+  if (field_ == kSlice) {
+    op_.slice =
+        static_cast<std::int16_t>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<std::int16_t>::max()));
+  }
   if (field_ == kWeightVersion) {
     op_.weight_version =
         static_cast<std::int32_t>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<std::int32_t>::max()));
@@ -482,6 +500,8 @@ void ScheduleReader::add_holder(std::int64_t worker) {
 }
 
 void ScheduleReader::finish_op() {
+  auto& first_sliced = (seen_ & bit(kSlice)) != 0 ? sliced_op_ : unsliced_op_;
+  if (!first_sliced) first_sliced = object_path();
   auto& first = (seen_ & bit(kWeightVersion)) != 0 ? versioned_op_ : unversioned_op_;
   if (!first) first = object_path();
   auto& ops = schedule_.workers.back();
@@ -499,10 +519,16 @@ void ScheduleReader::finish_worker() {
 }
 
 void ScheduleReader::finish_file() {
-  if (schedule_.stages * schedule_.micro_batches > kMostOps / 2) {
-    fail("micro_batches", fmt::format("{} stages times {} micro-batches are more than {} ops", schedule_.stages,
-                                      schedule_.micro_batches, kMostOps));
+  if (schedule_.stages * schedule_.micro_batches > kMostOps / 2 / schedule_.slices) {
+    fail("micro_batches",
+         fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule_.stages,
+                     schedule_.micro_batches,
+                     schedule_.slices == 1 ? "" : fmt::format(" of {} slices", schedule_.slices), kMostOps));
   }
+  if (schedule_.slices == 1 && sliced_op_) {
+    fail(*sliced_op_ + ".slice", "only ops of a schedule with slices have it (\"slices\": 2 or more)");
+  }
+  if (schedule_.slices != 1 && unsliced_op_) fail(*unsliced_op_, "field 'slice' is missing");
   for (const Field field : {kPerUpdate, kVersions, kDelay}) {
     const bool given = (seen_ & bit(field)) != 0;
     if (synchronous_ && given)

@@ -72,14 +72,19 @@ struct WorkerTimeline {
   std::vector<TimedOp> ops;
   double busy = 0;
   double idle = 0;  // makespan - busy
-  // most (replica, stage, micro-batch) in flight: from the start of F to the end of B or W
+  // most (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
   std::int64_t peak_in_flight = 0;
   double inner_idle = 0;                         // part of `idle` between its first and last op
-  double peak_stage_units = 0;                   // peak_in_flight in activations of a worker's share
+  double peak_stage_units = 0;                   // peak_in_flight in activations of a worker's share for a micro-batch
   std::int64_t peak_weight_versions = 1;         // maximum number of versions of a stage kept at once
   std::vector<TimedAllReduce> all_reduces = {};  // in order of start; empty if they cost nothing
   std::vector<TimedUpdate> updates = {};         // in order; one per step in a synchronous schedule
 };
+
+/// Returns peak_in_flight in micro-batches: 1.375 for 11 of 8 slices each.
+[[nodiscard]] inline double micro_batches_in_flight(const Schedule& schedule, const WorkerTimeline& worker) {
+  return static_cast<double>(worker.peak_in_flight) / static_cast<double>(schedule.slices);
+}
 
 /// Returns whether the op at `position` starts a pair that overlaps in time.
 [[nodiscard]] inline bool runs_with_next(const std::vector<Op>& ops, const WorkerTimeline& timeline,

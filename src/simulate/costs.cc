@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -44,7 +45,7 @@ void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages)
     throw ConfigError(fmt::format("memory of {} stages for a schedule of {}", memory.size(), stages));
   for (std::size_t s = 0; s < memory.size(); ++s) {
     for (const double value : {memory[s].weights, memory[s].gradients, memory[s].optimizer, memory[s].activations,
-                               memory[s].boundary, memory[s].deferred.value_or(0)})
+                               memory[s].boundary, memory[s].deferred.value_or(0), memory[s].keys_and_values})
       require_time(value, fmt::format("memory of stage {}", s));
   }
 }
@@ -85,6 +86,18 @@ void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
     throw ConfigError("all-reduce: reduce_scatter needs alpha, beta and bytes; leave it out beside seconds");
 }
 
+void require_slices(const SliceCosts& slices, std::int64_t count) {
+  if (!std::isfinite(slices.attention) || slices.attention < 0 || slices.attention > 1)
+    throw ConfigError(fmt::format("attention: {} is not 0 to 1", slices.attention));
+  const auto& bounds = slices.bounds;
+  if (bounds.empty()) return;
+  if (static_cast<std::int64_t>(bounds.size()) != count + 1)
+    throw ConfigError(fmt::format("slices: {} lengths, but the schedule has {} slices", bounds.size() - 1, count));
+  const bool ascends = bounds.front() == 0 && bounds.back() == 1 &&
+                       std::ranges::adjacent_find(bounds, std::greater_equal<>{}) == bounds.end();
+  if (!ascends) throw ConfigError("slices: the bounds do not ascend from 0 to 1");
+}
+
 void require_valid(const Schedule& schedule, const CostModel& model) {
   const std::int64_t stages = schedule.stages;
   require_stages(model, stages);
@@ -93,6 +106,7 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
   require_optional_list(model.optimizer, stages, "optimizer");
   require_optional_list(model.recompute, stages, "recompute");
   require_memory(model.memory, stages);
+  if (schedule.slices > 1) require_slices(model.slices, schedule.slices);
   if (model.links) require_links(*model.links, schedule);
   if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
 }
@@ -139,6 +153,39 @@ std::vector<double> LinkCosts::times() const {
   return all;
 }
 
+std::vector<double> balanced_bounds(std::int64_t slices, double attention) {
+  std::vector<double> bounds;
+  const double linear = 1 - attention;
+  for (std::int64_t j = 0; j < slices; ++j) {
+    const double part = static_cast<double>(j) / static_cast<double>(slices);
+    // The root of a x^2 + (1 - a) x - j/k, in the form that does not divide by a = 0.
+    bounds.push_back(2 * part / (linear + std::sqrt(linear * linear + 4 * attention * part)));
+  }
+  if (!bounds.empty()) bounds.front() = 0;
+  bounds.push_back(1);
+  return bounds;
+}
+
+std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices) {
+  const auto bounds = costs.bounds.empty() ? balanced_bounds(slices, costs.attention) : costs.bounds;
+  std::vector<double> parts;
+  for (std::size_t j = 0; j + 1 < bounds.size(); ++j) parts.push_back(bounds[j + 1] - bounds[j]);
+  return parts;
+}
+
+std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices) {
+  if (costs.bounds.empty()) {
+    return std::vector<double>(static_cast<std::size_t>(slices), 1 / static_cast<double>(slices));
+  }
+  std::vector<double> parts;
+  for (std::size_t j = 0; j + 1 < costs.bounds.size(); ++j) {
+    const double x = costs.bounds[j];
+    const double y = costs.bounds[j + 1];
+    parts.push_back((1 - costs.attention) * (y - x) + costs.attention * (y * y - x * x));
+  }
+  return parts;
+}
+
 double share_of_stage(const Schedule& schedule) {
   return static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
 }
@@ -151,25 +198,37 @@ CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, 
 }
 
 CostTable::CostTable(const Schedule& schedule, const CostModel& model)
-    : optimizer_(model.optimizer), delay_(model.latency), blocking_sends_(model.blocking_sends) {
+    : stages_(model.stages.size()),
+      slices_(schedule.slices),
+      optimizer_(model.optimizer),
+      delay_(model.latency),
+      blocking_sends_(model.blocking_sends) {
   require_valid(schedule, model);
   if (model.pair && has_pairs(schedule)) pair_ = model.pair;
-  const double scale = schedule.micro_batch_scale;
-  for (const double again : model.recompute) recomputations_.push_back(again * scale);
-  durations_.reserve(model.stages.size() * kOpKinds);
-  for (std::size_t s = 0; s < model.stages.size(); ++s) {
-    for (int k = 0; k < kOpKinds; ++k) {
-      const auto kind = static_cast<OpKind>(k);
-      const StageId stage(static_cast<std::int64_t>(s));
-      durations_.push_back(model.stages[s].of(kind) * scale + recomputation(kind, stage));
-    }
-  }
+  if (slices_ > 1) parts_of_tokens_ = parts_of_tokens(model.slices, slices_);
+  add_durations(model, schedule.micro_batch_scale);
   if (model.links) add_links(schedule, *model.links);
   if (!model.all_reduce) return;
   all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
   sums_ = {.every_stage = model.all_reduce->every_stage || model.all_reduce->data_parallel > 1,
            .placement = model.all_reduce_placement,
            .tied = model.all_reduce->tied.has_value()};
+}
+
+void CostTable::add_durations(const CostModel& model, double scale) {
+  const std::vector<double> parts = slices_ > 1 ? parts_of_time(model.slices, slices_) : std::vector<double>{1};
+  durations_.reserve(parts.size() * stages_ * kOpKinds);
+  for (std::size_t slice = 0; slice < parts.size(); ++slice) {
+    for (const double again : model.recompute) recomputations_.push_back(again * scale * parts[slice]);
+    for (std::size_t s = 0; s < stages_; ++s) {
+      for (int k = 0; k < kOpKinds; ++k) {
+        const auto kind = static_cast<OpKind>(k);
+        const double again =
+            recomputation(kind, StageId(static_cast<std::int64_t>(s)), static_cast<std::int64_t>(slice));
+        durations_.push_back(model.stages[s].of(kind) * scale * parts[slice] + again);
+      }
+    }
+  }
 }
 
 double CostTable::duration(std::span<const Op> at_once) const {
@@ -299,11 +358,16 @@ AllReduceCosts read_all_reduce(const JsonValue& value, std::int64_t stages) {
 }
 
 StageMemory read_memory(const JsonValue& value) {
-  value.expect_object({"weights", "gradients", "optimizer", "activations", "boundary", "deferred"});
+  value.expect_object({"weights", "gradients", "optimizer", "activations", "boundary", "deferred", "keys_and_values"});
   StageMemory memory{value.number("weights"), value.number("gradients"), value.number("optimizer"),
                      value.number("activations"), value.number("boundary")};
   if (value.has("deferred")) memory.deferred = value.number("deferred");
+  if (value.has("keys_and_values")) memory.keys_and_values = value.number("keys_and_values");
   return memory;
+}
+
+std::vector<double> read_bounds(const JsonValue& value) {
+  return value.numbers(std::ssize(value.json()), "bound of a slice");
 }
 
 MessageBuffers read_buffers(const JsonValue& value) {
@@ -360,6 +424,7 @@ OrderedJson memory_json(const std::vector<StageMemory>& stages) {
                     {"activations", stage.activations},
                     {"boundary", stage.boundary}});
     if (stage.deferred) json.back()["deferred"] = *stage.deferred;
+    if (stage.keys_and_values != 0) json.back()["keys_and_values"] = stage.keys_and_values;
   }
   return json;
 }
@@ -369,6 +434,8 @@ OrderedJson memory_json(const std::vector<StageMemory>& stages) {
 std::string costs_to_json(const CostModel& costs) {
   OrderedJson json = {{"latency", costs.latency}, {"stages", stages_json(costs.stages)}};
   if (costs.pair) json["pair"] = *costs.pair;
+  if (costs.slices.attention != 0) json["attention"] = costs.slices.attention;
+  if (!costs.slices.bounds.empty()) json["slice_bounds"] = costs.slices.bounds;
   if (costs.links) json["links"] = links_json(*costs.links);
   if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
   if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
@@ -383,12 +450,14 @@ std::string costs_to_json(const CostModel& costs) {
 CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object(
-      {"latency", "stages", "pair", "links", "all_reduce", "optimizer", "recompute", "memory", "buffers"});
+  root.expect_object({"latency", "stages", "pair", "attention", "slice_bounds", "links", "all_reduce", "optimizer",
+                      "recompute", "memory", "buffers"});
   CostModel costs;
   costs.latency = root.number("latency");
   for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
   if (root.has("pair")) costs.pair = root.number("pair");
+  if (root.has("attention")) costs.slices.attention = root.number("attention");
+  if (root.has("slice_bounds")) costs.slices.bounds = read_bounds(root.field("slice_bounds"));
   if (root.has("links")) costs.links = read_links(root.field("links"), stages);
   if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);
   if (root.has("optimizer")) costs.optimizer = root.field("optimizer").numbers(stages, "stage");

@@ -71,6 +71,8 @@ struct StageMemory {
   // the stage's input: size of a message, and what recomputation keeps
   double boundary = 0;
   std::optional<double> deferred = std::nullopt;  // activations that W needs after I; empty: all
+  // with several slices also held as long as `activations`: keys and values for the next slices, and their gradients
+  double keys_and_values = 0;
 };
 
 /// Lifetime of message buffers per channel (ordered pair of workers).
@@ -79,6 +81,23 @@ struct MessageBuffers {
   // a sent tensor is freed once this many later ones are produced, or the worker's ops end
   std::int64_t sends_behind = 0;
 };
+
+/// Costs of slices. A slice of the tokens from x to y (fractions of the micro-batch) takes (1 - a) (y - x) + a (y^2 -
+/// x^2) of the op's time, and y - x of its bytes.
+struct SliceCosts {
+  double attention = 0;             // a: attention's part of an op's time on a whole micro-batch, 0 to 1
+  std::vector<double> bounds = {};  // [k + 1], ascending from 0 to 1; empty: equal times, see balanced_bounds()
+  friend bool operator==(const SliceCosts&, const SliceCosts&) = default;
+};
+
+/// Returns [k + 1]: bounds of slices with equal times, the solutions x of (1 - a) x + a x^2 = j / k.
+[[nodiscard]] std::vector<double> balanced_bounds(std::int64_t slices, double attention);
+
+/// Returns [k]: each slice's part of the tokens. Requires bounds of k slices, or none.
+[[nodiscard]] std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices);
+
+/// Returns [k]: each slice's part of an op's time. Requires bounds of k slices, or none.
+[[nodiscard]] std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices);
 
 struct CostModel {
   std::vector<StageCosts> stages;  // [S]
@@ -94,6 +113,7 @@ struct CostModel {
   MessageBuffers buffers = {};           // used with `memory`
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;  // whether a worker waits until its message has arrived
+  SliceCosts slices = {};       // used if the schedule has several slices
 
   /// Returns equal costs for all stages: each op costs D/S of `share`, a worker's time for a full micro-batch (S stages
   /// on D workers).
@@ -103,8 +123,8 @@ struct CostModel {
 /// Returns D/S, a stage's fraction of a worker's share of the model.
 [[nodiscard]] double share_of_stage(const Schedule& schedule);
 
-/// Costs of a schedule's ops. Ops and bytes scale with the micro-batch size (micro_batch_scale); delays, all-reduces
-/// and updates do not.
+/// Costs of a schedule's ops. Ops and bytes scale with the micro-batch size (micro_batch_scale) and the slice; delays,
+/// all-reduces and updates do not.
 class CostTable {
  public:
   /// Throws ConfigError, naming the value, if a cost is negative or not finite, a list has the wrong length, or an
@@ -112,16 +132,16 @@ class CostTable {
   CostTable(const Schedule& schedule, const CostModel& model);
 
   /// Worker time of an op, without copies of messages.
-  [[nodiscard]] double duration(OpKind kind, StageId stage) const {
-    return durations_[stage.index() * kOpKinds + static_cast<std::size_t>(kind)];
+  [[nodiscard]] double duration(OpKind kind, StageId stage, std::int64_t slice = 0) const {
+    return durations_[cell(stage, slice) * kOpKinds + static_cast<std::size_t>(kind)];
   }
   /// Worker time of an op.
-  [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage) + copies(op); }
+  [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage, op.slice) + copies(op); }
   /// Recomputation in the op's duration; it can run before the gradient arrives.
-  [[nodiscard]] double recomputation(OpKind kind, StageId stage) const {
-    return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[stage.index()];
+  [[nodiscard]] double recomputation(OpKind kind, StageId stage, std::int64_t slice = 0) const {
+    return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[cell(stage, slice)];
   }
-  [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage); }
+  [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage, op.slice); }
   [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
   /// Times of an op, or of a pair that runs together.
   [[nodiscard]] double duration(std::span<const Op> at_once) const;
@@ -130,11 +150,13 @@ class CostTable {
   [[nodiscard]] double least_duration(const Op& op) const;
   /// Time that the result's message occupies its link, and its delay after that.
   [[nodiscard]] double link_time(const Op& made) const {
-    return link_times_.empty() ? 0 : link_times_[message_index(made)];
+    return link_times_.empty() ? 0 : link_times_[message_index(made)] * part_of_tokens(made);
   }
   [[nodiscard]] double delay(const Op& made) const { return delays_.empty() ? delay_ : delays_[message_index(made)]; }
   /// Part of link_time() that is skipped if the link was idle.
-  [[nodiscard]] double burst(const Op& made) const { return bursts_.empty() ? 0 : bursts_[message_index(made)]; }
+  [[nodiscard]] double burst(const Op& made) const {
+    return bursts_.empty() ? 0 : bursts_[message_index(made)] * part_of_tokens(made);
+  }
   /// Shortest time from send to arrival.
   [[nodiscard]] double message_time(const Op& made) const {
     return std::max(0.0, link_time(made) - burst(made)) + delay(made);
@@ -153,25 +175,37 @@ class CostTable {
   [[nodiscard]] bool has_tied_matrix() const { return sums_.tied; }
   [[nodiscard]] const AllReduceOptions& sums() const { return sums_; }
 
+  [[nodiscard]] std::int64_t slices() const { return slices_; }
+
  private:
+  [[nodiscard]] std::size_t cell(StageId stage, std::int64_t slice) const {
+    return static_cast<std::size_t>(slice) * stages_ + stage.index();
+  }
+  [[nodiscard]] double part_of_tokens(const Op& op) const {
+    return parts_of_tokens_.empty() ? 1 : parts_of_tokens_[static_cast<std::size_t>(op.slice)];
+  }
   [[nodiscard]] double copies(const Op& op) const {
     if (copies_.empty() || op.kind == OpKind::BackwardWeight) return 0;
-    const std::size_t stage = op.replica.index() * durations_.size() / kOpKinds + op.stage.index();
-    return copies_[2 * stage + (op.kind == OpKind::Forward ? 0 : 1)];
+    const std::size_t stage = op.replica.index() * stages_ + op.stage.index();
+    return copies_[2 * stage + (op.kind == OpKind::Forward ? 0 : 1)] * part_of_tokens(op);
   }
   [[nodiscard]] std::size_t message_index(const Op& made) const {
     const bool onward = made.kind == OpKind::Forward;
     const std::size_t boundary = made.stage.index() - (onward ? 0 : 1);
     if (delays_.empty()) return boundary;
-    const std::size_t boundaries = durations_.size() / kOpKinds - 1;
+    const std::size_t boundaries = stages_ - 1;
     return 2 * (made.replica.index() * boundaries + boundary) + (onward ? 0 : 1);
   }
+  void add_durations(const CostModel& model, double scale);
   void add_links(const Schedule& schedule, const LinkCosts& links);
   void add_copies(const Schedule& schedule, const LinkCosts& links);
   void add_matrix(const Schedule& schedule, const LinkCosts& links);
 
-  std::vector<double> durations_;       // [stage][kind]
-  std::vector<double> recomputations_;  // [stage], or empty
+  std::size_t stages_;
+  std::int64_t slices_;
+  std::vector<double> parts_of_tokens_;  // [slice]; empty: 1
+  std::vector<double> durations_;        // [slice][stage][kind]
+  std::vector<double> recomputations_;   // [slice][stage], or empty
   // [boundary], or [replica][boundary][forward, backward] as delays_; or empty
   std::vector<double> link_times_;
   std::vector<double> delays_;       // [replica][boundary][forward, backward]; empty: delay_

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace chimera {
@@ -31,15 +32,15 @@ Progression longer(Progression a, Progression b) {
 /// Ops of a replica, stage and kind. Op k, from 0, has head head(k) and tail tail(k).
 struct OpClass {
   std::int64_t count = 0;
-  double body = 0;   // worker time, including a blocking send
+  double body = 0;   // worker time, including a blocking send; the least of a slice
   double block = 0;  // the blocking send
+  double work = 0;   // sum of all bodies
   Progression heads;
   Progression tails;
   [[nodiscard]] double head(std::int64_t k) const { return heads.first + static_cast<double>(k) * heads.step; }
   [[nodiscard]] double tail(std::int64_t k) const {
     return tails.first + static_cast<double>(count - 1 - k) * tails.step;
   }
-  [[nodiscard]] double work() const { return static_cast<double>(count) * body; }
 };
 
 std::vector<Counts> count_ops(const Schedule& schedule) {
@@ -102,19 +103,36 @@ class Flow {
     const auto& row = schedule_.placement.worker_of[replica_.index()];
     return row[stage] != row[stage + 1];
   }
-  [[nodiscard]] Op op_of(std::size_t stage, OpKind kind) const {
-    return {kind, replica_, StageId(static_cast<std::int64_t>(stage)), {}};
+  [[nodiscard]] Op op_of(std::size_t stage, OpKind kind, std::int64_t slice) const {
+    Op op{kind, replica_, StageId(static_cast<std::int64_t>(stage)), {}};
+    op.slice = static_cast<std::int16_t>(slice);
+    return op;
+  }
+  /// Returns the least value over the slices of a stage's op.
+  template <class Value>
+  [[nodiscard]] double least(std::size_t stage, OpKind kind, Value&& value) const {
+    double found = value(op_of(stage, kind, 0));
+    for (std::int64_t j = 1; j < costs_.slices(); ++j) found = std::min(found, value(op_of(stage, kind, j)));
+    return found;
   }
   /// Time, and spacing on one link, of messages between `stage` and the next.
   [[nodiscard]] Progression message(std::size_t stage, bool onward) const {
     if (!crosses(stage)) return {};
-    const Op made = onward ? op_of(stage, OpKind::Forward) : op_of(stage + 1, OpKind::BackwardInput);
-    const double link_time = costs_.link_time(made);
-    return {costs_.message_time(made), link_time < costs_.burst(made) ? 0 : link_time};
+    const auto [from, kind] = onward ? std::pair(stage, OpKind::Forward) : std::pair(stage + 1, OpKind::BackwardInput);
+    const auto spacing = [&](const Op& made) {
+      const double link_time = costs_.link_time(made);
+      return link_time < costs_.burst(made) ? 0 : link_time;
+    };
+    return {least(from, kind, [&](const Op& made) { return costs_.message_time(made); }), least(from, kind, spacing)};
   }
-  [[nodiscard]] double duration(std::size_t stage, OpKind kind) const { return costs_.duration(op_of(stage, kind)); }
+  [[nodiscard]] double duration(std::size_t stage, OpKind kind) const {
+    return least(stage, kind, [&](const Op& op) { return costs_.duration(op); });
+  }
   [[nodiscard]] double recomputation(std::size_t stage) const {
-    return costs_.recomputation(OpKind::Backward, StageId(static_cast<std::int64_t>(stage)));
+    return least(stage, OpKind::Backward, [&](const Op& op) { return costs_.recomputation(op); });
+  }
+  [[nodiscard]] double longest_recomputation(std::size_t stage) const {
+    return -least(stage, OpKind::Backward, [&](const Op& op) { return -costs_.recomputation(op); });
   }
   /// Shortest op that gives an input gradient: a lower bound if a stage has both B and I.
   [[nodiscard]] double gradient_duration(std::size_t stage) const {
@@ -133,7 +151,12 @@ class Flow {
     if (costs_.blocking_sends() && (on || back)) filled.block = message(on ? stage : stage - 1, on).first;
     // The two messages of a pair are sent together, so the worker waits for at least half of both.
     const double waited = costs_.pairs() == Pairs::Together ? filled.block / 2 : filled.block;
-    filled.body = costs_.least_duration(op_of(stage, kind)) + waited;
+    filled.body = least(stage, kind, [&](const Op& op) { return costs_.least_duration(op); }) + waited;
+    filled.work = static_cast<double>(filled.count) * filled.body;
+    if (costs_.slices() == 1) return;
+    double all = 0;  // of one micro-batch
+    for (std::int64_t j = 0; j < costs_.slices(); ++j) all += costs_.least_duration(op_of(stage, kind, j)) + waited;
+    filled.work = static_cast<double>(filled.count / costs_.slices()) * all;
   }
 
   /// Arrival after an op and a message. `early` is the part of the op done before `start`.
@@ -156,7 +179,7 @@ class Flow {
       const Progression forward = after(at(s, OpKind::Forward).heads, duration(s, OpKind::Forward));
       heads = longer(heads, {forward.first + again, forward.step});
       for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput})
-        at(s, kind).heads = spaced({heads.first - again, heads.step}, at(s, kind).body);
+        at(s, kind).heads = spaced({heads.first - longest_recomputation(s), heads.step}, at(s, kind).body);
       const Progression split = after(heads, duration(s, OpKind::BackwardInput), {}, again);
       at(s, OpKind::BackwardWeight).heads = spaced(split, duration(s, OpKind::BackwardWeight));
       heads = after(heads, gradient_duration(s), s > 0 ? message(s - 1, false) : Progression{}, again);
@@ -240,16 +263,18 @@ double all_classes_bound(const std::vector<OpClass>& classes) {
   for (const OpClass& each : classes) {
     head = std::min(head, each.heads.first);
     tail = std::min(tail, each.tails.first);
-    work += each.work();
+    work += each.work;
     bound = std::max(bound, each.head(each.count - 1) + each.body + each.tails.first);
   }
   return classes.empty() ? 0 : std::max(bound, head + work + tail);
 }
 
-double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops) {
+double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops, std::int64_t slices) {
   const auto count = static_cast<std::int64_t>(classes.size());
   const bool quick = count <= kFewClasses || ops * count <= kManySteps;
-  return quick ? preemptive_makespan(classes) : all_classes_bound(classes);
+  if (!quick) return all_classes_bound(classes);
+  return slices == 1 ? preemptive_makespan(classes)
+                     : std::max(preemptive_makespan(classes), all_classes_bound(classes));
 }
 
 /// [stage]: time of its all-reduce and the longest update, which waits for all all-reduces.
@@ -291,7 +316,7 @@ double lower_bound(const Schedule& schedule, const CostTable& costs) {
   }
   const std::int64_t ops = num_ops(schedule);
   double bound = 0;
-  for (const auto& of_worker : classes) bound = std::max(bound, worker_bound(of_worker, ops));
+  for (const auto& of_worker : classes) bound = std::max(bound, worker_bound(of_worker, ops, costs.slices()));
   return bound;
 }
 

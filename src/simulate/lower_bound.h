@@ -17,6 +17,9 @@ namespace chimera {
 /// schedule (Carlier, EJOR 11, 1982), which always runs the arrived op with the longest tail: the largest least head +
 /// sum of bodies + least tail over all subsets of ops.
 ///
+/// *Slices.* A slice counts as a micro-batch, with the time of the shortest slice in the flow. A worker's bound also
+/// is least head + all its work + least tail.
+///
 /// *Pairs.* If running pairs together saves time, bodies of F, B and I are their share of a pair; flows keep durations.
 ///
 /// If a worker has more than 16 classes, and ops times classes exceed 2^24, the bound is linear in the ops: the longest

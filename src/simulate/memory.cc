@@ -73,7 +73,9 @@ using Change = std::pair<double, double>;
 class Ledger {
  public:
   Ledger(const Schedule& schedule, const CostModel& costs, const Timeline& timeline)
-      : schedule_(schedule), costs_(costs), timeline_(timeline), changes_(schedule.workers.size()) {}
+      : schedule_(schedule), costs_(costs), timeline_(timeline), changes_(schedule.workers.size()) {
+    if (schedule.slices > 1) parts_of_tokens_ = parts_of_tokens(costs.slices, schedule.slices);
+  }
 
   std::vector<std::vector<MemoryPoint>> run(const std::vector<Message>& messages) {
     if (!costs_.memory.empty()) {
@@ -92,6 +94,12 @@ class Ledger {
 
  private:
   const StageMemory& memory(StageId stage) const { return costs_.memory[stage.index()]; }
+  /// Returns the bytes of an op's micro-batch or slice, as a part of those of a full micro-batch.
+  double part_of_bytes(const Op& op) const {
+    if (parts_of_tokens_.empty()) return schedule_.micro_batch_scale;
+    return schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
+  }
+  double keys_and_values(StageId stage) const { return schedule_.slices > 1 ? memory(stage).keys_and_values : 0; }
   bool recomputes(StageId stage) const { return !costs_.recompute.empty() && costs_.recompute[stage.index()] > 0; }
 
   void hold(std::size_t worker, double from, double until, double amount) {
@@ -122,7 +130,7 @@ class Ledger {
   double bytes(const Message& message) const {
     const Op& op = made(message);
     const StageId boundary = op.kind == OpKind::Forward ? StageId(op.stage.value() + 1) : op.stage;
-    return memory(boundary).boundary * schedule_.micro_batch_scale;
+    return memory(boundary).boundary * part_of_bytes(op);
   }
 
   void add_received(const std::vector<Message>& channel) {
@@ -163,10 +171,13 @@ class Ledger {
     const bool in_bytes = !costs_.memory.empty();
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const TimedOp& time = timeline_.workers[worker].ops[i];
-      const double whole = in_bytes ? memory(ops[i].stage).activations : share_of_stage(schedule_);
-      // With recomputation, the forward keeps only the boundary; B or I adds the rest.
-      const double kept = in_bytes && recomputes(ops[i].stage) ? memory(ops[i].stage).boundary : whole;
-      const double scale = schedule_.micro_batch_scale;
+      const double whole =
+          in_bytes ? memory(ops[i].stage).activations + keys_and_values(ops[i].stage) : share_of_stage(schedule_);
+      // With recomputation, the forward keeps only the boundary (and keys and values); B or I adds the rest.
+      const double kept =
+          in_bytes && recomputes(ops[i].stage) ? memory(ops[i].stage).boundary + keys_and_values(ops[i].stage) : whole;
+      const double scale =
+          in_bytes ? part_of_bytes(ops[i]) : schedule_.micro_batch_scale / static_cast<double>(schedule_.slices);
       if (ops[i].kind == OpKind::Forward) changes_[worker].emplace_back(time.start, kept * scale);
       if (gives_input_gradient(ops[i].kind) && kept != whole)
         changes_[worker].emplace_back(time.start, (whole - kept) * scale);
@@ -194,6 +205,7 @@ class Ledger {
   const Schedule& schedule_;
   const CostModel& costs_;
   const Timeline& timeline_;
+  std::vector<double> parts_of_tokens_;                                           // [slice]; empty: 1
   std::vector<std::vector<Change>> changes_;                                      // [worker]
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Message>> channels_;  // by (from, to)
 };

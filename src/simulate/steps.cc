@@ -26,7 +26,7 @@ void require_whole(const Schedule& schedule, const std::vector<StepRange>& last)
     throw ScheduleError(
         fmt::format("schedule '{}': worker {} runs op {} ({}) after an op of another step; a synchronous schedule ends "
                     "a step before it starts the next",
-                    schedule.name, w, last[w].end, to_text(schedule.workers[w][last[w].end])));
+                    schedule.name, w, last[w].end, to_text(schedule.workers[w][last[w].end], schedule.slices)));
   }
 }
 
@@ -66,7 +66,8 @@ Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t s
                 .micro_batches = per_step,
                 .placement = schedule.placement,
                 .workers = {},
-                .micro_batch_scale = schedule.micro_batch_scale};
+                .micro_batch_scale = schedule.micro_batch_scale,
+                .slices = schedule.slices};
   for (std::size_t w = 0; w < ranges.size(); ++w) {
     const auto begin = schedule.workers[w].begin();
     auto& ops = part.workers.emplace_back(begin + static_cast<std::ptrdiff_t>(ranges[w].begin),

@@ -18,7 +18,7 @@ void count_peaks(const Schedule& schedule, std::size_t worker, WorkerTimeline& t
     if (gives_weight_gradient(op.kind)) --in_flight;
   }
   timeline.peak_stage_units =
-      static_cast<double>(timeline.peak_in_flight) * share_of_stage(schedule) * schedule.micro_batch_scale;
+      micro_batches_in_flight(schedule, timeline) * share_of_stage(schedule) * schedule.micro_batch_scale;
   timeline.peak_weight_versions = peak_weight_versions(schedule, worker);
 }
 

@@ -75,6 +75,46 @@ INSTANTIATE_TEST_SUITE_P(
                             ViolationKind::Cycle, "; worker"}),
     [](const auto& tested) { return tested.param.name; });
 
+/// Stage 1 of two: 1F0.0 1F0.1 1B0.1 1F1.0 1B0.0 1F1.1 1B1.1 1B1.0.
+Schedule sliced() { return find_generator("1f1b").generate({.stages = 2, .micro_batches = 2, .slices = 2}); }
+
+TEST(CheckSlicesTest, SwappedBackwardsOfAMicroBatchWaitForEachOther) {
+  Schedule schedule = sliced();
+  ASSERT_TRUE(check(schedule).empty());
+  std::swap(schedule.workers[1][2], schedule.workers[1][4]);
+  const auto violations = check(schedule);
+  ASSERT_EQ(violations.size(), 1U);
+  EXPECT_EQ(violations[0].kind, ViolationKind::Cycle);
+  EXPECT_EQ(violations[0].message, "worker 1 cannot run 1B0.0 (its op 2) before 1B0.1 (op 4 of worker 1)");
+}
+
+TEST(CheckSlicesTest, SwappedForwardsOfAMicroBatchWaitForEachOther) {
+  Schedule schedule = sliced();
+  std::swap(schedule.workers[0][0], schedule.workers[0][1]);
+  const auto violations = check(schedule);
+  ASSERT_EQ(violations.size(), 1U);
+  EXPECT_EQ(violations[0].message, "worker 0 cannot run 0F0.1 (its op 0) before 0F0.0 (op 1 of worker 0)");
+}
+
+TEST(CheckSlicesTest, EverySliceIsThereOnceAndInRange) {
+  const auto first_message = [](const std::function<void(Schedule&)>& damage) {
+    Schedule schedule = sliced();
+    damage(schedule);
+    const auto violations = check(schedule);
+    return violations.empty() ? "" : violations[0].message;
+  };
+  EXPECT_EQ(first_message([](Schedule& s) { s.workers[1].pop_back(); }), "1B1.0 (or 1I1.0 and 1W1.0) is missing");
+  EXPECT_EQ(first_message([](Schedule& s) { s.workers[0][0].slice = 1; }),
+            "worker 0, op 1 (0F0.1): the schedule has this op already");
+  EXPECT_EQ(first_message([](Schedule& s) { s.workers[0][0].slice = 2; }),
+            "worker 0, op 0 (0F0.2): slice 2 is not in 0 to 1");
+  EXPECT_EQ(first_message([](Schedule& s) { s.slices = 0; }), "0 slices are not 1 to 256");
+  EXPECT_EQ(first_message([](Schedule& s) { s.updates = AsynchronousUpdates{}; }),
+            "2 slices in an asynchronous schedule, which has none");
+  EXPECT_EQ(first_message([](Schedule& s) { s.workers[1][3].paired = true; }),
+            "worker 1, op 3 (1F1.0): paired; a schedule with slices has no pairs");
+}
+
 /// Three steps of pipedream-2bw, two stages: updates after micro-batches 1, 3 and 5.
 /// 0F0 0F1 0B0 0F2 0B1 0F3 0B2 0F4 0B3 0F5 0B4 0B5 | 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F4 1B4 1F5 1B5
 Schedule double_buffered() { return unroll(find_generator("pipedream-2bw").generate({2, 2}), 3); }

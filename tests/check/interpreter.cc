@@ -11,14 +11,16 @@
 namespace chimera::testing {
 namespace {
 
-using Task = std::tuple<OpKind, std::int64_t, std::int64_t>;  // kind, stage, micro-batch
+using Task = std::tuple<OpKind, std::int64_t, std::int64_t, std::int64_t>;  // kind, stage, micro-batch, slice
 
-Task task(OpKind kind, const Op& op, std::int64_t stage_offset = 0) {
-  return {kind, op.stage.value() + stage_offset, op.micro_batch.value()};
+Task task(OpKind kind, const Op& op, std::int64_t stage_offset = 0, std::int64_t slice_offset = 0) {
+  return {kind, op.stage.value() + stage_offset, op.micro_batch.value(), op.slice + slice_offset};
 }
 Task task(const Op& op) { return task(op.kind, op); }
 
-bool is_on(const Placement& placement, const Op& op, std::size_t worker, std::int64_t micro_batches) {
+bool is_on(const Placement& placement, const Op& op, std::size_t worker, std::int64_t micro_batches,
+           std::int64_t slices) {
+  if (op.slice < 0 || op.slice >= slices) return false;
   if (op.replica.value() < 0 || op.replica.index() >= placement.worker_of.size()) return false;
   const auto& row = placement.worker_of[op.replica.index()];
   return op.stage.value() >= 0 && op.stage.index() < row.size() && row[op.stage.index()].index() == worker &&
@@ -35,18 +37,19 @@ bool places_all(const Placement& placement, std::int64_t stages, std::size_t wor
   return !placement.worker_of.empty();
 }
 
-/// Whether `tasks` has F, and B or I and W, exactly once for each stage and micro-batch; only F if nothing runs
+/// Whether `tasks` has F, and B or I and W, exactly once for each stage, micro-batch and slice; only F if nothing runs
 /// backward.
-bool has_each_once(const std::multiset<Task>& tasks, std::int64_t stages, std::int64_t micro_batches, bool backward) {
+bool has_each_once(const std::multiset<Task>& tasks, std::int64_t stages, std::int64_t micro_batches,
+                   std::int64_t slices, bool backward) {
   std::multiset<Task> rest = tasks;
-  const auto take = [&](OpKind kind, std::int64_t s, std::int64_t m) {
-    const auto found = rest.find({kind, s, m});
+  const auto take = [&](OpKind kind, std::int64_t s, std::int64_t slice) {
+    const auto found = rest.find({kind, s, slice / slices, slice % slices});
     if (found == rest.end()) return false;
     rest.erase(found);
     return true;
   };
   for (std::int64_t s = 0; s < stages; ++s) {
-    for (std::int64_t m = 0; m < micro_batches; ++m) {
+    for (std::int64_t m = 0; m < micro_batches * slices; ++m) {
       if (!take(OpKind::Forward, s, m)) return false;
       if (backward && !take(OpKind::Backward, s, m) &&
           !(take(OpKind::BackwardInput, s, m) && take(OpKind::BackwardWeight, s, m))) {
@@ -58,14 +61,18 @@ bool has_each_once(const std::multiset<Task>& tasks, std::int64_t stages, std::i
 }
 
 /// Whether the inputs of the op are in `done`.
-bool has_inputs(const Op& op, std::int64_t stages, const std::set<Task>& done) {
-  const auto has = [&](OpKind kind, std::int64_t offset) { return done.contains(task(kind, op, offset)); };
+bool has_inputs(const Op& op, std::int64_t stages, std::int64_t slices, const std::set<Task>& done) {
+  const auto has = [&](OpKind kind, std::int64_t stages_on, std::int64_t slices_on = 0) {
+    return done.contains(task(kind, op, stages_on, slices_on));
+  };
   switch (op.kind) {
-    case OpKind::Forward: return op.stage.value() == 0 || has(OpKind::Forward, -1);
+    case OpKind::Forward:
+      return (op.stage.value() == 0 || has(OpKind::Forward, -1)) && (op.slice == 0 || has(OpKind::Forward, 0, -1));
     case OpKind::BackwardWeight: return has(OpKind::BackwardInput, 0);
     default:
       return has(OpKind::Forward, 0) &&
-             (op.stage.value() + 1 == stages || has(OpKind::Backward, 1) || has(OpKind::BackwardInput, 1));
+             (op.stage.value() + 1 == stages || has(OpKind::Backward, 1) || has(OpKind::BackwardInput, 1)) &&
+             (op.slice + 1 == slices || has(OpKind::Backward, 0, 1) || has(OpKind::BackwardInput, 0, 1));
   }
 }
 
@@ -82,7 +89,10 @@ bool ends(const Schedule& schedule, bool together) {
       while (next[w] < ops.size()) {
         const std::size_t first = next[w];
         const std::size_t last = together && ops[first].paired ? first + 1 : first;
-        if (!has_inputs(ops[first], schedule.stages, done) || !has_inputs(ops[last], schedule.stages, done)) break;
+        if (!has_inputs(ops[first], schedule.stages, schedule.slices, done) ||
+            !has_inputs(ops[last], schedule.stages, schedule.slices, done)) {
+          break;
+        }
         for (; next[w] <= last; ++next[w]) done.insert(task(ops[next[w]]));
         moves = true;
       }
@@ -91,12 +101,14 @@ bool ends(const Schedule& schedule, bool together) {
   return done.size() == num_ops;
 }
 
-/// Whether every paired op is a forward before a B or I of another micro-batch, in a synchronous schedule.
+/// Whether every paired op is a forward before a B or I of another micro-batch, in a synchronous schedule without
+/// slices.
 bool pairs_mean_something(const Schedule& schedule) {
   for (const auto& ops : schedule.workers) {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i].paired) continue;
-      if (schedule.updates || i + 1 == ops.size() || ops[i].kind != OpKind::Forward) return false;
+      if (schedule.updates || schedule.slices > 1 || i + 1 == ops.size() || ops[i].kind != OpKind::Forward)
+        return false;
       const Op& second = ops[i + 1];
       const bool backward = second.kind == OpKind::Backward || second.kind == OpKind::BackwardInput;
       if (!backward || second.micro_batch == ops[i].micro_batch) return false;
@@ -196,8 +208,9 @@ class WorkerList {
   }
 
   bool can_run_beside(const Instruction& second, const Instruction& first) const {
-    return second.kind == InstructionKind::Compute && !second.op.paired &&
-           second.op.micro_batch != first.op.micro_batch && has_inputs(second.op, program_.stages, here_);
+    return second.kind == InstructionKind::Compute && !second.op.paired && program_.slices == 1 &&
+           second.op.micro_batch != first.op.micro_batch &&
+           has_inputs(second.op, program_.stages, program_.slices, here_);
   }
 
   bool follows(const Instruction& instruction) {
@@ -225,19 +238,22 @@ class WorkerList {
       case InstructionKind::OptimizerStep: ++num_steps_; return num_scalars_ == program_.steps;
       case InstructionKind::UpdateWeights: return update(instruction.op);
       case InstructionKind::DropWeights:
-        return is_on(program_.placement, instruction.op, worker_, program_.micro_batches) &&
-               weights(instruction.op).held.erase(instruction.op.weight_version) == 1;
+        return is_here(instruction.op) && weights(instruction.op).held.erase(instruction.op.weight_version) == 1;
     }
     return false;
   }
 
+  bool is_here(const Op& op) const {
+    return is_on(program_.placement, op, worker_, program_.micro_batches, program_.slices);
+  }
+
   bool compute(const Op& op) {
     const bool gives_weights = op.kind == OpKind::Backward || op.kind == OpKind::BackwardWeight;
-    if (!is_on(program_.placement, op, worker_, program_.micro_batches)) return false;
+    if (!is_here(op)) return false;
     if (is_summed(op) || (gives_weights && started_.contains(op.stage.value()))) return false;
     if (!weights(op).held.contains(op.weight_version)) return false;
     weights(op).gradients += gives_weights;
-    if (!has_inputs(op, program_.stages, here_)) return false;
+    if (!has_inputs(op, program_.stages, program_.slices, here_)) return false;
     made_.insert(task(op));
     here_.insert(task(op));
     return true;
@@ -251,7 +267,7 @@ class WorkerList {
   }
 
   bool update(const Op& op) {
-    if (!is_on(program_.placement, op, worker_, program_.micro_batches) || is_summed(op)) return false;
+    if (!is_here(op) || is_summed(op)) return false;
     Weights& updated = weights(op);
     if (op.weight_version != ++updated.newest || updated.gradients == 0) return false;
     updated.held.insert(updated.newest);
@@ -263,7 +279,7 @@ class WorkerList {
 
   bool recompute(const Op& op) {
     if (op.kind != OpKind::Backward && op.kind != OpKind::BackwardInput) return false;
-    if (!is_on(program_.placement, op, worker_, program_.micro_batches)) return false;
+    if (!is_here(op)) return false;
     if (!weights(op).held.contains(op.weight_version)) return false;
     return here_.contains(task(OpKind::Forward, op, 0)) && !here_.contains(task(op));
   }
@@ -317,7 +333,7 @@ bool lists_mean_something(const Program& program) {
     return std::adjacent_find(tasks.begin(), tasks.end()) == tasks.end();
   };
   if (!is_set(sent) || !is_set(posted)) return false;
-  if (!has_each_once(computed, program.stages, program.micro_batches, trains)) return false;
+  if (!has_each_once(computed, program.stages, program.micro_batches, program.slices, trains)) return false;
   for (std::size_t w = 0; w < program.workers.size(); ++w) {
     if (!WorkerList(program, w, trains, updates_stages).means_something()) return false;
   }
@@ -359,13 +375,13 @@ bool plays(const Schedule& schedule) {
   std::map<MicroBatchId, ReplicaId> replica_of;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     for (const Op& op : schedule.workers[w]) {
-      if (!is_on(schedule.placement, op, w, schedule.micro_batches)) return false;
+      if (!is_on(schedule.placement, op, w, schedule.micro_batches, schedule.slices)) return false;
       if (replica_of.emplace(op.micro_batch, op.replica).first->second != op.replica) return false;
       tasks.insert(task(op));
     }
   }
-  return has_each_once(tasks, schedule.stages, schedule.micro_batches, true) && ends(schedule, false) &&
-         pairs_mean_something(schedule) && ends(schedule, true) && versions_right(schedule);
+  return has_each_once(tasks, schedule.stages, schedule.micro_batches, schedule.slices, true) &&
+         ends(schedule, false) && pairs_mean_something(schedule) && ends(schedule, true) && versions_right(schedule);
 }
 
 bool plays(const Program& program, ChannelDiscipline discipline, std::size_t most_states) {

@@ -59,8 +59,9 @@ void damage_lists(std::vector<std::vector<T>>& workers, Dice& dice, std::size_t 
 constexpr std::size_t kListDamages = 7;
 
 void damage_op(Op& op, const Schedule& schedule, Dice& dice) {
-  switch (dice.below(6)) {
+  switch (dice.below(7)) {
     case 4: op.paired = !op.paired; break;
+    case 5: op.slice = static_cast<std::int16_t>(dice.id(schedule.slices + 2) - 1); break;
     case 0: op.kind = static_cast<OpKind>(dice.below(kOpKinds)); break;
     case 1: op.stage = StageId(dice.id(schedule.stages + 2) - 1); break;
     case 2: op.micro_batch = MicroBatchId(dice.id(schedule.micro_batches + 2) - 1); break;
@@ -92,7 +93,9 @@ void join_backward(std::vector<Op>& ops, Dice& dice) {
   const Op chosen = ops[dice.below(ops.size())];
   const OpKind gone = dice.one_in(2) ? OpKind::BackwardInput : OpKind::BackwardWeight;
   for (std::size_t i = ops.size(); i-- > 0;) {
-    if (ops[i].stage != chosen.stage || ops[i].micro_batch != chosen.micro_batch) continue;
+    if (ops[i].stage != chosen.stage || ops[i].micro_batch != chosen.micro_batch || ops[i].slice != chosen.slice) {
+      continue;
+    }
     if (ops[i].kind == gone) {
       ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
     } else if (ops[i].kind != OpKind::Forward) {
@@ -149,7 +152,8 @@ void damage(Schedule& schedule, Dice& dice) {
 constexpr std::size_t kInstructionKinds = static_cast<std::size_t>(InstructionKind::DropWeights) + 1;
 
 void damage(Instruction& instruction, const Program& program, Dice& dice) {
-  switch (dice.below(8)) {
+  switch (dice.below(9)) {
+    case 8: instruction.op.slice = static_cast<std::int16_t>(dice.id(program.slices + 2) - 1); break;
     case 7: instruction.op.paired = !instruction.op.paired; break;
     case 6: instruction.group = ParameterGroupId(dice.id(program.stages + 2) - 1); break;
     case 5: instruction.step += static_cast<std::int32_t>(dice.below(3)) - 1; break;

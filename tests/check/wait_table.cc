@@ -9,7 +9,7 @@ namespace {
 constexpr auto kNever = static_cast<std::size_t>(-1);
 
 bool is_same_tensor(const Op& a, const Op& b) {
-  return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch;
+  return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch && a.slice == b.slice;
 }
 
 /// An instruction that starts one end of a transfer.

@@ -31,8 +31,18 @@ TEST(ColorsTest, BlackTextIsLegibleOnEveryOp) {
     for (int r = 0; r < 4; ++r) {
       const double contrast = (luminance(color_of(kind, ReplicaId(r), 4)) + 0.05) / 0.05;
       EXPECT_GE(contrast, 4.5) << letter(kind) << " of replica " << r;
+      EXPECT_GE(luminance(color_of(kind, ReplicaId(r), 4, 3, 8)), luminance(color_of(kind, ReplicaId(r), 4)));
     }
   }
+}
+
+TEST(ColorsTest, UpToEightSlicesHaveShadesOfTheirOwn) {
+  EXPECT_EQ(num_shades(1), 1U);
+  EXPECT_EQ(shade_of(3, 4), 3U);
+  EXPECT_EQ(num_shades(64), 8U);
+  EXPECT_EQ(shade_of(63, 64), 7U);
+  EXPECT_EQ(color_of(OpKind::Forward, ReplicaId(0), 1, 0, 4), color_of(OpKind::Forward));
+  EXPECT_NE(color_of(OpKind::Forward, ReplicaId(0), 1, 1, 8), color_of(OpKind::Forward, ReplicaId(0), 1, 2, 8));
 }
 
 TEST(ColorsTest, KindsDifferForTheColorBlind) {

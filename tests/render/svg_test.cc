@@ -46,6 +46,16 @@ TEST(SvgTest, HasOneBoxPerOpWithItsTitleAndLabel) {
   EXPECT_EQ(count(svg, ">3B2</text>"), 1U);
 }
 
+TEST(SvgTest, SlicesAreNarrowBoxesInShades) {
+  const std::string svg = to_svg(testing::panel_of("1f1b", {.stages = 2, .micro_batches = 2, .slices = 2}));
+  EXPECT_EQ(first_unbalanced(svg), "");
+  EXPECT_EQ(count(svg, "<rect class=\"F0-0\""), 4U) << "two stages, two micro-batches";
+  EXPECT_EQ(count(svg, "<rect class=\"F0-1\""), 4U);
+  EXPECT_EQ(count(svg, ">1F0.1</text>"), 1U);
+  EXPECT_EQ(count(svg, "<title>0F0.1: stage 0, micro-batch 0, slice 1, replica 0, 0.5 to 1</title>"), 1U);
+  EXPECT_EQ(count(svg, "later slices are paler"), 1U);
+}
+
 TEST(SvgTest, ShowsWhatTheExplanationHolds) {
   const std::string svg = to_svg(testing::panel_of("chimera", {4, 4}));
   EXPECT_EQ(count(svg, "<title>idle: dependency, waits for 2F2 on worker 1, 2 to 3</title>"), 1U);

@@ -25,6 +25,12 @@ TEST(TextTest, OpsOfTwoUnitsTakeTwoSlots) {
             "worker 1 |  .  1F0 1B0  \"  1F1 1B1  \"   .   .\n");
 }
 
+TEST(TextTest, SlicesAreCellsWithTheirNumber) {
+  EXPECT_EQ(picture("gpipe", {.stages = 2, .micro_batches = 1, .slices = 2}),
+            "worker 0 | 0F0.0 0F0.1   .     .   0B0.1 0B0.0        . a bubble, found by simulate()\n"
+            "worker 1 |   .   1F0.0 1F0.1 1B0.1 1B0.0   .\n");
+}
+
 TEST(TextTest, FractionsOfAUnitAreDrawnToScale) {
   const Schedule schedule = find_generator("1f1b").generate({2, 2});
   EXPECT_EQ(to_text(schedule, testing::timed(schedule, 1, 1.5)),

@@ -23,12 +23,17 @@ TEST(MessageHeaderTest, HoldsItsTag) {
     EXPECT_EQ(tag_of(to_header(checked)).value().checksum, checksum);
   }
   EXPECT_EQ(tag_of(to_header(tag(1, OpKind::Forward, 0, 0, 0))).value().checksum, std::nullopt);
+  MessageTag sliced = tag(7, OpKind::Forward, 0, 1, 3);
+  sliced.op.slice = 255;
+  EXPECT_EQ(tag_of(to_header(sliced)), sliced);
+  EXPECT_NE(tag_of(to_header(sliced)), tag(7, OpKind::Forward, 0, 1, 3));
+  EXPECT_EQ(to_text(sliced), "1F3.255 of replica 0 in step 7");
   EXPECT_EQ(to_text(tag(7, OpKind::Forward, 0, 1, 3)), "1F3 of replica 0 in step 7");
 }
 
 TEST(MessageHeaderTest, RefusesACorruptByte) {
   const MessageHeader header = to_header(tag(1, OpKind::Forward, 0, 0, 0));
-  for (const std::size_t place : {0, 7, 26, 27, 28, 32, 63}) {  // magic number, kind, kind of the checksum, zeros
+  for (const std::size_t place : {0, 7, 26, 27, 30, 32, 63}) {  // magic number, kind, kind of the checksum, zeros
     MessageHeader spoiled = header;
     spoiled[place] ^= 0x80;
     EXPECT_FALSE(tag_of(spoiled)) << place;

@@ -50,6 +50,18 @@ TEST(ScheduleCsvTest, WritesReplicasInAFirstLine) {
             "\n0F0,1F1r1,1B1r1,0B0\n0F1r1,1F0,1B0,0B1r1\n");
 }
 
+TEST(ScheduleCsvTest, WritesSlicesWithAFirstLine) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1, .slices = 2});
+  EXPECT_EQ(to_csv(schedule),
+            R"(# {"format": "chimera-schedule", "version": 1, "name": "gpipe", "stages": 2, "micro_batches": 1, )"
+            R"("slices": 2, "replicas": [{"id": 0, "workers": [0, 1]}]})"
+            "\n0F0.0,0F0.1,0B0.1,0B0.0\n1F0.0,1F0.1,1B0.1,1B0.0\n");
+  const std::string first_line = to_csv(schedule).substr(0, to_csv(schedule).find('\n') + 1);
+  EXPECT_THROW((void)read(first_line + "0F0\n"), ConfigError);
+  EXPECT_THROW((void)read(first_line + "0F0.\n"), ConfigError);
+  EXPECT_THROW((void)read("0F0.1\n"), ConfigError);
+}
+
 TEST(ScheduleCsvTest, ReadsBackWhatItWrites) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {

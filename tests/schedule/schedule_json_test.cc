@@ -52,6 +52,34 @@ TEST(ScheduleJsonTest, AnOpSaysThatItIsPairedWithTheNext) {
   EXPECT_EQ(to_json(without_pairs(schedule)).find("paired"), std::string::npos);
 }
 
+TEST(ScheduleJsonTest, OpsNameTheirSliceIfThereAreSeveral) {
+  const Schedule schedule = find_generator("1f1b").generate({.stages = 1, .micro_batches = 1, .slices = 2});
+  const std::string text = to_json(schedule);
+  EXPECT_THAT(text, ::testing::HasSubstr(R"("micro_batches": 1,
+ "slices": 2,)"));
+  EXPECT_THAT(text, ::testing::HasSubstr(R"({"op": "F", "stage": 0, "replica": 0, "micro_batch": 0, "slice": 1})"));
+  EXPECT_EQ(schedule_from_json(text, "text"), schedule);
+  EXPECT_EQ(to_json(find_generator("1f1b").generate({2, 2})).find("slice"), std::string::npos);
+}
+
+TEST(ScheduleJsonTest, SlicesOfTheFileAndOfItsOpsGoTogether) {
+  const auto message_of = [](std::string text, const std::string& slices) -> std::string {
+    text.insert(text.find("\"replicas\""), slices);
+    try {
+      (void)schedule_from_json(text, "text");
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string sliced = file_of(op_of("F", R"(, "slice": 0)"));
+  EXPECT_EQ(message_of(sliced, R"("slices": 2, )"), "");
+  EXPECT_EQ(message_of(sliced, ""),
+            "text: workers[0][0].slice: only ops of a schedule with slices have it (\"slices\": 2 or more)");
+  EXPECT_EQ(message_of(file_of(op_of("F", "")), R"("slices": 2, )"), "text: workers[0][0]: field 'slice' is missing");
+  EXPECT_EQ(message_of(sliced, R"("slices": 257, )"), "text: slices: expected 1 to 256, found 257");
+}
+
 TEST(ScheduleJsonTest, APairIsTwoOps) {
   const std::string paired = op_of("F", R"(, "paired": true)");
   const auto message_of = [](const std::string& ops) -> std::string {

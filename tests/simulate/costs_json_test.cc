@@ -43,6 +43,14 @@ TEST(CostsJsonTest, ReadsTheTimeOfAPair) {
   EXPECT_THAT(refusal(with(R"(, "pair": -1)")), ::testing::HasSubstr("pair: expected a finite number of 0 or more"));
 }
 
+TEST(CostsJsonTest, ReadsTheCostsOfSlices) {
+  const CostModel costs = read(with(R"(, "attention": 0.25, "slice_bounds": [0, 0.6, 1])"));
+  EXPECT_EQ(costs.slices, (SliceCosts{0.25, {0, 0.6, 1}}));
+  EXPECT_EQ(read(costs_to_json(costs)).slices, costs.slices);
+  EXPECT_EQ(read(with("")).slices, SliceCosts{});
+  EXPECT_EQ(costs_to_json(read(with(""))).find("slice"), std::string::npos);
+}
+
 TEST(CostsJsonTest, LinksHaveCopiesAtTheirEndsAndKinds) {
   const CostModel costs =
       read(with(R"(, "links": {"alphas": [[0, 1], [2, 0]], "betas": [[0, 3], [4, 0]], "bytes": [5], "copies": [6]})"));

@@ -61,10 +61,10 @@ class ProgramTimer {
   }
 
  private:
-  using Tensor = std::tuple<OpKind, std::int64_t, std::int64_t>;  // kind, stage, micro-batch
-  using Channel = std::pair<std::size_t, std::size_t>;            // from, to
+  using Tensor = std::tuple<OpKind, std::int64_t, std::int64_t, std::int64_t>;  // kind, stage, micro-batch, slice
+  using Channel = std::pair<std::size_t, std::size_t>;                          // from, to
 
-  static Tensor tensor(const Op& op) { return {op.kind, op.stage.value(), op.micro_batch.value()}; }
+  static Tensor tensor(const Op& op) { return {op.kind, op.stage.value(), op.micro_batch.value(), op.slice}; }
 
   /// Returns false if the worker must wait for an event with an unknown time.
   bool step(std::size_t w, const Instruction& instruction) {
@@ -222,6 +222,8 @@ CostModel any_costs(const Schedule& schedule, const Sums& sums, std::uint64_t se
     costs.recompute.push_back(s % 3 == 1 ? draw() : 0);
   }
   costs.all_reduce_placement = sums.placement;
+  costs.slices.attention = 0.125 * static_cast<double>(seed % 9);
+  if (seed % 5 == 0 && schedule.slices == 2) costs.slices.bounds = {0, 0.25, 1};
   if (has_pairs(schedule) && seed % 3 != 0) costs.pair = seed % 3 == 1 ? 0 : 0.75;
   return costs;
 }

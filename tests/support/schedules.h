@@ -24,7 +24,7 @@ inline std::vector<std::string> orders(const Schedule& schedule) {
   for (const auto& ops : schedule.workers) {
     std::string row;
     for (const Op& op : ops)
-      row += (row.empty() ? "" : " ") + (letter(op.kind) + std::to_string(op.micro_batch.value()));
+      row += (row.empty() ? "" : " ") + to_text(op, schedule.slices).substr(std::to_string(op.stage.value()).size());
     rows.push_back(row);
   }
   return rows;
@@ -35,7 +35,7 @@ inline std::vector<std::string> ops(const Schedule& schedule) {
   std::vector<std::string> rows;
   for (const auto& ops : schedule.workers) {
     std::string row;
-    for (const Op& op : ops) row += (row.empty() ? "" : " ") + to_text(op);
+    for (const Op& op : ops) row += (row.empty() ? "" : " ") + to_text(op, schedule.slices);
     rows.push_back(row);
   }
   return rows;
@@ -47,6 +47,12 @@ inline StageCosts costs(double forward, double backward) {
 
 inline Timeline timed(const Schedule& schedule, double forward, double backward, double latency = 0) {
   return simulate(schedule, CostModel::uniform(schedule, costs(forward, backward), latency));
+}
+
+/// Makespan of gpipe and 1f1b in times of a worker's F and B for a micro-batch.
+inline double slots_of_flow(const PipelineShape& shape) {
+  return static_cast<double>(shape.micro_batches) +
+         static_cast<double>(shape.stages - 1) / static_cast<double>(shape.slices);
 }
 
 /// Idle time of worker w between its own first and last op.

@@ -33,7 +33,7 @@ struct Record {
   std::uint8_t phase = 0;
   std::uint8_t instruction = 0;
   std::uint8_t op = 0;
-  std::uint8_t unused = 0;
+  std::uint8_t slice = 0;
   std::int32_t stage = 0;
   std::int32_t micro_batch = 0;
   std::int16_t replica = 0;
@@ -41,6 +41,7 @@ struct Record {
   std::int32_t group = 0;
 };
 static_assert(sizeof(Record) == 32);
+static_assert(kMostSlices <= 256);  // Record::slice
 
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -61,6 +62,7 @@ Record record_of(const RankProgress& progress) {
           .phase = static_cast<std::uint8_t>(progress.phase),
           .instruction = static_cast<std::uint8_t>(at.kind),
           .op = static_cast<std::uint8_t>(at.op.kind),
+          .slice = static_cast<std::uint8_t>(at.op.slice),
           .stage = static_cast<std::int32_t>(at.op.stage.value()),
           .micro_batch = static_cast<std::int32_t>(at.op.micro_batch.value()),
           .replica = static_cast<std::int16_t>(at.op.replica.value()),
@@ -80,6 +82,7 @@ FlightEvent event_of(const Record& record) {
   at.op.stage = StageId(record.stage);
   at.op.replica = ReplicaId(record.replica);
   at.op.micro_batch = MicroBatchId(record.micro_batch);
+  at.op.slice = record.slice;
   at.peer = WorkerId(record.peer);
   at.group = ParameterGroupId(record.group);
   return {record.nanoseconds, {static_cast<RankProgress::Phase>(record.phase), record.step, at}};

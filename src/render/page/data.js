@@ -97,7 +97,17 @@ class Panel {
   }
 
   label(op) {
-    return `${this.ops.stage[op]}${kLetters[this.ops.kind[op]]}${this.ops.microBatch[op]}`;
+    const slice = this.ops.slice ? `.${this.ops.slice[op]}` : "";
+    return `${this.ops.stage[op]}${kLetters[this.ops.kind[op]]}${this.ops.microBatch[op]}${slice}`;
+  }
+
+  /** Returns the color of an op's box: of its kind, replica and slice. */
+  fillOf(op) {
+    const {kind, replica, slice} = this.ops;
+    const fills = this.fills[kind[op]];
+    if (!slice) return fills[replica[op]];
+    const shades = fills.length / this.replicas.length;
+    return fills[replica[op] * shades + Math.floor(slice[op] * shades / this.slices)];
   }
 
   /** The entry of a worker's spans (ops, bubbles, all-reduces) that covers `time`, or kNone. */
@@ -125,7 +135,7 @@ class Panel {
     const {ops} = this;
     const replica = this.replicas[ops.replica[op]];
     const lines = [
-      `stage ${ops.stage[op]}, micro-batch ${ops.microBatch[op]}` +
+      `stage ${ops.stage[op]}, micro-batch ${ops.microBatch[op]}` + (ops.slice ? `, slice ${ops.slice[op]}` : "") +
           (this.replicas.length > 1 ? `, replica ${ops.replica[op]}${replica.name ? ` (${replica.name})` : ""}` : ""),
       `worker ${this.workerOf(op)}, ${number(ops.start[op])} to ${number(ops.end[op])} ` +
           `(${duration(ops.start[op], ops.end[op])})`,

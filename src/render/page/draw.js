@@ -82,7 +82,7 @@ class Painter {
 
   boxes(panel, [first, last], y, height) {
     const {context, view, theme} = this;
-    const {kind, replica, microBatch, start, end} = panel.ops;
+    const {replica, microBatch, start, end} = panel.ops;
     const size = Math.min(13, height * (panel.hasHalves ? 0.4 : 0.72));
     context.font = `${size}px system-ui, "DejaVu Sans", sans-serif`;
     context.textAlign = "center";
@@ -96,7 +96,7 @@ class Painter {
       const tall = lane.share * height;
       const dimmed = view.pinned !== null && view.pinned !== microBatch[op];
       context.globalAlpha = dimmed ? 0.2 : 1;
-      context.fillStyle = panel.fills[kind[op]][replica[op]];
+      context.fillStyle = panel.fillOf(op);
       context.fillRect(left, top, width - gap, tall);
       if (panel.replicas[replica[op]].hatched && width >= 3) {
         context.fillStyle = theme.replica;

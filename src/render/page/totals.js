@@ -77,7 +77,7 @@ function fillLegend(legend, {picture: {theme}, view}) {
   });
   const several = panels.find((panel) => panel.replicas.length > 1);
   several?.replicas.forEach((replica, r) => {
-    const fills = several.fills.slice(0, 1).map((shades) => shades[r]);
+    const fills = several.fills.slice(0, 1).map((shades) => shades[r * shades.length / several.replicas.length]);
     legendEntry(legend, `replica ${r}${replica.name ? ` (${replica.name})` : ""}`,
                 swatch(...fills, ...(replica.hatched ? [theme.replica] : [])));
   });

@@ -97,6 +97,7 @@ void add_program(Hash& hash, const Program& program) {
     for (const auto& [kind, op, peer, group, step] : worker) {
       hash.add(kind).add(op.kind).add(op.replica.value()).add(op.stage.value()).add(op.micro_batch.value());
       hash.add(op.weight_version).add(peer.value()).add(group.value()).add(step);
+      if (program.slices > 1) hash.add(op.slice);
     }
   }
 }
