@@ -108,7 +108,6 @@ struct QueryKeyValue {
 /// Exact, or GPT-2's tanh approximation of x * Phi(x).
 enum class Gelu : std::uint8_t { Exact, Tanh };
 
-/// input [..., H] -> [..., H].
 [[nodiscard]] at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer);
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);

@@ -196,7 +196,9 @@ void Executor::connect_sums() const {
   for (const auto& [id, group] : groups_) transport_.connect_sums(id, group->gradients(), shards_.at(id));
 }
 
-std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
+std::string Executor::current() const {
+  return current_ == nullptr ? "" : to_text(*current_, std::max<std::int64_t>(std::ssize(slices_), 1));
+}
 
 /// Returns the spec of the tensor that an op sends: a forward's output, or a backward's input gradient.
 const TensorSpec& Executor::message(const Op& maker) const {

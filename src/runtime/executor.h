@@ -100,8 +100,7 @@ struct StepResult {
 /// Runs a worker's program. Stages, transport and hooks are borrowed. The forward of a pair runs on a helper thread. A
 /// backward frees its activations and received gradient; after I, only the data for W stay. WaitSend frees a sent
 /// activation. A recomputed forward keeps only its input. Keys and values of slices stay until the backward of slice 0.
-/// A program may be a piece of a longer one: pending operations
-/// and weight versions carry over.
+/// A program may be a piece of a longer one: pending operations and weight versions carry over.
 class Executor {
  public:
   /// `message` has the sizes and type of whole hidden states, [b, L, H]. `tied` is the tied matrix if this worker owns
