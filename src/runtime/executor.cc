@@ -104,8 +104,9 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
   if (shape_.canonical != nullptr) canonical_.emplace(shape_, stages_, tied);
 }
 
-/// At most kMostSlices = 2^10 slices and, as layers are fewer, 2^21 stages.
+/// Leaves 21 bits to the stage, as models have fewer layers.
 Executor::Key Executor::key(const Op& op) {
+  static_assert(kMostSlices <= 1 << 10);
   return (static_cast<Key>(op.kind) << 62U) | (static_cast<Key>(op.slice) << 52U) |
          (static_cast<Key>(op.stage.value()) << 31U) | static_cast<Key>(op.micro_batch.value());
 }
