@@ -53,6 +53,25 @@ std::vector<std::string> path(const Explained& run) {
 
 using Lines = std::vector<std::string>;
 
+TEST(ExplainTest, ASliceHoldsItsPartOfTheBytes) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 1, .micro_batches = 1, .slices = 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.slices.bounds = {0, 0.75, 1};
+  const auto peak = [&] {
+    double most = 0;
+    const Explained explained = run(schedule, costs);
+    for (const MemoryPoint& point : explained.explanation.memory[0]) most = std::max(most, point.amount);
+    return most;
+  };
+  EXPECT_EQ(peak(), 1) << "stage units: both slices";
+  costs.memory = {StageMemory{.weights = 10, .activations = 100, .boundary = 8, .keys_and_values = 20}};
+  EXPECT_EQ(peak(), 10 + 120);
+  const auto memory = run(schedule, costs).explanation.memory[0];
+  EXPECT_EQ(memory[0].amount, 10 + 0.75 * 120) << "the first slice alone";
+  costs.recompute = {1};
+  EXPECT_EQ(peak(), 10 + 0.75 * 120) << "the first slice again, after the second is gone";
+}
+
 TEST(ExplainTest, AForwardHeldBackWaitsForNoMessage) {
   const Schedule schedule = find_generator("1f1b").generate({4, 4});
   const CostModel unit = CostModel::uniform(schedule, StageCosts{});

@@ -216,7 +216,7 @@ std::vector<Schedule> tiny_schedules() {
       if (shape.stages * shape.micro_batches > 12 || shape.scale != ScaleMethod::Direct) continue;
       const Schedule schedule = generator.generate(shape);
       const bool both = has(schedule, OpKind::Backward) && has(schedule, OpKind::BackwardWeight);
-      if (schedule.updates || both || schedule.stages * schedule.micro_batches > 12) continue;
+      if (schedule.updates || schedule.slices > 1 || both || schedule.stages * schedule.micro_batches > 12) continue;
       schedules.push_back(schedule);
       if (has(schedule, OpKind::Backward)) schedules.push_back(split(schedule));
     }
@@ -298,6 +298,45 @@ TEST(LowerBoundTest, HoldsWithRecomputation) {
       costs.recompute.push_back(static_cast<double>(random.below(static_cast<std::uint64_t>(s), 4)));
     }
     EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny) << seed;
+  }
+}
+
+/// Costs of slices of any lengths, with recomputation and, for some seeds, links and copies.
+CostModel sliced_costs(const Schedule& schedule, std::uint64_t seed) {
+  const CounterRandom random(seed, "slices");
+  CostModel costs = random_costs(schedule, seed);
+  costs.slices.attention = 0.25 * static_cast<double>(random.below(0, 5));
+  if (seed % 2 == 0) {
+    for (std::int64_t j = 0; j <= schedule.slices; ++j) {
+      const double x = static_cast<double>(j) / static_cast<double>(schedule.slices);
+      costs.slices.bounds.push_back(seed % 4 == 0 ? x * x : x);
+    }
+  }
+  const auto boundaries = static_cast<std::size_t>(schedule.stages - 1);
+  for (std::int64_t s = 0; s < schedule.stages; ++s) {
+    costs.recompute.push_back(static_cast<double>(random.below(static_cast<std::uint64_t>(s) + 1, 3)));
+  }
+  if (seed % 3 != 0) return costs;
+  costs.links = LinkCosts{.alpha = 0.5, .beta = 0.5, .bytes = std::vector<double>(boundaries, 4)};
+  costs.links->copies.assign(boundaries, 0.25);
+  costs.blocking_sends = seed % 5 == 0;
+  return costs;
+}
+
+TEST(LowerBoundTest, HoldsForSlices) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1, .slices = 2});
+    const CostModel costs = sliced_costs(schedule, seed);
+    EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny) << seed;
+  }
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const auto count = static_cast<std::int64_t>(seed);
+    Schedule schedule =
+        find_generator(seed % 2 == 0 ? "1f1b" : "gpipe")
+            .generate({.stages = 1 + count % 5, .micro_batches = 1 + count % 4, .slices = 2 + count % 3});
+    if (seed % 3 == 0) schedule = split(schedule);
+    const CostModel costs = sliced_costs(schedule, seed);
+    EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), simulate(schedule, costs).makespan + kTiny) << seed;
   }
 }
 

@@ -99,7 +99,8 @@ RC_GTEST_PROP(SimulateProperty, OpsKeepTheirOrderAndTheBoundHolds, ()) {
       RC_ASSERT(op.start >= free);
       free = op.end;
       const Op& made = schedule.workers[w][i];
-      busy += costs.stages[made.stage.index()].of(made.kind) * schedule.micro_batch_scale;
+      busy += costs.stages[made.stage.index()].of(made.kind) * schedule.micro_batch_scale /
+              static_cast<double>(schedule.slices);
     }
     RC_ASSERT(free <= timeline.makespan);
     RC_ASSERT(std::abs(busy + timeline.workers[w].idle - timeline.makespan) < 1e-9);
