@@ -1,6 +1,7 @@
 #include "train_command_line.h"
 
 #include <fmt/format.h>
+#include <cmath>
 #include <iostream>
 
 #include "core/error.h"
@@ -218,6 +219,18 @@ void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
   command.add_option("--prompt", o.prompt, "text that samples continue")->type_name("TEXT");
 }
 
+std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
+  std::vector<std::int64_t> tokens;
+  for (const double length : parse_slice_lengths(text)) {
+    constexpr double kMostTokens = 1e9;
+    if (length != std::floor(length) || length > kMostTokens) {
+      throw ConfigError(fmt::format("--slice-lengths {}: must be whole numbers of tokens up to 10^9", text));
+    }
+    tokens.push_back(static_cast<std::int64_t>(length));
+  }
+  return tokens;
+}
+
 void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kSchedule);
@@ -230,6 +243,11 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
   flags.shape.micro_batches->description(
       "micro-batches per step and data-parallel group, over all directions (N; default D)");
+  command
+      .add_option_function<std::string>(
+          "--slice-lengths", [&o](const std::string& text) { o.slice_lengths = tokens_of_slices(text); },
+          "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)")
+      ->type_name("balanced|equal|N,N");
   add_partition(command, o.partition);
 }
 

@@ -43,17 +43,26 @@ std::int64_t blocks_of(const RunShape& run, const Runs& runs, std::int64_t asked
 
 void require_order(const Schedule& schedule) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    std::map<std::pair<StageId, ReplicaId>, MicroBatchId> last;
+    std::map<std::pair<StageId, ReplicaId>, Op> last;
     for (const Op& op : schedule.workers[w]) {
       if (!gives_weight_gradient(op.kind)) continue;
-      const auto [before, is_first] = last.try_emplace({op.stage, op.replica}, op.micro_batch);
-      if (!is_first && op.micro_batch < before->second) {
+      const auto [before, is_first] = last.try_emplace({op.stage, op.replica}, op);
+      const Op& other = before->second;
+      if (!is_first && op.micro_batch < other.micro_batch) {
         throw ConfigError(
             fmt::format("canonical reduction: worker {} runs {} after micro-batch {} of the same replica; it needs "
                         "ascending order",
-                        w, to_text(op), before->second.value()));
+                        w, to_text(op), other.micro_batch.value()));
       }
-      before->second = op.micro_batch;
+      const bool follows = op.micro_batch == other.micro_batch ? op.slice < other.slice
+                                                               : other.slice == 0 && op.slice == schedule.slices - 1;
+      if (!is_first && !follows) {
+        throw ConfigError(
+            fmt::format("canonical reduction: worker {} runs {} after {} of the same replica; it needs the slices of "
+                        "each micro-batch one after another, the last one first",
+                        w, to_text(op, schedule.slices), to_text(other, schedule.slices)));
+      }
+      before->second = op;
     }
   }
 }

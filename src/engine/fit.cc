@@ -79,6 +79,12 @@ void require_trainable(const FitRun& run) {
         fmt::format("schedule {}: asynchronous schedules cannot train a user's model; choose a schedule with a flush",
                     run.schedule.name));
   }
+  if (run.schedule.slices > 1) {
+    throw ConfigError(
+        fmt::format("schedule {} has {} slices: a user's modules may attend to later tokens, so their micro-batches "
+                    "are not cut; choose a schedule with whole micro-batches",
+                    run.schedule.name, run.schedule.slices));
+  }
   require_whole_micro_batches(run, "FitOptions::micro_batch_size");
 }
 

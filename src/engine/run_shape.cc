@@ -11,11 +11,13 @@
 namespace chimera {
 namespace {
 
-Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups) {
+Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups, std::int64_t slices) {
   if (micro_batches < 1 || micro_batches > kMostOps / 2 / groups) {
     throw ConfigError(fmt::format("--micro-batches must be 1 to {}, not {}", kMostOps / 2 / groups, micro_batches));
   }
-  Schedule schedule = find_generator(kPlainSchedule).generate({1, micro_batches * groups});
+  PipelineShape shape{1, micro_batches * groups};
+  shape.slices = slices;
+  Schedule schedule = find_generator(kPlainSchedule).generate(shape);
   schedule.name = "none";
   return schedule;
 }
@@ -24,7 +26,7 @@ Schedule make_schedule(const ScheduleChoice& choice, std::int64_t groups) {
   if (choice.given != nullptr) return *choice.given;
   PipelineShape shape = choice.shape;
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
-  if (choice.is_unpipelined()) return unpipelined(shape.micro_batches, groups);
+  if (choice.is_unpipelined()) return unpipelined(shape.micro_batches, groups, shape.slices);
   auto names = schedule_names();
   names.emplace_back("none");
   if (std::ranges::find(names, choice.name) == names.end()) {

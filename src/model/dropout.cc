@@ -29,6 +29,9 @@ struct Masks : torch::CustomClassHolder {
         step(static_cast<std::uint32_t>(dropout.step)),
         first_sample(static_cast<std::uint32_t>(dropout.first_sample)),
         place(static_cast<std::uint32_t>(dropout.layer) * 4 + static_cast<std::uint32_t>(site)),
+        site(site),
+        first_token(dropout.first_token),
+        sequence(dropout.sequence),
         drop_below(static_cast<std::uint32_t>(std::min(std::round(dropout.probability * 0x1p32), 0x1p32 - 1))),
         scale(1 / (1 - dropout.probability)) {}
 
@@ -36,32 +39,67 @@ struct Masks : torch::CustomClassHolder {
   std::uint32_t step;
   std::uint32_t first_sample;
   std::uint32_t place;
+  DropoutSite site;
+  std::int64_t first_token;
+  std::int64_t sequence;
   std::uint32_t drop_below;  // words below it drop their element
   double scale;
 };
 
-/// Applies `count` elements of a sample's mask, from kChunk * chunk on.
+/// Elements of a tensor that are consecutive in the mask of a whole sample.
+struct Runs {
+  std::int64_t per_sample = 1;
+  std::int64_t length = 0;
+  std::int64_t first = 0;  // place of a sample's first run in the mask
+  // Attention probabilities of a slice: each run is a row of a [heads, sequence, sequence] mask
+  std::int64_t rows = 0;      // l; 0: a sample is one run
+  std::int64_t sequence = 0;  // elements of a row of the mask
+
+  [[nodiscard]] std::int64_t place(std::int64_t run) const {
+    return rows == 0 ? first : first + (run / rows * sequence + run % rows) * sequence;
+  }
+};
+
+Runs runs_of(const at::Tensor& input, const Masks& masks) {
+  const std::int64_t sample_size = input.numel() / input.size(0);
+  if (masks.sequence == 0) return {.length = sample_size};
+  if (masks.site != DropoutSite::AttentionProbabilities) {
+    return {.length = sample_size, .first = masks.first_token * (sample_size / input.size(1))};
+  }
+  const std::int64_t rows = input.size(2);
+  return {.per_sample = input.size(1) * rows,
+          .length = input.size(3),
+          .first = masks.first_token * masks.sequence,
+          .rows = rows,
+          .sequence = masks.sequence};
+}
+
+/// Applies `count` <= kChunk elements of a sample's mask, from `place` on.
 template <class Element>
-void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const Element* in, Element* out,
+void apply(const Masks& masks, std::int64_t sample, std::int64_t place, const Element* in, Element* out,
            std::int64_t count) {
-  std::array<std::uint32_t, kChunk> buffer;
-  const std::span words(buffer.data(), static_cast<std::size_t>(count));
+  constexpr auto kGroup = static_cast<std::int64_t>(kWordGroup);
+  std::array<std::uint32_t, kChunk + kWordGroup> buffer;
+  const std::int64_t before = place % kGroup;
+  const std::span words(buffer.data(), static_cast<std::size_t>(before + count));
   const WordStream stream = {masks.step, masks.first_sample + static_cast<std::uint32_t>(sample), masks.place};
-  random_words(masks.key, stream, static_cast<std::uint32_t>(chunk * kChunk / static_cast<std::int64_t>(kWordGroup)),
-               words);
+  random_words(masks.key, stream, static_cast<std::uint32_t>(place / kGroup), words);
+  const std::span own = words.subspan(static_cast<std::size_t>(before));
   using Wide = at::opmath_type<Element>;
   const auto scale = static_cast<Wide>(masks.scale);
   const std::uint32_t drop_below = masks.drop_below;
   for (std::int64_t i = 0; i < count; ++i) {
-    const Wide factor = words[static_cast<std::size_t>(i)] < drop_below ? Wide(0) : scale;
+    const Wide factor = own[static_cast<std::size_t>(i)] < drop_below ? Wide(0) : scale;
     out[i] = static_cast<Element>(static_cast<Wide>(in[i]) * factor);
   }
 }
 
-/// The words of the first sample's sequence seed the device's generator, which draws the masks of all samples.
+/// The words of the first sample's sequence seed the device's generator, which draws the masks of all samples. A slice
+/// has words of its own.
 std::uint64_t device_seed(const Masks& masks) {
   std::array<std::uint32_t, 2> words{};
-  random_words(masks.key, {masks.step, masks.first_sample, masks.place}, /*group=*/0, words);
+  const auto group = static_cast<std::uint32_t>(masks.first_token);
+  random_words(masks.key, {masks.step, masks.first_sample, masks.place}, group, words);
   return std::uint64_t{words[1]} << 32U | words[0];
 }
 
@@ -79,19 +117,22 @@ at::Tensor masked(const at::Tensor& input, const Masks& masks) {
   if (!input.is_cpu()) return masked_on_device(input, masks);
   const at::Tensor in = input.contiguous();
   const at::Tensor out = at::empty_like(in);
-  const std::int64_t samples = in.size(0);
-  const std::int64_t sample_size = in.numel() / samples;
-  const std::int64_t chunks = (sample_size + kChunk - 1) / kChunk;  // per sample
+  const Runs runs = runs_of(in, masks);
+  const std::int64_t all_runs = in.size(0) * runs.per_sample;
+  const std::int64_t chunks = (runs.length + kChunk - 1) / kChunk;  // per run
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropout", [&] {
     const scalar_t* from = in.const_data_ptr<scalar_t>();
     scalar_t* to = out.data_ptr<scalar_t>();
-    at::parallel_for(0, samples * chunks, at::internal::GRAIN_SIZE / kChunk, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t start = i % chunks * kChunk;
-        const std::int64_t offset = i / chunks * sample_size + start;
-        apply(masks, i / chunks, i % chunks, from + offset, to + offset, std::min(kChunk, sample_size - start));
-      }
-    });
+    at::parallel_for(0, all_runs * chunks, at::internal::GRAIN_SIZE / kChunk,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t i = begin; i < end; ++i) {
+                         const std::int64_t run = i / chunks;
+                         const std::int64_t start = i % chunks * kChunk;
+                         const std::int64_t offset = run * runs.length + start;
+                         apply(masks, run / runs.per_sample, runs.place(run % runs.per_sample) + start, from + offset,
+                               to + offset, std::min(kChunk, runs.length - start));
+                       }
+                     });
   });
   return out;
 }

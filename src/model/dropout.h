@@ -6,8 +6,8 @@
 #include <cstdint>
 
 // Dropout masks depend only on (seed, step, sample, layer, site): they are equal for every schedule, partition,
-// transport and number of processes, and under recomputation. On a GPU they also depend on the micro-batch that holds
-// the sample, and on the kind of GPU: the device's generator draws a whole mask from one seed.
+// transport and number of processes, with slices, and under recomputation. On a GPU they also depend on the micro-batch
+// that holds the sample, its slices, and the kind of GPU: the device's generator draws a whole mask from one seed.
 
 namespace chimera {
 
@@ -26,6 +26,8 @@ struct Dropout {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  ///< index of the micro-batch's first sample within the step
   std::int64_t layer = 0;         ///< global, from 0
+  std::int64_t first_token = 0;   ///< of a slice
+  std::int64_t sequence = 0;      ///< tokens of the sample that a slice is cut from; 0: tensors have whole samples
 
   [[nodiscard]] bool is_active() const { return probability > 0; }
   [[nodiscard]] Dropout in_layer(std::int64_t index) const;
@@ -33,7 +35,9 @@ struct Dropout {
 
 /// Sets elements of `input` [b, ...] to 0 with the given probability and divides the others by 1 - probability; returns
 /// `input` if dropout is not active. Keeps no mask: backward recomputes it, on the CPU at 1 to 2 ns per element, on a
-/// GPU in one kernel. On the CPU a mask element does not depend on the sample's place in the micro-batch.
+/// GPU in one kernel. On the CPU a mask element does not depend on the sample's place in the micro-batch. A slice has
+/// the elements of its tokens in the whole sample's mask: `input` is [b, l, ...], or [b, heads, l, first_token + l] at
+/// AttentionProbabilities.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site);
 
 /// Scope of one layer's forward: KeyedDropout modules on this thread use its masks.

@@ -108,8 +108,8 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 
 at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2); }
 
-/// Keys that each token attends to. `mask` ([b, heads, L, L] or expandable; empty: all keys) is true for these keys, or
-/// added to scores: 0 for these keys, minus infinity elsewhere. `causal` hides later keys and excludes `mask`.
+/// Keys that each token attends to. `mask` ([b, heads, L, keys] or expandable; empty: all keys) is true for these keys,
+/// or added to scores: 0 for these keys, minus infinity elsewhere. `causal` hides later keys and excludes `mask`.
 struct Attended {
   std::optional<at::Tensor> mask;
   bool causal = false;
@@ -147,11 +147,15 @@ at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& at
   return ungrouped(grouped(weights).matmul(split.value));
 }
 
+QueryKeyValue split_heads(const QueryKeyValue& projections, std::int64_t heads) {
+  const std::int64_t head_size = projections.query.size(2) / heads;
+  return {split_heads(projections.query, head_size), split_heads(projections.key, head_size),
+          split_heads(projections.value, head_size)};
+}
+
 at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const Attended& attended,
                      const Dropout& masks) {
-  const std::int64_t head_size = projections.query.size(2) / heads;
-  const QueryKeyValue split = {split_heads(projections.query, head_size), split_heads(projections.key, head_size),
-                               split_heads(projections.value, head_size)};
+  const QueryKeyValue split = split_heads(projections, heads);
   if (masks.is_active()) return join_heads(attention_with_dropout(split, attended, masks));
   constexpr double kNoDropout = 0;
   return join_heads(at::scaled_dot_product_attention(split.query, split.key, split.value, attended.mask, kNoDropout,
@@ -165,6 +169,48 @@ Attended behind(std::int64_t earlier, const at::Tensor& queries) {
   if (length == 1) return {};
   return {.mask = at::ones({length, earlier + length}, queries.options().dtype(at::kBool)).tril(earlier)};
 }
+
+/// Computes causal attention of the last tokens in two parts, to earlier keys and to their own, which need no mask. A
+/// part's output counts by its share of the softmax's sum. Backward of a part needs only the whole output and sum.
+struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunction> {
+  struct Parts {
+    explicit Parts(const at::Tensor& all, std::int64_t own)
+        : earlier(all.narrow(2, 0, all.size(2) - own)), own(all.narrow(2, all.size(2) - own, own)) {}
+    at::Tensor earlier;
+    at::Tensor own;
+  };
+
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value) {
+    const Parts keys(key, query.size(2));
+    const Parts values(value, query.size(2));
+    constexpr double kNoDropout = 0;
+    const auto [earlier, earlier_sum] =
+        at::_scaled_dot_product_flash_attention_for_cpu(query, keys.earlier, values.earlier);
+    const auto [own, own_sum] =
+        at::_scaled_dot_product_flash_attention_for_cpu(query, keys.own, values.own, kNoDropout, /*is_causal=*/true);
+    const at::Tensor sum = at::logaddexp(earlier_sum, own_sum);  // logarithms
+    const at::Tensor earlier_share = (earlier_sum - sum).exp_().unsqueeze(3);
+    const at::Tensor own_share = (own_sum - sum).exp_().unsqueeze(3);
+    at::Tensor output = (earlier * earlier_share).add_(own * own_share).to(query.scalar_type());
+    context->save_for_backward({query, key, value, output, sum});
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const Parts keys(saved[1], saved[0].size(2));
+    const Parts values(saved[2], saved[0].size(2));
+    const auto part = [&](const at::Tensor& key, const at::Tensor& value, bool is_causal) {
+      constexpr double kNoDropout = 0;
+      return at::_scaled_dot_product_flash_attention_for_cpu_backward(output_gradients[0], saved[0], key, value,
+                                                                      saved[3], saved[4], kNoDropout, is_causal);
+    };
+    const auto [earlier_query, earlier_key, earlier_value] = part(keys.earlier, values.earlier, /*is_causal=*/false);
+    const auto [own_query, own_key, own_value] = part(keys.own, values.own, /*is_causal=*/true);
+    return {earlier_query + own_query, at::cat({earlier_key, own_key}, 2), at::cat({earlier_value, own_value}, 2)};
+  }
+};
 
 /// Adds the gradients of weight and bias through the queue; autograd would convert and add each in kernels of its own.
 struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
@@ -203,17 +249,23 @@ at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kin
 
 at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
                             const at::Tensor& document_mask) {
-  const std::int64_t earlier = projections.key.size(1) - projections.query.size(1);
-  if (earlier > 0) return attention(projections, heads, behind(earlier, projections.query), masks);
-  if (!document_mask.defined()) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
-  return attention(projections, heads, {.mask = document_mask}, masks);
+  if (document_mask.defined()) return attention(projections, heads, {.mask = document_mask}, masks);
+  const std::int64_t length = projections.query.size(1);
+  const std::int64_t earlier = projections.key.size(1) - length;
+  if (earlier == 0) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
+  if (masks.is_active() || length == 1 || !projections.query.is_cpu()) {
+    return attention(projections, heads, behind(earlier, projections.query), masks);
+  }
+  const QueryKeyValue split = split_heads(projections, heads);
+  return join_heads(TwoPartAttentionFunction::apply(split.query, split.key, split.value));
 }
 
-at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type) {
-  const at::Tensor same = documents.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L, L]
+at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::int64_t first) {
+  const at::Tensor queries = documents.narrow(1, first, documents.size(1) - first);
+  const at::Tensor same = queries.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L - first, L]
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   return at::zeros(same.sizes(), same.options().dtype(type))
-      .masked_fill_(same.tril().logical_not(), kNever)
+      .masked_fill_(same.tril(first).logical_not(), kNever)
       .unsqueeze(1);
 }
 

@@ -108,21 +108,20 @@ struct QueryKeyValue {
 /// Exact, or GPT-2's tanh approximation of x * Phi(x).
 enum class Gelu : std::uint8_t { Exact, Tanh };
 
-/// input [..., H] -> [..., H].
 [[nodiscard]] at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer);
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
 /// Returns causal attention [b, L, heads * d] with `heads` query heads. `masks` is the dropout of the probabilities.
 /// `document_mask` is a result of document_mask(), or undefined for one document. If there are more keys than queries,
-/// the queries belong to the last tokens, and `document_mask` is ignored.
+/// the queries belong to the last tokens.
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
                                           const Dropout& masks = {}, const at::Tensor& document_mask = {});
 
-/// Returns a mask to add to scores, [b, 1, L, L] of `type` (the queries' type): 0 for a token and earlier tokens of its
-/// document, minus infinity elsewhere. `documents` [b, L] (int64): document number of each token. All blocks of a stage
-/// share the mask.
-[[nodiscard]] at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type);
+/// Returns a mask to add to scores, [b, 1, L - first, L] of `type` (the queries' type), for the queries of the tokens
+/// from `first` on: 0 for a token and earlier tokens of its document, minus infinity elsewhere. `documents` [b, L]
+/// (int64): document number of each token. All blocks of a stage share the mask.
+[[nodiscard]] at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::int64_t first = 0);
 
 /// Computes attention to all tokens with a true `mask` ([b, L] bool; undefined: all true) -> [b, L, H]. Each sequence
 /// needs at least one true element.

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "model/bert_stage.h"
+#include "model/carried_key_values.h"
 #include "model/gpt2_stage.h"
 #include "model/initial_values.h"
 #include "model/llama_stage.h"
@@ -18,6 +19,17 @@ std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
     if (tensor->defined()) tensors.push_back(tensor);
   }
   return tensors;
+}
+
+MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end, std::shared_ptr<CarriedKeyValues> carried) {
+  for (at::Tensor* tensor : {&batch.tokens, &batch.targets}) {
+    if (tensor->defined()) *tensor = tensor->narrow(1, first, end - first);
+  }
+  if (batch.documents.defined()) batch.documents = batch.documents.narrow(1, 0, end);
+  batch.first_token = batch.dropout.first_token = first;
+  batch.dropout.sequence = carried->sequence();
+  batch.carried = std::move(carried);
+  return batch;
 }
 
 Stage::Stage(std::vector<Parameter> parameters, const TiedLeaves& tied, std::optional<at::ScalarType> compute)

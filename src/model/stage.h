@@ -16,6 +16,7 @@
 
 namespace chimera {
 
+class CarriedKeyValues;
 class KeyValueCache;
 
 /// Tensors of a micro-batch that every worker reads from its data loader; stages neither send nor write them.
@@ -27,7 +28,9 @@ struct MicroBatch {
   at::Tensor target_indices = {};
   at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
   at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = all true
-  at::Tensor documents = {};  ///< [b, L] int64, document number of each token; GPT-2, Llama; undefined = one document
+  /// [b, L] int64, document number of each token; GPT-2, Llama; undefined = one document. A slice has them of all
+  /// tokens up to its last.
+  at::Tensor documents = {};
   at::Tensor next_sentence = {};     ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
   double token_loss_scale = 1;       ///< 1 / target tokens of the whole step
   double sentence_loss_scale = 1;    ///< 1 / sequences of the whole step; BERT only
@@ -36,18 +39,25 @@ struct MicroBatch {
   /// Keys and values of earlier tokens on this stage; forward appends its own. Null: the tokens begin a sequence. GPT-2
   /// and Llama only, without a graph and without `documents`.
   KeyValueCache* cache = nullptr;
+  /// Keys and values of the slices of this micro-batch on this stage; null: it runs whole. GPT-2 and Llama only.
+  std::shared_ptr<CarriedKeyValues> carried = nullptr;
+  std::int64_t first_token = 0;  ///< of the slice
 };
 
 /// Returns the defined tensors in the order of the fields.
 [[nodiscard]] std::vector<at::Tensor*> tensors_of(MicroBatch& batch);
+
+/// Returns the slice of tokens `first` .. `end` - 1 of a whole micro-batch. All slices share `carried`.
+[[nodiscard]] MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end,
+                                  std::shared_ptr<CarriedKeyValues> carried);
 
 /// Parameters and a forward function. Autograd's backward accumulates into gradients() and, in a tied model, into the
 /// gradients of the tied matrix.
 class Stage : public ParameterGroup {
  public:
   /// Takes hidden states [b, L, H] from the previous stage (undefined for the first stage). Returns hidden states [b,
-  /// L, H] or, on the last stage, the loss [] of this micro-batch. The losses of a step's micro-batches, scaled by
-  /// `batch`, add up to the step's mean loss.
+  /// L, H] or, on the last stage, the loss [] of this micro-batch. The losses of a step's micro-batches and slices,
+  /// scaled by `batch`, add up to the step's mean loss.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
   /// Leaves that backward adds to: parameters, leaves of the tied matrix, and low-precision copies of these (mixed

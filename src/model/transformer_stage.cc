@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "model/carried_key_values.h"
 #include "model/key_value_cache.h"
 
 namespace chimera {
@@ -22,7 +23,9 @@ at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroB
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
   const auto blocks = static_cast<std::size_t>(layers_.end_layer - layers_.first_layer);
   at::Tensor mask = batch.attention_mask;
-  if (blocks > 0 && batch.documents.defined()) mask = document_mask(batch.documents, hidden.scalar_type());
+  if (blocks > 0 && batch.documents.defined()) {
+    mask = document_mask(batch.documents, hidden.scalar_type(), batch.first_token);
+  }
   for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, mask, batch);
   if (batch.cache != nullptr) batch.cache->advance(hidden.size(1));
   return hidden;
@@ -32,8 +35,13 @@ at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, 
                                    const MicroBatch& batch) const {
   if (!batch.recompute_attention) return feed_forward(index, attention(index, hidden, mask, batch), batch);
   // Not the batch itself, because its tokens would stay in memory until backward.
-  const auto attend = [this, index, mask, settings = MicroBatch{.dropout = batch.dropout, .cache = batch.cache}](
-                          const at::Tensor& input) { return attention(index, input, mask, settings); };
+  const auto attend = [this, index, mask,
+                       settings = MicroBatch{.dropout = batch.dropout,
+                                             .cache = batch.cache,
+                                             .carried = batch.carried,
+                                             .first_token = batch.first_token}](const at::Tensor& input) {
+    return attention(index, input, mask, settings);
+  };
   return feed_forward(index, checkpointed(attend, hidden), batch);
 }
 
@@ -61,11 +69,12 @@ Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& bat
 }
 
 std::int64_t TransformerStage::first_position(const MicroBatch& batch) {
-  return batch.cache == nullptr ? 0 : batch.cache->length();
+  return batch.cache == nullptr ? batch.first_token : batch.cache->length();
 }
 
 QueryKeyValue TransformerStage::with_earlier(std::size_t index, const QueryKeyValue& projections,
                                              const MicroBatch& batch) {
+  if (batch.carried) return with_earlier_slices(batch.carried, index, batch.first_token, projections);
   return batch.cache == nullptr ? projections : batch.cache->with_earlier(index, projections);
 }
 

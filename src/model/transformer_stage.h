@@ -34,7 +34,7 @@ class TransformerStage : public Stage {
   /// Returns the dropout of block `index` of this stage.
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
   [[nodiscard]] static std::int64_t first_position(const MicroBatch& batch);
-  /// Returns `projections` with the batch's cached keys and values, if any.
+  /// Returns `projections` with the keys and values of earlier tokens in the batch's cache or slices, if any.
   [[nodiscard]] static QueryKeyValue with_earlier(std::size_t index, const QueryKeyValue& projections,
                                                   const MicroBatch& batch);
 
@@ -42,8 +42,8 @@ class TransformerStage : public Stage {
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
   /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `mask` is document_mask()
-  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout` and `cache` of
-  /// the batch.
+  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout`, `cache` and
+  /// the place of the slice from the batch.
   [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                              const MicroBatch& batch) const = 0;
   /// Runs the rest of block `index` on the sum that attention() returns.

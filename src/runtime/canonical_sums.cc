@@ -103,6 +103,7 @@ void CanonicalSums::open(const Op& op) {
 }
 
 void CanonicalSums::close(const Op& op) {
+  if (op.slice > 0) return;
   for (Accumulator& sum : accumulators_) {
     if (sum.stage == op.stage) sum.blocks.close(shape_.positions[op.micro_batch.index()]);
   }

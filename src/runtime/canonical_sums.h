@@ -17,7 +17,7 @@
 namespace chimera {
 
 /// Fixed order in which all workers add gradients (schedule/reduction_tree.h). Each copy of a stage processes a run of
-/// micro-batches in order.
+/// micro-batches in order, and their slices in reverse order.
 struct CanonicalReduction {
   std::int64_t block_size = 1;   // micro-batches
   std::vector<SumOrder> orders;  // [parameter group]: parts of its members, by rank
@@ -72,6 +72,8 @@ struct ProgramShape {
   std::vector<std::int64_t> positions = {};       // canonical only: [micro-batch] position in the step's samples
   // [S - 1]: tensor from stage s to s + 1, and its gradient; empty if all are equal
   std::vector<TensorSpec> boundaries = {};
+  // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
+  std::vector<std::int64_t> slice_bounds = {};
   bool tied = false;             // stage 0 and the last stage share a matrix
   bool scatters = false;         // sums are reduce-scatters: each rank gets those of its own parameters (owners_of)
   std::int64_t updates = 1;      // number of updates per stage and step
@@ -90,7 +92,7 @@ class CanonicalSums {
 
   /// Called before and after an op that adds weight gradients.
   void open(const Op& op);
-  void close(const Op& op);
+  void close(const Op& op);  // a micro-batch ends with its slice 0
   /// Returns this worker's parts of a group's gradients as whole subtrees, left to right, once all blocks are finished.
   [[nodiscard]] std::vector<at::Tensor> take(ParameterGroupId group);
   /// Drops the sums of an abandoned step.

@@ -66,6 +66,21 @@ Op forward_of(Op op) {
   return op;
 }
 
+Op first_slice_of(Op op) {
+  op.slice = 0;
+  return op;
+}
+
+/// Cuts a tensor [b, L, H] at `bounds`.
+std::vector<TensorSpec> slices_of(const TensorSpec& whole, const std::vector<std::int64_t>& bounds) {
+  std::vector<TensorSpec> slices;
+  for (std::size_t end = 1; end < bounds.size(); ++end) {
+    slices.push_back(whole);
+    slices.back().sizes.at(1) = bounds[end] - bounds[end - 1];
+  }
+  return slices;
+}
+
 }  // namespace
 
 Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
@@ -75,9 +90,10 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
       transport_(transport),
       message_(std::move(message)),
       shape_(std::move(shape)),
+      slices_(slices_of(message_, shape_.slice_bounds)),
       last_stage_(shape_.stages() - 1),
       norms_(shape_, worker, groups_),
-      op_times_(shape_.stages()) {
+      op_times_(shape_.stages(), std::max<std::int64_t>(std::ssize(slices_), 1)) {
   for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage;
   if (tied != nullptr) groups_[tied_matrix(shape_.stages())] = tied;
   for (const auto& [id, group] : groups_) {
@@ -88,9 +104,11 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
   if (shape_.canonical != nullptr) canonical_.emplace(shape_, stages_, tied);
 }
 
+/// Leaves 21 bits to the stage, as models have fewer layers.
 Executor::Key Executor::key(const Op& op) {
-  return (static_cast<Key>(op.kind) << 62U) | (static_cast<Key>(op.stage.value()) << 31U) |
-         static_cast<Key>(op.micro_batch.value());
+  static_assert(kMostSlices <= 1 << 10);
+  return (static_cast<Key>(op.kind) << 62U) | (static_cast<Key>(op.slice) << 52U) |
+         (static_cast<Key>(op.stage.value()) << 31U) | static_cast<Key>(op.micro_batch.value());
 }
 
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
@@ -169,6 +187,7 @@ void Executor::drop() {
   losses_.clear();
   weight_gradients_.clear();
   activations_.clear();
+  carried_.clear();
   non_finite_.forget();
   recorded_ = {};
   if (canonical_) canonical_->drop();
@@ -178,10 +197,13 @@ void Executor::connect_sums() const {
   for (const auto& [id, group] : groups_) transport_.connect_sums(id, group->gradients(), shards_.at(id));
 }
 
-std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
+std::string Executor::current() const {
+  return current_ == nullptr ? "" : to_text(*current_, std::max<std::int64_t>(std::ssize(slices_), 1));
+}
 
 /// Returns the spec of the tensor that an op sends: a forward's output, or a backward's input gradient.
 const TensorSpec& Executor::message(const Op& maker) const {
+  if (!slices_.empty()) return slices_[static_cast<std::size_t>(maker.slice)];
   if (shape_.boundaries.empty()) return message_;
   return shape_.boundaries[maker.stage.index() - (maker.kind == OpKind::Forward ? 0 : 1)];
 }
@@ -263,8 +285,27 @@ Executor::Forward Executor::begin_forward(const Op& op, const StepHooks& hooks) 
     if (trains_) input.requires_grad_(true);
   }
   forward.keeps_graph = trains_ && !recomputed_.contains(op.stage);
-  forward.batch = hooks.load(op.stage, op.micro_batch);
+  forward.batch = load(op, hooks);
   return forward;
+}
+
+MicroBatch Executor::load(const Op& op, const StepHooks& hooks) {
+  MicroBatch batch = hooks.load(op.stage, op.micro_batch);
+  if (slices_.empty()) return batch;
+  const std::vector<std::int64_t>& bounds = shape_.slice_bounds;
+  auto& carried = carried_[key(first_slice_of(forward_of(op)))];
+  if (!carried) carried = std::make_shared<CarriedKeyValues>(bounds.back());
+  const auto slice = static_cast<std::size_t>(op.slice);
+  return slice_of(std::move(batch), bounds[slice], bounds[slice + 1], carried);
+}
+
+/// Frees the keys and values of a micro-batch on a stage after their last use: the backward of slice 0, or the last
+/// slice's forward if there are no backwards.
+void Executor::forget_carried(const Op& op) {
+  const bool is_forward = op.kind == OpKind::Forward;
+  if (slices_.empty() || is_forward == trains_) return;
+  const std::int64_t last = std::ssize(slices_) - 1;
+  if (op.slice == (is_forward ? last : 0)) carried_.erase(key(first_slice_of(forward_of(op))));
 }
 
 void Executor::end_forward(Forward forward) {
@@ -273,19 +314,21 @@ void Executor::end_forward(Forward forward) {
   if (forward.is_spoiled) spoil(activation.output);
   non_finite_.look(op, activation.output);
   if (op.stage == last_stage_) {
-    losses_[op.micro_batch] = activation.output.detach();
+    at::Tensor& loss = losses_[op.micro_batch];
+    loss = op.slice == 0 ? activation.output.detach() : loss + activation.output.detach();
   } else {
     tensors_[key(op)] = activation.output.detach().contiguous();
   }
   if (!forward.keeps_graph) activation.output.reset();
   if (trains_) activations_[key(op)] = std::move(activation);
+  forget_carried(op);
 }
 
 void Executor::recompute(const Op& backward, const StepHooks& hooks) {
   const Stopwatch stopwatch(shape_.counts_cpu_time);
   const Op op = forward_of(backward);
   use_weights(op);
-  Forward again{.op = op, .stage = stages_.at(op.stage), .batch = hooks.load(op.stage, op.micro_batch)};
+  Forward again{.op = op, .stage = stages_.at(op.stage), .batch = load(op, hooks)};
   Activation& activation = activations_.at(key(op));
   again.activation.input = std::move(activation.input);
   run(again);
@@ -329,6 +372,7 @@ Executor::Activation Executor::propagate(const Op& op, bool defer_weight_gradien
     if (spoiled) spoil(passed_back);
     non_finite_.look(op, passed_back);
   }
+  forget_carried(op);
   return activation;
 }
 

@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "model/carried_key_values.h"
 #include "model/linear.h"
 #include "model/stage.h"
 #include "runtime/canonical_sums.h"
@@ -98,12 +99,12 @@ struct StepResult {
 
 /// Runs a worker's program. Stages, transport and hooks are borrowed. The forward of a pair runs on a helper thread. A
 /// backward frees its activations and received gradient; after I, only the data for W stay. WaitSend frees a sent
-/// activation. A recomputed forward keeps only its input. A program may be a piece of a longer one: pending operations
-/// and weight versions carry over.
+/// activation. A recomputed forward keeps only its input. Keys and values of slices stay until the backward of slice 0.
+/// A program may be a piece of a longer one: pending operations and weight versions carry over.
 class Executor {
  public:
-  /// `message` has the sizes and type of hidden states, [b, L, H]. `tied` is the tied matrix if this worker owns it,
-  /// else null.
+  /// `message` has the sizes and type of whole hidden states, [b, L, H]. `tied` is the tied matrix if this worker owns
+  /// it, else null.
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
   Executor(const Executor&) = delete;  // members refer to each other
@@ -136,7 +137,7 @@ class Executor {
   [[nodiscard]] std::string current() const;
   /// Durations of training ops so far.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
-  void forget_op_times() { op_times_ = OpTimes(op_times_.num_stages()); }
+  void forget_op_times() { op_times_.forget(); }
 
  private:
   struct Activation {  // data for backward; before recomputation only the input
@@ -160,6 +161,8 @@ class Executor {
   void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
   const TensorSpec& message(const Op& maker) const;
+  MicroBatch load(const Op& op, const StepHooks& hooks);
+  void forget_carried(const Op& op);
   void execute(const Instruction& instruction, const StepHooks& hooks);
   void compute(const Op& op, const StepHooks& hooks);
   void compute_pair(const Instruction& forward, const Instruction& backward, const StepHooks& hooks);
@@ -192,6 +195,7 @@ class Executor {
   Transport& transport_;
   TensorSpec message_;
   ProgramShape shape_;
+  std::vector<TensorSpec> slices_;  // [slice]: of message_; empty: micro-batches run whole
   StageId last_stage_;
   std::map<ParameterGroupId, ParameterGroup*> groups_;            // stages and tied matrix
   std::map<ParameterGroupId, std::vector<std::int64_t>> shards_;  // shard_sizes(); empty vectors: all-reduces
@@ -209,6 +213,7 @@ class Executor {
   std::unordered_map<StageId, WeightVersions> versions_;  // versions of the stages that are updated separately
   std::unordered_map<Key, Activation> activations_;       // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by forward op
+  std::unordered_map<Key, std::shared_ptr<CarriedKeyValues>> carried_;  // by the forward of slice 0
   std::unordered_map<Key, at::Tensor> tensors_;  // made or received here, by the op that makes them
   RecordedSteps::Losses losses_;
   std::unordered_map<Key, std::unique_ptr<Pending>> sends_;

@@ -44,17 +44,20 @@ class Stopwatch {
   double cpu_;
 };
 
-/// Total durations and counts by (stage, op kind), with recomputations apart.
+/// Total durations and counts by (stage, op kind), with recomputations apart. An op of a whole micro-batch counts as
+/// one, with the time of all its `slices`.
 class OpTimes {
  public:
-  explicit OpTimes(std::int64_t stages) : entries_(static_cast<std::size_t>(stages)) {}
+  explicit OpTimes(std::int64_t stages, std::int64_t slices = 1)
+      : entries_(static_cast<std::size_t>(stages)), share_(1 / static_cast<double>(slices)) {}
 
   void add(const Op& op, const Duration& duration) {
-    entries_[op.stage.index()][static_cast<std::size_t>(op.kind)].add(duration);
+    entries_[op.stage.index()][static_cast<std::size_t>(op.kind)].add(duration, share_);
   }
   void add_recomputation(StageId stage, const Duration& duration) {
-    entries_[stage.index()][kRecomputation].add(duration);
+    entries_[stage.index()][kRecomputation].add(duration, share_);
   }
+  void forget() { std::ranges::fill(entries_, std::array<Entry, kEntries>{}); }
   /// Returns the mean duration so far; 0 without ops.
   [[nodiscard]] Duration mean(StageId stage, OpKind kind) const {
     return entries_[stage.index()][static_cast<std::size_t>(kind)].mean();
@@ -94,10 +97,10 @@ class OpTimes {
   struct Entry {
     Duration sum;
     double count = 0;
-    void add(const Duration& duration) {
+    void add(const Duration& duration, double ops) {
       sum.wall_seconds += duration.wall_seconds;
       sum.cpu_seconds += duration.cpu_seconds;
-      count += 1;
+      count += ops;
     }
     [[nodiscard]] Duration mean() const {
       if (count == 0) return {};
@@ -105,6 +108,7 @@ class OpTimes {
     }
   };
   std::vector<std::array<Entry, kEntries>> entries_;  // [stage][kind]
+  double share_;                                      // of an op that a slice counts
 };
 
 /// Bytes in use now, and their peak since the previous sample.

@@ -111,6 +111,18 @@ TEST_F(TrainRefusalTest, DocumentsWithoutBoundaries) {
   });
 }
 
+TEST_F(TrainRefusalTest, Slices) {
+  const Arguments sliced = {"--schedule", "1f1b", "--slices", "4"};
+  expect_refusals({
+      {sliced + Arguments{"--model", "bert-tiny"}, {"--slices 4: each token of model bert-tiny attends to all others"}},
+      {sliced + Arguments{"--slice-lengths", "16,8"}, {"--slice-lengths 16,8: must be 4 positive numbers", "32"}},
+      {sliced + Arguments{"--slice-lengths", "8,8,8,7.5"}, {"--slice-lengths 8,8,8,7.5: must be whole numbers"}},
+      {{"--schedule", "1f1b", "--slices", "33"}, {"--slices 33: a sequence has only 32 tokens"}},
+      {{"--schedule", "1f1b", "--slice-lengths", "16,16"}, {"--slice-lengths is for --slices"}},
+      {{"--schedule", "pipedream", "--slices", "4"}, {"--slices", "pipedream"}},
+  });
+}
+
 TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
   expect_refusals({
       {{"--validate-batches", "2"}, {"--validate-batches is for --validate-every"}},

@@ -51,6 +51,16 @@ TEST(TrainingTest, ProcessesThreadsAndTheUnpipelinedModelAgree) {
   expect_same_training(reference, train(shape + Arguments{"--transport", "threads"}));
 }
 
+TEST(TrainingTest, SlicesTrainAsTheUnpipelinedModelOnEveryTransport) {
+  const Arguments shape = {"--model",          "llama-tiny", "--layers",  "4",   "--micro-batches", "4", "--steps", "4",
+                           "--validate-every", "4",          "--dropout", "0.1", "--stages",        "4"};
+  const auto reference = train(shape + kReference);
+  ASSERT_EQ(reference.size(), 4U);
+  const Arguments sliced = shape + Arguments{"--schedule", "1f1b", "--slices"};
+  expect_same_training(reference, train(sliced + Arguments{"4", "--transport", "processes"}));
+  expect_same_training(reference, train(sliced + Arguments{"2", "--slice-lengths", "20,12", "--transport", "threads"}));
+}
+
 TEST(TrainingTest, AsynchronousSchedulesLearnOnEveryTransport) {
   const Arguments common = {"--model",         "gpt2-tiny", "--stages",  "4",   "--micro-batches",  "4",
                             "--steps",         "25",        "--clip",    "0.5", "--validate-every", "10",

@@ -194,6 +194,25 @@ TEST(CheckpointTest, LambAndSgdResumeToo) {
   }
 }
 
+TEST(CheckpointTest, ResumesWithOtherSlices) {
+  const auto sliced = [](std::int64_t slices) {
+    PipelineShape shape{2, kMicroBatches};
+    shape.slices = slices;
+    TrainOptions options = small_run("1f1b", shape);
+    options.dtype = DataType::Float64;
+    options.reduction = ReductionOrder::Natural;
+    return options;
+  };
+  const Scratch scratch;
+  const Told whole = run(sliced(1));
+  static_cast<void>(run(saving(sliced(4), scratch.path("run"))));
+  for (const std::int64_t slices : {1, 2}) {
+    const Told rest = run(resuming(sliced(slices), checkpoint_path(scratch.path("run"), 2)));
+    EXPECT_THAT(rest.losses, ElementsAre(::testing::DoubleNear(whole.losses[2], 1e-11 * whole.losses[2]),
+                                         ::testing::DoubleNear(whole.losses[3], 1e-11 * whole.losses[3])));
+  }
+}
+
 TEST(CheckpointTest, AsynchronousScheduleResumesFromItsFlush) {
   const Scratch scratch;
   TrainOptions options = small_run("pipedream", {2, 4});

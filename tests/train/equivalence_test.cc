@@ -50,6 +50,7 @@ std::vector<Case> cases() {
             try {
               const Schedule schedule = generator.generate(shape);
               if (schedule.updates || schedule.stages > kLayers) continue;
+              if (schedule.slices > 1 && std::string(model) == "bert-tiny") continue;  // not causal
               all.push_back({model, generator.name, shape});
             } catch (const ConfigError&) {  // no such schedule
             }
@@ -66,6 +67,7 @@ TrainOptions reference_of(TrainOptions options, const Schedule& schedule) {
   // Half-size micro-batches become ordinary micro-batches of half the size.
   options.micro_batch_size = std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
   options.shape.micro_batches = schedule.micro_batches;
+  options.shape.slices = 1;
   return options;
 }
 

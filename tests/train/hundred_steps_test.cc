@@ -71,7 +71,7 @@ const testing::Trained& reference(DataType dtype) {
 bool is_trainable(const Run& run) {
   try {
     const Schedule schedule = find_generator(run.schedule).generate(run.shape);
-    return !schedule.updates && schedule.stages <= 4 && schedule.micro_batch_scale == 1;
+    return !schedule.updates && schedule.stages <= 4 && schedule.micro_batch_scale == 1 && schedule.slices == 1;
   } catch (const ConfigError&) {  // no such schedule
     return false;
   }

@@ -95,6 +95,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
   shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
   shape.scatters = job.options.shard_optimizer;
+  shape.slice_bounds = job.slice_bounds;
   const TrainOptions& options = job.options;
   driver_ =
       std::make_unique<StepDriver>(job, UpdateRule{options.learning_rate, options.steps, options.clip}, place_.worker,

@@ -277,6 +277,10 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
   if (!recomputes) costs.recompute.clear();
   // Pairs were measured together, so a pair takes no longer than its longer op.
   if (job.options.pairs == Pairs::Together) costs.pair = 0;
+  costs.slices.attention = job.options.attention_share;
+  for (const std::int64_t bound : job.slice_bounds) {
+    costs.slices.bounds.push_back(static_cast<double>(bound) / static_cast<double>(job.options.sequence));
+  }
   return costs;
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -29,6 +31,7 @@
 #include "launch/flight/flight_record.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
+#include "simulate/costs.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
@@ -423,6 +426,55 @@ void require_pairs(const JobShape& job) {
                   job.schedule.name));
 }
 
+/// Returns bounds of slices of about equal times, at multiples of 16 tokens if these suffice.
+std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention) {
+  constexpr std::int64_t kTile = 16;
+  const std::int64_t unit = sequence % kTile == 0 && sequence >= slices * kTile ? kTile : 1;
+  const std::int64_t units = sequence / unit;
+  std::vector<std::int64_t> bounds;
+  for (const double fraction : balanced_bounds(slices, attention)) {
+    const std::int64_t j = std::ssize(bounds);
+    const std::int64_t least = bounds.empty() ? 0 : bounds.back() / unit + 1;
+    const std::int64_t most = units - (slices - j);
+    const auto nearest = static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(units)));
+    bounds.push_back(unit * (j == 0 ? 0 : std::clamp(nearest, least, most)));
+  }
+  return bounds;
+}
+
+std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t slices) {
+  const std::vector<std::int64_t>& lengths = options.slice_lengths;
+  const bool positive = std::ranges::all_of(lengths, [](std::int64_t length) { return length > 0; });
+  std::vector<std::int64_t> bounds = {0};
+  std::partial_sum(lengths.begin(), lengths.end(), std::back_inserter(bounds));
+  if (positive && std::ssize(lengths) == slices && bounds.back() == options.sequence) return bounds;
+  throw ConfigError(fmt::format("--slice-lengths {}: must be {} positive numbers that add up to --sequence {}",
+                                fmt::join(lengths, ","), slices, options.sequence));
+}
+
+/// Returns JobShape::slice_bounds. Throws ConfigError if the run cannot be cut.
+std::vector<std::int64_t> slice_bounds(const JobShape& job) {
+  const TrainOptions& options = job.options;
+  const std::int64_t slices = job.schedule.slices;
+  if (slices == 1) {
+    if (!options.slice_lengths.empty()) throw ConfigError("--slice-lengths is for --slices");
+    return {};
+  }
+  const auto refuse = [&](const std::string& why) {
+    const std::string source = options.given == nullptr ? "--slices" : options.schedule_file + ": slices";
+    throw ConfigError(fmt::format("{} {}: {}", source, slices, why));
+  };
+  if (!is_causal(job.model.family)) {
+    refuse(fmt::format("each token of model {} attends to all others, so only whole sequences can run; leave it out",
+                       job.model.name));
+  }
+  if (options.cuda_graphs) refuse("--cuda-graphs records whole micro-batches; leave out one of them");
+  if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
+  if (options.slice_lengths.size() > 1) return given_slices(options, slices);
+  const double attention = options.slice_lengths.empty() ? options.attention_share : 0;
+  return balanced_slices(slices, options.sequence, attention);
+}
+
 void lower_training(Job& job, std::int64_t receives_ahead) {
   const std::set<StageId> recompute = recomputed_stages(job);
   if (job.schedule.updates) {
@@ -463,6 +515,7 @@ JobShape job_shape(const TrainOptions& options) {
   static_cast<RunShape&>(job) = shape_of(options);
   job.tied = job.model.tied;
   require_fitting(job);
+  job.slice_bounds = slice_bounds(job);
   if (job.schedule.updates) require_asynchronous(job);
   if (job.options.pairs == Pairs::Together) require_pairs(job);
   if (options.different_copies == DifferentCopies::Repair) require_repairable(job);

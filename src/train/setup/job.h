@@ -30,6 +30,8 @@ struct JobShape : RunShape {
   TrainOptions options;
   ModelConfig model;
   std::shared_ptr<const ModelFolder> from;  // Initial weights; null: from the seed
+  // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
+  std::vector<std::int64_t> slice_bounds;
 
   /// Consecutive steps of an asynchronous run without a flush.
   struct Run {

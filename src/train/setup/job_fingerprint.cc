@@ -120,6 +120,7 @@ std::uint64_t hash_programs(const Job& job) {
     for (const RankId rank : group) hash.add(rank.value());
   }
   for (const std::int64_t position : job.data_position) hash.add(position);
+  for (const std::int64_t bound : job.slice_bounds) hash.add(bound);
   return hash.value();
 }
 

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/layers.h"
+
+namespace chimera {
+
+/// Keys (after rotary positions) and values of a micro-batch that runs in slices, in the blocks of one stage, and their
+/// gradients. Slices run forward in order and backward in reverse order. A forward may run again (recomputation); it
+/// then reads the keys and values of the first time.
+class CarriedKeyValues {
+ public:
+  /// `sequence` is the number of tokens of all slices. The first slice allocates memory for all of them.
+  explicit CarriedKeyValues(std::int64_t sequence) : sequence_(sequence) {}
+
+  [[nodiscard]] std::int64_t sequence() const { return sequence_; }
+
+ private:
+  friend struct CarryFunction;
+
+  struct Carried {
+    at::Tensor all;  // [b, sequence, heads * d]
+    std::int64_t filled = 0;
+    // [b, n, heads * d], of the n tokens before the last slice that ran backward, from all slices so far; in at least
+    // float32
+    at::Tensor gradients;
+  };
+  struct Block {
+    Carried keys;
+    Carried values;
+  };
+  [[nodiscard]] at::Tensor append(Carried& carried, const at::Tensor& own, std::int64_t first) const;
+  [[nodiscard]] static at::Tensor take_own(Carried& carried, const at::Tensor& gradient, std::int64_t first);
+
+  std::int64_t sequence_;
+  std::vector<Block> blocks_;
+};
+
+/// Returns `own`, the projections of a slice in block `block`, with the keys and values of all tokens up to the slice's
+/// last, [b, first + l, heads * d]; `first` is the slice's first token. Backward keeps the gradients of earlier slices'
+/// keys and values in `carried`, summed in the order of the backwards. It adds the sum of later slices to the slice's
+/// own gradients.
+[[nodiscard]] QueryKeyValue with_earlier_slices(const std::shared_ptr<CarriedKeyValues>& carried, std::size_t block,
+                                                std::int64_t first, const QueryKeyValue& own);
+
+}  // namespace chimera

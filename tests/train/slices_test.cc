@@ -1,0 +1,299 @@
+// Micro-batches that are cut along the sequence give the loss and gradients of whole ones, for every schedule.
+//
+// Tolerance: float64 has 16 digits; other orders of summation cost a few of the last ones.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "generate/registry.h"
+#include "support/schedules.h"
+#include "support/scratch.h"
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr std::int64_t kMicroBatches = 4;
+constexpr std::int64_t kSlices = 3;  // of 16 tokens: slices of 5, 6 and 5
+
+/// Cuts each op into the ops of its slices, one after another.
+Schedule cut(Schedule schedule, std::int64_t slices) {
+  schedule.slices = slices;
+  for (auto& ops : schedule.workers) {
+    std::vector<Op> all;
+    for (Op op : ops) {
+      op.paired = false;
+      for (std::int64_t j = 0; j < slices; ++j) {
+        op.slice = static_cast<std::int16_t>(op.kind == OpKind::Forward ? j : slices - 1 - j);
+        all.push_back(op);
+      }
+    }
+    ops = std::move(all);
+  }
+  return schedule;
+}
+
+Schedule schedule_of(const std::string& name, std::int64_t stages) {
+  const Generator& generator = find_generator(name);
+  return generator.generate(default_shape(generator, stages, kMicroBatches));
+}
+
+TrainOptions in_slices(const std::string& model, const std::string& schedule, std::int64_t stages) {
+  TrainOptions options = testing::small_options(model, schedule, {stages, kMicroBatches});
+  options.given = std::make_shared<const Schedule>(cut(schedule_of(schedule, stages), kSlices));
+  options.schedule_file = schedule + ".json";
+  return options;
+}
+
+/// A folder of short documents.
+std::string documents() {
+  static const testing::Scratch scratch;
+  static const std::string folder = [] {
+    std::filesystem::create_directory(scratch.path("documents"));
+    for (int i = 0; i < 60; ++i) {
+      std::string text;
+      for (int k = 0; k < 3 + i % 20; ++k) text += static_cast<char>('a' + (i * k * k + i) % 26);
+      static_cast<void>(scratch.write("documents/" + std::to_string(i) + ".txt", text));
+    }
+    return scratch.path("documents");
+  }();
+  return folder;
+}
+
+struct Setting {
+  std::string name;
+  double dropout = 0;
+  bool splits_documents = false;
+  bool tied = false;
+  RecomputeRule recompute = RecomputeRule::None;
+  std::int64_t groups = 1;
+};
+
+const std::vector<Setting> kSettings = {
+    {.name = "plain"},
+    {.name = "dropout, recomputed", .dropout = 0.2, .recompute = RecomputeRule::Full},
+    {.name = "dropout, tied, attention recomputed",
+     .dropout = 0.2,
+     .tied = true,
+     .recompute = RecomputeRule::Attention},
+    {.name = "documents, two groups", .splits_documents = true, .groups = 2},
+    {.name = "documents, attention recomputed", .splits_documents = true, .recompute = RecomputeRule::Attention},
+    {.name = "everything",
+     .dropout = 0.2,
+     .splits_documents = true,
+     .tied = true,
+     .recompute = RecomputeRule::Full,
+     .groups = 2},
+};
+
+TrainOptions with(TrainOptions options, const Setting& setting) {
+  options.dropout = setting.dropout;
+  options.overrides.tied = setting.tied;
+  options.recompute = {setting.recompute};
+  options.data_parallel = setting.groups;
+  if (!setting.splits_documents) return options;
+  options.data = documents();
+  options.documents = Documents::Split;
+  return options;
+}
+
+/// The unpipelined model on whole micro-batches, cached.
+const testing::Trained& reference(TrainOptions options, const std::string& setting) {
+  static std::map<std::string, testing::Trained> known;
+  const auto [found, is_new] = known.try_emplace(options.model + ", " + setting);
+  if (!is_new) return found->second;
+  options.given = nullptr;
+  options.shape = {1, kMicroBatches * options.data_parallel};
+  options.data_parallel = 1;
+  options.recompute = {RecomputeRule::None};
+  return found->second = testing::train_unpipelined(options, 1);
+}
+
+void expect_whole_results(const TrainOptions& options, const std::string& setting) {
+  SCOPED_TRACE(setting);
+  const auto sliced = testing::train(options, 1);
+  const testing::Trained& whole = reference(options, setting);
+  EXPECT_NEAR(sliced.losses[0], whole.losses[0], 1e-12 * whole.losses[0]);
+  EXPECT_NEAR(sliced.gradient_norms[0], whole.gradient_norms[0], 1e-12 * whole.gradient_norms[0]);
+  ASSERT_EQ(sliced.gradients.size(), whole.gradients.size());
+  for (const auto& [name, expected] : whole.gradients) {
+    for (const at::Tensor& gradient : sliced.gradients.at(name)) {
+      EXPECT_LE(testing::relative_error(gradient, expected[0], whole.gradient_norms[0]), 1e-12) << name;
+    }
+  }
+}
+
+struct SlicedRun {
+  std::string model;
+  std::string schedule;
+  std::int64_t stages = 2;
+};
+
+class SlicesTest : public ::testing::TestWithParam<SlicedRun> {};
+
+/// Whole and split backwards, one and several replicas, several stages per worker.
+INSTANTIATE_TEST_SUITE_P(Schedules, SlicesTest,
+                         ::testing::Values(SlicedRun{"gpt2-tiny", "gpipe", 4}, SlicedRun{"gpt2-tiny", "1f1b", 4},
+                                           SlicedRun{"gpt2-tiny", "interleaved-1f1b", 2},
+                                           SlicedRun{"gpt2-tiny", "chimera", 4}, SlicedRun{"gpt2-tiny", "zb-h1", 4},
+                                           SlicedRun{"gpt2-tiny", "zb-v", 2}, SlicedRun{"gpt2-tiny", "dualpipe", 2},
+                                           SlicedRun{"llama-tiny", "1f1b", 2}, SlicedRun{"llama-tiny", "chimera", 2},
+                                           SlicedRun{"llama-tiny", "chimera-zb", 4},
+                                           SlicedRun{"llama-tiny", "zb-v", 2}),
+                         [](const auto& tested) {
+                           std::string name = tested.param.model + "_" + tested.param.schedule + "_" +
+                                              std::to_string(tested.param.stages);
+                           std::ranges::replace_if(
+                               name, [](char letter) { return std::isalnum(letter) == 0; }, '_');
+                           return name;
+                         });
+
+TEST_P(SlicesTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
+  const auto& [model, schedule, stages] = GetParam();
+  for (const Setting& setting : kSettings) {
+    expect_whole_results(with(in_slices(model, schedule, stages), setting), setting.name);
+  }
+}
+
+TEST(SlicesOfSchedulesTest, GeneratedSlicesGiveTheResultsOfTheUnpipelinedModel) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+      for (const Setting& setting : kSettings) {
+        PipelineShape shape{4, kMicroBatches};
+        shape.slices = 4;
+        expect_whole_results(with(testing::small_options(model, schedule, shape), setting), setting.name);
+      }
+    }
+  }
+}
+
+TEST(SlicesOfSchedulesTest, UnequalLengthsAndValidationGiveTheResultsOfTheUnpipelinedModel) {
+  TrainOptions options = in_slices("llama-tiny", "chimera", 2);
+  options.slice_lengths = {9, 1, 6};
+  options.clip = 0.5;
+  options.learning_rate.peak = 0.01;
+  options.validate_every = 5;
+  TrainOptions whole = options;
+  whole.given = nullptr;
+  whole.slice_lengths = {};
+  whole.shape = {1, kMicroBatches};
+  const auto sliced = testing::train(options, 5);
+  const auto expected = testing::train_unpipelined(whole, 5);
+  for (std::size_t step = 0; step < 5; ++step) {
+    EXPECT_NEAR(sliced.losses[step], expected.losses[step], 1e-11 * expected.losses[step]);
+  }
+  EXPECT_NEAR(sliced.validation_losses[0], expected.validation_losses[0], 1e-11 * expected.validation_losses[0]);
+}
+
+TEST(SlicesOfSchedulesTest, CanonicalBitsAreEqualForTheSameSlices) {
+  const auto canonical = [](TrainOptions options) {
+    options.dtype = DataType::Float32;
+    options.reduction = ReductionOrder::Canonical;
+    options.dropout = 0.1;
+    options.clip = 0.5;
+    options.learning_rate.peak = 0.01;
+    return testing::train(options, 3);
+  };
+  PipelineShape shape{1, kMicroBatches};
+  shape.slices = kSlices;
+  const auto expected = canonical(testing::small_options("gpt2-tiny", "none", shape));
+  for (const char* schedule : {"gpipe", "1f1b", "chimera", "zb-h1", "zb-v"}) {
+    TrainOptions options = in_slices("gpt2-tiny", schedule, 2);
+    for (const RecomputeRule rule : {RecomputeRule::None, RecomputeRule::Full, RecomputeRule::Attention}) {
+      options.recompute = {rule};
+      const auto trained = canonical(options);
+      EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << schedule;
+      EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << schedule;
+      EXPECT_THAT(trained.parameters_hashes, ElementsAreArray(expected.parameters_hashes)) << schedule;
+    }
+  }
+}
+
+/// As Bfloat16Test, over the means of ten steps.
+TEST(SlicesOfSchedulesTest, InBfloat16LossStaysWithinHalfAPercentOfFloat32) {
+  constexpr std::int64_t kSteps = 20;
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+    TrainOptions options = testing::small_options(model, "1f1b", {2, 2});
+    options.overrides = {.layers = 2, .hidden = 32, .heads = 2};
+    options.micro_batch_size = 4;
+    options.clip = 1;
+    options.dtype = DataType::Float32;
+    const auto wide = testing::train(options, kSteps);
+    options.shape.slices = 4;
+    options.dtype = DataType::BFloat16;
+    options.force_bfloat16 = true;
+    const auto narrow = testing::train(options, kSteps);
+    for (const std::ptrdiff_t first : {0, 10}) {
+      const auto sum = [&](const std::vector<double>& losses) {
+        return std::accumulate(losses.begin() + first, losses.begin() + first + 10, 0.0);
+      };
+      EXPECT_NEAR(sum(narrow.losses), sum(wide.losses), 0.005 * sum(wide.losses)) << model;
+    }
+  }
+}
+
+TEST(SliceBoundsTest, SlicesTakeEqualTimes) {
+  const auto bounds = [](std::int64_t slices, std::int64_t sequence, double attention,
+                         const std::vector<std::int64_t>& lengths = {}) {
+    PipelineShape shape{2, 2};
+    shape.slices = slices;
+    TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", shape);
+    options.sequence = sequence;
+    options.attention_share = attention;
+    options.slice_lengths = lengths;
+    return job_shape(options).slice_bounds;
+  };
+  EXPECT_THAT(bounds(1, 16, 0), ElementsAre());
+  EXPECT_THAT(bounds(3, 16, 0), ElementsAre(0, 5, 11, 16));
+  EXPECT_THAT(bounds(16, 16, 0.5), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
+  EXPECT_THAT(bounds(4, 1024, 0), ElementsAre(0, 256, 512, 768, 1024));
+  // x^2 = j / 4: 512, 724.1 and 886.8 tokens
+  EXPECT_THAT(bounds(4, 1024, 1), ElementsAre(0, 512, 720, 880, 1024));
+  EXPECT_THAT(bounds(4, 1024, 1, {1}), ElementsAre(0, 256, 512, 768, 1024)) << "equal lengths";
+}
+
+TEST(SliceBoundsTest, RunsThatCannotBeCutAreRefused) {
+  PipelineShape shape{2, 2};
+  shape.slices = 4;
+  const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", shape);
+  const auto expect_refused = [](TrainOptions refused, const char* why) {
+    EXPECT_THAT([&] { static_cast<void>(prepare_job(refused)); }, ThrowsMessage<ConfigError>(HasSubstr(why))) << why;
+  };
+  TrainOptions other = testing::small_options("bert-tiny", "1f1b", shape);
+  expect_refused(other, "--slices 4: each token of model bert-tiny attends to all others");
+  other = options;
+  other.sequence = 3;
+  expect_refused(other, "--slices 4: a sequence has only 3 tokens");
+  other = options;
+  for (const std::vector<std::int64_t>& lengths :
+       std::vector<std::vector<std::int64_t>>{{8, 8}, {4, 4, 4, 5}, {8, 8, 4, -4}}) {
+    other.slice_lengths = lengths;
+    expect_refused(other, "must be 4 positive numbers that add up to --sequence 16");
+  }
+  other = options;
+  other.shape.slices = 1;
+  other.slice_lengths = {16};
+  expect_refused(other, "--slice-lengths is for --slices");
+  other = options;
+  other.cuda_graphs = true;
+  expect_refused(other, "--cuda-graphs");
+  expect_refused(in_slices("bert-tiny", "1f1b", 2), "1f1b.json: slices 3: each token of model bert-tiny");
+}
+
+}  // namespace
+}  // namespace chimera
