@@ -40,6 +40,11 @@ std::vector<Constraint> each_once(const std::set<Constraint>& constraints) {
   return {constraints.begin(), constraints.end()};
 }
 
+/// Returns the size of a micro-batch or of one of its slices, on average, in full micro-batches.
+double size_of_op(const Schedule& schedule) {
+  return schedule.micro_batch_scale / static_cast<double>(schedule.slices);
+}
+
 WorkerFactors held(const Schedule& schedule, std::size_t worker) {
   WorkerFactors factors;
   const auto versions = static_cast<double>(peak_weight_versions(schedule, worker));
@@ -68,7 +73,7 @@ bool has_no_more(const WorkerFactors& a, const WorkerFactors& b) {
 class Holding {
  public:
   Holding(const Schedule& schedule, std::size_t worker, bool recompute)
-      : scale_(schedule.micro_batch_scale), recompute_(recompute), now_(held(schedule, worker)) {
+      : scale_(size_of_op(schedule)), recompute_(recompute), now_(held(schedule, worker)) {
     for (const Op& op : schedule.workers[worker]) pass(op);
     note();
   }
@@ -124,14 +129,15 @@ double product(const Loads& factors, const Loads& loads) {
 
 std::vector<Constraint> time_constraints(const Schedule& schedule, const ModelLoads& loads, bool recompute) {
   std::set<Constraint> constraints;
+  const double scale = size_of_op(schedule);
   for (const auto& ops : schedule.workers) {
     WorkerFactors factors;
     for (const Op& op : ops) {
       Loads& times = factors[op.stage.index()].loads;
-      if (op.kind == OpKind::Forward) times[kForward] += schedule.micro_batch_scale;
-      if (gives_input_gradient(op.kind)) times[kInputGradient] += schedule.micro_batch_scale;
-      if (gives_input_gradient(op.kind) && recompute) times[kForward] += schedule.micro_batch_scale;
-      if (gives_weight_gradient(op.kind)) times[kWeightGradient] += schedule.micro_batch_scale;
+      if (op.kind == OpKind::Forward) times[kForward] += scale;
+      if (gives_input_gradient(op.kind)) times[kInputGradient] += scale;
+      if (gives_input_gradient(op.kind) && recompute) times[kForward] += scale;
+      if (gives_weight_gradient(op.kind)) times[kWeightGradient] += scale;
     }
     constraints.insert(constraint_of(true, factors, schedule, loads));
   }

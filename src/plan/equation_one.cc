@@ -135,7 +135,8 @@ class Sums {
 }  // namespace
 
 const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape) {
-  return generator.paper && generator.stages_a_worker(shape) == 1 ? &*generator.paper : nullptr;
+  const bool has_form = generator.stages_a_worker(shape) == 1 && shape.slices == 1;
+  return generator.paper && has_form ? &*generator.paper : nullptr;
 }
 
 std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape, double ratio) {

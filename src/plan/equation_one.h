@@ -17,7 +17,7 @@ namespace chimera {
 [[nodiscard]] const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape);
 
 /// Returns PaperModel::critical_ops. Empty without a closed form: split backwards, interleaved or folded stages,
-/// several chunks per worker.
+/// several chunks per worker or slices per micro-batch.
 [[nodiscard]] std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape,
                                                       double ratio);
 

@@ -17,7 +17,11 @@ std::optional<Schedule> several_steps_at_work(const Schedule& step) {
 class OrderLedger {
  public:
   OrderLedger(const Schedule& schedule, const StageModel& model)
-      : steps_(several_steps_at_work(schedule)), schedule_(steps_ ? *steps_ : schedule), model_(model) {
+      : steps_(several_steps_at_work(schedule)),
+        schedule_(steps_ ? *steps_ : schedule),
+        model_(model),
+        parts_of_tokens_(schedule.slices > 1 ? parts_of_tokens(model.costs.slices, schedule.slices)
+                                             : std::vector<double>{1}) {
     in_flight_.resize(static_cast<std::size_t>(schedule.stages));
     held_.resize(schedule.workers.size());
     for (const auto& row : schedule.placement.worker_of) {
@@ -31,10 +35,11 @@ class OrderLedger {
     double most = amount;
     for (const Op& op : schedule_.workers[worker]) {
       const StageMemory& memory = model_.costs.memory[op.stage.index()];
-      const double scale = schedule_.micro_batch_scale;
-      const double whole = memory.activations * scale;
-      const double kept = recompute.contains(op.stage) ? memory.boundary * scale : whole;
-      const double deferred = memory.deferred.value_or(memory.activations) * scale;
+      const double scale = schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
+      const double between_slices = schedule_.slices > 1 ? memory.keys_and_values : 0;
+      const double whole = (memory.activations + between_slices) * scale;
+      const double kept = recompute.contains(op.stage) ? (memory.boundary + between_slices) * scale : whole;
+      const double deferred = memory.deferred.value_or(memory.activations + between_slices) * scale;
       if (op.kind == OpKind::Forward) amount += kept;
       const double during = amount + (gives_input_gradient(op.kind) ? whole - kept : 0);
       most = std::max(most, during + model_.footprints[op.stage.index()].working_set(op.kind));
@@ -92,7 +97,8 @@ class OrderLedger {
         const std::size_t from = row[s - 1].index();
         const std::size_t to = row[s].index();
         if (from == to) continue;
-        const double bytes = model_.costs.memory[s].boundary * schedule_.micro_batch_scale;
+        const double bytes =
+            model_.costs.memory[s].boundary * schedule_.micro_batch_scale * std::ranges::max(parts_of_tokens_);
         for (const std::size_t end : {from, to}) {
           peers[end].insert(end == from ? to : from);
           largest[end] = std::max(largest[end], bytes);
@@ -108,6 +114,7 @@ class OrderLedger {
   std::optional<Schedule> steps_;
   const Schedule& schedule_;
   const StageModel& model_;
+  std::vector<double> parts_of_tokens_;         // [slice]
   std::vector<std::vector<std::size_t>> held_;  // [worker]: stages, one entry per copy
   std::vector<double> message_room_;            // [worker]
   std::vector<std::int64_t> in_flight_;         // [stage]

@@ -52,6 +52,48 @@ TEST(SimulateCostsTest, StandardInputIsReadOnceForSeveralSchedulesAndOrders) {
   }
 }
 
+Words sliced(const Words& more) {
+  Words words = {"simulate", "1f1b", "--stages", "8", "--micro-batches", "16"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(SimulateSlicesTest, SlicesOfEqualTimesAreTheDefault) {
+  const auto makespan = [](Words more) {
+    more.insert(more.end(), {"--format", "json"});
+    const ProgramResult result = run_program(sliced(more), "");
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return read_json(result.output)["makespan"].get<double>();
+  };
+  EXPECT_EQ(makespan({}), 69);
+  EXPECT_DOUBLE_EQ(makespan({"--slices", "4", "--attention", "0.5"}), 53.25);
+  EXPECT_DOUBLE_EQ(makespan({"--slices", "4", "--attention", "0.5", "--slice-lengths", "equal"}), 72.09375);
+  EXPECT_DOUBLE_EQ(makespan({"--slices", "2", "--slice-lengths", "512,512"}), 58.5);
+}
+
+TEST(SimulateSlicesTest, ASweepHasAColumnOfSlices) {
+  const ProgramResult result = run_program(sliced({"--slices", "1,4", "--attention", "0,0.5"}), "");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("slices"));
+  EXPECT_THAT(run_program(sliced({"--latency", "0,1"}), "").output, ::testing::Not(HasSubstr("slices")));
+}
+
+TEST(SimulateSlicesTest, RefusesWhatSlicesCannotHave) {
+  const auto refusal = [](const Words& more) {
+    const ProgramResult result = run_program(sliced(more), "");
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    return result.messages;
+  };
+  EXPECT_THAT(refusal({"--slices", "0"}), HasSubstr("--slices must be at least 1, not 0"));
+  EXPECT_THAT(refusal({"--slices", "257"}), HasSubstr("--slices must be at most 256, not 257"));
+  EXPECT_THAT(refusal({"--slices", "3", "--slice-lengths", "1,1"}),
+              HasSubstr("--slice-lengths: 2 lengths for 3 slices; give --slices 2"));
+  EXPECT_THAT(refusal({"--slices", "3", "--slice-lengths", "even"}),
+              HasSubstr("--slice-lengths: 'even' is not balanced, equal or a list such as 512,256,256"));
+  EXPECT_THAT(refusal({"--attention", "2"}), HasSubstr("--attention: 2 is not 0 to 1"));
+  EXPECT_THAT(refusal({"--slices", "2", "--pairs", "neighbors"}), HasSubstr("--pairs neighbors: 1f1b has slices"));
+}
+
 TEST(SimulateCostsTest, SumsAndUpdatesEndTheStep) {
   json all = costs();
   all["all_reduce"] = {{"seconds", 1}};
