@@ -68,7 +68,7 @@ Generator chimera_rotated_entry() {
           "few slices as reach the lower bound.",
       .constraints = "D a multiple of 2f, any N, k",
       .closed_form = "N(F+B) + (D/2f-1)(F+B)/k, N=D",
-      .activations = "min(N, D + D/2f); k > 1: 2f + (2D-2f)/k",
+      .activations = "min(N, D + D/2f); 1 < k <= D: 2f + (2D-2f)/k",
       .source = "ours, by search over placements",
       .figure = {4, 4},
       .axes = {rotated_pipelines(), slices()},

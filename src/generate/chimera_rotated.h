@@ -13,7 +13,7 @@ namespace chimera {
 /// 1)(B - F) more. For N > D and B >= F it is close to (N + D/R - 1)(F + B).
 ///
 /// With k slices, older_then_deeper() and with_fewest_credits() look for makespan N(F+B) + (D/R - 1)(F+B)/k at B = 2F,
-/// the lower bound. They found it in every shape of the tests, holding at most R + (2D - R)/k micro-batches.
+/// the lower bound. They found it in every shape of the tests, at k >= 4, holding at most R + (D + max(D, k) - R)/k.
 ///
 /// R >= 2 divides D, any N, else ConfigError; micro-batch m is in replica m mod R. Source: ours, found by `chimera
 /// search --placement any`, which proves that no placement of two replicas on four workers is faster.
