@@ -18,7 +18,7 @@ void set_flag(CLI::App& command, const std::string& name, const std::string& val
 void merge_config(CLI::App& command, const std::string& path);
 void merge_config_text(CLI::App& command, const std::string& text, const std::string& path);
 
-/// Returns the given flags as words of a command line. Parsing the words gives the same values.
+/// Returns words of a command line that give the same values.
 [[nodiscard]] std::vector<std::string> given_words(const CLI::App& command);
 
 /// Returns a one-line message for a long flag that the command lacks. Suggests flags with the same meaning

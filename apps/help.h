@@ -28,10 +28,9 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   [[nodiscard]] std::string full_help(const CLI::App* app, const std::string& name) const;
-  /// Returns the number of flags that --help omits, 0 if the whole help fits.
+  /// Returns the number of flags that --help omits.
   [[nodiscard]] std::size_t num_omitted(const CLI::App* app, const std::string& name) const;
-  /// Returns whether the help lists this flag. If `all`, it lists every flag that is not hidden, else only common flags
-  /// and --help.
+  /// With `all`, the help lists every flag that is not hidden, else only common flags and --help.
   [[nodiscard]] bool is_shown(const CLI::Option* option, bool all) const;
   [[nodiscard]] std::string groups(const CLI::App* app, bool all) const;
   [[nodiscard]] std::string footer(const CLI::App* app, std::size_t omitted) const;
@@ -64,7 +63,7 @@ inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kHelp = "Help";
 }  // namespace heading
 
-/// Returns the command as typed: `chimera checkpoint list`.
+/// Example: `chimera checkpoint list`.
 [[nodiscard]] std::string called_as(const CLI::App& command);
 
 /// Puts the flags added from now on under this heading.

@@ -16,7 +16,7 @@ struct LimitFlags {
   /// Returns the limits that the flags set. Throws ConfigError if only some of --memory, --activation-bytes and
   /// --weight-bytes are given.
   [[nodiscard]] Limits limits() const;
-  /// Returns the limits as given, for example `--max-in-flight 4, --memory 1e9`.
+  /// Example: `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string in_words() const;
 
  private:

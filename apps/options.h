@@ -18,7 +18,7 @@
 
 namespace chimera::apps {
 
-/// Splits `list` at commas. The results are views into `list`.
+/// The results are views into `list`.
 [[nodiscard]] std::vector<std::string_view> parts_of(std::string_view list);
 
 inline constexpr std::size_t kMostListed = 10'000;
@@ -73,10 +73,9 @@ inline constexpr double kMostNumber = 1e100;
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
-/// Throws ConfigError if the value is outside the range.
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most);
 enum class PathKind : std::uint8_t { File, Folder };
-/// Adds a flag for a path. The flag throws ConfigError if the path is empty.
+/// The flag throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind = PathKind::File);
 /// Adds a flag for a path or a mixture (data/mixture.h), in one or several words. The flag throws ConfigError if it is
@@ -122,8 +121,8 @@ struct ShapeFlags {
   CLI::Option* stages = nullptr;
   CLI::Option* micro_batches = nullptr;
   std::vector<AxisFlag> axes;
-  std::string stages_list;         // text of --stages, if lists are allowed
-  std::string micro_batches_list;  // text of --micro-batches, if lists are allowed
+  std::string stages_list;  // text of --stages, if lists are allowed
+  std::string micro_batches_list;
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given() const;
@@ -146,7 +145,7 @@ struct ShapeFlags {
   /// Returns the variants of `asked` that only costs can rank: all values of the parameters with TakenAxis::by_costs,
   /// except parameters with a given flag.
   [[nodiscard]] std::vector<PipelineShape> by_costs(const Generator& generator, const PipelineShape& asked) const;
-  /// Generates the schedule `name` with the flags. Throws ConfigError if D or N is missing, and as shape_for() does.
+  /// Throws ConfigError if D or N is missing, and as shape_for() does.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {},
                                   const MakeSchedule& make = as_asked) const;
 
@@ -167,7 +166,6 @@ struct TimeFlag {
   std::vector<double> values = {};  // all values, if lists are allowed
 };
 
-/// Flags of costs: times or a --costs file, --links, --sync, --blocking-sends and --data-parallel.
 struct CostFlags {
   double forward = 1;
   double backward = 2;
@@ -188,7 +186,6 @@ struct CostFlags {
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given(double CostFlags::*time) const;
-  /// Returns the flags with several values.
   [[nodiscard]] std::vector<const TimeFlag*> lists() const;
   /// Returns all combinations of listed times; the first flag varies slowest. Throws ConfigError for more than
   /// kMostListed combinations.
@@ -204,7 +201,7 @@ struct CostFlags {
   void add_links(CostModel& costs) const;
 };
 
-/// Opens a file to read bytes. Throws ConfigError if it cannot be opened.
+/// Throws ConfigError if the file cannot be opened.
 [[nodiscard]] std::ifstream open_input(const std::string& path);
 /// Reports on standard error if `processes` processes of this host with `threads` threads each, more than one, are more
 /// than the cores that they may use.

@@ -26,11 +26,11 @@
 namespace chimera::apps {
 
 struct SlurmJob {
-  std::string name;                ///< name in `squeue`
-  std::string comment;             ///< lines about the plan
+  std::string name;  ///< name in `squeue`
+  std::string comment;
   std::int64_t ranks = 1;          ///< D W
   std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
-  bool has_gpus = false;           ///< whether each rank needs a GPU
+  bool has_gpus = false;
   std::vector<std::string> flags;  ///< flags of `chimera train`
 };
 
@@ -185,7 +185,6 @@ void require_papers_choice(const PlanArguments& options) {
   }
 }
 
-/// Returns the options of the plan, and what it assumes.
 std::vector<std::string> notes_of(const PlanArguments& options, const PlanProblem& problem) {
   const PlanFlags& flags = options.problem;
   std::vector<std::string> notes = {fmt::format(
@@ -325,7 +324,6 @@ void add_fit(CLI::App& command, PlanArguments& options) {
       ->type_name("NAME,NAME");
 }
 
-/// Throws ConfigError if a flag is given that --fit does not use.
 void require_fit_flags(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;

@@ -21,8 +21,8 @@ struct ShapedSchedule {
   Schedule schedule;
 };
 
-/// Generates the schedule of each shape and returns the one with the least `makespan`; the first wins a tie. Requires
-/// at least one shape. Throws ConfigError if the generator rejects a shape.
+/// Returns the schedule with the least `makespan`; the first wins a tie. Requires at least one shape. Throws
+/// ConfigError if the generator rejects a shape.
 [[nodiscard]] ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
                                         const std::function<double(const Schedule&)>& makespan);
 

@@ -22,7 +22,7 @@ struct PlaygroundArguments {
   std::string answer;
 };
 
-/// Returns the page of the web build, from share/chimera of the installation or web/ of the build folder.
+/// The page is in share/chimera of the installation or web/ of the build folder.
 std::string page_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   for (const auto& page :
@@ -32,7 +32,6 @@ std::string page_path() {
   throw ConfigError("playground: this program was built without its page; `tools/playground` in the sources builds it");
 }
 
-/// Answers each line of the file with a line.
 void answer_lines(const std::string& path) {
   std::ifstream file;
   if (path != "-") file = open_input(path);

@@ -212,7 +212,6 @@ int measure_hosts(const Flags& flags) {
   return static_cast<int>(ExitCode::Success);
 }
 
-/// Warns if other programs keep cores busy.
 void warn_if_busy() {
   constexpr double kBusy = 0.5;  // load per core
   const auto minute = parse_number<double>(load());

@@ -166,7 +166,7 @@ int fail(const Invocation& invocation, const std::string& message, ExitCode code
   return static_cast<int>(code);
 }
 
-/// Joins the launcher of this process, if any. On failure, reports to the launcher and exits.
+/// On failure, reports to the launcher and exits.
 std::optional<RankEnvironment> join_launcher() {
   try {
     return rank_environment();
@@ -186,7 +186,7 @@ std::optional<RankPlace> place_among_others(const std::vector<std::string>& argu
   return place && place->world_size > 1 ? place : std::nullopt;
 }
 
-/// Throws ConfigError for a command that must not run several times at once.
+/// Such a command must not run several times at once.
 void require_fitting_place(const RankPlace& place, const std::vector<std::string>& arguments) {
   if (!place.conflict.empty()) throw ConfigError(place.conflict);
   if (arguments.front() == kTrain.name || measures_between_hosts(arguments)) return;

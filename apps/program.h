@@ -16,7 +16,6 @@ struct CommandResult {
 /// Runs `chimera WORDS...`; standard error is inherited. Throws Error if no process can be started.
 [[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
 
-/// Returns a shell line, quoted if necessary.
 [[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
 /// Returns the shell line that runs this program.
 [[nodiscard]] std::string as_typed(const std::vector<std::string>& words);

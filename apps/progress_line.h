@@ -14,7 +14,6 @@ class ProgressLine {
 
   /// Calls `make` and shows its text, unless the last line is too recent.
   void show(const std::function<std::string()>& make);
-  /// Clears the line if it was rewritten.
   void clear() const;
 
  private:

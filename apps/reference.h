@@ -15,7 +15,7 @@ struct FlagEntry {
   bool is_argument = false;
   std::vector<std::string> known = {};  ///< suggested values, such as schedules or models; others are possible
 
-  /// Returns all values if only some words are allowed, such as `text` and `json`; else an empty list.
+  /// Returns all values, such as `text` and `json`; empty if others are allowed.
   [[nodiscard]] std::vector<std::string> words() const;
   /// Returns words() or, if there are none, `known`.
   [[nodiscard]] std::vector<std::string> offered() const;

@@ -157,7 +157,6 @@ class Sweeper {
     return refusal_.empty() ? "--schedules: none takes the shape" : refusal_;
   }
 
-  /// A schedule without a row for some shapes.
   struct LeftOut {
     std::string name;
     std::string reason;  // for the first shape
@@ -251,7 +250,7 @@ std::string conditions_of(const SweepRow& row) {
   return text;
 }
 
-/// Sorts the rows of each problem by makespan. Problems stay in their order.
+/// Problems stay in their order.
 void sort_by_makespan(std::vector<SweepRow>& rows) {
   std::map<std::string, std::size_t> positions;
   for (const SweepRow& row : rows) positions.try_emplace(conditions_of(row), positions.size());
@@ -286,7 +285,6 @@ struct SweepArguments {
   Format format = Format::Csv;
 };
 
-/// Columns that training adds.
 constexpr std::array kMeasured = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
 
 std::vector<std::string> split(const std::string& line) {
@@ -363,7 +361,7 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
 }
 
-/// Adds measurements. Writes rows one by one, and skips training for rows that the file has.
+/// Writes rows one by one, and skips training for rows that the file has.
 std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArguments& options,
                                     const std::vector<std::string>& more) {
   const auto before = measured_before(options.output, rows.front());
@@ -416,7 +414,7 @@ std::string spoken(std::string column) {
   return column;
 }
 
-/// Returns the name of a row's curve. A front is one curve, whatever parameters its points have.
+/// A front is one curve for all parameters of its points.
 std::string curve_of(const SweepRow& row, const std::string& over, bool front) {
   std::string name = row.front().text;
   for (const SweepCell& cell : row) {

@@ -18,7 +18,7 @@ struct Sweep {
   std::string limited_by = {};  // flags of these limits, for messages
 };
 
-/// Cell of a table. JSON shows numbers without quotes.
+/// JSON shows numbers without quotes.
 struct SweepCell {
   std::string column;
   std::string text;
@@ -31,7 +31,7 @@ using SweepRow = std::vector<SweepCell>;
 [[nodiscard]] std::vector<SweepRow> sweep_rows(const Sweep& sweep);
 /// Returns CSV with the column names of the first row. Requires at least one row, and equal columns in all rows.
 [[nodiscard]] std::string as_csv(const std::vector<SweepRow>& rows);
-/// Returns JSON lines. Omits empty cells, which are parameters that the schedule lacks.
+/// Omits empty cells, which are parameters that the schedule lacks.
 [[nodiscard]] std::string as_json_lines(const std::vector<SweepRow>& rows);
 
 /// Returns the names and files in --schedules; `all` stands for all schedules. Throws ConfigError for an unknown name.

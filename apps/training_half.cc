@@ -43,8 +43,8 @@ void take_early_signals() {
   }
 }
 
-/// Makes waiting OpenMP threads sleep, unless the user decided otherwise. Spinning threads take cores from the threads
-/// they wait for if other programs run. Must be called before OpenMP is loaded.
+/// Spinning OpenMP threads take cores from the threads they wait for if other programs run. Must be called before
+/// OpenMP is loaded.
 void let_waiting_threads_sleep() { ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0); }
 
 }  // namespace

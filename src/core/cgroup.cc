@@ -46,7 +46,7 @@ std::optional<double> number(std::string_view word) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// Returns the numbers of the first line of a file, or an empty list if a word is not a number.
+/// Returns an empty list if a word of the first line is not a number.
 std::vector<double> numbers_in(const fs::path& path) {
   const auto lines = lines_of(path);
   std::vector<double> numbers;
@@ -63,7 +63,7 @@ struct Hierarchy {
   fs::path mount;
   fs::path group;  ///< relative to `mount`; empty: the mount itself
 
-  /// Returns the directories of the group and its ancestors, the group first.
+  /// The group comes first, then its ancestors.
   [[nodiscard]] std::vector<fs::path> directories() const {
     std::vector<fs::path> all;
     for (fs::path place = group; !place.empty(); place = place.parent_path()) all.push_back(mount / place);

@@ -58,7 +58,7 @@ const std::array kKinds = {
   throw ConfigError((path == "-" ? "standard input" : path) + ": " + std::string(name) + "; " + remedy);
 }
 
-/// Returns the text without a byte order mark and leading blanks.
+/// Skips a byte order mark and leading blanks.
 std::string_view begin_of_text(std::string_view head) {
   if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
   return head.substr(std::min(head.find_first_not_of(kBlanks), head.size()));

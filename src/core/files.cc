@@ -96,7 +96,7 @@ std::filesystem::path parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-/// Returns the parent folder of `path` or, if it does not exist, the nearest folder above that exists.
+/// Returns the nearest existing folder above `path`.
 std::filesystem::path nearest_parent(const std::string& path) {
   std::error_code error;
   std::filesystem::path place = std::filesystem::absolute(parent_of(path), error);

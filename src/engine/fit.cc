@@ -444,7 +444,6 @@ MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_ba
 
 namespace {
 
-/// Sets torch's intra-op threads in a scope.
 class IntraOpThreads {
  public:
   explicit IntraOpThreads(int threads) { at::set_num_threads(threads); }

@@ -25,7 +25,6 @@ struct RankedOp {
   Op op;
 };
 
-/// Returns whether `b` runs before `a`.
 bool runs_after(const RankedOp& a, const RankedOp& b) {
   if (a.rank != b.rank) return a.rank > b.rank;
   if (a.age != b.age) return a.age > b.age;
@@ -194,7 +193,6 @@ class ListScheduler {
     }
   }
 
-  /// Returns the stages of the replica on the worker.
   static std::span<const std::pair<ReplicaId, StageId>> stages_here(const Worker& worker, ReplicaId replica) {
     const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
     const auto [begin, end] =
@@ -202,7 +200,7 @@ class ListScheduler {
     return {worker.copies.data() + (begin - worker.copies.begin()), static_cast<std::size_t>(end - begin)};
   }
 
-  /// Returns the slices of a micro-batch of the replica at all its stages on the worker.
+  /// Counts slices of one micro-batch.
   std::int64_t slices_here(const Worker& worker, ReplicaId replica) const {
     return slices_ * std::ssize(stages_here(worker, replica));
   }
@@ -347,7 +345,7 @@ class ListScheduler {
     while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
   }
 
-  /// Removes and returns the best ready forward that the worker's credits allow and that runs before `rival`, if any.
+  /// Removes the best ready forward that credits allow and that runs before `rival`.
   std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
     const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };
     while (!worker.forwards.empty() && begun(worker.forwards.top().op)) worker.forwards.pop();

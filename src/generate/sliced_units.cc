@@ -46,7 +46,6 @@ class SlicedUnits {
     }
   }
 
-  /// Returns the ops of a worker.
   [[nodiscard]] std::vector<Op> order(std::int64_t worker) const {
     std::vector<SlottedOp> slotted;
     for (std::int64_t r = 0; r < shape_.pipelines; ++r) {
@@ -95,7 +94,6 @@ class SlicedUnits {
     }
   }
 
-  /// Returns the op of the pipeline's i-th slice.
   [[nodiscard]] Op slice_of(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i) const {
     Op op = sliced_op(kind, replica, stage, i, shape_.slices);
     const std::int64_t first = op.micro_batch.value() / distance_ * shape_.stages;

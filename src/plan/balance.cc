@@ -122,7 +122,7 @@ class Balancer {
     return best_.layers != before;
   }
 
-  /// Compares ranks. Ties: slowest worker, then evenness.
+  /// Ties: slowest worker, then evenness.
   void keep_if_better(const Cut& cut) {
     const double rank = rank_(cut);
     const double slowest = search_.slowest(cut);

@@ -40,7 +40,7 @@ std::vector<Constraint> each_once(const std::set<Constraint>& constraints) {
   return {constraints.begin(), constraints.end()};
 }
 
-/// Returns the size of a micro-batch or of one of its slices, on average, in full micro-batches.
+/// Returns the mean size of a micro-batch or slice, in full micro-batches.
 double size_of_op(const Schedule& schedule) {
   return schedule.micro_batch_scale / static_cast<double>(schedule.slices);
 }
@@ -69,7 +69,6 @@ bool has_no_more(const WorkerFactors& a, const WorkerFactors& b) {
   });
 }
 
-/// Records the memory at each op of a worker.
 class Holding {
  public:
   Holding(const Schedule& schedule, std::size_t worker, bool recompute)

@@ -129,7 +129,7 @@ class Sums {
   const PipelineShape& shape_;
   const CostTable& costs_;
   EquationOne& equation_;
-  std::int64_t updates_ = 1;  // number of updates per step
+  std::int64_t updates_ = 1;
 };
 
 }  // namespace

@@ -20,7 +20,6 @@ namespace {
 
 constexpr double real(std::int64_t number) { return static_cast<double>(number); }
 
-/// Returns the work for one sequence.
 LayerFootprint work_of(const MachineProfile& machine, const ModelConfig& config, LayerKind kind,
                        std::int64_t sequence) {
   LayerFootprint work = layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});

@@ -67,7 +67,6 @@ struct Cell {
   bool joins = false;      // whether the op pairs with the previous one
 };
 
-/// Rows of cells of equal width, and a legend.
 struct Grid {
   std::vector<std::vector<Cell>> rows;  // [worker]
   std::size_t width = 1;                // columns of a cell

@@ -120,7 +120,6 @@ class Search {
     return raised.bound;
   }
 
-  /// Uses threads if possible, and reports progress meanwhile.
   void run_all(std::deque<Searcher>& searchers, Phase phase) const {
     std::vector<Budget> budgets;
     if (available_cores() > 1) {
@@ -170,7 +169,7 @@ class Search {
     return is_plain(arrangement.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
   }
 
-  /// Returns the best of the starts and of earlier results. List scheduling adapts starts that exceed a limit.
+  /// List scheduling adapts starts that exceed a limit.
   Best best_start(const Arrangement& arrangement) {
     Best best;
     Evaluator evaluator(arrangement.whole);

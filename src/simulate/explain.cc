@@ -171,8 +171,7 @@ class Explainer {
     return last;
   }
 
-  /// Returns the op before an update. In a synchronous schedule that is the op that launched the last all-reduce, or
-  /// the last op of all workers.
+  /// In a synchronous schedule, returns the op that launched the last all-reduce, or the last op of all workers.
   std::optional<Place> before_update(std::size_t worker, const TimedUpdate& update) const {
     if (!table_.schedule().updates) {
       const auto step = static_cast<std::size_t>(&update - timeline_.workers[worker].updates.data());

@@ -108,7 +108,6 @@ class Flow {
     op.slice = static_cast<std::int16_t>(slice);
     return op;
   }
-  /// Returns the least value over the slices of a stage's op.
   template <class Value>
   [[nodiscard]] double least(std::size_t stage, OpKind kind, Value&& value) const {
     double found = value(op_of(stage, kind, 0));

@@ -140,7 +140,6 @@ StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate&
   return model;
 }
 
-/// Returns the stages of each worker of a group.
 std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
   std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.ranks.workers));
   const Placement& placement = job.schedule.placement;

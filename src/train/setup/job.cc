@@ -155,7 +155,6 @@ void require_appendable(const Output& output) {
   if (::access(output.path.c_str(), W_OK) != 0) refuse(errno);
 }
 
-/// Throws ConfigError if the file of --metrics belongs to another run.
 void require_own_metrics(const Job& job) {
   const TrainOptions& options = job.options;
   const std::string& path = options.metrics;
@@ -452,7 +451,7 @@ std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t
                                 fmt::join(lengths, ","), slices, options.sequence));
 }
 
-/// Returns JobShape::slice_bounds. Throws ConfigError if the run cannot be cut.
+/// Throws ConfigError if the run cannot be cut.
 std::vector<std::int64_t> slice_bounds(const JobShape& job) {
   const TrainOptions& options = job.options;
   const std::int64_t slices = job.schedule.slices;
