@@ -134,7 +134,7 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// Returns a run of `chimera train`; later words override earlier ones. Throws ConfigError for invalid flags.
+/// Later words override earlier ones. Throws ConfigError for invalid flags.
 Contender training(const std::string& name, const Words& words) {
   (void)prepare_job(train_options(words));
   std::string command = shell_word(own_executable()) + " train";

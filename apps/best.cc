@@ -56,7 +56,6 @@ struct Ranking {
   std::vector<LeftOutSchedule> left_out;
 };
 
-/// Uses all planned values of the parameters that no flag gives.
 std::vector<PipelineShape> shapes_to_try(const Generator& generator, const ShapeFlags& flags) {
   std::vector<PipelineShape> shapes = {default_shape(generator, flags.shape.stages, flags.shape.micro_batches)};
   for (const AxisFlag& flag : flags.axes) {
@@ -100,7 +99,6 @@ std::optional<RankedSchedule> timed_schedule(const Generator& generator, const P
                         .gap = bound > 0 ? timeline.makespan / bound - 1 : 0};
 }
 
-/// Adds the schedule, or the reason to leave it out.
 void add_ranked(const Generator& generator, const BestArguments& options, Ranking& ranking) {
   std::optional<RankedSchedule> best;
   std::string reason;

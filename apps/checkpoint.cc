@@ -45,8 +45,7 @@ Json loss_of(const Manifest& manifest) {
   return progress->at("loss");
 }
 
-/// Returns the checkpoints of a folder, or the path itself if it is a checkpoint. Throws CheckpointError if there is
-/// none.
+/// Returns the path itself if it is a checkpoint. Throws CheckpointError if there is none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   std::vector<std::string> paths;
   for (const std::int64_t step : listed_steps(path)) paths.push_back(checkpoint_path(path, step));

@@ -1,5 +1,5 @@
 #pragma once
-// The subcommands of `chimera`. Each add_ function adds one to the program; its callback sets `exit_code`.
+// Each add_ function adds a subcommand; its callback sets `exit_code`.
 
 #include <CLI/CLI.hpp>
 
@@ -15,7 +15,6 @@
 
 namespace chimera::apps {
 
-/// How a user or a launcher started this process.
 struct Invocation {
   std::vector<std::string> arguments;  // argv[1..]
   std::optional<RankEnvironment> rank;
@@ -35,7 +34,7 @@ inline constexpr CommandName kBench{"bench", "Compare the speed of training runs
 inline constexpr CommandName kExport{"export", "Convert a Hugging Face folder: tensor type, file size, tokenizer"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute the loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Continue texts with a model"};
-/// Writes man pages and shell completions. It needs LibTorch because it lists the flags of all commands.
+/// It needs LibTorch because it lists the flags of all commands.
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 

@@ -50,7 +50,6 @@ class DemoStage {
   };
   void bars(const std::vector<Bar>& bars);
   [[nodiscard]] std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  /// Training text, made from --help.
   [[nodiscard]] std::string text();
 
  private:

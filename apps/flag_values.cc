@@ -27,7 +27,6 @@ toml::table parse(const std::string& text, const std::string& path) {
   }
 }
 
-/// All long flags except those about the command line are keys.
 std::vector<std::string> keys_of(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
@@ -38,7 +37,7 @@ std::vector<std::string> keys_of(const CLI::App& command) {
   return keys;
 }
 
-/// Returns the value of a key; nullopt for a flag without value that is false.
+/// Returns nullopt for a flag without value that is false.
 std::optional<std::string> value_of(const std::string& key, const toml::node& node, const CLI::Option& option,
                                     const std::string& at) {
   const bool takes_value = option.get_items_expected_max() > 0;

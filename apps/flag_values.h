@@ -21,9 +21,8 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
 /// Returns words of a command line that give the same values.
 [[nodiscard]] std::vector<std::string> given_words(const CLI::App& command);
 
-/// Returns a one-line message for a long flag that the command lacks. Suggests flags with the same meaning
-/// (`--batch-size`: `--micro-batch-size`), or else the nearest name. `what` is `flag`, with dashes before names, or
-/// `key`.
+/// Suggests flags with the same meaning (`--batch-size`: `--micro-batch-size`), or else the nearest name. `what` is
+/// `flag`, with dashes before names, or `key`.
 [[nodiscard]] std::string unknown_flag(const CLI::App& command, const std::string& what, const std::string& name);
 
 }  // namespace chimera::apps

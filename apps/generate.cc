@@ -325,7 +325,7 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
   add_format(command, o.format, {Format::Text, Format::Json});
 }
 
-/// Returns the model's folder. A rank uses the folder that its launcher found.
+/// A rank uses the folder that its launcher found.
 std::string model_folder(const std::string& from, const Invocation& invocation) {
   if (!invocation.rank) return resolved_model_folder(from, available_cores());
   std::ifstream found(invocation.rank->input_path);

@@ -56,7 +56,7 @@ std::vector<std::string> flags_of_line(const std::string& line) {
   return parts;
 }
 
-/// Wraps lines at `columns`; only a longer word exceeds it. All lines but the last end in `continuation`.
+/// Only a word longer than `columns` exceeds it. All lines but the last end in `continuation`.
 std::vector<std::string> wrapped(const std::vector<std::string>& words, std::size_t columns,
                                  std::string_view continuation = "") {
   std::vector<std::string> lines;

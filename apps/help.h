@@ -69,12 +69,11 @@ inline constexpr const char* kHelp = "Help";
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 
-/// Sets the common flags, which --help shows if all flags are too many for one page. Throws CLI::OptionNotFound for an
-/// unknown name.
+/// --help shows only these flags if all are too many for one page. Throws CLI::OptionNotFound for an unknown name.
 void set_common_flags(CLI::App& command, const std::vector<std::string>& names);
 
-/// Sets the format and width of the help of the program and its subcommands. The width is COLUMNS from the environment
-/// or the width of the terminal `descriptor`, limited to 80 to 120; 100 if neither is known.
+/// The width is COLUMNS from the environment or the width of the terminal `descriptor`, limited to 80 to 120; 100 if
+/// neither is known.
 void lay_out_help(CLI::App& program, int descriptor);
 
 }  // namespace chimera::apps

@@ -129,7 +129,7 @@ std::string dry_run_text(const std::vector<HostCommand>& commands) {
   return text;
 }
 
-/// Finds the newest checkpoint. The ranks verify its hashes, and may choose an older one.
+/// The ranks verify the hashes, and may choose an older checkpoint.
 HostResume resume_of(const LaunchArguments& options) {
   const std::string folder = *value_of("--checkpoint", options.command);
   const auto newest = newest_checkpoint(folder, 0).checkpoint;

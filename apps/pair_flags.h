@@ -32,7 +32,7 @@ struct PairFlags {
   void add_to(CLI::App& app);
   void add_time_to(CLI::App& app);
   [[nodiscard]] Schedule paired(Schedule schedule) const;
-  /// Adds the time of pairs. Throws ConfigError if `costs` has such a time.
+  /// Throws ConfigError if `costs` has a time of pairs.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
 };
 

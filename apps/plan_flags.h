@@ -46,8 +46,7 @@ struct PlanFlags {
   bool shard_optimizer = false;
 
   void add_to(CLI::App& app);
-  /// Returns the planner's input from the flags. Throws ConfigError if a flag or the machine profile is missing or
-  /// invalid.
+  /// Throws ConfigError if a flag or the machine profile is missing or invalid.
   [[nodiscard]] PlanProblem problem() const { return problem(overrides.overrides(), memory); }
   /// Does the same with other model fields and memory (GiB per worker; 0: memory in the machine profile).
   [[nodiscard]] PlanProblem problem(const ModelOverrides& fields, double gibibytes) const;

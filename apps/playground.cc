@@ -22,7 +22,6 @@ struct PlaygroundArguments {
   std::string answer;
 };
 
-/// The page is in share/chimera of the installation or web/ of the build folder.
 std::string page_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   for (const auto& page :

@@ -153,7 +153,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// Prints the error in one line; a rank sends it to its launcher.
+/// A rank sends the error to its launcher.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
   if (invocation.rank) {
     report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
@@ -186,7 +186,6 @@ std::optional<RankPlace> place_among_others(const std::vector<std::string>& argu
   return place && place->world_size > 1 ? place : std::nullopt;
 }
 
-/// Such a command must not run several times at once.
 void require_fitting_place(const RankPlace& place, const std::vector<std::string>& arguments) {
   if (!place.conflict.empty()) throw ConfigError(place.conflict);
   if (arguments.front() == kTrain.name || measures_between_hosts(arguments)) return;

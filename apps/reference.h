@@ -41,7 +41,7 @@ struct CommandEntry {
 
 [[nodiscard]] CommandEntry entry_of(const CLI::App& program);
 
-/// Returns a man(1) page of the command and its subcommands.
+/// The page includes subcommands.
 [[nodiscard]] std::string to_man_page(const CommandEntry& command, const std::string& version);
 [[nodiscard]] std::string to_markdown(const CommandEntry& command);
 [[nodiscard]] std::string bash_completion(const CommandEntry& program);

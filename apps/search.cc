@@ -106,7 +106,6 @@ bool splits_backward(const SearchArguments& options) {
   return !options.whole_backward && !options.costs.given(&CostFlags::backward);
 }
 
-/// Returns the limit of --memory, in bytes of the other flags or of --costs.
 HoldingLimit memory_limit(const SearchArguments& options, const Layout& layout, const CostModel& costs) {
   const auto given = [](const CLI::Option* option) { return option->count() > 0; };
   const auto& bytes = options.bytes_options;
@@ -209,7 +208,6 @@ void add_layouts(const SearchArguments& options, const NamedPlacement& placement
   if (any && searched.problems.size() > 1) require_equal_links(searched.problems);
 }
 
-/// Reorders the schedule NAME on its own placement.
 SearchedPlacements around_schedule(const SearchArguments& options) {
   if (!options.placement.empty())
     throw ConfigError(fmt::format("search: {} has a placement already; leave out --placement", options.name));

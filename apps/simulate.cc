@@ -131,7 +131,6 @@ std::string causes_as_text(const Timeline& timeline, const Explanation& explanat
   return text;
 }
 
-/// Example: `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3 (0B2)`.
 std::string critical_path_as_text(const Panel& panel) {
   const auto& path = panel.explanation.critical_path;
   if (path.empty()) return "critical path: no op\n";

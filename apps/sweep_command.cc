@@ -74,7 +74,6 @@ class Sweeper {
     add_row(generator.name, &generator, shape, flags, panel(sweep_.pairs.paired(schedule), flags));
   }
 
-  /// Adds the schedule of a file if the shape is its own.
   void add_file(const std::string& path, const PipelineShape& lists, const CostFlags& flags) {
     const auto [entry, is_new] = files_.try_emplace(path);
     if (is_new) entry->second = read_schedule(path);
@@ -315,7 +314,7 @@ std::string head_of(const SweepRow& row) {
   return head;
 }
 
-/// Returns the measurements of an earlier sweep by key_of(). Throws ConfigError if the file has other columns.
+/// Keys come from key_of(). Throws ConfigError if the file has other columns.
 std::map<std::string, std::vector<std::string>> measured_before(const std::string& path, const SweepRow& like) {
   std::map<std::string, std::vector<std::string>> found;
   if (path.empty() || path == "-" || !std::filesystem::exists(path) || std::filesystem::is_empty(path)) return found;
@@ -382,7 +381,6 @@ std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArgum
   return done;
 }
 
-/// Returns whether two rows have the same schedule, D, N and times.
 bool are_alternatives(const SweepRow& a, const SweepRow& b) {
   for (std::size_t c = 0; c < a.size() && a[c].column != "makespan"; ++c) {
     if ((c < 3 || is_time(a[c])) && a[c].text != b[c].text) return false;
@@ -390,7 +388,6 @@ bool are_alternatives(const SweepRow& a, const SweepRow& b) {
   return true;
 }
 
-/// Returns whether a is at least as good as b in time and memory.
 bool covers(const SweepRow& a, const SweepRow& b) {
   return number_in(a, "makespan") <= number_in(b, "makespan") &&
          number_in(a, "peak_stage_units") <= number_in(b, "peak_stage_units");

@@ -19,7 +19,6 @@ namespace {
 
 constexpr const char* kLibrary = "libchimera_training.so";
 
-/// Returns the library next to the program, or in the installation's library folder.
 std::filesystem::path library_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   std::filesystem::path beside = folder / kLibrary;

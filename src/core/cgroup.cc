@@ -58,7 +58,6 @@ std::vector<double> numbers_in(const fs::path& path) {
   return numbers;
 }
 
-/// A mounted hierarchy and this process's group in it.
 struct Hierarchy {
   fs::path mount;
   fs::path group;  ///< relative to `mount`; empty: the mount itself
@@ -72,8 +71,7 @@ struct Hierarchy {
   }
 };
 
-/// Returns the group relative to a mount that shows the hierarchy from `root`. A container's own group is the mount
-/// itself.
+/// A container's own group is the mount itself.
 fs::path seen_from(const std::string& root, const std::string& group) {
   const fs::path relative = fs::path(group).lexically_relative(root);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return {};

@@ -13,7 +13,6 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kBytesOfText = 100;  // at least, for each zero byte
 
-/// A kind of file with fixed bytes at a fixed place.
 struct Kind {
   std::size_t place;
   std::string_view bytes;
@@ -70,7 +69,7 @@ bool is_web_page(std::string_view head) {
   return begin == "<!doctype html" || begin.starts_with("<html");
 }
 
-/// Returns whether the text begins as a JSON object with a name, or an array of objects.
+/// Accepts a JSON object with a name, or an array of objects.
 bool is_json(std::string_view begin) {
   const char first = begin.empty() ? ' ' : begin[0];
   const std::string_view inside = begin_of_text(begin.substr(begin.empty() ? 0 : 1));

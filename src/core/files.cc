@@ -55,7 +55,7 @@ bool is_replaced(const std::string& path) {
   return !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
 }
 
-/// A new file next to `path`, open for writing, with an unused name.
+/// A new file next to `path`, with an unused name.
 struct Unfinished {
   explicit Unfinished(const std::string& path) : name(path + ".unfinished") {
     constexpr int kNames = 1000;

@@ -53,7 +53,7 @@ class ShardedStage {
   [[nodiscard]] Optimizer* optimizer() const { return optimizer_.get(); }
 
  private:
-  /// Calls `visit(owner, value, slot)` with each parameter and its place in the gather buffer.
+  /// `slot` is the parameter's place in the gather buffer.
   template <class Visit>
   void for_each_slot(Visit&& visit) {
     std::int64_t offset = 0;

@@ -7,7 +7,7 @@
 namespace chimera {
 namespace {
 
-/// Returns the names of an enumeration that counts from 0.
+/// The enumeration counts from 0.
 template <NamedEnum Enum>
 constexpr auto words_of() {
   std::array<std::string_view, kNames<Enum>.size()> words{};

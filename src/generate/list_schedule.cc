@@ -236,7 +236,7 @@ class ListScheduler {
     return copy(op).gradients[static_cast<std::size_t>(age_[op.micro_batch.index()])];
   }
 
-  /// Makes the B or I of the next slice ready if its gradient has arrived and the slice before has ended.
+  /// The slice before must have ended.
   void offer_backward(Op op) {
     const Gradients& at = gradients(op);
     if (at.arrived == at.ended) return;
@@ -368,7 +368,7 @@ class ListScheduler {
     return worker.in_flight - of_oldest < worker.credits - worker.reserved;
   }
 
-  /// Returns the best ready forward of the oldest micro-batch. It stays in `forwards`, where begun() detects it.
+  /// The op stays in `forwards`, where begun() detects it.
   template <class Wins>
   std::optional<Op> oldest_forward(const Worker& worker, const Wins& wins) {
     const MicroBatchId oldest = by_age_[worker.oldest];

@@ -11,7 +11,6 @@
 namespace chimera {
 namespace {
 
-/// Micro-batches of a pipeline in a whole unit.
 std::int64_t whole_unit(const PipelineShape& shape) {
   const std::int64_t distance = shape.stages / shape.pipelines;
   return (distance + shape.slices - 1) / shape.slices;

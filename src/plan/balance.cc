@@ -107,7 +107,7 @@ class Balancer {
     for (const Cut& cut : cuts) keep_if_better(cut);
   }
 
-  /// Applies the best move of a single block; returns false if no move helps.
+  /// Returns false if no move of a single block helps.
   bool improve() {
     const Cut before = best_.layers;
     for (std::size_t from = 0; from < before.size(); ++from) {

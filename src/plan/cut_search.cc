@@ -16,7 +16,6 @@ namespace {
 
 enum Field : std::size_t { kForward, kInputGradient, kWeightGradient, kWeights, kState, kActivations, kDeferred };
 
-/// Factors of a stage's loads on a worker, and of its input.
 struct StageFactors {
   Loads loads{};
   double inputs = 0;

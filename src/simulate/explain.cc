@@ -87,7 +87,7 @@ class Explainer {
     at = to;
   }
 
-  /// Explains the time to the end of `update`: Sync during its own all-reduces, else Imbalance while ops run elsewhere.
+  /// The cause is Sync during its own all-reduces, else Imbalance while ops run elsewhere.
   void wait_for_update(std::size_t worker, double& at, const TimedUpdate& update) {
     const auto& sums = timeline_.workers[worker].all_reduces;
     for (auto sum = first_ending_after(sums, at); sum != sums.end() && sum->start < update.start; ++sum) {

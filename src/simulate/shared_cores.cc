@@ -68,8 +68,8 @@ class Activities {
     return result;
   }
 
-  /// Updates all rates. `for_each_node(activity, use)` calls `use(node, cores)` with the activity's demand; the busiest
-  /// node decides. `slowdown(activity)` is the factor from contention.
+  /// `for_each_node(activity, use)` calls `use(node, cores)` with the activity's demand; the busiest node decides.
+  /// `slowdown(activity)` is the factor from contention.
   template <typename ForEachNode, typename Slowdown>
   void share_out(double now, const ForEachNode& for_each_node, const Slowdown& slowdown) {
     std::ranges::fill(demands_, 0.0);
@@ -276,7 +276,6 @@ class CoresRun {
   /// Network interface of the worker's node, or its own if nodes are unknown.
   [[nodiscard]] std::size_t interface(std::size_t w) const { return nodes_.node_of.empty() ? w : nodes_.node(w); }
 
-  /// Calls `act` for every worker whose token bucket the activity uses.
   template <class Act>
   void for_each_sender(const Activity& activity, const Act& act) const {
     if (activity.kind == Work::OwnSum) act(activity.of);
@@ -376,7 +375,7 @@ class CoresRun {
     for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
   }
 
-  /// Counts the worker if it has finished its step; after the last worker, updates can start.
+  /// After the last worker has finished its step, updates can start.
   void end_sums(std::size_t w) {
     const Worker& worker = workers_[w];
     if (!worker.ended_ops || !sums_.is_free(w)) return;

@@ -152,7 +152,7 @@ std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
   return held;
 }
 
-/// Adds the trained parameters of a worker; stages of two replicas and a tied matrix count once.
+/// Stages of two replicas and a tied matrix count once.
 void add_parameters(const Job& job, const StageModel& model, RankForecast& rank) {
   std::set<StageId> stages;
   for (const HeldStage& held : rank.stages) stages.insert(held.stage);
