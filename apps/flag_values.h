@@ -7,8 +7,8 @@
 
 namespace chimera::apps {
 
-/// Sets the flag `name` (without dashes) to `value`, replacing earlier values. Throws a CLI::Error or ConfigError, as
-/// on the command line, if the flag rejects the value.
+/// Replaces earlier values. `name` has no dashes. Throws a CLI::Error or ConfigError, as on the command line, if the
+/// flag rejects the value.
 void set_flag(CLI::App& command, const std::string& name, const std::string& value);
 
 /// Sets flags of `command` to the values of a TOML file, unless the command line gives them. Keys are flags without

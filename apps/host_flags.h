@@ -16,7 +16,6 @@ struct HostFlags {
 };
 
 void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help);
-/// Adds --ssh, --program and --master.
 void add_ways_to_hosts(CLI::App& command, HostFlags& flags);
 
 /// The command runs `program` on a host, in a folder with the path of the current folder; without `hosts`, on this

@@ -110,7 +110,6 @@ struct AxisFlag {
   [[nodiscard]] bool given() const { return option->count() > 0; }
 };
 
-/// Whether the flags for D, N, other numeric parameters and times accept lists.
 enum class Counts : std::uint8_t { Single, Lists };
 
 using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;

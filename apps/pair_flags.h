@@ -9,7 +9,6 @@
 namespace chimera {
 namespace apps {
 
-/// Which ops of a schedule form pairs (--pairs).
 enum class PairChoice : std::uint8_t {
   Own,        ///< as in its generator or file
   Neighbors,  ///< each forward and the backward directly after it (pair_neighbors)

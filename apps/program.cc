@@ -178,7 +178,7 @@ std::optional<RankEnvironment> join_launcher() {
   }
 }
 
-/// Returns the place of this process among several of another launcher, for a training subcommand.
+/// Only training subcommands have a place among several processes of another launcher.
 std::optional<RankPlace> place_among_others(const std::vector<std::string>& arguments) {
   const auto is_command = [&](const CommandName& command) { return arguments.front() == command.name; };
   if (arguments.empty() || std::ranges::none_of(kTrainingCommands, is_command)) return std::nullopt;

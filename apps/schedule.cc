@@ -90,7 +90,7 @@ std::string written(const ScheduleArguments& options) {
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
-  // A whole backward takes two units if other pictures split it, so that all have the same work.
+  // A whole backward then takes two units, so that all pictures have the same work.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));

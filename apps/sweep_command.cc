@@ -297,7 +297,6 @@ std::vector<std::string> split(const std::string& line) {
   return parts;
 }
 
-/// Returns the cells before the makespan, which identify a row.
 std::string key_of(const SweepRow& row) {
   std::string key;
   for (const SweepCell& cell : row) {

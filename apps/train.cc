@@ -187,7 +187,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Returns whether a launcher or batch system has started this job before.
 bool is_restart(const Variables& variables) {
   return std::ranges::any_of(std::array{kStartVariable, "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"},
                              [&](const char* name) {
@@ -256,8 +255,7 @@ struct TrainRequest {
   std::string interface;
 };
 
-/// Sets the flags that --plan auto chooses. None of them may be given, except --schedule and --replica-layout, which
-/// restrict the plan.
+/// None of these flags may be given, except --schedule and --replica-layout, which restrict the plan.
 void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
                                      "--partition", "--recompute",     "--schedule-file"};
@@ -305,8 +303,8 @@ void separate_schedule_file(CLI::App& command, const TrainCommandLine& flags) {
   set_flag(command, "schedule-file", file);
 }
 
-/// Completes the parsed flags of `command`. Precedence, highest first: the command line; the file of --config (alias
-/// --recipe); the plan of --plan auto; the defaults of TrainOptions.
+/// Precedence, highest first: the command line; the file of --config (alias --recipe); the plan of --plan auto; the
+/// defaults of TrainOptions.
 TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
   if (!flags.config.empty()) {
     merge_config(command, flags.config);
@@ -348,7 +346,7 @@ ExitCode print_dry_run(const TrainRequest& all) {
   return ExitCode::Usage;
 }
 
-/// Returns the peak FLOP/s for MFU; 0 if unknown. A profile of this machine has only the peak of CPUs.
+/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs.
 double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);

@@ -139,7 +139,6 @@ void add_memory_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
   }
 }
 
-/// Returns N of a line "oom_kill N".
 std::optional<std::uint64_t> kills_in(const fs::path& path) {
   for (const std::string& line : lines_of(path)) {
     const auto words = words_of(line);

@@ -15,7 +15,6 @@ std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
   return sizes;
 }
 
-/// The parameters of a stage, each owned by one of its workers.
 class ShardedStage {
  public:
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,

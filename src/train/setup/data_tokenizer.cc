@@ -51,7 +51,6 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
   return encode(tokenizer, text);
 }
 
-/// Returns the tokenizer in a checkpoint's manifest; empty without one.
 std::string recorded_tokenizer(const std::string& folder) {
   try {
     const Manifest manifest = read_manifest(folder);
