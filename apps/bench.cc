@@ -33,11 +33,11 @@ struct ValidationFlags {
   std::string only = {};     // only runs whose words contain this
   std::int64_t rounds = 8;
   Format format = Format::Text;
-  std::string output = {};  // empty: standard output
+  std::string output = {};
   std::string folder = {};  // created by the launcher for text and rendezvous of the ranks
 };
 
-/// Starts the measuring ranks and writes the table; in a rank, measures. Returns the exit code.
+/// Starts the measuring ranks; in a rank, measures. Returns the exit code.
 [[nodiscard]] int run_validation(const ValidationFlags& flags, const Invocation& invocation);
 
 namespace {
@@ -54,7 +54,6 @@ GridMeasurement measurement(const ValidationFlags& flags, const std::string& fol
 
 std::string times_file(const std::string& folder) { return folder + "/times.json"; }
 
-/// Writes rank 0's measurements for the launcher.
 void write_times(const std::string& folder, const GridTimes& times) {
   const auto texts = [](const std::vector<MachineProfile>& machines) {
     nlohmann::json list = nlohmann::json::array();
@@ -135,7 +134,7 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// Returns a run of `chimera train`; later words override earlier ones. Throws ConfigError for invalid flags.
+/// Later words override earlier ones. Throws ConfigError for invalid flags.
 Contender training(const std::string& name, const Words& words) {
   (void)prepare_job(train_options(words));
   std::string command = shell_word(own_executable()) + " train";

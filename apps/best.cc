@@ -34,7 +34,6 @@ struct BestArguments {
   Format format = Format::Text;
 };
 
-/// A schedule with its best parameters.
 struct RankedSchedule {
   std::string name;
   std::string parameters;  // flags that differ from the defaults, such as `--chunks 2`
@@ -57,7 +56,6 @@ struct Ranking {
   std::vector<LeftOutSchedule> left_out;
 };
 
-/// Returns the shapes with all planned values of the parameters that no flag gives.
 std::vector<PipelineShape> shapes_to_try(const Generator& generator, const ShapeFlags& flags) {
   std::vector<PipelineShape> shapes = {default_shape(generator, flags.shape.stages, flags.shape.micro_batches)};
   for (const AxisFlag& flag : flags.axes) {
@@ -83,7 +81,7 @@ std::string changed_parameters(const Generator& generator, const PipelineShape& 
   return text;
 }
 
-/// Returns the schedule at these costs, or nothing if it exceeds the limits.
+/// Returns nothing if the schedule exceeds the limits.
 std::optional<RankedSchedule> timed_schedule(const Generator& generator, const PipelineShape& shape,
                                              const BestArguments& options) {
   const Schedule schedule = generator.generate(shape);
@@ -101,7 +99,6 @@ std::optional<RankedSchedule> timed_schedule(const Generator& generator, const P
                         .gap = bound > 0 ? timeline.makespan / bound - 1 : 0};
 }
 
-/// Adds the schedule with its best parameters, or why it is left out.
 void add_ranked(const Generator& generator, const BestArguments& options, Ranking& ranking) {
   std::optional<RankedSchedule> best;
   std::string reason;

@@ -23,7 +23,7 @@ struct CheckArguments {
   bool strict_order = false;
 };
 
-/// Reads a file without validating it, or generates the schedule of that name.
+/// Does not validate a file.
 Schedule checked_schedule(const CheckArguments& options) {
   const std::string& name = options.name;
   std::error_code none;

@@ -39,15 +39,13 @@ std::string in_megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", 
 
 std::string in_words(const Json& value) { return value.is_string() ? std::string(value) : json_text(value); }
 
-/// Returns the loss of the last step, if recorded.
 Json loss_of(const Manifest& manifest) {
   const auto progress = manifest.run.find("progress");
   if (progress == manifest.run.end() || !progress->is_object() || !progress->contains("loss")) return nullptr;
   return progress->at("loss");
 }
 
-/// Returns the checkpoints of a folder, or the path itself if it is a checkpoint. Throws CheckpointError if there is
-/// none.
+/// Returns the path itself if it is a checkpoint. Throws CheckpointError if there is none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   std::vector<std::string> paths;
   for (const std::int64_t step : listed_steps(path)) paths.push_back(checkpoint_path(path, step));
@@ -60,7 +58,6 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   throw CheckpointError(path + ": has no checkpoints" + (none.refused.empty() ? "" : "; " + none.refused.front()));
 }
 
-/// Opens a checkpoint, or the newest valid one of a folder.
 Checkpoint one_checkpoint(const std::string& path) { return *find_checkpoint(path, available_cores()).checkpoint; }
 
 void print(const CheckpointCommand& command, const Json& json, const std::string& text) {
@@ -108,7 +105,6 @@ void show(const CheckpointCommand& command) {
   print(command, json, text);
 }
 
-/// Returns the faults of a checkpoint.
 std::vector<std::string> faults_of(const std::string& path) {
   try {
     std::vector<std::string> faults;
@@ -177,7 +173,7 @@ void add_convert_flags(CLI::App& command, ConvertOptions& options) {
            "the run, if it still exists)");
 }
 
-/// Converts CheckpointError to ConfigError, for commands that need a checkpoint.
+/// Converts CheckpointError to ConfigError.
 template <class Act>
 auto refusing_as_usage(const Act& act) {
   try {

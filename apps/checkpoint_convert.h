@@ -14,7 +14,7 @@ struct ConvertOptions {
   std::uint64_t shard_bytes = kDefaultShardBytes;
 };
 
-/// Exports a checkpoint as a Hugging Face folder. Throws ConfigError without LibTorch.
+/// Throws ConfigError without LibTorch.
 void convert_checkpoint(const std::string& checkpoint, const ConvertOptions& options);
 
 }  // namespace chimera::apps

@@ -1,5 +1,5 @@
 #pragma once
-// The subcommands of `chimera`. Each add_ function adds one to the program; its callback sets `exit_code`.
+// Each add_ function adds a subcommand; its callback sets `exit_code`.
 
 #include <CLI/CLI.hpp>
 
@@ -15,7 +15,6 @@
 
 namespace chimera::apps {
 
-/// How a user or a launcher started this process.
 struct Invocation {
   std::vector<std::string> arguments;  // argv[1..]
   std::optional<RankEnvironment> rank;
@@ -35,15 +34,14 @@ inline constexpr CommandName kBench{"bench", "Compare the speed of training runs
 inline constexpr CommandName kExport{"export", "Convert a Hugging Face folder: tensor type, file size, tokenizer"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute the loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Continue texts with a model"};
-/// Subcommand that writes man pages and shell completions. It needs LibTorch because it lists the flags of all
-/// commands.
+/// It needs LibTorch because it lists the flags of all commands.
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
-/// Hidden flag of `profile` that measures and prints only the links between the hosts of two ranks.
+/// Hidden flag of `profile` that measures only the links between the hosts of two ranks.
 inline constexpr const char* kLinksFlag = "--links";
 
-/// Returns whether the arguments are `profile` with a flag that measures the links between two hosts.
+/// Returns whether `profile` measures the links between two hosts.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) {
     return word == kLinksFlag || word == "--between" || word.starts_with("--between=");

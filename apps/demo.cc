@@ -30,21 +30,19 @@ namespace chimera::apps {
 
 using Words = std::vector<std::string>;
 
-/// Output of a running demo, and the folder of its files.
 class DemoStage {
  public:
-  /// Uses a temporary folder if `folder` is empty. With `pauses`, waits for Enter before each command.
+  /// An empty `folder` stands for a temporary one. `pauses` waits for Enter before each command.
   DemoStage(const std::string& folder, bool pauses);
   DemoStage(const DemoStage&) = delete;
   DemoStage& operator=(const DemoStage&) = delete;
 
   void title(const std::string& words);
   void say(const std::string& words);
-  /// Prints and runs a command, and shows its output indented. Throws Error if its exit code is not `expected`.
+  /// Shows the command and its output. Throws Error if its exit code is not `expected`.
   void run(const Words& words, int expected = 0);
   /// Does the same, but returns the output.
   [[nodiscard]] std::string ask(const Words& words);
-  /// A bar, relative to the largest value, with a label.
   struct Bar {
     std::string name;
     double value = 0;
@@ -52,7 +50,6 @@ class DemoStage {
   };
   void bars(const std::vector<Bar>& bars);
   [[nodiscard]] std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  /// Returns the path of a training text, made from --help.
   [[nodiscard]] std::string text();
 
  private:
@@ -234,7 +231,6 @@ void show_train(DemoStage& stage) {
       "--checkpoint to go on after any end, --export for a folder that transformers load.");
 }
 
-/// Measured and simulated speed of a schedule.
 struct Contender {
   std::string schedule;
   double measured = 0;   // tokens per second
@@ -297,7 +293,6 @@ constexpr std::array kDemos = {
     Demo{"train", "the same gradients through a pipeline as without one", show_train},
     Demo{"performance", "four schedules train side by side, predicted beside measured", show_performance}};
 
-/// Returns a line per demo, for help texts.
 std::string demo_list() {
   std::string text;
   for (const Demo& demo : kDemos) text += fmt::format("{}: {}; ", demo.name, demo.description);
@@ -319,7 +314,6 @@ void show(const Demo& demo, const DemoArguments& options) {
   demo.show(stage);
 }
 
-/// Asks which demo to show until the user quits.
 void menu(const DemoArguments& options) {
   while (true) {
     std::cout << "\nWhat would you like to see?\n";

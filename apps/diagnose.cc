@@ -17,7 +17,7 @@ struct DiagnoseCommand {
   Format format = Format::Text;
 };
 
-/// Returns the newest checkpoint in the folder of a run; empty if there is none.
+/// Returns an empty path if there is no checkpoint.
 std::string newest_of_run(const std::filesystem::path& run) {
   const std::string folder = run.empty() ? "." : run.string();
   try {

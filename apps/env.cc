@@ -12,7 +12,6 @@
 namespace chimera::apps {
 namespace {
 
-/// Returns the rendezvous file or HOST:PORT with its access rule, or the error.
 std::string rendezvous_text(const RankPlace& place, const Variables& variables) {
   try {
     const RendezvousPoint rendezvous = rendezvous_point(place, variables);

@@ -16,7 +16,7 @@ struct ExportFlags {
   void check_flags(const TrainOptions& options) const;
 };
 
-/// Adds a flag whose value is one of element_type_names(). `word` receives the value.
+/// The value is one of element_type_names(); `word` receives it.
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description);
 CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes);

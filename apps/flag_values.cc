@@ -17,7 +17,7 @@
 namespace chimera::apps {
 namespace {
 
-/// Parses TOML. Throws ConfigError with file, line and reason.
+/// Throws ConfigError with file, line and reason.
 toml::table parse(const std::string& text, const std::string& path) {
   try {
     return toml::parse(text, path);
@@ -27,7 +27,6 @@ toml::table parse(const std::string& text, const std::string& path) {
   }
 }
 
-/// Returns the legal keys: all long flags except those about the command line.
 std::vector<std::string> keys_of(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
@@ -38,7 +37,7 @@ std::vector<std::string> keys_of(const CLI::App& command) {
   return keys;
 }
 
-/// Returns the value of a key; nullopt for a flag without value that is false.
+/// Returns nullopt for a flag without value that is false.
 std::optional<std::string> value_of(const std::string& key, const toml::node& node, const CLI::Option& option,
                                     const std::string& at) {
   const bool takes_value = option.get_items_expected_max() > 0;
@@ -61,7 +60,6 @@ struct OtherName {
   std::vector<std::string> flags;  // ours with this meaning, in some command
 };
 
-/// Returns names of flags in other programs.
 const std::vector<OtherName>& other_names() {
   static const std::vector<OtherName> names = {
       {"lr", {"learning-rate"}},
@@ -128,7 +126,7 @@ const std::vector<OtherName>& other_names() {
   return names;
 }
 
-/// Returns the flags among `known` that mean the same as a name of another program, or else the nearest one.
+/// Returns flags in `known` with the meaning of another program's name, or else the nearest flag.
 std::vector<std::string> meant_by(std::string name, const std::vector<std::string>& known) {
   std::ranges::replace(name, '_', '-');
   std::vector<std::string> meant;

@@ -7,8 +7,8 @@
 
 namespace chimera::apps {
 
-/// Sets the flag `name` (without dashes) to `value`, replacing earlier values. Throws a CLI::Error or ConfigError, as
-/// on the command line, if the flag rejects the value.
+/// Replaces earlier values. `name` has no dashes. Throws a CLI::Error or ConfigError, as on the command line, if the
+/// flag rejects the value.
 void set_flag(CLI::App& command, const std::string& name, const std::string& value);
 
 /// Sets flags of `command` to the values of a TOML file, unless the command line gives them. Keys are flags without
@@ -18,12 +18,11 @@ void set_flag(CLI::App& command, const std::string& name, const std::string& val
 void merge_config(CLI::App& command, const std::string& path);
 void merge_config_text(CLI::App& command, const std::string& text, const std::string& path);
 
-/// Returns the given flags as words of a command line. Parsing the words gives the same values.
+/// Returns words of a command line that give the same values.
 [[nodiscard]] std::vector<std::string> given_words(const CLI::App& command);
 
-/// Returns a one-line message for a long flag that the command lacks. Suggests flags with the same meaning
-/// (`--batch-size`: `--micro-batch-size`), or else the nearest name. `what` is `flag`, with dashes before names, or
-/// `key`.
+/// Suggests flags with the same meaning (`--batch-size`: `--micro-batch-size`), or else the nearest name. `what` is
+/// `flag`, with dashes before names, or `key`.
 [[nodiscard]] std::string unknown_flag(const CLI::App& command, const std::string& what, const std::string& name);
 
 }  // namespace chimera::apps

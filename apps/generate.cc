@@ -59,7 +59,6 @@ struct GenerateOptions {
   Format format = Format::Text;
 };
 
-/// A validated request.
 struct GenerateJob {
   GenerateOptions options;
   std::shared_ptr<const ModelFolder> folder;
@@ -69,11 +68,10 @@ struct GenerateJob {
   std::vector<std::int64_t> tokens;  // [prompt]: maximum of new tokens
 };
 
-/// Reads weight headers, tokenizer and prompts. Throws ConfigError if they do not fit together.
+/// Throws ConfigError if weights, tokenizer and prompts do not fit together.
 [[nodiscard]] GenerateJob prepare_generate(const GenerateOptions& options);
 
-/// Continues all prompts, in this process or as a rank, and prints to standard output. Throws Error. Returns the exit
-/// code.
+/// Continues all prompts, in this process or as a rank. Throws Error. Returns the exit code.
 [[nodiscard]] int run_generate(const GenerateJob& job, const std::optional<RankEnvironment>& rank);
 
 namespace {
@@ -83,7 +81,6 @@ constexpr std::int64_t kMostStages = 1024;
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kByteVocabulary = 256;
 
-/// Returns file, folder, "bytes", or an empty text.
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   if (std::string own = tokenizer_of_folder(options.from); !own.empty()) return own;
@@ -145,7 +142,7 @@ void check_flags(const GenerateOptions& options) {
   }
 }
 
-/// Writes the continuations: text immediately, JSON at the end.
+/// Writes text immediately, JSON at the end.
 class Writer {
  public:
   explicit Writer(const GenerateJob& job) : job_(job) {}
@@ -328,7 +325,7 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
   add_format(command, o.format, {Format::Text, Format::Json});
 }
 
-/// Returns the model's folder. A rank uses the folder that its launcher found.
+/// A rank uses the folder that its launcher found.
 std::string model_folder(const std::string& from, const Invocation& invocation) {
   if (!invocation.rank) return resolved_model_folder(from, available_cores());
   std::ifstream found(invocation.rank->input_path);

@@ -40,7 +40,7 @@ std::vector<std::string> words_of(const std::string& text, bool is_shell) {
   return words;
 }
 
-/// Splits a shell line; a flag and its value stay together.
+/// A flag and its value stay together.
 std::vector<std::string> flags_of_line(const std::string& line) {
   std::vector<std::string> parts;
   bool lacks_value = false;
@@ -56,7 +56,7 @@ std::vector<std::string> flags_of_line(const std::string& line) {
   return parts;
 }
 
-/// Wraps lines at `columns`; only a longer word exceeds it. All lines but the last end in `continuation`.
+/// Only a word longer than `columns` exceeds it. All lines but the last end in `continuation`.
 std::vector<std::string> wrapped(const std::vector<std::string>& words, std::size_t columns,
                                  std::string_view continuation = "") {
   std::vector<std::string> lines;
@@ -89,14 +89,13 @@ std::size_t help_columns(int descriptor) {
   return columns == 0 ? HelpFormatter::kUsualColumns : std::clamp(columns, kFewestColumns, kMostColumns);
 }
 
-/// Returns the command's man page. Subcommands are on the page of their command.
+/// Subcommands are on the page of their command.
 std::string man_page(const CLI::App& command) {
   if (command.get_parent() == nullptr) return command.get_name();
   if (command.get_parent()->get_parent() != nullptr) return man_page(*command.get_parent());
   return man_page(*command.get_parent()) + "-" + command.get_name();
 }
 
-/// Returns the last line of the help: where to read more.
 std::string read_more(const CLI::App& command, std::string_view documents, std::size_t omitted) {
   const std::string all =
       omitted == 0 ? "" : fmt::format("`{} --help-all` ({} more flags), ", called_as(command), omitted);

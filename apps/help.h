@@ -28,10 +28,9 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   [[nodiscard]] std::string full_help(const CLI::App* app, const std::string& name) const;
-  /// Returns the number of flags that --help omits, 0 if the whole help fits.
+  /// Returns the number of flags that --help omits.
   [[nodiscard]] std::size_t num_omitted(const CLI::App* app, const std::string& name) const;
-  /// Returns whether the help lists this flag. If `all`, it lists every flag that is not hidden, else only common flags
-  /// and --help.
+  /// With `all`, the help lists every flag that is not hidden, else only common flags and --help.
   [[nodiscard]] bool is_shown(const CLI::Option* option, bool all) const;
   [[nodiscard]] std::string groups(const CLI::App* app, bool all) const;
   [[nodiscard]] std::string footer(const CLI::App* app, std::size_t omitted) const;
@@ -64,18 +63,17 @@ inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kHelp = "Help";
 }  // namespace heading
 
-/// Returns the command as typed: `chimera checkpoint list`.
+/// Example: `chimera checkpoint list`.
 [[nodiscard]] std::string called_as(const CLI::App& command);
 
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 
-/// Sets the common flags, which --help shows if all flags are too many for one page. Throws CLI::OptionNotFound for an
-/// unknown name.
+/// --help shows only these flags if all are too many for one page. Throws CLI::OptionNotFound for an unknown name.
 void set_common_flags(CLI::App& command, const std::vector<std::string>& names);
 
-/// Sets the format and width of the help of the program and its subcommands. The width is COLUMNS from the environment
-/// or the width of the terminal `descriptor`, limited to 80 to 120; 100 if neither is known.
+/// The width is COLUMNS from the environment or the width of the terminal `descriptor`, limited to 80 to 120; 100 if
+/// neither is known.
 void lay_out_help(CLI::App& program, int descriptor);
 
 }  // namespace chimera::apps

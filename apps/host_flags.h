@@ -16,11 +16,10 @@ struct HostFlags {
 };
 
 void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help);
-/// Adds --ssh, --program and --master.
 void add_ways_to_hosts(CLI::App& command, HostFlags& flags);
 
-/// Returns the command to run here so that `program` runs with `arguments` on a host, in a folder with the path of the
-/// current folder. Without `hosts`, the command runs on this machine. Throws ConfigError if --ssh is blank.
+/// The command runs `program` on a host, in a folder with the path of the current folder; without `hosts`, on this
+/// machine. Throws ConfigError if --ssh is blank.
 [[nodiscard]] std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
                                                   const std::vector<std::string>& arguments);
 

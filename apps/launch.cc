@@ -35,13 +35,13 @@ struct LaunchArguments {
   Words command;
 };
 
-/// Returns a random port below the ephemeral range.
+/// The port is below the ephemeral range.
 std::int64_t any_port() {
   const Proof numbers = random_numbers();
   return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
 }
 
-/// Returns the last value of a flag in `words`, if any.
+/// The last value counts.
 std::optional<std::string> value_of(const std::string& flag, const Words& words) {
   std::optional<std::string> value;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -51,7 +51,6 @@ std::optional<std::string> value_of(const std::string& flag, const Words& words)
   return value;
 }
 
-/// Removes USER@.
 std::string name_of(const std::string& host) { return host.substr(host.find('@') + 1); }
 
 std::vector<HostRanks> hosts_of(const LaunchArguments& options) {
@@ -121,7 +120,6 @@ std::vector<HostCommand> host_commands(const LaunchArguments& options, const std
   return commands;
 }
 
-/// Returns the commands as shell lines, with the ranks' arguments as comments.
 std::string dry_run_text(const std::vector<HostCommand>& commands) {
   std::string text;
   for (const HostCommand& command : commands) {
@@ -131,7 +129,7 @@ std::string dry_run_text(const std::vector<HostCommand>& commands) {
   return text;
 }
 
-/// Finds the newest checkpoint. The ranks verify its hashes, and may choose an older one.
+/// The ranks verify the hashes, and may choose an older checkpoint.
 HostResume resume_of(const LaunchArguments& options) {
   const std::string folder = *value_of("--checkpoint", options.command);
   const auto newest = newest_checkpoint(folder, 0).checkpoint;

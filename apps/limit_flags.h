@@ -13,10 +13,9 @@ namespace chimera::apps {
 struct LimitFlags {
   /// `consequence` ends the help text of both limits: what a command does with schedules beyond the limit.
   void add_to(CLI::App& app, const std::string& consequence = "");
-  /// Returns the limits that the flags set. Throws ConfigError if only some of --memory, --activation-bytes and
-  /// --weight-bytes are given.
+  /// Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are given.
   [[nodiscard]] Limits limits() const;
-  /// Returns the limits as given, for example `--max-in-flight 4, --memory 1e9`.
+  /// Example: `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string in_words() const;
 
  private:

@@ -26,7 +26,7 @@
 namespace chimera::apps {
 namespace {
 
-/// Returns the default that most schedules have, and the others with their schedules: `2; 1 for dualpipe, hanayo`.
+/// Example: `2; 1 for dualpipe, hanayo`, with the most frequent default first.
 std::string defaults_of(const ShapeAxis& axis) {
   std::vector<std::pair<std::string, std::vector<std::string>>> schedules_by_value;
   for (const Generator& generator : generators()) {
@@ -45,7 +45,6 @@ std::string defaults_of(const ShapeAxis& axis) {
   return text;
 }
 
-/// Returns the meaning of the axis, its schedules, and its defaults.
 std::string help_of(const ShapeAxis& axis) {
   return fmt::format("{}; for {} (default {})", axis.meaning, fmt::join(schedules_with(axis.axis), ", "),
                      defaults_of(axis));
@@ -55,7 +54,7 @@ std::string help_of(const ShapeAxis& axis) {
 
 namespace {
 
-/// Returns the whole number that a text such as 4, 1e3 or 2.5e6 stands for.
+/// Parses texts such as 4, 1e3 or 2.5e6.
 std::optional<std::int64_t> whole_number(std::string_view text) {
   if (const auto value = parse_number<std::int64_t>(text)) return value;
   constexpr double kMostExact = std::int64_t{1} << 53;
@@ -140,12 +139,11 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
 namespace {
 
 using SameWord = std::pair<std::string_view, std::string_view>;
-/// Words of other programs, and our names for them.
 constexpr std::array<SameWord, 6> kSameWords = {SameWord{"bf16", "bfloat16"},  SameWord{"fp32", "float32"},
                                                 SameWord{"float", "float32"},  SameWord{"fp64", "float64"},
                                                 SameWord{"double", "float64"}, SameWord{"gpu", "cuda"}};
 
-/// Returns the name that a word is or stands for. Throws ConfigError if there is none.
+/// Throws ConfigError if the word stands for no name.
 std::string name_for(const std::string& flag, const std::string& word, const std::vector<std::string>& names) {
   const auto is_name = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
   if (is_name(word)) return word;
@@ -456,7 +454,7 @@ void CostFlags::set_bounds(const Schedule& schedule, CostModel& costs) const {
 
 namespace {
 
-/// Returns the content of a file. Keeps standard input, because costs are made for several schedules or orders.
+/// Keeps standard input, because costs are made for several schedules or orders.
 std::string read_again(const std::string& path) {
   static std::string input;
   if (path != "-") return read_whole(path);
@@ -489,13 +487,13 @@ bool names_this(const std::string& path, const std::string& word) {
   return std::filesystem::exists(word, absent) && is_same_file(path, word);
 }
 
-/// Returns whether the path is a file such as /dev/null, which several flags may share.
+/// Several flags may share a file such as /dev/null.
 bool is_device(const std::string& path) {
   std::error_code absent;
   return std::filesystem::exists(path, absent) && !std::filesystem::is_regular_file(path, absent);
 }
 
-/// Returns the file that the option names; empty if it is not given or names standard output.
+/// Returns an empty path if the option is not given or names standard output.
 std::string named_file(const CLI::Option& option) {
   const std::string path = option.count() == 0 ? "" : option.results().back();
   return path == "-" ? "" : path;

@@ -18,7 +18,7 @@
 
 namespace chimera::apps {
 
-/// Splits `list` at commas. The results are views into `list`.
+/// The results are views into `list`.
 [[nodiscard]] std::vector<std::string_view> parts_of(std::string_view list);
 
 inline constexpr std::size_t kMostListed = 10'000;
@@ -63,7 +63,7 @@ inline constexpr auto kNames<apps::Format> = std::to_array<Named<apps::Format>>(
 
 namespace apps {
 
-/// Parses a whole number such as 1000 or 1e3. Throws ConfigError for other texts.
+/// Parses texts such as 1000 or 1e3. Throws ConfigError for other texts.
 [[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 /// Maximum of numeric flags; keeps sums and products finite.
@@ -73,17 +73,16 @@ inline constexpr double kMostNumber = 1e100;
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
-/// Throws ConfigError if the value is outside the range.
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most);
 enum class PathKind : std::uint8_t { File, Folder };
-/// Adds a flag for a path. The flag throws ConfigError if the path is empty.
+/// The flag throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind = PathKind::File);
 /// Adds a flag for a path or a mixture (data/mixture.h), in one or several words. The flag throws ConfigError if it is
 /// repeated, or has several words without weights.
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
-/// Adds a flag whose value is one of `names`. The flag calls `take` with the value, and throws ConfigError for other
-/// words. bf16, fp32, float, fp64, double and gpu stand for the names with the same meaning.
+/// The flag calls `take` with the value, and throws ConfigError for words outside `names`. bf16, fp32, float, fp64,
+/// double and gpu stand for the names with the same meaning.
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description);
 template <NamedEnum Enum>
@@ -99,7 +98,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
       app, flag, names_of<Enum>(), [&value, flag](const std::string& word) { value = parse_named<Enum>(flag, word); },
       description);
 }
-/// Adds --format; the first choice is the default.
+/// The first choice is the default.
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
 
 /// Flag of a parameter that only some schedules have.
@@ -111,7 +110,6 @@ struct AxisFlag {
   [[nodiscard]] bool given() const { return option->count() > 0; }
 };
 
-/// Whether the flags for D, N, other numeric parameters and times accept lists.
 enum class Counts : std::uint8_t { Single, Lists };
 
 using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
@@ -122,22 +120,20 @@ struct ShapeFlags {
   CLI::Option* stages = nullptr;
   CLI::Option* micro_batches = nullptr;
   std::vector<AxisFlag> axes;
-  std::string stages_list;         // text of --stages, if lists are allowed
-  std::string micro_batches_list;  // text of --micro-batches, if lists are allowed
+  std::string stages_list;  // text of --stages, if lists are allowed
+  std::string micro_batches_list;
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given() const;
-  /// Returns whether a flag has several values or depends on D.
   [[nodiscard]] bool has_lists() const;
-  /// Returns all combinations of values; D varies slowest, then N. Throws ConfigError if --stages or --micro-batches is
-  /// missing, or for more than kMostListed shapes.
+  /// D varies slowest, then N. Throws ConfigError if --stages or --micro-batches is missing, or for more than
+  /// kMostListed shapes.
   [[nodiscard]] std::vector<PipelineShape> listed() const;
   /// Returns the generator's shape for `one`, an element of listed(), without parameters that the generator lacks. To
   /// avoid duplicates, returns nothing unless these parameters have the first of their listed values.
   [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
                                                               const PipelineShape& one) const;
-  /// Returns the generator's shape from the flags. Throws ConfigError if a flag applies neither to this generator nor
-  /// to the schedules named in `beside`.
+  /// Throws ConfigError if a flag applies neither to this generator nor to the schedules named in `beside`.
   [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
   /// Returns the generator's shape with D and N of `schedule` and the flags that apply to the generator.
   [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
@@ -146,7 +142,7 @@ struct ShapeFlags {
   /// Returns the variants of `asked` that only costs can rank: all values of the parameters with TakenAxis::by_costs,
   /// except parameters with a given flag.
   [[nodiscard]] std::vector<PipelineShape> by_costs(const Generator& generator, const PipelineShape& asked) const;
-  /// Generates the schedule `name` with the flags. Throws ConfigError if D or N is missing, and as shape_for() does.
+  /// Throws ConfigError if D or N is missing, and as shape_for() does.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {},
                                   const MakeSchedule& make = as_asked) const;
 
@@ -167,7 +163,6 @@ struct TimeFlag {
   std::vector<double> values = {};  // all values, if lists are allowed
 };
 
-/// Flags of costs: times or a --costs file, --links, --sync, --blocking-sends and --data-parallel.
 struct CostFlags {
   double forward = 1;
   double backward = 2;
@@ -188,13 +183,10 @@ struct CostFlags {
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given(double CostFlags::*time) const;
-  /// Returns the flags with several values.
   [[nodiscard]] std::vector<const TimeFlag*> lists() const;
-  /// Returns all combinations of listed times; the first flag varies slowest. Throws ConfigError for more than
-  /// kMostListed combinations.
+  /// The first flag varies slowest. Throws ConfigError for more than kMostListed combinations.
   [[nodiscard]] std::vector<CostFlags> listed() const;
-  /// Returns the costs from flags and files. Throws ConfigError if flags contradict each other, or if a file cannot be
-  /// read or does not fit the schedule.
+  /// Throws ConfigError if flags contradict each other, or if a file cannot be read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
 
  private:
@@ -204,7 +196,7 @@ struct CostFlags {
   void add_links(CostModel& costs) const;
 };
 
-/// Opens a file to read bytes. Throws ConfigError if it cannot be opened.
+/// Throws ConfigError if the file cannot be opened.
 [[nodiscard]] std::ifstream open_input(const std::string& path);
 /// Reports on standard error if `processes` processes of this host with `threads` threads each, more than one, are more
 /// than the cores that they may use.
@@ -215,8 +207,8 @@ void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t
 /// line, the command continues the first output, which may exist. Call once per command.
 void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing = nullptr);
 
-/// Writes to a file as write_whole() does or, if `path` is empty or "-", to standard output. Throws Error if standard
-/// output cannot be written.
+/// Writes as write_whole() does or, if `path` is empty or "-", to standard output. Throws Error if standard output
+/// cannot be written.
 void write_output(const std::string& path, const std::string& text);
 
 }  // namespace apps

@@ -9,7 +9,6 @@
 namespace chimera {
 namespace apps {
 
-/// Which ops of a schedule form pairs (--pairs).
 enum class PairChoice : std::uint8_t {
   Own,        ///< as in its generator or file
   Neighbors,  ///< each forward and the backward directly after it (pair_neighbors)
@@ -32,7 +31,7 @@ struct PairFlags {
   void add_to(CLI::App& app);
   void add_time_to(CLI::App& app);
   [[nodiscard]] Schedule paired(Schedule schedule) const;
-  /// Adds the time of pairs. Throws ConfigError if `costs` has such a time.
+  /// Throws ConfigError if `costs` has a time of pairs.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
 };
 

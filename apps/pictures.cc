@@ -15,7 +15,6 @@
 namespace chimera::apps {
 namespace {
 
-/// Returns whether an environment variable is set and not empty.
 bool is_set(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0';

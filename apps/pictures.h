@@ -32,8 +32,8 @@ struct PictureFlags {
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
   /// Throws ConfigError if --with is given and the format can show only one schedule.
   void check_format(Format format) const;
-  /// Returns the schedules of --with. A name is generated with D and N of `first` and the shape flags that apply; a
-  /// .json or .csv file must contain a valid schedule. Throws ConfigError or ScheduleError otherwise.
+  /// A name is generated with D and N of `first` and the shape flags that apply; a .json or .csv file must contain a
+  /// valid schedule. Throws ConfigError or ScheduleError otherwise.
   [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape,
                                              const MakeSchedule& make = as_asked) const;
 };

@@ -26,20 +26,19 @@
 namespace chimera::apps {
 
 struct SlurmJob {
-  std::string name;                ///< name in `squeue`
-  std::string comment;             ///< lines about the plan
+  std::string name;
+  std::string comment;
   std::int64_t ranks = 1;          ///< D W
   std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
-  bool has_gpus = false;           ///< whether each rank needs a GPU
+  bool has_gpus = false;
   std::vector<std::string> flags;  ///< flags of `chimera train`
 };
 
 /// Throws ConfigError if the ranks do not fill whole nodes.
 void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node);
 
-/// Returns a script for `sbatch` with a task per rank. SLURM sends a signal two minutes before the time limit, and the
-/// job is requeued after the run has saved. Further arguments are flags of `chimera train`. Throws as
-/// require_whole_nodes() does.
+/// The script has a task per rank. SLURM sends a signal two minutes before the time limit, and requeues the job after
+/// the run has saved. Further arguments are flags of `chimera train`. Throws as require_whole_nodes() does.
 [[nodiscard]] std::string sbatch_script(const SlurmJob& job);
 
 namespace {
@@ -121,7 +120,6 @@ struct PlanArguments {
   std::vector<FitScalar> fitted = {FitScalar::Layers, FitScalar::Sent, FitScalar::Summed};
 };
 
-/// Adds a flag for a list of positive integers.
 void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::int64_t>& values,
                  const std::string& description) {
   command
@@ -163,7 +161,7 @@ void add_given(CLI::App& command, PlanArguments& options) {
       ->type_name("STAGES");
 }
 
-/// Throws ConfigError for flags outside the paper's rule: its own schedule with even partitions.
+/// The paper's rule covers only its own schedule with even partitions.
 void require_papers_choice(const PlanArguments& options) {
   for (const std::string& name : options.schedules) {
     if (find_generator(name).name == kPaperSchedule) continue;
@@ -185,7 +183,6 @@ void require_papers_choice(const PlanArguments& options) {
   }
 }
 
-/// Returns the options of the plan, and what it assumes.
 std::vector<std::string> notes_of(const PlanArguments& options, const PlanProblem& problem) {
   const PlanFlags& flags = options.problem;
   std::vector<std::string> notes = {fmt::format(
@@ -325,7 +322,6 @@ void add_fit(CLI::App& command, PlanArguments& options) {
       ->type_name("NAME,NAME");
 }
 
-/// Throws ConfigError if a flag is given that --fit does not use.
 void require_fit_flags(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;

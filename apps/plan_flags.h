@@ -21,8 +21,8 @@ struct ShapedSchedule {
   Schedule schedule;
 };
 
-/// Generates the schedule of each shape and returns the one with the least `makespan`; the first wins a tie. Requires
-/// at least one shape. Throws ConfigError if the generator rejects a shape.
+/// Returns the schedule with the least `makespan`; the first wins a tie. Requires at least one shape. Throws
+/// ConfigError if the generator rejects a shape.
 [[nodiscard]] ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
                                         const std::function<double(const Schedule&)>& makespan);
 
@@ -46,8 +46,7 @@ struct PlanFlags {
   bool shard_optimizer = false;
 
   void add_to(CLI::App& app);
-  /// Returns the planner's input from the flags. Throws ConfigError if a flag or the machine profile is missing or
-  /// invalid.
+  /// Throws ConfigError if a flag or the machine profile is missing or invalid.
   [[nodiscard]] PlanProblem problem() const { return problem(overrides.overrides(), memory); }
   /// Does the same with other model fields and memory (GiB per worker; 0: memory in the machine profile).
   [[nodiscard]] PlanProblem problem(const ModelOverrides& fields, double gibibytes) const;

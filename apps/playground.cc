@@ -22,7 +22,6 @@ struct PlaygroundArguments {
   std::string answer;
 };
 
-/// Returns the page of the web build, from share/chimera of the installation or web/ of the build folder.
 std::string page_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   for (const auto& page :
@@ -32,7 +31,6 @@ std::string page_path() {
   throw ConfigError("playground: this program was built without its page; `tools/playground` in the sources builds it");
 }
 
-/// Answers each line of the file with a line.
 void answer_lines(const std::string& path) {
   std::ifstream file;
   if (path != "-") file = open_input(path);

@@ -32,7 +32,7 @@ namespace chimera::apps {
 
 /// Profiles all hosts of --hosts in parallel, then the links between the first two, through `interface` unless empty.
 /// Returns one profile (merge_machines()). Throws ConfigError for fewer than two hosts or different numbers of ranks.
-/// Throws Error, with the reason, if a host fails or a signal arrives.
+/// Throws Error if a host fails or a signal arrives.
 [[nodiscard]] MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options,
                                            const std::string& interface);
 
@@ -165,7 +165,6 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   return static_cast<int>(ExitCode::Success);
 }
 
-/// Measures in one process of a pair on two hosts.
 int measure_between(const Flags& flags, const Invocation& invocation) {
   constexpr int kHosts = 2;
   constexpr double kShareOfSeconds = 0.15;  // as in profiles of a single host
@@ -212,7 +211,6 @@ int measure_hosts(const Flags& flags) {
   return static_cast<int>(ExitCode::Success);
 }
 
-/// Warns if other programs keep cores busy.
 void warn_if_busy() {
   constexpr double kBusy = 0.5;  // load per core
   const auto minute = parse_number<double>(load());

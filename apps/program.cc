@@ -153,7 +153,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// Prints the error in one line; a rank sends it to its launcher.
+/// A rank sends the error to its launcher.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
   if (invocation.rank) {
     report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
@@ -166,7 +166,7 @@ int fail(const Invocation& invocation, const std::string& message, ExitCode code
   return static_cast<int>(code);
 }
 
-/// Joins the launcher of this process, if any. On failure, reports to the launcher and exits.
+/// On failure, reports to the launcher and exits.
 std::optional<RankEnvironment> join_launcher() {
   try {
     return rank_environment();
@@ -178,7 +178,7 @@ std::optional<RankEnvironment> join_launcher() {
   }
 }
 
-/// Returns the place of this process among several of another launcher, for a training subcommand.
+/// Only training subcommands have a place among several processes of another launcher.
 std::optional<RankPlace> place_among_others(const std::vector<std::string>& arguments) {
   const auto is_command = [&](const CommandName& command) { return arguments.front() == command.name; };
   if (arguments.empty() || std::ranges::none_of(kTrainingCommands, is_command)) return std::nullopt;
@@ -186,7 +186,6 @@ std::optional<RankPlace> place_among_others(const std::vector<std::string>& argu
   return place && place->world_size > 1 ? place : std::nullopt;
 }
 
-/// Throws ConfigError for a command that must not run several times at once.
 void require_fitting_place(const RankPlace& place, const std::vector<std::string>& arguments) {
   if (!place.conflict.empty()) throw ConfigError(place.conflict);
   if (arguments.front() == kTrain.name || measures_between_hosts(arguments)) return;

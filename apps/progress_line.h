@@ -12,9 +12,8 @@ class ProgressLine {
  public:
   ProgressLine();
 
-  /// Calls `make` and shows its text, unless the last line is too recent.
+  /// Does nothing if the last line is too recent.
   void show(const std::function<std::string()>& make);
-  /// Clears the line if it was rewritten.
   void clear() const;
 
  private:

@@ -56,7 +56,7 @@ FlagEntry flag_of(const std::string& command, const CLI::Option* option) {
   return flag;
 }
 
-/// Returns the groups of --help-all in order: arguments first, help last.
+/// Arguments come first, help last.
 std::vector<FlagGroup> groups_of(const CLI::App& app) {
   std::vector<FlagGroup> groups;
   FlagGroup arguments{"Arguments", {}};
@@ -150,7 +150,7 @@ std::string written(const CommandEntry& program, const ReferenceArguments& optio
   return options.kind == "zsh" ? zsh_completion(program) : fish_completion(program);
 }
 
-/// Writes man pages, Markdown pages and completions in the layout of `cmake --install`.
+/// Uses the layout of `cmake --install`.
 void write_folder(const CommandEntry& program, const ReferenceArguments& options) {
   std::map<std::string, std::string> files = {{"man/chimera.1", to_man_page(program, version())},
                                               {"completions/chimera", bash_completion(program)},
@@ -241,7 +241,6 @@ std::string dashed(std::string name) {
   return name;
 }
 
-/// Escapes bars.
 std::string table_cell(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -251,7 +250,7 @@ std::string table_cell(const std::string& text) {
   return result;
 }
 
-/// Returns the text of --help-all; headings are one level below `level`.
+/// Headings are one level below `level`.
 std::string markdown_body(const CommandEntry& command) {
   std::string text = fmt::format("{}.\n\n```\n{}\n```\n\n", command.description, command.usage);
   for (const std::string& paragraph : command.paragraphs) text += paragraph + "\n\n";
@@ -327,7 +326,7 @@ std::vector<std::string> names_below(const CommandEntry& command) {
   return names;
 }
 
-/// Quotes a text for a shell; characters in `also` get a backslash.
+/// Characters in `also` get a backslash.
 std::string quoted(const std::string& text, const std::string& also = "") {
   std::string result = "'";
   for (const char c : text) {
@@ -341,7 +340,6 @@ std::string quoted(const std::string& text, const std::string& also = "") {
   return result + "'";
 }
 
-/// Returns the cases of the flags with known values.
 std::string bash_words(const CommandEntry& command) {
   std::string text;
   for (const FlagGroup& group : command.groups) {

@@ -15,7 +15,7 @@ struct FlagEntry {
   bool is_argument = false;
   std::vector<std::string> known = {};  ///< suggested values, such as schedules or models; others are possible
 
-  /// Returns all values if only some words are allowed, such as `text` and `json`; else an empty list.
+  /// Returns all values, such as `text` and `json`; empty if others are allowed.
   [[nodiscard]] std::vector<std::string> words() const;
   /// Returns words() or, if there are none, `known`.
   [[nodiscard]] std::vector<std::string> offered() const;
@@ -41,7 +41,7 @@ struct CommandEntry {
 
 [[nodiscard]] CommandEntry entry_of(const CLI::App& program);
 
-/// Returns a man(1) page of the command and its subcommands.
+/// The page includes subcommands.
 [[nodiscard]] std::string to_man_page(const CommandEntry& command, const std::string& version);
 [[nodiscard]] std::string to_markdown(const CommandEntry& command);
 [[nodiscard]] std::string bash_completion(const CommandEntry& program);

@@ -56,7 +56,7 @@ std::string as_csv(const Schedule& schedule, bool communication) {
       lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
 }
 
-/// Returns a row per shape and schedule. F, I and W take a unit of time, B two.
+/// F, I and W take a unit of time, B two.
 std::string sweep_of(const ScheduleArguments& options) {
   if (options.communication) throw ConfigError("schedule: --communication goes with one shape; leave it out");
   std::string names = options.name;
@@ -68,7 +68,7 @@ std::string sweep_of(const ScheduleArguments& options) {
                format_of_sweep(*options.format_option, options.format));
 }
 
-/// Returns the makespan at the default costs of `chimera simulate`.
+/// Uses the default costs of `chimera simulate`.
 double usual_makespan(const Schedule& schedule) {
   CLI::App nothing_given;
   CostFlags usual;
@@ -90,7 +90,7 @@ std::string written(const ScheduleArguments& options) {
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
-  // A whole backward takes two units if other pictures split it into I and W, so that all have the same work.
+  // A whole backward then takes two units, so that all pictures have the same work.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));

@@ -7,18 +7,17 @@
 
 namespace chimera::apps {
 
-/// Returns whether a schedule's name stands for a file: it ends in .json or .csv, or is `-` for standard input.
+/// Such a name ends in .json or .csv, or is `-` for standard input.
 [[nodiscard]] bool names_schedule_file(const std::string& name);
 
-/// Throws ConfigError if a shape flag is given. `what`, which names or holds a schedule file, starts the message.
+/// Throws ConfigError if a shape flag is given. `what` starts the message.
 void require_no_shape(const ShapeFlags& shape, const std::string& what);
 
-/// Reads a schedule in JSON or CSV; `-` reads standard input. Prints a note on standard error for content that it
-/// ignores. Does not validate. Throws ConfigError if the file cannot be opened or parsed.
+/// `-` reads standard input. Prints a note on standard error for content that it ignores. Does not validate. Throws
+/// ConfigError if the file cannot be opened or parsed.
 [[nodiscard]] Schedule load_schedule(const std::string& path);
 
-/// Reads a schedule as load_schedule() does, and validates it. Throws ScheduleError, with the first violation, if it is
-/// invalid.
+/// Also validates. Throws ScheduleError with the first violation.
 [[nodiscard]] Schedule read_schedule(const std::string& path);
 
 }  // namespace chimera::apps

@@ -26,7 +26,7 @@ namespace chimera::apps {
 namespace {
 
 struct SearchArguments {
-  std::string name;  // schedule to improve, or its file; empty: none
+  std::string name;  // schedule to improve, or its file
   ShapeFlags shape;
   CostFlags costs;
   std::string placement;
@@ -39,7 +39,7 @@ struct SearchArguments {
   std::int64_t iterations = 0;
   std::int64_t seed = 0;
   Format format = Format::Text;
-  std::string output;  // file for the best schedule; empty: none
+  std::string output;
   CLI::Option* max_in_flight_option = nullptr;
   CLI::Option* memory_option = nullptr;
   std::vector<CLI::Option*> bytes_options;
@@ -47,7 +47,6 @@ struct SearchArguments {
   CLI::Option* iterations_option = nullptr;
 };
 
-/// Limit for drawings as text.
 constexpr std::int64_t kMostDrawnOps = 400;
 
 constexpr const char* kAnyPlacement = "any";
@@ -65,7 +64,7 @@ std::vector<std::string> placement_names() {
   return names;
 }
 
-/// Returns the placement of --placement; else all that accept the given shape flags, or the first if there is none.
+/// Without --placement, returns all that accept the given shape flags, or the first if there is none.
 std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {
   if (options.placement == kAnyPlacement) return {any_placement()};
   std::vector<NamedPlacement> chosen;
@@ -79,7 +78,7 @@ std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {
   return chosen;
 }
 
-/// Returns `--pipelines and --chunks`, or that there is no flag.
+/// Example: `--pipelines and --chunks`.
 std::string flags_of(const NamedPlacement& placement) {
   std::vector<std::string> flags;
   for (const Axis axis : placement.axes) flags.push_back(shape_axis(axis).flag());
@@ -107,7 +106,6 @@ bool splits_backward(const SearchArguments& options) {
   return !options.whole_backward && !options.costs.given(&CostFlags::backward);
 }
 
-/// Returns the limit of --memory, in bytes of the other flags or of --costs.
 HoldingLimit memory_limit(const SearchArguments& options, const Layout& layout, const CostModel& costs) {
   const auto given = [](const CLI::Option* option) { return option->count() > 0; };
   const auto& bytes = options.bytes_options;
@@ -133,7 +131,6 @@ SearchProblem problem_of(const SearchArguments& options, const Layout& layout, b
   return problem;
 }
 
-/// Prints progress every few seconds of a long run.
 class ProgressLines {
  public:
   void operator()(const SearchProgress& progress) {
@@ -179,7 +176,6 @@ std::string as_text(const SearchResult& result, const CostModel& costs) {
   return text;
 }
 
-/// Returns a line per replica with the workers of its stages.
 std::string placement_text(const Schedule& schedule) {
   std::string text;
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
@@ -191,7 +187,6 @@ std::string placement_text(const Schedule& schedule) {
   return text;
 }
 
-/// What is searched: problems that differ in placement.
 struct SearchedPlacements {
   std::vector<SearchProblem> problems;
   std::vector<std::string> names;      // [problem]: name of its placement
@@ -199,7 +194,7 @@ struct SearchedPlacements {
   std::optional<Schedule> given = {};  // start of the only problem
 };
 
-/// Adds the layouts of a placement, except layouts that another placement has, too.
+/// Omits layouts that another placement has, too.
 void add_layouts(const SearchArguments& options, const NamedPlacement& placement, SearchedPlacements& searched) {
   const PipelineShape shape = chosen_shape(options, placement);
   const bool any = placement.name == any_placement().name;
@@ -213,7 +208,6 @@ void add_layouts(const SearchArguments& options, const NamedPlacement& placement
   if (any && searched.problems.size() > 1) require_equal_links(searched.problems);
 }
 
-/// Returns the problem of reordering the schedule NAME on its own placement.
 SearchedPlacements around_schedule(const SearchArguments& options) {
   if (!options.placement.empty())
     throw ConfigError(fmt::format("search: {} has a placement already; leave out --placement", options.name));
@@ -235,7 +229,7 @@ SearchedPlacements around_schedule(const SearchArguments& options) {
   return {{problem_of(options, layout, splits)}, {schedule.name}, {PipelineShape{}}, std::move(schedule)};
 }
 
-/// Returns the problems of all placements that the flags allow. Throws ConfigError if none fits shape and costs.
+/// Throws ConfigError if no placement fits shape and costs.
 SearchedPlacements searched_placements(const SearchArguments& options) {
   if (!options.name.empty()) return around_schedule(options);
   SearchedPlacements searched;

@@ -131,8 +131,6 @@ std::string causes_as_text(const Timeline& timeline, const Explanation& explanat
   return text;
 }
 
-/// Returns, for example, `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3
-/// (0B2)`.
 std::string critical_path_as_text(const Panel& panel) {
   const auto& path = panel.explanation.critical_path;
   if (path.empty()) return "critical path: no op\n";
@@ -187,7 +185,6 @@ std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   return text + comparison(panels);
 }
 
-/// Throws ConfigError if the schedule exceeds the limits.
 void require_limit(const SimulateArguments& options, const Panel& panel) {
   const auto violations = check_limits(panel.schedule, options.limits.limits());
   if (violations.empty()) return;
@@ -199,7 +196,6 @@ bool is_sweep(const SimulateArguments& options) {
   return !options.schedules.empty() || options.shape.has_lists() || !options.costs.lists().empty();
 }
 
-/// Returns a row per schedule and shape, by default as CSV.
 std::string sweep_of(const SimulateArguments& options) {
   const auto refuse = [](bool given, const char* what) {
     if (given) throw ConfigError(fmt::format("simulate: {} needs one schedule of one shape; leave it out", what));

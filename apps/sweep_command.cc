@@ -74,7 +74,6 @@ class Sweeper {
     add_row(generator.name, &generator, shape, flags, panel(sweep_.pairs.paired(schedule), flags));
   }
 
-  /// Adds the schedule of a file if the shape is its own.
   void add_file(const std::string& path, const PipelineShape& lists, const CostFlags& flags) {
     const auto [entry, is_new] = files_.try_emplace(path);
     if (is_new) entry->second = read_schedule(path);
@@ -157,7 +156,6 @@ class Sweeper {
     return refusal_.empty() ? "--schedules: none takes the shape" : refusal_;
   }
 
-  /// A schedule without a row for some shapes.
   struct LeftOut {
     std::string name;
     std::string reason;  // for the first shape
@@ -251,7 +249,7 @@ std::string conditions_of(const SweepRow& row) {
   return text;
 }
 
-/// Sorts the rows of each problem by makespan. Problems stay in their order.
+/// Problems stay in their order.
 void sort_by_makespan(std::vector<SweepRow>& rows) {
   std::map<std::string, std::size_t> positions;
   for (const SweepRow& row : rows) positions.try_emplace(conditions_of(row), positions.size());
@@ -286,7 +284,6 @@ struct SweepArguments {
   Format format = Format::Csv;
 };
 
-/// Columns that training adds.
 constexpr std::array kMeasured = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
 
 std::vector<std::string> split(const std::string& line) {
@@ -300,7 +297,6 @@ std::vector<std::string> split(const std::string& line) {
   return parts;
 }
 
-/// Returns the cells before the makespan, which identify a row.
 std::string key_of(const SweepRow& row) {
   std::string key;
   for (const SweepCell& cell : row) {
@@ -317,7 +313,7 @@ std::string head_of(const SweepRow& row) {
   return head;
 }
 
-/// Returns the measurements of an earlier sweep by key_of(). Throws ConfigError if the file has other columns.
+/// Keys come from key_of(). Throws ConfigError if the file has other columns.
 std::map<std::string, std::vector<std::string>> measured_before(const std::string& path, const SweepRow& like) {
   std::map<std::string, std::vector<std::string>> found;
   if (path.empty() || path == "-" || !std::filesystem::exists(path) || std::filesystem::is_empty(path)) return found;
@@ -363,7 +359,7 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
 }
 
-/// Adds measurements. Writes rows one by one, and skips training for rows that the file has.
+/// Writes rows one by one, and skips training for rows that the file has.
 std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArguments& options,
                                     const std::vector<std::string>& more) {
   const auto before = measured_before(options.output, rows.front());
@@ -384,7 +380,6 @@ std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArgum
   return done;
 }
 
-/// Returns whether two rows have the same schedule, D, N and times.
 bool are_alternatives(const SweepRow& a, const SweepRow& b) {
   for (std::size_t c = 0; c < a.size() && a[c].column != "makespan"; ++c) {
     if ((c < 3 || is_time(a[c])) && a[c].text != b[c].text) return false;
@@ -392,7 +387,6 @@ bool are_alternatives(const SweepRow& a, const SweepRow& b) {
   return true;
 }
 
-/// Returns whether a is at least as good as b in time and memory.
 bool covers(const SweepRow& a, const SweepRow& b) {
   return number_in(a, "makespan") <= number_in(b, "makespan") &&
          number_in(a, "peak_stage_units") <= number_in(b, "peak_stage_units");
@@ -416,7 +410,7 @@ std::string spoken(std::string column) {
   return column;
 }
 
-/// Returns the name of a row's curve. A front is one curve, whatever parameters its points have.
+/// A front is one curve for all parameters of its points.
 std::string curve_of(const SweepRow& row, const std::string& over, bool front) {
   std::string name = row.front().text;
   for (const SweepCell& cell : row) {

@@ -18,7 +18,7 @@ struct Sweep {
   std::string limited_by = {};  // flags of these limits, for messages
 };
 
-/// Cell of a table. JSON shows numbers without quotes.
+/// JSON shows numbers without quotes.
 struct SweepCell {
   std::string column;
   std::string text;
@@ -26,15 +26,15 @@ struct SweepCell {
 };
 using SweepRow = std::vector<SweepCell>;
 
-/// Simulates a sweep. Rows are ordered by D, N, other parameters and times as listed, then by schedule. Prints on
-/// standard error which schedules have no row, and why. Throws ConfigError if there is no row.
+/// Rows are ordered by D, N, other parameters and times as listed, then by schedule. Prints on standard error which
+/// schedules have no row, and why. Throws ConfigError if there is no row.
 [[nodiscard]] std::vector<SweepRow> sweep_rows(const Sweep& sweep);
 /// Returns CSV with the column names of the first row. Requires at least one row, and equal columns in all rows.
 [[nodiscard]] std::string as_csv(const std::vector<SweepRow>& rows);
-/// Returns JSON lines. Omits empty cells, which are parameters that the schedule lacks.
+/// Omits empty cells, which are parameters that the schedule lacks.
 [[nodiscard]] std::string as_json_lines(const std::vector<SweepRow>& rows);
 
-/// Returns the names and files in --schedules; `all` stands for all schedules. Throws ConfigError for an unknown name.
+/// `all` stands for all schedules. Throws ConfigError for an unknown name.
 [[nodiscard]] std::vector<std::string> listed_schedules(const std::string& text);
 
 /// Simulates a sweep, and formats it as `json` lines, a `text` table or, for other formats, CSV. Rows of equal D, N and

@@ -34,13 +34,12 @@ std::size_t view_columns() {
   return columns == 0 ? kUsual : columns;
 }
 
-/// Returns how long to observe the ranks for a view, as a part of the interval.
+/// Returns the part of the interval in which to observe the ranks.
 std::chrono::milliseconds watched(double interval) {
   constexpr double kLongest = 500;
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(interval * 500, kLongest)));
 }
 
-/// Rewrites the view on the terminal until Ctrl-C.
 void show_live(const TopArguments& options) {
   std::signal(SIGINT, end_view);
   std::signal(SIGTERM, end_view);

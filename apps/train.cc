@@ -187,7 +187,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Returns whether a launcher or batch system says that it has started this job before.
 bool is_restart(const Variables& variables) {
   return std::ranges::any_of(std::array{kStartVariable, "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"},
                              [&](const char* name) {
@@ -205,8 +204,7 @@ void require_positive_shape(const TrainCommandLine& flags) {
   if (shape.micro_batches->count() > 0) require("--micro-batches", shape.shape.micro_batches);
 }
 
-/// Returns the schedule of --schedule-file. A rank gets it from its launcher, because standard input can be read only
-/// once.
+/// A rank gets the schedule from its launcher, because standard input can be read only once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
   if (flags.schedule->count() > 0) throw ConfigError("--schedule-file is a schedule already; leave out --schedule");
   require_no_shape(flags.shape, flags.options.schedule_file);
@@ -249,7 +247,6 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   return options;
 }
 
-/// The request, from all sources of its flags.
 struct TrainRequest {
   TrainOptions options;
   std::optional<Format> dry_run;  // its output format
@@ -258,8 +255,7 @@ struct TrainRequest {
   std::string interface;
 };
 
-/// Sets the flags that --plan auto chooses. None of them may be given, except --schedule and --replica-layout, which
-/// restrict the plan.
+/// None of these flags may be given, except --schedule and --replica-layout, which restrict the plan.
 void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
                                      "--partition", "--recompute",     "--schedule-file"};
@@ -278,7 +274,6 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   set_flag(command, "plan", "none");  // ranks do not plan again
 }
 
-/// Throws ConfigError for a flag without effect.
 void require_effects(const CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
@@ -308,8 +303,8 @@ void separate_schedule_file(CLI::App& command, const TrainCommandLine& flags) {
   set_flag(command, "schedule-file", file);
 }
 
-/// Completes the parsed flags of `command` with values from other sources. Precedence, highest first: the command line;
-/// the file of --config (alias --recipe); the plan of --plan auto; the defaults of TrainOptions.
+/// Precedence, highest first: the command line; the file of --config (alias --recipe); the plan of --plan auto; the
+/// defaults of TrainOptions.
 TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
   if (!flags.config.empty()) {
     merge_config(command, flags.config);
@@ -351,7 +346,7 @@ ExitCode print_dry_run(const TrainRequest& all) {
   return ExitCode::Usage;
 }
 
-/// Returns the peak FLOP/s for MFU; 0 if unknown. A profile of this machine has only the peak of CPUs.
+/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs.
 double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);
@@ -370,7 +365,6 @@ double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
   return peak;
 }
 
-/// Returns the command line of a rank.
 Words rank_words(const CLI::App& command) {
   Words words = given_words(command);
   words.insert(words.begin(), kTrain.name);
@@ -430,8 +424,7 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
   return run_rank(job, std::move(rank));
 }
 
-/// Returns where a failed run with checkpoints stopped and how to continue it; empty without checkpoints. `typed` is
-/// the user's command line.
+/// Empty without checkpoints. `typed` is the user's command line.
 std::string way_to_continue(const Job& job, Words typed) {
   const std::string& folder = job.options.checkpoint.folder;
   if (folder.empty()) return "";

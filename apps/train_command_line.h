@@ -40,7 +40,7 @@ struct OptimizerFlags {
   CLI::Option* cooldown_shape_option = nullptr;
   std::vector<CLI::Option*> of_adam = {};  // flags that plain SGD rejects
 
-  /// Adds the flags. `optimizer` and `rate` hold the defaults and receive the values.
+  /// `optimizer` and `rate` hold the defaults and receive the values.
   void add_to(CLI::App& app, OptimizerOptions& optimizer, LearningRate& rate);
   /// Copies the given --min-learning-rate and --cooldown to `rate`. Throws ConfigError for flags that do not apply to
   /// the optimizer or the learning-rate shape.
@@ -53,7 +53,6 @@ namespace chimera {
 
 namespace apps {
 
-/// Whether `chimera train` runs the planner first (--plan).
 enum class PlanChoice : std::uint8_t { None, Auto };
 
 }  // namespace apps
@@ -103,7 +102,7 @@ struct TrainCommandLine {
   bool dry_run = false;
   Format format = Format::Text;  // output format of a dry run
 
-  /// Adds all flags. A repeated flag replaces earlier ones, except --data and --validation.
+  /// A repeated flag replaces earlier ones, except --data and --validation.
   void add_to(CLI::App& command);
 };
 

@@ -7,7 +7,7 @@
 
 namespace chimera::apps {
 
-/// Parses `words` as `chimera train` does. Throws the same ConfigErrors.
+/// Throws the ConfigErrors of `chimera train`.
 [[nodiscard]] TrainOptions train_options(const std::vector<std::string>& words);
 
 }  // namespace chimera::apps

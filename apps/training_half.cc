@@ -19,7 +19,6 @@ namespace {
 
 constexpr const char* kLibrary = "libchimera_training.so";
 
-/// Returns the library next to the program, or in the installation's library folder.
 std::filesystem::path library_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   std::filesystem::path beside = folder / kLibrary;
@@ -43,8 +42,8 @@ void take_early_signals() {
   }
 }
 
-/// Makes waiting OpenMP threads sleep, unless the user decided otherwise. Spinning threads take cores from the threads
-/// they wait for if other programs run. Must be called before OpenMP is loaded.
+/// Spinning OpenMP threads take cores from the threads they wait for if other programs run. Must be called before
+/// OpenMP is loaded.
 void let_waiting_threads_sleep() { ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0); }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace chimera::apps {
 /// Adds the training commands by name and description only, for `chimera --help` and suggestions.
 void list_training_commands(CLI::App& program);
 
-/// Loads libchimera_training.so and runs the command line there. Returns the exit code, or 1 after a message if the
-/// library cannot be loaded.
+/// Runs the command line in libchimera_training.so. Returns the exit code, or 1 after a message if the library cannot
+/// be loaded.
 [[nodiscard]] int run_training_half(int argc, char** argv);
 
 }  // namespace chimera::apps

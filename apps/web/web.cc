@@ -1,4 +1,4 @@
-// C interface of the playground for a page or Node. Strings are UTF-8 and zero-terminated.
+// Strings are UTF-8 and zero-terminated.
 
 #include <string>
 
@@ -6,7 +6,7 @@
 
 extern "C" {
 
-/// Provided by the page (apps/web/engine_library.js): receives progress of a long request.
+/// The page provides it (apps/web/engine_library.js).
 void chimera_report(const char* progress);
 
 /// Returns the answer, valid until the next call.

@@ -46,7 +46,7 @@ std::optional<double> number(std::string_view word) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// Returns the numbers of the first line of a file, or an empty list if a word is not a number.
+/// Returns an empty list if a word of the first line is not a number.
 std::vector<double> numbers_in(const fs::path& path) {
   const auto lines = lines_of(path);
   std::vector<double> numbers;
@@ -58,12 +58,11 @@ std::vector<double> numbers_in(const fs::path& path) {
   return numbers;
 }
 
-/// A mounted hierarchy and this process's group in it.
 struct Hierarchy {
   fs::path mount;
   fs::path group;  ///< relative to `mount`; empty: the mount itself
 
-  /// Returns the directories of the group and its ancestors, the group first.
+  /// The group comes first, then its ancestors.
   [[nodiscard]] std::vector<fs::path> directories() const {
     std::vector<fs::path> all;
     for (fs::path place = group; !place.empty(); place = place.parent_path()) all.push_back(mount / place);
@@ -72,8 +71,7 @@ struct Hierarchy {
   }
 };
 
-/// Returns the group relative to a mount that shows the hierarchy from `root`. A container's own group is the mount
-/// itself.
+/// A container's own group is the mount itself.
 fs::path seen_from(const std::string& root, const std::string& group) {
   const fs::path relative = fs::path(group).lexically_relative(root);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return {};
@@ -141,7 +139,6 @@ void add_memory_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
   }
 }
 
-/// Returns N of a line "oom_kill N".
 std::optional<std::uint64_t> kills_in(const fs::path& path) {
   for (const std::string& line : lines_of(path)) {
     const auto words = words_of(line);

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLongestName = 64;  // longer names are cut in messages
 constexpr std::size_t kMostKnown = 32;    // names that a message lists
 
-/// Returns the number of insertions, deletions, substitutions and swaps of neighbors that turn a into b.
+/// Counts insertions, deletions, substitutions and swaps of neighbors.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> earlier;  // row i - 2
   std::vector<std::size_t> above(b.size() + 1);

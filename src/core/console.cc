@@ -47,7 +47,6 @@ struct Console::State {
 
   explicit State(int to) : descriptor(to) {}
 
-  /// Writes pending texts forever.
   void run() {
     std::unique_lock lock(mutex);
     while (true) {

@@ -13,7 +13,6 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kBytesOfText = 100;  // at least, for each zero byte
 
-/// A kind of file with fixed bytes at a fixed place.
 struct Kind {
   std::size_t place;
   std::string_view bytes;
@@ -58,7 +57,7 @@ const std::array kKinds = {
   throw ConfigError((path == "-" ? "standard input" : path) + ": " + std::string(name) + "; " + remedy);
 }
 
-/// Returns the text without a byte order mark and leading blanks.
+/// Skips a byte order mark and leading blanks.
 std::string_view begin_of_text(std::string_view head) {
   if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
   return head.substr(std::min(head.find_first_not_of(kBlanks), head.size()));
@@ -70,7 +69,7 @@ bool is_web_page(std::string_view head) {
   return begin == "<!doctype html" || begin.starts_with("<html");
 }
 
-/// Returns whether the text begins as a JSON object with a name, or an array of objects.
+/// Accepts a JSON object with a name, or an array of objects.
 bool is_json(std::string_view begin) {
   const char first = begin.empty() ? ' ' : begin[0];
   const std::string_view inside = begin_of_text(begin.substr(begin.empty() ? 0 : 1));

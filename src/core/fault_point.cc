@@ -126,7 +126,7 @@ const std::vector<Fault>& planned_faults() {
   return value;
 }
 
-/// Returns the number of this start, from 1. A launcher that restarts the job sets the variable.
+/// A launcher that restarts the job sets the variable.
 int start_of_job() {
   static const char* const restarts = std::getenv("CHIMERA_START");
   return restarts == nullptr ? 1 : 1 + required_number(restarts);

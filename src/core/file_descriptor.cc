@@ -27,7 +27,7 @@ void require_descriptors(std::int64_t needed, const std::string& who, const std:
 
 namespace {
 
-/// Returns an unnamed file, or nothing if the folder does not support it or lacks space.
+/// Returns nothing if the folder does not support unnamed files or lacks space.
 FileDescriptor make_nameless_file(const std::string& folder, std::size_t bytes) {
   FileDescriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.get() < 0 || bytes == 0) return file;

@@ -55,7 +55,7 @@ bool is_replaced(const std::string& path) {
   return !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
 }
 
-/// A new file next to `path`, open for writing, with an unused name.
+/// A new file next to `path`, with an unused name.
 struct Unfinished {
   explicit Unfinished(const std::string& path) : name(path + ".unfinished") {
     constexpr int kNames = 1000;
@@ -96,7 +96,7 @@ std::filesystem::path parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-/// Returns the parent folder of `path` or, if it does not exist, the nearest folder above that exists.
+/// Returns the nearest existing folder above `path`.
 std::filesystem::path nearest_parent(const std::string& path) {
   std::error_code error;
   std::filesystem::path place = std::filesystem::absolute(parent_of(path), error);

@@ -123,7 +123,6 @@ struct KernelSettings {
   bool fills_memory = false;  // uninitialized tensors, with NaN; only for debugging
 };
 
-/// Applies the settings and returns the previous ones.
 KernelSettings exchange_settings(const KernelSettings& settings) {
   at::Context& torch = at::globalContext();
   const KernelSettings before{.deterministic = torch.deterministicAlgorithms(),

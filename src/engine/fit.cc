@@ -29,11 +29,11 @@
 
 namespace chimera {
 
-/// Sends the values of replica 0 in group 0 to all other copies of each stage. `stages` are on this rank.
+/// The values come from replica 0 in group 0. `stages` are on this rank.
 void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                           Transport& transport);
 
-/// Returns all trained parameter names in ascending order, the order of squared norms in every layout.
+/// Names are in ascending order, the order of squared norms in every layout.
 [[nodiscard]] std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
                                                               const std::map<StageId, ModuleStage*>& stages,
                                                               Transport& transport);
@@ -107,8 +107,8 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
   return ends;
 }
 
-/// Returns the stages to recompute. Throws ConfigError for nonexistent stages, for `attention`, because a user's
-/// modules may have none, and for `auto`, because their memory is unknown.
+/// Throws ConfigError for nonexistent stages, for `attention`, because a user's modules may have none, and for `auto`,
+/// because their memory is unknown.
 std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t stages) {
   std::set<StageId> all;
   for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);
@@ -339,7 +339,7 @@ at::Device RankFit::device() const { return stages_.begin()->second->parameters(
 
 namespace {
 
-/// Scope that restores the states of torch's generators of the CPU and of `device` at its end.
+/// Restores torch's generators of the CPU and of `device` at the end of its scope.
 class GeneratorGuard {
  public:
   explicit GeneratorGuard(at::Device device) {
@@ -444,7 +444,6 @@ MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_ba
 
 namespace {
 
-/// Sets torch's intra-op threads in a scope.
 class IntraOpThreads {
  public:
   explicit IntraOpThreads(int threads) { at::set_num_threads(threads); }

@@ -168,7 +168,7 @@ class Lamb final : public Optimizer {
     return weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
   }
 
-  /// Computes the same on the weight's device, without synchronization.
+  /// Runs on the weight's device, without synchronization.
   static at::Tensor device_trust_ratio(const at::Tensor& weight, const at::Tensor& update) {
     const at::Tensor norms = sums_of_squares({weight, update}).sqrt_();
     at::Tensor ratio = norms[0] / norms[1];

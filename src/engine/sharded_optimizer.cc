@@ -15,7 +15,6 @@ std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
   return sizes;
 }
 
-/// The parameters of a stage, each owned by one of its workers.
 class ShardedStage {
  public:
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
@@ -53,7 +52,7 @@ class ShardedStage {
   [[nodiscard]] Optimizer* optimizer() const { return optimizer_.get(); }
 
  private:
-  /// Calls `visit(owner, value, slot)` with each parameter and its place in the gather buffer.
+  /// `slot` is the parameter's place in the gather buffer.
   template <class Visit>
   void for_each_slot(Visit&& visit) {
     std::int64_t offset = 0;

@@ -137,7 +137,7 @@ void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, St
   }
 }
 
-/// Returns the ops by slot, in linear time unless N is far below D.
+/// Takes linear time unless N is far below D.
 std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const Op*>& at) {
   std::vector<Op> ops;
   if (slotted.empty()) return ops;

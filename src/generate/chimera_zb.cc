@@ -26,7 +26,6 @@ std::int64_t backward_slot(const PipelineShape& shape, StageId stage, std::int64
   return 2 * chimera_stages(shape) - 1 - stage.value() + 2 * m;
 }
 
-/// Returns F and I of the unit that starts with micro-batch `first`.
 std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, std::int64_t first) {
   std::vector<SlottedOp> ops;
   const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);

@@ -42,7 +42,6 @@ class DeepestFirst {
   }
 
  private:
-  /// An F or I with arrived input.
   struct ReadyOp {
     std::int64_t steps = 0;  // done before it, of the way through all stages and back
     Op op;

@@ -7,7 +7,7 @@
 namespace chimera {
 namespace {
 
-/// Returns the names of an enumeration that counts from 0.
+/// The enumeration counts from 0.
 template <NamedEnum Enum>
 constexpr auto words_of() {
   std::array<std::string_view, kNames<Enum>.size()> words{};
@@ -28,7 +28,6 @@ void set(PipelineShape& shape, std::int64_t value) {
   shape.*Field = static_cast<std::remove_reference_t<decltype(shape.*Field)>>(value);
 }
 
-/// Returns the axis for a field of the shape.
 template <auto Field>
 constexpr ShapeAxis field(Axis axis, std::string_view name, std::string_view symbol, std::string_view meaning,
                           std::int64_t least, std::span<const std::string_view> names = {}) {

@@ -25,7 +25,6 @@ struct RankedOp {
   Op op;
 };
 
-/// Returns whether `b` runs before `a`.
 bool runs_after(const RankedOp& a, const RankedOp& b) {
   if (a.rank != b.rank) return a.rank > b.rank;
   if (a.age != b.age) return a.age > b.age;
@@ -194,7 +193,6 @@ class ListScheduler {
     }
   }
 
-  /// Returns the stages of the replica on the worker.
   static std::span<const std::pair<ReplicaId, StageId>> stages_here(const Worker& worker, ReplicaId replica) {
     const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
     const auto [begin, end] =
@@ -202,7 +200,7 @@ class ListScheduler {
     return {worker.copies.data() + (begin - worker.copies.begin()), static_cast<std::size_t>(end - begin)};
   }
 
-  /// Returns the slices of a micro-batch of the replica at all its stages on the worker.
+  /// Counts slices of one micro-batch.
   std::int64_t slices_here(const Worker& worker, ReplicaId replica) const {
     return slices_ * std::ssize(stages_here(worker, replica));
   }
@@ -238,7 +236,7 @@ class ListScheduler {
     return copy(op).gradients[static_cast<std::size_t>(age_[op.micro_batch.index()])];
   }
 
-  /// Makes the B or I of the next slice ready if its gradient has arrived and the slice before has ended.
+  /// The slice before must have ended.
   void offer_backward(Op op) {
     const Gradients& at = gradients(op);
     if (at.arrived == at.ended) return;
@@ -347,7 +345,7 @@ class ListScheduler {
     while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
   }
 
-  /// Removes and returns the best ready forward that the worker's credits allow and that runs before `rival`, if any.
+  /// Removes the best ready forward that credits allow and that runs before `rival`.
   std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
     const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };
     while (!worker.forwards.empty() && begun(worker.forwards.top().op)) worker.forwards.pop();
@@ -370,7 +368,7 @@ class ListScheduler {
     return worker.in_flight - of_oldest < worker.credits - worker.reserved;
   }
 
-  /// Returns the best ready forward of the oldest micro-batch. It stays in `forwards`, where begun() detects it.
+  /// The op stays in `forwards`, where begun() detects it.
   template <class Wins>
   std::optional<Op> oldest_forward(const Worker& worker, const Wins& wins) {
     const MicroBatchId oldest = by_age_[worker.oldest];

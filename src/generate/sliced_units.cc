@@ -11,7 +11,6 @@
 namespace chimera {
 namespace {
 
-/// Micro-batches of a pipeline in a whole unit.
 std::int64_t whole_unit(const PipelineShape& shape) {
   const std::int64_t distance = shape.stages / shape.pipelines;
   return (distance + shape.slices - 1) / shape.slices;
@@ -46,7 +45,6 @@ class SlicedUnits {
     }
   }
 
-  /// Returns the ops of a worker.
   [[nodiscard]] std::vector<Op> order(std::int64_t worker) const {
     std::vector<SlottedOp> slotted;
     for (std::int64_t r = 0; r < shape_.pipelines; ++r) {
@@ -95,7 +93,6 @@ class SlicedUnits {
     }
   }
 
-  /// Returns the op of the pipeline's i-th slice.
   [[nodiscard]] Op slice_of(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i) const {
     Op op = sliced_op(kind, replica, stage, i, shape_.slices);
     const std::int64_t first = op.micro_batch.value() / distance_ * shape_.stages;

@@ -8,8 +8,7 @@
 
 namespace chimera {
 
-/// Returns keys or values up to the end of the slice. They do not share the version counter of `all`, which later
-/// slices write to behind them.
+/// The result ends with the slice. It does not share the version counter of `all`, which later slices write to.
 at::Tensor CarriedKeyValues::append(Carried& carried, const at::Tensor& own, std::int64_t first) const {
   const std::int64_t end = first + own.size(1);
   assert(end <= sequence_);
@@ -22,7 +21,7 @@ at::Tensor CarriedKeyValues::append(Carried& carried, const at::Tensor& own, std
   return carried.all.narrow(1, 0, end).variable_data();
 }
 
-/// Returns the gradient of the slice's own keys or values, and adds the rest of `gradient` to the earlier tokens'.
+/// Adds the earlier tokens' part of `gradient` to their gradients.
 at::Tensor CarriedKeyValues::take_own(Carried& carried, const at::Tensor& gradient, std::int64_t first) {
   const at::ScalarType type = gradient.scalar_type();
   const std::int64_t length = gradient.size(1) - first;

@@ -92,8 +92,7 @@ Result solve(const Problem& problem, bool with_gradients) {
   return result;
 }
 
-/// Adds to the gradients of weight and bias, times `factor` []. The last chunk comes first, which frees memory for the
-/// others' logits.
+/// The last chunk comes first, which frees memory for the others' logits.
 void add_weight_gradients(const Problem& problem, at::Tensor last_logit_gradient, const at::Tensor& factor) {
   const at::NoGradGuard no_graph;
   const auto add = [&](const Chunk& chunk, const at::Tensor& logit_gradient) {

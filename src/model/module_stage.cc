@@ -113,7 +113,7 @@ void require_one_type(const std::vector<Parameter>& parameters) {
   }
 }
 
-/// Returns a leaf without use, of the type and device of the layers' first parameter.
+/// The leaf has the type and device of the layers' first parameter.
 at::Tensor unused_leaf(const std::vector<Layer>& layers) {
   at::TensorOptions options;
   for (const Layer& layer : layers) {

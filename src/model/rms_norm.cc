@@ -35,7 +35,7 @@ Wide vector_sum(std::int64_t n, Term&& term) {
   return sum;
 }
 
-/// Normalizes a row of n elements; returns the reciprocal root mean square.
+/// Returns the reciprocal root mean square.
 template <class Element, class Wide>
 Wide normalize_row(const Element* x, const Element* weight, Element* y, std::int64_t n, Wide epsilon) {
   const Wide square =

@@ -246,8 +246,7 @@ class ParameterFeeder {
   edge_list redirected_;  // original edges, as in sinks_
 };
 
-/// Runs I: returns the gradient of graph.input and the start of W. Cuts the path, so that W does not repeat it and
-/// unneeded tensors are freed.
+/// Cuts the path, so that W does not repeat it and unneeded tensors are freed.
 std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor& output_gradient) {
   const Edge root = torch::autograd::impl::gradient_edge(graph.output);
   if (!graph.input.requires_grad()) return {at::Tensor(), {{root}, {output_gradient}}};

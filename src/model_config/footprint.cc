@@ -146,7 +146,6 @@ double StageFootprint::working_set(OpKind kind) const {
 
 namespace {
 
-/// Tokens with a loss.
 std::int64_t num_targets(const ModelConfig& config, const Workload& workload) {
   return workload.micro_batch_size * (is_causal(config.family) ? workload.sequence : masked_count(workload.sequence));
 }

@@ -107,7 +107,7 @@ class Balancer {
     for (const Cut& cut : cuts) keep_if_better(cut);
   }
 
-  /// Applies the best move of a single block; returns false if no move helps.
+  /// Returns false if no move of a single block helps.
   bool improve() {
     const Cut before = best_.layers;
     for (std::size_t from = 0; from < before.size(); ++from) {
@@ -122,7 +122,7 @@ class Balancer {
     return best_.layers != before;
   }
 
-  /// Compares ranks. Ties: slowest worker, then evenness.
+  /// Ties: slowest worker, then evenness.
   void keep_if_better(const Cut& cut) {
     const double rank = rank_(cut);
     const double slowest = search_.slowest(cut);

@@ -126,7 +126,7 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   return false;
 }
 
-/// Returns the given flags: `--stages 3, --pipelines 2,4`.
+/// Example: `--stages 3, --pipelines 2,4`.
 std::string in_words(const GivenConfiguration& given, const RecomputeChoice& recompute) {
   std::vector<std::string> flags;
   const auto add = [&](const char* flag, const std::vector<std::int64_t>& values) {

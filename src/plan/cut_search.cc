@@ -16,7 +16,6 @@ namespace {
 
 enum Field : std::size_t { kForward, kInputGradient, kWeightGradient, kWeights, kState, kActivations, kDeferred };
 
-/// Factors of a stage's loads on a worker, and of its input.
 struct StageFactors {
   Loads loads{};
   double inputs = 0;
@@ -40,7 +39,7 @@ std::vector<Constraint> each_once(const std::set<Constraint>& constraints) {
   return {constraints.begin(), constraints.end()};
 }
 
-/// Returns the size of a micro-batch or of one of its slices, on average, in full micro-batches.
+/// Returns the mean size of a micro-batch or slice, in full micro-batches.
 double size_of_op(const Schedule& schedule) {
   return schedule.micro_batch_scale / static_cast<double>(schedule.slices);
 }
@@ -69,7 +68,6 @@ bool has_no_more(const WorkerFactors& a, const WorkerFactors& b) {
   });
 }
 
-/// Records the memory at each op of a worker.
 class Holding {
  public:
   Holding(const Schedule& schedule, std::size_t worker, bool recompute)

@@ -82,7 +82,6 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Computes each worker's exposed all-reduces.
 class Sums {
  public:
   Sums(const PaperModel& paper, const Schedule& schedule, const PipelineShape& shape, const CostTable& costs,
@@ -129,7 +128,7 @@ class Sums {
   const PipelineShape& shape_;
   const CostTable& costs_;
   EquationOne& equation_;
-  std::int64_t updates_ = 1;  // number of updates per step
+  std::int64_t updates_ = 1;
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ std::set<StageId> given_recomputation(const Candidate& candidate, const Recomput
   return choice.rule == RecomputeRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
 }
 
-/// Chooses the recomputation for workers of `memory` bytes; empty if nothing fits.
+/// Returns nothing if no choice fits into `memory` bytes.
 std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
                                       double memory) {
   candidate.recompute = given_recomputation(candidate, options.recompute);
@@ -117,8 +117,8 @@ class Planner {
  private:
   enum class Outcome { Ranked, TooSlow, TooLarge };
 
-  /// Ranks the candidate if it takes less than `seconds`. Recomputation is first chosen by the order of ops. If waiting
-  /// messages then exceed the memory, `memory` decreases until enough stages recompute.
+  /// Recomputation is first chosen by the order of ops. If waiting messages then exceed the memory, `memory` decreases
+  /// until enough stages recompute.
   Outcome try_out(Candidate candidate, double seconds) {
     throw_if_interrupted();
     double memory = predictor_.problem().memory_bytes;

@@ -40,7 +40,7 @@ double cores_of(const PlanProblem& problem, const Candidate& candidate, const No
   return static_cast<double>(machine.cores) / static_cast<double>(threads * groups);
 }
 
-/// Returns the cores of a group on all nodes, in units of a worker's cores.
+/// The result is in units of a worker's cores.
 double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
   const MachineProfile& machine = problem.machine;
   const double nodes = static_cast<double>(problem.workers) / static_cast<double>(machine.workers_per_node);

@@ -20,7 +20,6 @@ namespace {
 
 constexpr double real(std::int64_t number) { return static_cast<double>(number); }
 
-/// Returns the work for one sequence.
 LayerFootprint work_of(const MachineProfile& machine, const ModelConfig& config, LayerKind kind,
                        std::int64_t sequence) {
   LayerFootprint work = layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
@@ -277,8 +276,7 @@ class Builder {
 
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
 
-  /// Returns the slowest worker's time over the mean. Workers that share cores even out core differences but lose time
-  /// by switching.
+  /// Workers that share cores even out core differences but lose time by switching.
   [[nodiscard]] double slowest_core() const {
     const double more = shares_cores(problem_) ? machine_.core_sharing : machine_.core_imbalance;
     const double slowest = problem_.workers > 1 ? 1 + more : 1;
@@ -345,7 +343,7 @@ class Builder {
     return messages_leave_nodes() ? links.between_nodes : links.within_node;
   }
 
-  /// Returns whether no core is free for sending and receiving, so that messages delay ops.
+  /// Without a free core for sending and receiving, messages delay ops.
   [[nodiscard]] bool messages_take_cores() const {
     const std::int64_t workers = std::min(problem_.workers, machine_.workers_per_node);
     return machine_.cores > 0 && 2 * workers * machine_.threads > machine_.cores;

@@ -13,7 +13,6 @@ std::optional<Schedule> several_steps_at_work(const Schedule& step) {
   return steps > 1 ? std::optional(unroll(step, steps)) : std::nullopt;
 }
 
-/// Replays the ops of each worker.
 class OrderLedger {
  public:
   OrderLedger(const Schedule& schedule, const StageModel& model)

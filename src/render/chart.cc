@@ -25,7 +25,7 @@ using Point = std::pair<double, double>;
 
 bool is_finite(const Point& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
 
-/// Keeps the lowest and the highest point of each of `columns` equal parts of the points.
+/// Keeps the lowest and highest point of each of `columns` equal parts.
 std::vector<Point> thinned(const std::vector<Point>& points, std::size_t columns) {
   if (points.size() <= 2 * columns) return points;
   std::vector<Point> kept;

@@ -11,7 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Encodes the low `width` bytes of each value.
 std::string little_endian(const std::vector<std::uint32_t>& values, int width) {
   std::string bytes;
   bytes.reserve(values.size() * static_cast<std::size_t>(width));

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the start index of each worker's entries, and the total.
+/// The total comes last.
 template <class T>
 std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, std::size_t num_workers) {
   std::vector<std::uint32_t> first = {0};

@@ -109,7 +109,6 @@ class SvgPicture {
 
   [[nodiscard]] std::string label_of(const Op& op) const { return to_text(op, panel_.schedule.slices); }
 
-  /// Returns the class of an op's box: kind, replica and, if there are several, shade.
   [[nodiscard]] std::string class_of(OpKind kind, std::size_t replica, std::size_t shade) const {
     const std::string name = fmt::format("{}{}", letter(kind), replica);
     return num_shades(panel_.schedule.slices) > 1 ? fmt::format("{}-{}", name, shade) : name;
@@ -212,7 +211,6 @@ class SvgPicture {
     return {};
   }
 
-  /// Outlines both ops.
   void pair(std::size_t worker, std::size_t first, double top) {
     const TimedOp& one = panel_.timeline.workers[worker].ops[first];
     const TimedOp& other = panel_.timeline.workers[worker].ops[first + 1];

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-/// Formats a row of `size` cells, but only cells near marked ones.
+/// Shows only cells near marked ones.
 template <class CellText>
 std::string row(std::size_t size, const std::set<std::size_t>& marked, std::size_t around, const char* separator,
                 const CellText& cell) {
@@ -67,7 +67,6 @@ struct Cell {
   bool joins = false;      // whether the op pairs with the previous one
 };
 
-/// Rows of cells of equal width, and a legend.
 struct Grid {
   std::vector<std::vector<Cell>> rows;  // [worker]
   std::size_t width = 1;                // columns of a cell
@@ -133,7 +132,7 @@ Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
   return grid;
 }
 
-/// Longest label and shortest op of all workers; pairs that run together are separate.
+/// Pairs that run together are separate.
 struct Extremes {
   std::size_t letters = 1;
   std::size_t letters_of_pair = 0;
@@ -148,8 +147,7 @@ struct Extremes {
   }
 };
 
-/// Returns, for example, `0F1`. For a pair that runs together, returns `0F1&0B0` for the first op and nothing for the
-/// second.
+/// Example: `0F1`. A pair that runs together gives `0F1&0B0` for the first op and nothing for the second.
 std::string label_of(const Schedule& schedule, const Timeline& timeline, std::size_t worker, std::size_t i) {
   const auto& ops = schedule.workers[worker];
   if (i > 0 && runs_with_next(ops, timeline.workers[worker], i - 1)) return "";

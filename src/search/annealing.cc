@@ -9,7 +9,6 @@
 namespace chimera {
 namespace {
 
-/// Shift of an op in its worker's order.
 struct Move {
   std::size_t worker = 0;
   std::size_t from = 0;
@@ -62,7 +61,7 @@ class Annealing {
     return std::max(kCold, kHot * std::min(1.0, moves / (kMovesToCoolAnOp * instance_.ops)));
   }
 
-  /// Tries a move; returns whether it makes a new best.
+  /// Returns whether the move makes a new best.
   bool step(double temperature) {
     const Move move = draw();
     const auto& order = orders_[move.worker];
@@ -93,7 +92,6 @@ class Annealing {
     return move;
   }
 
-  /// Returns whether the worker's order is still valid and within the limits.
   bool admissible(const Move& move) const {
     const auto& order = orders_[move.worker];
     const auto begin = std::min(move.from, move.to);
@@ -142,7 +140,7 @@ class Annealing {
   RandomSource& random_;
   Evaluator evaluator_;
   double scale_;
-  Orders orders_;  // current orders
+  Orders orders_;
   Solution best_;
   double energy_ = 0;
 };

@@ -26,7 +26,6 @@ OpKind kind_of(bool split, LaneIndex lane) {
   }
 }
 
-/// Makes lane `from` the input of lane `to`, with a delay if they are on different workers.
 void connect(std::vector<Lane>& lanes, LaneIndex from, LaneIndex to, double message_time) {
   Lane& consumer = lanes[static_cast<std::size_t>(to)];
   Lane& producer = lanes[static_cast<std::size_t>(from)];

@@ -64,7 +64,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// The next op of a worker.
 struct Choice {
   LaneIndex lane = kNoLane;
   double start = kNever;
@@ -93,7 +92,7 @@ class MemoryUse {
       held_[limit][worker] += by * instance_.size[limit][chain];
   }
 
-  /// Returns whether the chain may take its next micro-batch. `done` counts finished ops by lane.
+  /// `done` counts finished ops by lane.
   [[nodiscard]] bool admits(std::size_t worker, std::size_t chain, const std::vector<std::int32_t>& done) const {
     if (held_.empty()) return true;
     const Oldest oldest = oldest_on(worker, done);
@@ -196,7 +195,6 @@ class ListScheduling {
     return stages;
   }
 
-  /// Earliest start of the lane's next op, if it can run.
   std::optional<double> next_start(std::size_t worker, std::size_t index) const {
     const Lane& lane = instance_.lanes[index];
     const std::int32_t k = done_[index];

@@ -262,7 +262,7 @@ double LowerBound::after(const std::vector<std::int32_t>& done, const std::vecto
   return bound;
 }
 
-/// Returns the bound from memory, or 0 if all micro-batches fit.
+/// Returns 0 if all micro-batches fit.
 double LowerBound::of_room(std::size_t worker, const std::vector<std::int32_t>& done) {
   std::int64_t left = room_[worker];
   std::int64_t takers = 0;

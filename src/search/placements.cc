@@ -49,8 +49,8 @@ class Enumeration {
   }
 
  private:
-  /// Places the stage and all later ones. `held` counts the stages of this replica per worker. `named` is the number of
-  /// workers with a stage of any replica. Workers without stages are interchangeable, so only the first is tried.
+  /// `held` counts the stages of this replica per worker. `named` is the number of workers with a stage of any replica.
+  /// Workers without stages are interchangeable, so only the first is tried.
   void place(std::size_t replica, std::size_t stage, std::int64_t named, std::vector<std::int64_t> held) {
     if (stage == rows_[replica].size()) {
       if (replica + 1 == rows_.size()) return keep();
@@ -177,7 +177,7 @@ class Rounds {
   const SearchOptions& options_;
   Budget clock_{std::nullopt, std::nullopt};
   std::vector<double> bounds_;               // [placement]; infinite without enough memory
-  std::map<std::size_t, double> makespans_;  // [placement]: makespan, for the searched placements
+  std::map<std::size_t, double> makespans_;  // [placement], if searched
   std::optional<SearchResult> best_;
   std::size_t best_index_ = 0;
   std::size_t without_room_ = 0;

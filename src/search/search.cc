@@ -72,7 +72,7 @@ class Search {
   }
 
  private:
-  /// Searches one problem, adds finds to the front and returns the lower bound: the best makespan if proven.
+  /// Returns the lower bound: the best makespan if proven.
   double solve(const SearchProblem& problem, Phase phase) {
     const Arrangement arrangement(problem);
     const double bound = bound_of(arrangement);
@@ -95,8 +95,8 @@ class Search {
     return running.get();
   }
 
-  /// Runs the searchers in rounds, each twice as long as the previous: early solutions are shared soon, and little time
-  /// is lost at the end. Returns the lower bound: the best makespan if proven.
+  /// Each round takes twice as long as the previous: early solutions are shared soon, and little time is lost at the
+  /// end. Returns the lower bound: the best makespan if proven.
   double search_together(const Arrangement& arrangement, const RaisedBound& raised, Best symmetric, Best whole,
                          const Phase& phase) {
     const double goal = raised.bound * (1 + kRounding);
@@ -120,7 +120,6 @@ class Search {
     return raised.bound;
   }
 
-  /// Uses threads if possible, and reports progress meanwhile.
   void run_all(std::deque<Searcher>& searchers, Phase phase) const {
     std::vector<Budget> budgets;
     if (available_cores() > 1) {
@@ -170,7 +169,7 @@ class Search {
     return is_plain(arrangement.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
   }
 
-  /// Returns the best of the starts and of earlier results. List scheduling adapts starts that exceed a limit.
+  /// List scheduling adapts starts that exceed a limit.
   Best best_start(const Arrangement& arrangement) {
     Best best;
     Evaluator evaluator(arrangement.whole);

@@ -87,7 +87,7 @@ class Explainer {
     at = to;
   }
 
-  /// Explains the time to the end of `update`: Sync during its own all-reduces, else Imbalance while ops run elsewhere.
+  /// The cause is Sync during its own all-reduces, else Imbalance while ops run elsewhere.
   void wait_for_update(std::size_t worker, double& at, const TimedUpdate& update) {
     const auto& sums = timeline_.workers[worker].all_reduces;
     for (auto sum = first_ending_after(sums, at); sum != sums.end() && sum->start < update.start; ++sum) {
@@ -171,8 +171,7 @@ class Explainer {
     return last;
   }
 
-  /// Returns the op before an update. In a synchronous schedule that is the op that launched the last all-reduce, or
-  /// the last op of all workers.
+  /// In a synchronous schedule, returns the op that launched the last all-reduce, or the last op of all workers.
   std::optional<Place> before_update(std::size_t worker, const TimedUpdate& update) const {
     if (!table_.schedule().updates) {
       const auto step = static_cast<std::size_t>(&update - timeline_.workers[worker].updates.data());

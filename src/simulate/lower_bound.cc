@@ -108,7 +108,6 @@ class Flow {
     op.slice = static_cast<std::int16_t>(slice);
     return op;
   }
-  /// Returns the least value over the slices of a stage's op.
   template <class Value>
   [[nodiscard]] double least(std::size_t stage, OpKind kind, Value&& value) const {
     double found = value(op_of(stage, kind, 0));
@@ -134,7 +133,7 @@ class Flow {
   [[nodiscard]] double longest_recomputation(std::size_t stage) const {
     return -least(stage, OpKind::Backward, [&](const Op& op) { return -costs_.recomputation(op); });
   }
-  /// Shortest op that gives an input gradient: a lower bound if a stage has both B and I.
+  /// Shortest op that gives an input gradient, a lower bound for stages with B and I.
   [[nodiscard]] double gradient_duration(std::size_t stage) const {
     double shortest = kUnbounded;
     for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {

@@ -94,7 +94,7 @@ class Ledger {
 
  private:
   const StageMemory& memory(StageId stage) const { return costs_.memory[stage.index()]; }
-  /// Returns the bytes of an op's micro-batch or slice, as a part of those of a full micro-batch.
+  /// Returns bytes as a fraction of a full micro-batch's.
   double part_of_bytes(const Op& op) const {
     if (parts_of_tokens_.empty()) return schedule_.micro_batch_scale;
     return schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];

@@ -47,7 +47,6 @@ struct Activity {
   }
 };
 
-/// Running activities with their rates.
 class Activities {
  public:
   /// `cores` is the number of cores of each node.
@@ -69,8 +68,8 @@ class Activities {
     return result;
   }
 
-  /// Updates all rates. `for_each_node(activity, use)` calls `use(node, cores)` with the activity's demand; the busiest
-  /// node decides. `slowdown(activity)` is the factor from contention.
+  /// `for_each_node(activity, use)` calls `use(node, cores)` with the activity's demand; the busiest node decides.
+  /// `slowdown(activity)` is the factor from contention.
   template <typename ForEachNode, typename Slowdown>
   void share_out(double now, const ForEachNode& for_each_node, const Slowdown& slowdown) {
     std::ranges::fill(demands_, 0.0);
@@ -96,13 +95,13 @@ class Activities {
 /// Links like Links (links.h), for messages whose speed changes in transit.
 class LinkQueues {
  public:
-  /// Returns whether the link was free and the message starts now.
+  /// Returns whether the message starts now.
   [[nodiscard]] bool push(std::size_t from, std::size_t to, OpIndex made) {
     std::deque<OpIndex>& queue = queues_[key(from, to)];
     queue.push_back(made);
     return queue.size() == 1;
   }
-  /// Ends the link's current message and returns the next, if any.
+  /// Returns the next message, if any.
   [[nodiscard]] std::optional<OpIndex> pop(std::size_t from, std::size_t to) {
     std::deque<OpIndex>& queue = queues_.at(key(from, to));
     queue.pop_front();
@@ -125,8 +124,8 @@ struct RunningWorker {
   std::size_t launched = 0;                                // all-reduces of this step
   bool ended_ops = false;                                  // whether the ops of this step have ended
   std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: op with a pending update
-  double update_start = 0;                                 // start of that update
-  std::optional<double> recomputed = std::nullopt;         // start of the next op's recomputation
+  double update_start = 0;
+  std::optional<double> recomputed = std::nullopt;  // start of the next op's recomputation
 };
 
 class CoresRun {
@@ -277,7 +276,6 @@ class CoresRun {
   /// Network interface of the worker's node, or its own if nodes are unknown.
   [[nodiscard]] std::size_t interface(std::size_t w) const { return nodes_.node_of.empty() ? w : nodes_.node(w); }
 
-  /// Calls `act` for every worker whose token bucket the activity uses.
   template <class Act>
   void for_each_sender(const Activity& activity, const Act& act) const {
     if (activity.kind == Work::OwnSum) act(activity.of);
@@ -377,7 +375,7 @@ class CoresRun {
     for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
   }
 
-  /// Counts the worker if it has finished its step; after the last worker, updates can start.
+  /// After the last worker has finished its step, updates can start.
   void end_sums(std::size_t w) {
     const Worker& worker = workers_[w];
     if (!worker.ended_ops || !sums_.is_free(w)) return;
@@ -450,7 +448,6 @@ class CoresRun {
     if (range.begin < range.end) launch(w, worker.free);
   }
 
-  /// Parameter group of an asynchronous update.
   std::size_t own_group(std::size_t w) const {
     return parameters_of(schedule_.workers[w][*workers_[w].update_after].stage).index();
   }

@@ -7,7 +7,6 @@
 namespace chimera {
 namespace {
 
-/// Returns the ranges of a step that follows `before`.
 std::vector<StepRange> next_ranges(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
                                    const std::vector<StepRange>& before) {
   std::vector<StepRange> ranges;

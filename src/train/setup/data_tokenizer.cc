@@ -40,7 +40,7 @@ std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
   return tokenizer_of_folder(from->path());
 }
 
-/// Encodes a whole file. Throws ConfigError for invalid UTF-8.
+/// Throws ConfigError for invalid UTF-8.
 std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile& file) {
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
@@ -51,7 +51,6 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
   return encode(tokenizer, text);
 }
 
-/// Returns the tokenizer in a checkpoint's manifest; empty without one.
 std::string recorded_tokenizer(const std::string& folder) {
   try {
     const Manifest manifest = read_manifest(folder);

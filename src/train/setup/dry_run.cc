@@ -140,7 +140,6 @@ StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate&
   return model;
 }
 
-/// Returns the stages of each worker of a group.
 std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
   std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.ranks.workers));
   const Placement& placement = job.schedule.placement;
@@ -153,7 +152,7 @@ std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
   return held;
 }
 
-/// Adds the trained parameters of a worker; stages of two replicas and a tied matrix count once.
+/// Stages of two replicas and a tied matrix count once.
 void add_parameters(const Job& job, const StageModel& model, RankForecast& rank) {
   std::set<StageId> stages;
   for (const HeldStage& held : rank.stages) stages.insert(held.stage);

@@ -155,7 +155,6 @@ void require_appendable(const Output& output) {
   if (::access(output.path.c_str(), W_OK) != 0) refuse(errno);
 }
 
-/// Throws ConfigError if the file of --metrics belongs to another run.
 void require_own_metrics(const Job& job) {
   const TrainOptions& options = job.options;
   const std::string& path = options.metrics;
@@ -360,8 +359,8 @@ void require_host_for_ranks(const JobShape& job) {
                                 ranks_in_words(job), kMostRanksOfHost));
 }
 
-/// Returns the memory of a stage on all ranks, in multiples of its weights: weights, gradients, optimizer moments and
-/// buffers of canonical reduction.
+/// Counts weights, gradients, optimizer moments and buffers of canonical reduction on all ranks, in multiples of the
+/// weights.
 double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
   const auto moments = static_cast<double>(moments_of(job.options.optimizer.kind));
   const auto copies = static_cast<double>(members);
@@ -452,7 +451,7 @@ std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t
                                 fmt::join(lengths, ","), slices, options.sequence));
 }
 
-/// Returns JobShape::slice_bounds. Throws ConfigError if the run cannot be cut.
+/// Throws ConfigError if the run cannot be cut.
 std::vector<std::int64_t> slice_bounds(const JobShape& job) {
   const TrainOptions& options = job.options;
   const std::int64_t slices = job.schedule.slices;
@@ -628,8 +627,7 @@ void open_data(Job& job) {
 
 namespace {
 
-/// Returns the memory files of a rank with `groups` parameter groups: gradients, both uses of a tied matrix, and blocks
-/// of canonical reduction.
+/// Counts gradients, both uses of a tied matrix, and blocks of canonical reduction.
 std::int64_t memory_files(const Job& job, std::int64_t groups) {
   constexpr std::int64_t kBlocks = 8;
   const auto replicas = static_cast<std::int64_t>(job.schedule.placement.num_replicas());

@@ -43,7 +43,7 @@ constexpr const char* kNone = "none";
 
 void note_slow_checkpoint() { note_progress({RankProgress::Phase::StartUp}); }
 
-/// Returns the newest valid checkpoint of --resume `from`; empty for a new run.
+/// The result is empty for a new run.
 Newest look_up(const TrainOptions& options, const std::string& from) {
   if (from.empty() || from == kNone) return {};
   if (options.resume.is_checked) return {open_checkpoint(from, /*threads=*/0), {}};

@@ -51,7 +51,7 @@ std::uint64_t hash_of(const Values&... values) {
   return hash.value();
 }
 
-/// Returns LibTorch's build configuration without this machine's CPU capability.
+/// Omits this machine's CPU capability.
 std::string torch_build() {
   std::istringstream config(at::show_config());
   std::string build;
