@@ -21,7 +21,7 @@ TEST(DemoCommandTest, PrintsTheCommandsThatItRuns) {
 
 TEST(DemoCommandTest, ShowsModelsAndPlans) {
   EXPECT_THAT(run_program({"demo", "model"}).output, HasSubstr("669790012 parameters"));
-  EXPECT_THAT(run_program({"demo", "plan"}).output, HasSubstr("chosen by the paper's rule: chimera direct  W 8 x D 4"));
+  EXPECT_THAT(run_program({"demo", "plan"}).output, HasSubstr("chosen by the paper's rule: chimera  W 4 x D 8"));
 }
 
 TEST(DemoCommandTest, KeepsItsFilesWhereAsked) {
