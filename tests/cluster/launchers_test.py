@@ -326,7 +326,7 @@ class HostsTest(TrainingTest):
             hosts.ip("-n", hosts.names[0], "link", "set", "lo", "down")
             result = self.run_words([*hosts.enter(0), *self.training()])
         self.assertEqual(result.returncode, 1)
-        self.assertIn("the loopback interface has no address; bring it up: ip link set lo up\n", result.stderr)
+        self.assertIn("the loopback interface is down or has no address; bring it up: ip link set lo up\n", result.stderr)
 
     @needs("IPv6", pathlib.Path("/proc/net/if_inet6").exists())
     def test_a_link_local_address_of_the_route_is_refused(self):

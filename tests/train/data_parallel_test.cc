@@ -89,7 +89,9 @@ TEST(DataParallelTest, MoreRanksThanAMachineRunsAreRefused) {
     static_cast<void>(prepare_job(hybrid("1f1b", {4, 4}, 257)));
     FAIL() << "it should not fit";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "--stages 4 times --data-parallel 257: at most 1024 ranks run on one machine");
+    EXPECT_STREQ(error.what(),
+                 "--stages 4 times --data-parallel 257: at most 1024 ranks run on one machine; start them on several "
+                 "(docs/clusters.md)");
   }
 }
 

@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/signals.h"
+#include "rendezvous/address.h"
 
 namespace chimera {
 namespace {
@@ -176,12 +177,14 @@ constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 std::shared_ptr<gloo::transport::Device> create_device(const std::string& address) {
   const BackgroundThreads events;
   try {
-    return ProcessGroupGloo::createDeviceForHostname(address.empty() ? "127.0.0.1" : address);
+    const std::string loopback = "127.0.0.1";
+    if (address.empty()) static_cast<void>(own_interface({.host = loopback, .port = 9}));  // else Gloo waits for long
+    return ProcessGroupGloo::createDeviceForHostname(address.empty() ? loopback : address);
   } catch (const std::system_error&) {
     throw;
   } catch (const std::exception&) {
     throw TransportError(
-        address.empty() ? "the loopback interface has no address; bring it up: ip link set lo up"
+        address.empty() ? "the loopback interface is down or has no address; bring it up: ip link set lo up"
                         : fmt::format("cannot listen at {}; give an --interface of this host that is up", address));
   }
 }
