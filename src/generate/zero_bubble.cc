@@ -66,7 +66,11 @@ constexpr const char* kZbH2 = "zb-h2";
 
 }  // namespace
 
-Schedule zb_h2(const PipelineShape& shape) { return zero_bubble(kZbH2, shape, 2); }
+Schedule zb_h2(const PipelineShape& shape) {
+  PipelineShape whole = shape;
+  whole.slices = 1;
+  return zero_bubble(kZbH2, whole, 2);
+}
 
 Generator zb_h2_entry() {
   return {.name = kZbH2,

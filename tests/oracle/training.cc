@@ -80,15 +80,16 @@ double norm_of_gradients(const Weights& weights) {
   return std::sqrt(squares);
 }
 
-/// The mean over at most four mini-batches of the validation part, at least one.
+/// The mean over at most four mini-batches of the validation part; over all of its samples if they fill none.
 double validate(const Recipe& recipe, const Weights& weights) {
   const std::string part = validation_part(recipe.text);
   const Family family = recipe.architecture.family;
-  const std::int64_t whole = epoch_size(family, part, recipe.sequence) / recipe.samples;
-  const std::int64_t batches = std::min<std::int64_t>(4, std::max<std::int64_t>(1, whole));
+  const std::int64_t all = epoch_size(family, part, recipe.sequence);
+  const std::int64_t batches = std::min<std::int64_t>(4, std::max<std::int64_t>(1, all / recipe.samples));
+  const std::int64_t samples = std::min(all, recipe.samples);
   double sum = 0;
   for (std::int64_t b = 0; b < batches; ++b) {
-    const Batch batch = read_batch(family, part, recipe.sequence, recipe.seed, b * recipe.samples, recipe.samples);
+    const Batch batch = read_batch(family, part, recipe.sequence, recipe.seed, b * samples, samples);
     sum += mean_loss(recipe.architecture, weights, batch).item<double>();
   }
   return sum / static_cast<double>(batches);

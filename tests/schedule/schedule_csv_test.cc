@@ -204,7 +204,8 @@ TEST(ScheduleTextTest, BlankLinesAtTheEndAreNoWorkers) {
   for (const char* name : {"1f1b", "chimera"}) {
     const Schedule schedule = find_generator(name).generate({4, 4});
     for (const char* end : {"", "\n", "\r\n", "\n \n\n"}) {
-      TextSource source(to_csv(schedule) + end, "text");
+      const std::string text = to_csv(schedule) + end;
+      TextSource source(text, "text");
       EXPECT_EQ(schedule_from_text(source).schedule.workers, schedule.workers) << name;
     }
   }
