@@ -1,6 +1,6 @@
 #!/bin/bash
 # Written by `chimera plan` for 32 workers of p100-aries, 16 GiB each, mini-batch 512.
-# Predicted: 2.764 s a step, 14.34 GiB on the fullest worker.
+# Predicted: 2.803 s a step, 14.34 GiB on the fullest worker.
 # float32, adamw; schedules: chimera; partition balanced, recompute auto, sync eager-opt
 # not given, so by default: --sequence 128, --dtype float32
 # sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
@@ -18,7 +18,7 @@ CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 export CHIMERA_SECRET
 # The run saves, if it has --checkpoint, and ends with 75.
 trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
-srun --kill-on-bad-exit=1 "${CHIMERA:-chimera}" train --model bert-48 --sequence 128 --dtype float32 --optimizer adamw --device cuda --schedule chimera --stages 8 --micro-batches 16 --data-parallel 4 --micro-batch-size 8 --recompute none --partition 5,6,6,6,6,6,7,6 --pipelines 2 --chunks 1 --scale doubling --slices 1 \
+srun --kill-on-bad-exit=1 "${CHIMERA:-chimera}" train --model bert-48 --sequence 128 --dtype float32 --optimizer adamw --device cuda --schedule chimera --stages 8 --micro-batches 16 --data-parallel 4 --micro-batch-size 8 --recompute none --partition 5,6,6,6,6,6,7,6 --pipelines 2 --chunks 1 --scale doubling \
   "$@" &
 steps=$!
 while kill -0 "$steps" 2>/dev/null; do

@@ -38,8 +38,8 @@ constexpr std::array kAxes = {
     field<&PipelineShape::pipelines>(Axis::Pipelines, "pipelines", "2f", "number of pipelines on the same workers (2f)",
                                      1),
     field<&PipelineShape::chunks>(Axis::Chunks, "chunks", "v", "virtual stages per worker (v)", 1),
-    field<&PipelineShape::waves>(Axis::Waves, "waves", "w", "number of waves through the workers (w)", 1),
-    field<&PipelineShape::scale>(Axis::Scale, "scale", "", "how more than D micro-batches are scheduled", 0, kScales),
+    field<&PipelineShape::waves>(Axis::Waves, "waves", "w", "waves through the workers (w)", 1),
+    field<&PipelineShape::scale>(Axis::Scale, "scale", "", "rule for more than D micro-batches", 0, kScales),
     field<&PipelineShape::order>(
         Axis::Order, "order", "",
         "op order: slots, fastest for equal times; deepest, what is farthest along first, for latency and "

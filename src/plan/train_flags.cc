@@ -32,6 +32,7 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
                                   {"partition", to_text(candidate.partition)}};
   for (const TakenAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
+    if (taken.axis == Axis::Slices && shape.slices == 1) continue;
     if (axis.is_number()) {
       flags.push_back({std::string(axis.name), axis.get(shape)});
     } else {
