@@ -62,13 +62,13 @@ Schedule schedule_of(const ModelArguments& options) {
   return generator.generate(default_shape(generator, options.stages, micro_batches));
 }
 
-std::vector<WorkerMemory> workers_of(const Schedule& schedule, const ModelReport& report) {
+std::vector<WorkerFootprint> workers_of(const Schedule& schedule, const ModelReport& report) {
   const StageModel bytes = stage_bytes(report.model, report.partition, schedule, report.workload);
   const std::vector<double> peaks = peaks_by_order(schedule, bytes, {});
-  std::vector<WorkerMemory> workers(schedule.workers.size());
+  std::vector<WorkerFootprint> workers(schedule.workers.size());
   for (const auto& row : schedule.placement.worker_of) {
     for (std::size_t s = 0; s < row.size(); ++s) {
-      WorkerMemory& worker = workers[row[s].index()];
+      WorkerFootprint& worker = workers[row[s].index()];
       const StageMemory& memory = bytes.costs.memory[s];
       worker.stages.emplace_back(static_cast<std::int64_t>(s));
       worker.held_bytes += memory.weights + memory.gradients + memory.optimizer;

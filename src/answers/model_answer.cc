@@ -131,7 +131,7 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
-std::vector<std::int64_t> stages_of(const WorkerMemory& worker) {
+std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
   std::vector<std::int64_t> stages;
   for (const StageId stage : worker.stages) stages.push_back(stage.value());
   return stages;
@@ -140,11 +140,11 @@ std::vector<std::int64_t> stages_of(const WorkerMemory& worker) {
 std::string worker_table(const ModelReport& report) {
   if (report.workers.empty()) return "";
   std::size_t width = 6;
-  for (const WorkerMemory& worker : report.workers)
+  for (const WorkerFootprint& worker : report.workers)
     width = std::max(width, fmt::format("{}", fmt::join(stages_of(worker), ", ")).size());
   std::string text = fmt::format("\n{:>6}  {:<{}} {:>10} {:>10}\n", "worker", "stages", width, "held", "peak");
   for (std::size_t w = 0; w < report.workers.size(); ++w) {
-    const WorkerMemory& worker = report.workers[w];
+    const WorkerFootprint& worker = report.workers[w];
     text += fmt::format("{:>6}  {:<{}} {:>10} {:>10}\n", w, fmt::format("{}", fmt::join(stages_of(worker), ", ")),
                         width, bytes_text(worker.held_bytes), bytes_text(worker.peak_bytes));
   }
@@ -193,7 +193,7 @@ std::string model_json(const ModelReport& report) {
   for (const StageLayers& stage : report.partition) {
     json["stages"].push_back(stage_json(stage, stage_footprint(model, stage, report.workload)));
   }
-  for (const WorkerMemory& worker : report.workers) {
+  for (const WorkerFootprint& worker : report.workers) {
     json["workers"].push_back(
         {{"stages", stages_of(worker)}, {"held_bytes", worker.held_bytes}, {"peak_bytes", worker.peak_bytes}});
   }

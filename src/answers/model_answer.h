@@ -13,7 +13,7 @@
 namespace chimera {
 
 /// What a worker of --schedule holds.
-struct WorkerMemory {
+struct WorkerFootprint {
   std::vector<StageId> stages = {};  // sorted, one entry for each replica's copy
   double held_bytes = 0;             // weights, gradients and optimizer state
   double peak_bytes = 0;             // with activations, messages and an op's working set
@@ -25,7 +25,7 @@ struct ModelReport {
   Workload workload;
   DataType dtype;
   OptimizerKind optimizer;
-  std::vector<WorkerMemory> workers = {};  // of --schedule; empty without it
+  std::vector<WorkerFootprint> workers = {};  // of --schedule; empty without it
 };
 
 /// Returns a table of layers, a table of stages, memory bars, and a table of workers.

@@ -17,7 +17,7 @@ inline constexpr double kValidationShare = 0.05;
 struct DataOptions {
   /// A path for open_tokens(), or a mixture for parse_mixture().
   std::string data;
-  /// As `data`, or a share in [0, 1). Empty: the folder's validation shards, or else kValidationShare.
+  /// Same as `data`, or a share in [0, 1). Empty: the folder's validation shards, or else kValidationShare.
   std::string validation = {};
   std::uint64_t seed = 1;  ///< order of a mixture
   TokenOptions tokens = {};

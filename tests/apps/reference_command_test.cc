@@ -73,8 +73,7 @@ TEST(ReferenceCommandTest, WritesAFolderOfEverything) {
   }
   const std::string page = scratch.write("all/man/chimera-plan.1", "a page of another program");
   std::filesystem::remove(scratch.path("all/completions/chimera"));
-  expect_refusal(
-      {{"reference", "all", "--folder", scratch.path("all")}, {"exists already", "--overwrite"}});
+  expect_refusal({{"reference", "all", "--folder", scratch.path("all")}, {"exists already", "--overwrite"}});
   EXPECT_EQ(read_file(page), "a page of another program");
   EXPECT_FALSE(std::filesystem::exists(scratch.path("all/completions/chimera")));
   reference("all", {"--folder", scratch.path("all"), "--overwrite"});

@@ -103,7 +103,7 @@ class SharedSum {
   /// Returns once all members' gradients hold their sums. If a member cannot add its slice, it throws the cause, and
   /// the others throw PeerLostError. Throws Gloo's errors if a member is lost.
   void wait();
-  /// As Pending::call_when_done().
+  /// See Pending::call_when_done().
   void call_when_done(std::function<void()> done);
 
  private:
