@@ -34,8 +34,10 @@ const std::vector<ThroughputRow>& figure_13() {
   return rows;
 }
 
-std::vector<Prediction> predict_figure_13(const MachineProfile& machine) {
-  Predictor predictor(problem_of(machine, "bert-48", 128));
+std::vector<Prediction> predict_figure_13(const MachineProfile& machine, AllReducePlacement sync) {
+  PlanProblem problem = problem_of(machine, "bert-48", 128);
+  problem.sync = sync;
+  Predictor predictor(problem);
   std::vector<Prediction> predictions;
   for (const ThroughputRow& row : figure_13()) {
     predictions.push_back(predictor.predict(

@@ -23,7 +23,8 @@ struct ThroughputRow {
 [[nodiscard]] const std::vector<ThroughputRow>& figure_13();
 
 /// Returns the planner's prediction of each row with the machine as it is.
-[[nodiscard]] std::vector<Prediction> predict_figure_13(const MachineProfile& machine);
+[[nodiscard]] std::vector<Prediction> predict_figure_13(const MachineProfile& machine,
+                                                        AllReducePlacement sync = AllReducePlacement::EagerOpt);
 
 /// Gigabytes (10^9 bytes) over workers.
 struct MemoryRange {

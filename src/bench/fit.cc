@@ -216,8 +216,7 @@ std::string source_of(const MachineFit& fit, std::size_t runs) {
   const bool has_figures = !fit.errors.figure_left_out.empty();
   return fmt::format(
       "Fitted by `chimera plan --fit` to the step times of {} runs: {}; 90 % intervals by resampling runs. Median "
-      "error "
-      "{:.1f} % if {} is left out of the fit: expected_error.",
+      "error {:.1f} % if {} is left out of the fit: expected_error.",
       runs, fmt::join(values, ", "), 100 * fit.machine.expected_error, has_figures ? "a figure" : "a run");
 }
 

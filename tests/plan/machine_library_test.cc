@@ -44,6 +44,13 @@ TEST(MachineLibraryTest, EveryFileTimesEveryModel) {
   }
 }
 
+TEST(MachineLibraryTest, TheP100MatchesThePublishedTimesBeforeItsFit) {
+  const MachineProfile machine = read_machine(testing::source_path("/tests/fixtures/machines/p100-published.json"));
+  const LayerTime time = layer_time(machine, find_model("bert-48"), LayerKind::Block, {.micro_batch_size = 8});
+  EXPECT_DOUBLE_EQ(time.forward, 4.50e-3);
+  EXPECT_DOUBLE_EQ(time.input_gradient + time.weight_gradient, 7.65e-3);
+}
+
 TEST(MachineLibraryTest, TheP100sBlockIsThePublishedOneTimesTheFittedFactor) {
   const MachineProfile machine = read_machine(testing::source_path("/machines/p100-aries.json"));
   const LayerTime time = layer_time(machine, find_model("bert-48"), LayerKind::Block, {.micro_batch_size = 8});
