@@ -344,7 +344,7 @@ class GeneratorGuard {
  public:
   explicit GeneratorGuard(at::Device device) {
     save(at::kCPU);
-    if (device.is_cuda()) save(device);
+    save(device);
   }
   ~GeneratorGuard() {
     for (auto& [generator, state] : saved_) {

@@ -78,6 +78,7 @@ StepRecord parse_step(std::string_view text, const std::string& where) {
           .step_seconds = number_of(line, "step_seconds").value_or(0),
           .tokens_per_second = number_of(line, "tokens_per_second").value_or(0),
           .peak_memory_bytes = number_of(line, "peak_memory_bytes").value_or(0),
+          .used_memory_bytes = number_of(line, "used_memory_bytes"),
           .learning_rate = number_of(line, "learning_rate"),
           .gradient_norm = number_of(line, "grad_norm"),
           .utilization = number_of(line, "mfu"),

@@ -28,6 +28,7 @@ struct StepRecord {
   double step_seconds = 0;
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;
+  std::optional<double> used_memory_bytes = {};
   std::optional<double> learning_rate = {};
   std::optional<double> gradient_norm = {};
   std::optional<double> utilization = {};

@@ -209,7 +209,10 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
                                         [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
   text += fmt::format("          slowest of the last {}: step {}, {:.3f} s, {:.1f} times the median\n", hundred,
                       slowest->step, slowest->step_seconds, seconds > 0 ? slowest->step_seconds / seconds : 1);
-  if (last.peak_memory_bytes > 0) {
+  if (last.used_memory_bytes) {
+    text += fmt::format("memory    of one GPU: {} in use, tensors {} at most\n", bytes_text(*last.used_memory_bytes),
+                        bytes_text(last.peak_memory_bytes));
+  } else if (last.peak_memory_bytes > 0) {
     text += fmt::format("memory    {} at most in one process\n", bytes_text(last.peak_memory_bytes));
   }
   return text;
@@ -274,6 +277,7 @@ std::string to_json(const TopView& view) {
     json["tokens_per_second"] = median_of(recent(view.run, &StepRecord::tokens_per_second, kRecent));
     json["step_seconds"] = median_of(recent(view.run, &StepRecord::step_seconds, kRecent));
     json["peak_memory_bytes"] = last.peak_memory_bytes;
+    if (last.used_memory_bytes) json["used_memory_bytes"] = *last.used_memory_bytes;
   }
   json["ranks"] = OrderedJson::array();
   for (const LiveRank& rank : view.ranks) {

@@ -5,6 +5,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/view_native.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
@@ -14,6 +16,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -371,6 +374,18 @@ std::int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, co
                                dropout, is_causal, scale, is_grouped);
 }
 
+/// Views share the storage, as on a GPU. The fallback would give each a storage of its own, without an offset.
+at::Tensor strided_view(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides,
+                        std::optional<std::int64_t> offset) {
+  FakeDevice::get().given();
+  return at::native::as_strided_tensorimpl(tensor, sizes, strides, offset);
+}
+
+at::Tensor reshaped_view(const at::Tensor& tensor, at::IntArrayRef sizes) {
+  FakeDevice::get().given();
+  return at::native::view(tensor, sizes);
+}
+
 void record_stream(at::Tensor& /*tensor*/, at::Stream stream) {
   FakeDevice::get().told(fmt::format("memory is kept for stream {}", stream.id()));
 }
@@ -387,6 +402,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("mm.dtype", wide_product);
   library.impl("_fused_rms_norm", fused_rms_norm);
   library.impl("_fused_rms_norm_backward", fused_rms_norm_backward);
+  library.impl("as_strided", strided_view);
+  library.impl("view", reshaped_view);
   // Without these, several other ops would be called.
   for (const char* op : {"native_layer_norm", "_foreach_add_.List", "_foreach_copy_"}) {
     library.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());

@@ -23,7 +23,8 @@ constexpr const char* kLines =
     R"({"step": 2, "loss": 4.5, "step_seconds": 1, "tokens_per_second": 64, "peak_memory_bytes": 3000, )"
     R"("validation_loss": 4.25, "eta_seconds": 8})"
     "\n"
-    R"({"step": 3, "loss": 4, "step_seconds": 2, "tokens_per_second": 32, "peak_memory_bytes": 2000})"
+    R"({"step": 3, "loss": 4, "step_seconds": 2, "tokens_per_second": 32, "peak_memory_bytes": 2000, )"
+    R"("used_memory_bytes": 9000})"
     "\n";
 
 TEST(RunHistoryTest, ReadsOnlyWholeLines) {
@@ -32,6 +33,8 @@ TEST(RunHistoryTest, ReadsOnlyWholeLines) {
   EXPECT_EQ(steps[1].validation_loss, 4.25);
   EXPECT_EQ(steps[0].gradient_norm, 2);
   EXPECT_EQ(steps[2].seconds_left, std::nullopt);
+  EXPECT_EQ(steps[1].used_memory_bytes, std::nullopt);
+  EXPECT_EQ(steps[2].used_memory_bytes, 9000);
 }
 
 TEST(RunHistoryTest, NamesTheInvalidLine) {

@@ -40,6 +40,15 @@ TEST(TopViewTest, ShowsTheProgressOfTheRun) {
   EXPECT_THAT(to_text(view_of(0, ""), 80), HasSubstr("no step yet"));
 }
 
+TEST(TopViewTest, ShowsTheMemoryOfAGpu) {
+  TopView view = view_of(3, "");
+  EXPECT_THAT(to_text(view, 80), HasSubstr("memory    1 MiB at most in one process"));
+  EXPECT_FALSE(read_json(to_json(view)).contains("used_memory_bytes"));
+  view.run.steps.back().used_memory_bytes = 5 << 20;
+  EXPECT_THAT(to_text(view, 80), HasSubstr("memory    of one GPU: 5 MiB in use, tensors 1 MiB at most"));
+  EXPECT_EQ(read_json(to_json(view))["used_memory_bytes"], 5 << 20);
+}
+
 TEST(TopViewTest, BarsFitANarrowTerminal) {
   std::istringstream lines(to_text(view_of(40, ""), 20));
   for (std::string line; std::getline(lines, line);) {

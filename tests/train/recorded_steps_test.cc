@@ -179,6 +179,8 @@ TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
   ways["copies"] = options_of("gpt2-tiny", "1f1b");
   ways["copies"].shape = {2, 4};
   ways["copies"].data_parallel = 2;
+  ways["sharded optimizer"] = ways["copies"];
+  ways["sharded optimizer"].shard_optimizer = true;
   ways["canonical sums"] = ways["copies"];
   ways["canonical sums"].reduction = ReductionOrder::Canonical;
   ways["bfloat16"] = options_of("llama-tiny", "1f1b");

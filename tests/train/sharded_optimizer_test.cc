@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "support/fake_device.h"
 #include "support/training.h"
 #include "transport/forwarding_transport.h"
 #include "transport/groups.h"
@@ -95,16 +96,22 @@ TEST(ShardedOptimizerTest, ATiedMatrixHasOneOwner) {
 
 class FourParameters final : public ParameterGroup {
  public:
-  FourParameters()
-      : ParameterGroup({{"a", at::ones({4})}, {"b", at::ones({3})}, {"c", at::ones({1})}, {"d", at::ones({4})}}) {}
+  explicit FourParameters(at::Device device = at::kCPU)
+      : ParameterGroup({{"a", at::ones({4}, device)},
+                        {"b", at::ones({3}, device)},
+                        {"c", at::ones({1}, device)},
+                        {"d", at::ones({4}, device)}}) {}
 };
 
 TEST(ShardedOptimizerTest, ShardsOfTheGradientsStartAtTheOwnersParameters) {
-  FourParameters group;  // at 0, 16, 32 and 48 of 52 elements
-  EXPECT_THAT(shard_sizes(group, 1), ElementsAre(52));
-  EXPECT_THAT(shard_sizes(group, 2), ElementsAre(32, 20));
-  EXPECT_THAT(shard_sizes(group, 3), ElementsAre(16, 32, 4));
-  EXPECT_THAT(shard_sizes(group, 6), ElementsAre(0, 16, 16, 16, 0, 4));
+  testing::FakeDevice::install();
+  for (const at::Device device : {at::Device(at::kCPU), at::Device(testing::kFakeDevice, 0)}) {
+    FourParameters group(device);  // at 0, 16, 32 and 48 of 52 elements
+    EXPECT_THAT(shard_sizes(group, 1), ElementsAre(52));
+    EXPECT_THAT(shard_sizes(group, 2), ElementsAre(32, 20));
+    EXPECT_THAT(shard_sizes(group, 3), ElementsAre(16, 32, 4));
+    EXPECT_THAT(shard_sizes(group, 6), ElementsAre(0, 16, 16, 16, 0, 4));
+  }
 }
 
 /// Spoils all gradients of other owners after each reduce-scatter.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -44,9 +45,10 @@ class WarmUpTest : public ::testing::Test {
   ~WarmUpTest() override { FakeDevice::get().clear(); }
 
   using Body = std::function<void(RankId rank, Transport& transport)>;
-  /// Runs `body` on a thread and a device for each rank. Returns the reason of a failure, or "".
+  /// Runs `body` on a thread and a device for each rank. Returns the reason of a failure, or "". Stores the bytes that
+  /// NCCL would send in `reduce` operations in `reduced`.
   static std::string on_devices(const RunShape& run, const std::vector<RankPair>& pairs, bool sums_in_order,
-                                const Body& body) {
+                                const Body& body, std::int64_t* reduced = nullptr) {
     const auto ranks = static_cast<int>(run.num_ranks());
     testing::FakeNetwork network(ranks, run.rank_groups(), pairs);
     FakeDevice::get().wait_at_first_uses(
@@ -60,6 +62,7 @@ class WarmUpTest : public ::testing::Test {
     };
     const auto failed = RankThreads(ranks).run(ranks, as_rank, [&](const std::string& why) { network.close(why); });
     FakeDevice::get().wait_at_first_uses({});
+    if (reduced != nullptr) *reduced = network.sent_bytes(testing::FakeNetwork::Kind::Reduce);
     if (!network.why_closed().empty()) return network.why_closed();
     return failed ? what_of(failed->error) : "";
   }
@@ -139,6 +142,8 @@ std::map<std::string, TrainOptions> all_options() {
   all["sharded optimizer"].shard_optimizer = true;
   all["canonical sums"] = options_of("gpt2-tiny", "chimera");
   all["canonical sums"].reduction = ReductionOrder::Canonical;
+  all["sharded canonical sums"] = all["canonical sums"];
+  all["sharded canonical sums"].shard_optimizer = true;
   all["bfloat16"] = options_of("llama-tiny", "1f1b");
   all["bfloat16"].dtype = DataType::BFloat16;
   all["bfloat16"].force_bfloat16 = true;
@@ -163,7 +168,9 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
       trained.losses = losses;
       trained.validation_losses = {validation_loss};
     };
-    ASSERT_EQ(on_devices(job, talking_pairs(job), job.canonical.has_value(), train), "");
+    std::int64_t reduced = 0;
+    ASSERT_EQ(on_devices(job, talking_pairs(job), job.canonical.has_value(), train, &reduced), "");
+    EXPECT_EQ(reduced > 0, name == "sharded optimizer");
     if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
     const testing::Trained expected = testing::train(on_cpu, kSteps);
     const double tolerance = options.dtype == DataType::BFloat16 ? 1e-3 : 1e-9;  // other products on a device
@@ -240,6 +247,46 @@ Fitted fitted(const FitRun& run, RankId rank, Transport& transport) {
     }
   }
   return result;
+}
+
+/// Draws random numbers from torch's generator.
+class NoiseImpl : public nn::Module {
+ public:
+  NoiseImpl() { weight_ = register_parameter("weight", at::ones({6}, at::kDouble).to(kDevice)); }
+  at::Tensor forward(const at::Tensor& input) { return input * weight_ * at::rand({6}, at::kDouble).to(kDevice); }
+
+ private:
+  at::Tensor weight_;
+};
+TORCH_MODULE(Noise);
+
+/// Ranks are threads with one generator. Its first draw comes after all ranks have saved its state, because
+/// RankFit::warm_up() sums the counts of targets in between.
+TEST_F(WarmUpTest, ModulesOfUsersDrawTheNumbersThatTheyWouldWithoutIt) {
+  FitOptions options;
+  options.schedule = "1f1b";
+  options.shape = {2, 2};
+  options.micro_batch_size = 2;
+  options.steps = kSteps;
+  options.threads = 1;
+  Model model = small_network(kDevice);
+  for (LayerFactory& layer : model.layers) layer = []() -> Layer { return nn::Sequential(Noise()); };
+  const FitRun run = prepare_fit(model, points_on(kDevice), options);
+  const auto state = [] { return at::globalContext().defaultGenerator(at::kCPU).get_state(); };
+  for (const bool trains : {true, false}) {
+    at::Tensor before;
+    const auto warm_up = [&](RankId rank, Transport& transport) {
+      RankFit trainer(run, rank, transport);
+      std::array<double, 1> nothing{};
+      transport.all_sum(nothing);  // all ranks have made their stages, which draws too
+      if (rank == RankId(0)) before = state();
+      trains ? trainer.warm_up() : trainer.warm_up_validation();
+    };
+    ASSERT_EQ(on_devices(run, run.talking_pairs(), false, warm_up), "");
+    EXPECT_TRUE(at::equal(state(), before));
+    static_cast<void>(at::rand({1}));
+    EXPECT_FALSE(at::equal(state(), before));
+  }
 }
 
 TEST_F(WarmUpTest, ModulesOfUsersTrainAsOnTheCpu) {

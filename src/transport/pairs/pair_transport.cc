@@ -223,10 +223,7 @@ class PairTransport final : public Transport {
                                                 std::vector<at::Tensor> parts, const SumOrder* order,
                                                 const std::vector<std::int64_t>& counts) override {
     const Group& group = group_of(id);
-    // On a device ranks still sum by all-reduces: reduces left gradients that are not finite in a test.
-    if (!group || !to_.device.is_cpu()) {
-      return Transport::start_reduce_scatter(id, std::move(gradients), std::move(parts), order, counts);
-    }
+    if (!group) return Transport::start_reduce_scatter(id, std::move(gradients), std::move(parts), order, counts);
     const std::string operation = fmt::format("rank {}: reduce-scatter of stage {}", to_.rank, id.value());
     return guarded(operation, [&]() -> std::unique_ptr<Pending> {
       if (order != nullptr) {
@@ -256,7 +253,7 @@ class PairTransport final : public Transport {
                     const std::vector<std::int64_t>& counts) override {
     const Group& group = group_of(id);
     if (!group) return;
-    if (!counts.empty() && to_.device.is_cpu()) return connect_reduce_scatter(id, gradients, counts);
+    if (!counts.empty()) return connect_reduce_scatter(id, gradients, counts);
     guarded(sum_of(id), [&] {
       const int members = group->getSize();
       if (to_.sums_in_order) {
