@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -99,6 +100,40 @@ Workload workload_of(DataType dtype, OptimizerKind optimizer) {
 LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload) {
   check(config, workload);
   return footprint_of(config, kind, LayerTensors(config, workload));
+}
+
+double attention_share(const ModelConfig& config, const Workload& workload) {
+  const auto flops = [&](LayerKind kind) {
+    const LayerFootprint layer = layer_footprint(config, kind, workload);
+    return layer.forward_flops + layer.input_gradient_flops + layer.weight_gradient_flops;
+  };
+  const auto blocks = static_cast<double>(config.layers);
+  const double times = workload.recompute_attention ? 4 : 3;  // once forward, twice in the input gradient
+  const double attention = times * LayerTensors(config, workload).flops_of_attention();
+  const double others = flops(LayerKind::Embedding) + flops(LayerKind::Head);
+  return blocks * attention / (blocks * flops(LayerKind::Block) + others);
+}
+
+std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention) {
+  constexpr std::int64_t kTile = 16;
+  const std::int64_t unit = sequence % kTile == 0 && sequence >= slices * kTile ? kTile : 1;
+  const std::int64_t units = sequence / unit;
+  std::vector<std::int64_t> bounds;
+  for (const double fraction : balanced_bounds(slices, attention)) {
+    const std::int64_t j = std::ssize(bounds);
+    const std::int64_t least = bounds.empty() ? 0 : bounds.back() / unit + 1;
+    const std::int64_t most = units - (slices - j);
+    const auto nearest = static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(units)));
+    bounds.push_back(unit * (j == 0 ? 0 : std::clamp(nearest, least, most)));
+  }
+  return bounds;
+}
+
+std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds) {
+  std::vector<double> fractions;
+  for (const std::int64_t bound : bounds)
+    fractions.push_back(static_cast<double>(bound) / static_cast<double>(bounds.back()));
+  return fractions;
 }
 
 StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {

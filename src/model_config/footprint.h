@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "core/choices.h"
 #include "model_config/config.h"
@@ -55,6 +56,17 @@ struct LayerFootprint {
 /// Returns the sizes and FLOPs of a layer. Throws ConfigError unless the workload's numbers are positive and `sequence`
 /// fits the model's positions and sliding window.
 [[nodiscard]] LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload);
+
+/// Returns attention's part of a model's FLOPs in forward and backward: scores and weighted means of values. Throws
+/// ConfigError as layer_footprint() does.
+[[nodiscard]] double attention_share(const ModelConfig& config, const Workload& workload);
+
+/// Returns [k + 1]: first token of each slice, and `sequence`. Slices take about equal times (balanced_bounds) and start
+/// at multiples of 16 tokens if these suffice. Requires at most `sequence` slices.
+[[nodiscard]] std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention);
+
+/// Returns [k + 1]: the bounds as fractions of the sequence.
+[[nodiscard]] std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds);
 
 /// Work and memory of a stage. Tensors that several layers keep count once.
 struct StageFootprint {
