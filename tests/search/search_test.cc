@@ -111,7 +111,7 @@ TEST(SearchTest, SlicesSaveMemory) {
   // Keys and values count, and slices count as the longest of a half and two quarters.
   const Layout layout = layout_of(PlacementKind::Linear, {.stages = 1, .micro_batches = 1, .slices = 3});
   CostModel costs;
-  costs.memory = {{.activations = 10, .keys_and_values = 2}};
+  costs.memory.assign(1, {.activations = 10, .keys_and_values = 2});
   costs.slices.bounds = {0, 0.5, 0.75, 1};
   EXPECT_DOUBLE_EQ(limit_memory(layout, 100, costs, "--memory").size_of_stage[0], 3 * 0.5 * 12);
 }
