@@ -107,14 +107,15 @@ LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const 
   return footprint_of(config, kind, LayerTensors(config, workload));
 }
 
-double attention_share(const ModelConfig& config, const Workload& workload) {
+double attention_share(const ModelConfig& config, std::int64_t sequence) {
+  const Workload workload{.micro_batch_size = 1, .sequence = sequence};
   const auto flops = [&](LayerKind kind) {
     const LayerFootprint layer = layer_footprint(config, kind, workload);
     return layer.forward_flops + layer.input_gradient_flops + layer.weight_gradient_flops;
   };
   const auto blocks = static_cast<double>(config.layers);
-  const double times = workload.recompute_attention ? 4 : 3;  // once forward, twice in the input gradient
-  const double attention = times * LayerTensors(config, workload).flops_of_attention();
+  // once in the forward, twice in the input gradient
+  const double attention = 3 * LayerTensors(config, workload).flops_of_attention();
   const double others = flops(LayerKind::Embedding) + flops(LayerKind::Head);
   return blocks * attention / (blocks * flops(LayerKind::Block) + others);
 }
@@ -144,7 +145,7 @@ std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds) {
 namespace {
 
 Workload longest_slice(const ModelConfig& config, const Workload& workload) {
-  const auto bounds = balanced_slices(workload.slices, workload.sequence, attention_share(config, workload));
+  const auto bounds = balanced_slices(workload.slices, workload.sequence, attention_share(config, workload.sequence));
   Workload longest = workload;
   longest.slices = 1;
   longest.sequence = 0;

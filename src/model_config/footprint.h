@@ -60,7 +60,7 @@ struct LayerFootprint {
 
 /// Returns attention's part of a model's FLOPs in forward and backward: scores and weighted means of values. Throws
 /// ConfigError as layer_footprint() does.
-[[nodiscard]] double attention_share(const ModelConfig& config, const Workload& workload);
+[[nodiscard]] double attention_share(const ModelConfig& config, std::int64_t sequence);
 
 /// Returns [k + 1]: first token of each slice, and `sequence`. Slices take about equal times (balanced_bounds) and
 /// start at multiples of 16 tokens if these suffice. Requires at most `sequence` slices.

@@ -594,7 +594,7 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
     result.costs.memory.push_back(memory);
   }
   if (schedule.slices > 1) {
-    const double attention = attention_share(model, workload);
+    const double attention = attention_share(model, workload.sequence);
     result.costs.slices = {attention, as_fractions(balanced_slices(schedule.slices, workload.sequence, attention))};
   }
   const LoweringOptions lowering;

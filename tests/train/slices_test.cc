@@ -258,7 +258,7 @@ TEST(SliceBoundsTest, SlicesTakeEqualTimes) {
     return job_shape(options);
   };
   EXPECT_THAT(job(1).slice_bounds, ElementsAre());
-  const double attention = attention_share(job(4).model, {.micro_batch_size = 1, .sequence = 1024});
+  const double attention = attention_share(job(4).model, 1024);
   EXPECT_GT(attention, 0.5);
   EXPECT_EQ(job(4).slice_bounds, balanced_slices(4, 1024, attention));
   EXPECT_THAT(job(4, {1}).slice_bounds, ElementsAre(0, 256, 512, 768, 1024)) << "equal lengths";

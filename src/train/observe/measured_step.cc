@@ -11,7 +11,6 @@
 #include "schedule/dependencies.h"
 #include "simulate/explain.h"
 #include "simulate/summary.h"
-#include "train/setup/dry_run.h"
 
 namespace chimera {
 namespace {
@@ -280,7 +279,7 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
   // Pairs were measured together, so a pair takes no longer than its longer op.
   if (job.options.pairs == Pairs::Together) costs.pair = 0;
   if (job.slice_bounds.empty()) return costs;
-  costs.slices = {attention_share(job.model, workload_of(job.options)), as_fractions(job.slice_bounds)};
+  costs.slices = {attention_share(job.model, job.options.sequence), as_fractions(job.slice_bounds)};
   return costs;
 }
 

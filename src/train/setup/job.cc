@@ -28,6 +28,7 @@
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
 #include "launch/flight/flight_record.h"
+#include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
 #include "train/setup/data_tokenizer.h"
@@ -453,7 +454,7 @@ std::vector<std::int64_t> slice_bounds(const JobShape& job) {
   if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
   if (options.slice_lengths.size() > 1) return given_slices(options, slices);
   const bool equal = !options.slice_lengths.empty();
-  return balanced_slices(slices, options.sequence, equal ? 0 : attention_share(job.model, workload_of(options)));
+  return balanced_slices(slices, options.sequence, equal ? 0 : attention_share(job.model, options.sequence));
 }
 
 void lower_training(Job& job, std::int64_t receives_ahead) {
