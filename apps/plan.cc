@@ -155,6 +155,16 @@ void add_given(CLI::App& command, PlanArguments& options) {
       ->type_name("T");
   command
       .add_option_function<std::string>(
+          "--slices",
+          [&values = options.given.slices](const std::string& text) {
+            values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--slices", text);
+            for (const std::int64_t value : values) require_between("--slices", value, 1, kMostSlices);
+          },
+          "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 with "
+          "at least 128 tokens each; causal models (default 1)")
+      ->type_name("K");
+  command
+      .add_option_function<std::string>(
           "--recompute", [&choice = options.recompute](const std::string& text) { choice = parse_recompute(text); },
           "activation checkpointing of stages: none, full, a list such as 0,1, or auto for the stages that need it "
           "to fit in memory; attention for only the attention sub-layers of all stages (default auto)")
@@ -170,6 +180,8 @@ void require_papers_choice(const PlanArguments& options) {
   }
   if (options.given.tensor_parallel != std::vector<std::int64_t>{1})
     throw ConfigError("--rule paper knows no tensor parallelism; leave out --tensor-parallel, or --rule");
+  if (options.given.slices != std::vector<std::int64_t>{1})
+    throw ConfigError("--rule paper knows no slices; leave out --slices, or --rule");
   if (!options.given.empty() || options.recompute.rule != RecomputeRule::Auto) {
     throw ConfigError(
         "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and "
@@ -190,6 +202,10 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
       to_text(flags.optimizer), flags.shard_optimizer ? " (sharded)" : "", flags.dropout ? ", dropout" : "",
       options.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(options.schedules, ", ")),
       to_text(options.partition), to_text(options.recompute), to_text(flags.sync))};
+  const std::vector<std::int64_t>& slices = options.given.slices;
+  if (slices.empty()) notes.front() += ", slices auto";
+  if (slices.size() > 1 || (!slices.empty() && slices.front() > 1))
+    notes.front() += fmt::format(", slices {}", fmt::join(slices, ", "));
   std::vector<std::string> usual;
   if (!flags.sequence) usual.push_back(fmt::format("--sequence {}", problem.workload.sequence));
   if (!flags.dtype) usual.push_back(fmt::format("--dtype {}", to_text(flags.dtype_for(problem.model))));
@@ -405,8 +421,8 @@ void add_plan(CLI::App& program, int& exit_code) {
       add_count(*command, "--ranks-per-node", options->ranks_of_node,
                 "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
   set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",
-                              "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--recompute",
-                              "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
+                              "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--slices",
+                              "--recompute", "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
   command->callback([command, options, &exit_code] {
     if (!options->fit.empty()) {
       require_fit_flags(*command);

@@ -64,12 +64,14 @@ std::vector<std::string> placement_names() {
   return names;
 }
 
+bool takes(const NamedPlacement& placement, Axis axis) { return axis == Axis::Slices || placement.takes(axis); }
+
 /// Without --placement, returns all that accept the given shape flags, or the first if there is none.
 std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {
   if (options.placement == kAnyPlacement) return {any_placement()};
   std::vector<NamedPlacement> chosen;
   for (const NamedPlacement& placement : named_placements()) {
-    const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !placement.takes(flag.axis.axis); };
+    const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !takes(placement, flag.axis.axis); };
     const bool is_allowed = options.placement.empty() ? std::ranges::none_of(options.shape.axes, is_refused)
                                                       : options.placement == placement.name;
     if (is_allowed) chosen.push_back(placement);
@@ -92,7 +94,7 @@ PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement&
     throw ConfigError("search: --micro-batches is missing; give N, the micro-batches of one step");
   }
   for (const AxisFlag& flag : flags.axes) {
-    if (!flag.given() || placement.takes(flag.axis.axis)) continue;
+    if (!flag.given() || takes(placement, flag.axis.axis)) continue;
     throw ConfigError(fmt::format("search: {} does not apply to --placement {}, which takes {}", flag.axis.flag(),
                                   placement.name, flags_of(placement)));
   }
@@ -216,12 +218,8 @@ SearchedPlacements around_schedule(const SearchArguments& options) {
   Schedule schedule = is_file ? read_schedule(options.name) : options.shape.generate(options.name);
   if (schedule.updates || schedule.micro_batch_scale != 1)
     throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  if (schedule.slices > 1) {
-    throw ConfigError(
-        fmt::format("search: {} has slices, which the search cannot order; leave out --slices", schedule.name));
-  }
   const Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-                      micro_batches_of_replicas(schedule)};
+                      micro_batches_of_replicas(schedule), schedule.slices};
   const auto has_input_gradient = [](const std::vector<Op>& ops) {
     return std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::BackwardInput; });
   };

@@ -255,10 +255,11 @@ struct TrainRequest {
   std::string interface;
 };
 
-/// None of these flags may be given, except --schedule and --replica-layout, which restrict the plan.
+/// None of these flags may be given, except --schedule and --replica-layout, which restrict the plan. Slices are
+/// planned on CPUs, where they are measured, and without canonical sums, whose bits depend on them.
 void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
-                                     "--partition", "--recompute",     "--schedule-file"};
+                                     "--partition", "--recompute",     "--schedule-file", "--slice-lengths"};
   for (const ShapeAxis& axis : shape_axes()) chosen.push_back(axis.flag());
   for (const std::string& flag : chosen) {
     if (command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
@@ -267,6 +268,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   options.overrides = flags.model.overrides();
   PlanOptions restrictions{.schedules = {}, .top = 1};
   if (flags.schedule->count() > 0) restrictions.schedules = {options.schedule};
+  if (options.device == DeviceKind::Cpu && options.reduction == ReductionOrder::Natural) restrictions.given.slices = {};
   if (command.get_option("--replica-layout")->count() > 0) restrictions.given.replica_layout = options.replica_layout;
   for (const TrainFlag& flag : flags.plan.planned_flags(options, restrictions)) {
     set_flag(command, flag.name, value_text(flag));

@@ -246,7 +246,8 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   command
       .add_option_function<std::string>(
           "--slice-lengths", [&o](const std::string& text) { o.slice_lengths = tokens_of_slices(text); },
-          "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)")
+          "tokens of the slices: balanced, which take equal times by attention's share of the model's FLOPs; equal; or "
+          "a list (default balanced)")
       ->type_name("balanced|equal|N,N");
   add_partition(command, o.partition);
 }

@@ -269,7 +269,7 @@ Start start_from(const JsonValue& value) {
   if (schedule.updates || schedule.micro_batch_scale != 1)
     throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
   Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-                micro_batches_of_replicas(schedule)};
+                micro_batches_of_replicas(schedule), schedule.slices};
   return {std::move(layout), {std::move(schedule)}};
 }
 

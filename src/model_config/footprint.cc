@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -23,10 +24,15 @@ void check(const ModelConfig& config, const Workload& workload) {
   };
   positive("micro-batch size", workload.micro_batch_size);
   positive("sequence length", workload.sequence);
+  positive("number of slices", workload.slices);
   positive("bytes of an element of hidden states", workload.compute_bytes);
   positive("bytes of an element of weights", workload.weight_bytes);
   if (workload.optimizer_bytes < 0) {
     throw ConfigError(fmt::format("the bytes of optimizer state must be at least 0, not {}", workload.optimizer_bytes));
+  }
+  if (workload.slices > workload.sequence) {
+    throw ConfigError(
+        fmt::format("a sequence of {} tokens has no {} slices; use fewer", workload.sequence, workload.slices));
   }
   if (workload.sequence > config.positions) {
     throw ConfigError(fmt::format("model '{}': a sequence of {} tokens is longer than its {} positions", config.name,
@@ -101,6 +107,80 @@ LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const 
   return footprint_of(config, kind, LayerTensors(config, workload));
 }
 
+double attention_share(const ModelConfig& config, std::int64_t sequence) {
+  const Workload workload{.micro_batch_size = 1, .sequence = sequence};
+  const auto flops = [&](LayerKind kind) {
+    const LayerFootprint layer = layer_footprint(config, kind, workload);
+    return layer.forward_flops + layer.input_gradient_flops + layer.weight_gradient_flops;
+  };
+  const auto blocks = static_cast<double>(config.layers);
+  // once in the forward, twice in the input gradient
+  const double attention = 3 * LayerTensors(config, workload).flops_of_attention();
+  const double others = flops(LayerKind::Embedding) + flops(LayerKind::Head);
+  return blocks * attention / (blocks * flops(LayerKind::Block) + others);
+}
+
+std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention) {
+  constexpr std::int64_t kTile = 16;
+  const std::int64_t unit = sequence % kTile == 0 && sequence >= slices * kTile ? kTile : 1;
+  const std::int64_t units = sequence / unit;
+  std::vector<std::int64_t> bounds;
+  for (const double fraction : balanced_bounds(slices, attention)) {
+    const std::int64_t j = std::ssize(bounds);
+    const std::int64_t least = bounds.empty() ? 0 : bounds.back() / unit + 1;
+    const std::int64_t most = units - (slices - j);
+    const auto nearest = static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(units)));
+    bounds.push_back(unit * (j == 0 ? 0 : std::clamp(nearest, least, most)));
+  }
+  return bounds;
+}
+
+std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds) {
+  std::vector<double> fractions;
+  for (const std::int64_t bound : bounds)
+    fractions.push_back(static_cast<double>(bound) / static_cast<double>(bounds.back()));
+  return fractions;
+}
+
+namespace {
+
+Workload longest_slice(const ModelConfig& config, const Workload& workload) {
+  const auto bounds = balanced_slices(workload.slices, workload.sequence, attention_share(config, workload.sequence));
+  Workload longest = workload;
+  longest.slices = 1;
+  longest.sequence = 0;
+  for (std::size_t j = 1; j < bounds.size(); ++j)
+    longest.sequence = std::max(longest.sequence, bounds[j] - bounds[j - 1]);
+  return longest;
+}
+
+/// Changes the footprint of whole micro-batches to that of slices.
+void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
+                     StageFootprint& footprint) {
+  const Workload longest = longest_slice(config, workload);
+  const LayerTensors all(config, workload);
+  const auto blocks = static_cast<double>(stage.end_layer - stage.first_layer);
+  const auto element = static_cast<double>(workload.compute_bytes);
+  const double keys_and_values = 2 * all.keys();
+  footprint.memory.keys_and_values = blocks * keys_and_values * (1 + std::max(element, 4.0) / element);
+  if (stage.head) {
+    const double logits = static_cast<double>(workload.slices) * LayerTensors(config, longest).kept_logits();
+    const double more = std::max(0.0, logits - all.kept_logits());
+    footprint.memory.activations += more;
+    footprint.memory.deferred = footprint.memory.deferred.value_or(0) + more;
+  }
+  if (workload.dropout || workload.split_documents) return;
+  const StageFootprint slice = stage_footprint(config, stage, longest);
+  // Gradients of keys and values of all tokens so far, in two parts and joined
+  const double joined = blocks > 0 ? 2 * keys_and_values : 0;
+  footprint.forward_working_set = slice.forward_working_set;
+  footprint.backward_working_set = slice.backward_working_set + joined;
+  footprint.input_gradient_working_set = slice.input_gradient_working_set + joined;
+  footprint.weight_gradient_working_set = slice.weight_gradient_working_set;
+}
+
+}  // namespace
+
 StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
   check(config, workload);
   const LayerTensors tensors(config, workload);
@@ -131,6 +211,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   result.backward_working_set = tensors.backward_working_set(stage, /*defers=*/false);
   result.input_gradient_working_set = tensors.backward_working_set(stage, /*defers=*/true);
   result.weight_gradient_working_set = tensors.weight_gradient_working_set(stage);
+  if (workload.slices > 1) cut_into_slices(config, stage, workload, result);
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "core/choices.h"
 #include "model_config/config.h"
@@ -36,6 +37,7 @@ struct Workload {
   bool split_documents = false;       // attention stays inside documents
   std::int64_t logits_of_chunk = kLogitsOfChunk;
   bool recompute_attention = false;  // blocks keep nothing of their attention sub-layer, and I computes it again
+  std::int64_t slices = 1;           // k, at most L: an op runs a slice of the sequence; causal models only
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
@@ -52,9 +54,20 @@ struct LayerFootprint {
   double deferred = 0;     // bytes kept from I to W for the weight gradient, without its input
 };
 
-/// Returns the sizes and FLOPs of a layer. Throws ConfigError unless the workload's numbers are positive and `sequence`
-/// fits the model's positions and sliding window.
+/// Returns the sizes and FLOPs of a layer. Throws ConfigError unless the workload's numbers are positive, `sequence`
+/// fits the model's positions and sliding window, and has a token for each slice.
 [[nodiscard]] LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload);
+
+/// Returns attention's part of a model's FLOPs in forward and backward: scores and weighted means of values. Throws
+/// ConfigError as layer_footprint() does.
+[[nodiscard]] double attention_share(const ModelConfig& config, std::int64_t sequence);
+
+/// Returns [k + 1]: first token of each slice, and `sequence`. Slices take about equal times (balanced_bounds) and
+/// start at multiples of 16 tokens if these suffice. Requires at most `sequence` slices.
+[[nodiscard]] std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention);
+
+/// Returns [k + 1]: the bounds as fractions of the sequence.
+[[nodiscard]] std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds);
 
 /// Work and memory of a stage. Tensors that several layers keep count once.
 struct StageFootprint {
@@ -70,7 +83,8 @@ struct StageFootprint {
   [[nodiscard]] double working_set(OpKind kind) const;
 };
 
-/// Returns the sizes and FLOPs of a stage. Throws ConfigError as layer_footprint() does.
+/// Returns the sizes and FLOPs of a stage. Working sets are those of the longest slice (balanced_slices), or with
+/// dropout or split documents of the whole sequence, an upper bound. Throws ConfigError as layer_footprint() does.
 [[nodiscard]] StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage,
                                              const Workload& workload);
 

@@ -214,6 +214,7 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
   workload.micro_batch_size = candidate.micro_batch_size;
   ModelLoads loads = flop_loads(problem.model, workload);
   workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
+  workload.slices = candidate.shape.slices;
   const auto set_times = [&](LayerLoad& load, LayerKind kind) {
     const std::int64_t count = candidate.tensor_parallel;
     const LayerTime time = split_layer_time(problem.machine, problem.model, kind, workload, count);

@@ -32,21 +32,41 @@ bool allows(const std::vector<std::int64_t>& given, std::int64_t value) {
   return given.empty() || std::ranges::find(given, value) != given.end();
 }
 
+/// `pipelines` may be empty: all planned ones.
 std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count,
-                                     const std::vector<std::int64_t>& pipelines) {
+                                     const std::vector<std::int64_t>& pipelines,
+                                     const std::vector<std::int64_t>& slices) {
   if (!pipelines.empty() && find_axis(generator, Axis::Pipelines) == nullptr) return {};
+  if (find_axis(generator, Axis::Slices) == nullptr && !allows(slices, 1)) return {};
   std::vector<PipelineShape> shapes = {default_shape(generator, depth, count)};
   for (const TakenAxis& taken : generator.axes) {
     std::vector<PipelineShape> more;
     for (const PipelineShape& shape : shapes) {
-      const bool given = taken.axis == Axis::Pipelines && !pipelines.empty();
-      for (const std::int64_t value : given ? pipelines : taken.planned(shape))
-        shape_axis(taken.axis).set(more.emplace_back(shape), value);
+      std::vector<std::int64_t> values = taken.planned(shape);
+      if (taken.axis == Axis::Pipelines && !pipelines.empty()) values = pipelines;
+      if (taken.axis == Axis::Slices) values = slices;
+      for (const std::int64_t value : values) shape_axis(taken.axis).set(more.emplace_back(shape), value);
     }
     shapes = std::move(more);
   }
   std::erase_if(shapes, [&](const PipelineShape& shape) { return generator.refusal(shape).has_value(); });
   return shapes;
+}
+
+bool can_be_cut(const PlanProblem& problem) { return problem.layers.empty() && is_causal(problem.model.family); }
+
+void require_cuttable(const PlanProblem& problem, const std::vector<std::int64_t>& slices) {
+  for (const std::int64_t k : slices) {
+    if (k == 1) continue;
+    if (!can_be_cut(problem)) {
+      throw ConfigError(
+          fmt::format("--slices {}: {} attends to later tokens, so only whole sequences can run; leave it out", k,
+                      problem.layers.empty() ? "model " + problem.model.name : "a user's model"));
+    }
+    if (k > problem.workload.sequence) {
+      throw ConfigError(fmt::format("--slices {}: a sequence has only {} tokens", k, problem.workload.sequence));
+    }
+  }
 }
 
 class Enumeration {
@@ -91,16 +111,26 @@ class Enumeration {
     return {ReplicaLayout::Near, ReplicaLayout::Far};
   }
 
+  [[nodiscard]] std::vector<std::int64_t> slices(std::int64_t depth) const {
+    constexpr std::int64_t kMost = 16;
+    constexpr std::int64_t kTokens = 128;  // of a slice; smaller kernels rarely pay
+    if (!options_.given.slices.empty()) return options_.given.slices;
+    std::vector<std::int64_t> counts = {1};
+    if (depth == 1 || !can_be_cut(problem_)) return counts;
+    for (std::int64_t k = 2; k <= std::min(kMost, problem_.workload.sequence / kTokens); k *= 2) counts.push_back(k);
+    return counts;
+  }
+
   void add(const Candidate& like, std::int64_t depth, std::int64_t count) {
     if (3 * depth * count > kMostPlannedOps) return;
     for (const std::string& name : options_.schedules) {
       if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism is equal in all schedules
       const Generator& generator = find_generator(name);
-      for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given.pipelines)) {
+      for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given.pipelines, slices(depth))) {
         const bool halves = shape.scale == ScaleMethod::Halving;
         const std::int64_t held = generator.stages_a_worker(shape);
         if ((halves && like.micro_batch_size % 2 != 0) || held * depth > problem_.model.layers) continue;
-        if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps) continue;
+        if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps / shape.slices) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
         if (last_recomputed_ >= held * depth) continue;
         Candidate& found = found_.emplace_back(like);
@@ -137,6 +167,7 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
   add("--micro-batch-size", given.micro_batch_sizes);
   add("--pipelines", given.pipelines);
   if (given.tensor_parallel != std::vector<std::int64_t>{1}) add("--tensor-parallel", given.tensor_parallel);
+  if (given.slices != std::vector<std::int64_t>{1}) add("--slices", given.slices);
   if (given.replica_layout) flags.push_back(fmt::format("--replica-layout {}", to_text(*given.replica_layout)));
   if (recompute.rule == RecomputeRule::Listed) flags.push_back("--recompute " + to_text(recompute));
   return fmt::format("{}", fmt::join(flags, ", "));
@@ -184,6 +215,7 @@ std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptio
   PlanOptions named = options;
   if (named.schedules.empty()) named.schedules = synchronous_schedules();
   for (const std::string& name : named.schedules) (void)find_generator(name);
+  require_cuttable(problem, named.given.slices);
   auto found = Enumeration(problem, named).run();
   if (found.empty()) refuse(problem, named);
   return found;

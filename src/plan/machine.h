@@ -96,7 +96,7 @@ struct MachineProfile {
   double optimizer_seconds = 0;  // seconds per parameter and update
   /// FLOP/s of a worker's products of large matrices by known type, if all workers of a node compute.
   std::map<DataType, double> matrix_flops = {};
-  double op_overhead = 0;     // host seconds per op
+  double op_overhead = 0;     // host seconds per op, of a slice or micro-batch
   double step_overhead = 0;   // host seconds per step
   double expected_error = 0;  // median relative error of predicted step times; 0: unknown
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
@@ -124,8 +124,9 @@ struct MachineProfile {
 ///
 /// If these sizes were not measured, scales the nearest layer of the kind at the same number of tokens. Factors are the
 /// ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use the ratio of hidden states.
-/// Attention's memory traffic (score_traffic) scales separately, by heads and the squared sequence length. `spread`
-/// comes from the nearest micro-batch size. Throws ConfigError if the profile has no layer of the kind.
+/// Attention's memory traffic (score_traffic) scales separately, by heads and the squared sequence length. Slices take
+/// the time of as many ops with fewer tokens, all together. `spread` comes from the nearest micro-batch size. Throws
+/// ConfigError if the profile has no layer of the kind.
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload);
 

@@ -39,17 +39,20 @@ struct GivenConfiguration {
   std::vector<std::int64_t> micro_batch_sizes = {};
   std::vector<std::int64_t> pipelines = {};         // 2f; excludes schedules without that parameter
   std::vector<std::int64_t> tensor_parallel = {1};  // T; empty: every T that can_split() accepts
+  // k; empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a slice
+  std::vector<std::int64_t> slices = {1};
   std::optional<ReplicaLayout> replica_layout = {};
-  /// Returns whether nothing is restricted, apart from T = 1.
+  /// Returns whether nothing is restricted, apart from T = 1 and k = 1.
   [[nodiscard]] bool empty() const {
-    const bool usual = tensor_parallel.empty() || tensor_parallel == std::vector<std::int64_t>{1};
+    const std::vector<std::int64_t> one = {1};
+    const bool usual = (tensor_parallel.empty() || tensor_parallel == one) && (slices.empty() || slices == one);
     return usual && stages.empty() && data_parallel.empty() && micro_batch_sizes.empty() && pipelines.empty() &&
            !replica_layout;
   }
 };
 
 struct PlanOptions {
-  std::vector<std::string> schedules;  // returns whether no restriction is given; T may be free or 1.
+  std::vector<std::string> schedules;  // empty: all synchronous
   GivenConfiguration given = {};
   /// Balanced: even, and also balanced for the best candidates. Listed: only candidates with this many stages.
   PartitionChoice partition = {PartitionRule::Balanced};
@@ -78,7 +81,7 @@ struct Plan {
 /// mini-batch; b divides a group's share. Schedules have every planned shape (TakenAxis::planned) that accepts D and N.
 /// Both replica layouts are tried if nodes hold several but not all workers. D = 1 (data parallelism) is listed once.
 /// Candidates have at most 2^21 ops and no recomputation yet. Throws ConfigError, with a proposal, if there is no
-/// candidate.
+/// candidate, and if the model or the sequence cannot be cut into given slices.
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
 /// Ranks candidates by simulated step time, with the least recomputation that fits (stages_to_recompute). Predicts even

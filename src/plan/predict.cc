@@ -141,6 +141,7 @@ double op_seconds(const LayerTime& time) { return time.forward + time.input_grad
 double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
+  workload.slices = candidate.shape.slices;
   double pass = 0;
   for (const OwnLayer& layer : problem.layers)
     pass += op_seconds(time_at(layer.times, static_cast<double>(candidate.micro_batch_size)));
@@ -162,7 +163,8 @@ double least_step_seconds(const PlanProblem& problem, const Candidate& candidate
   if (shares_cores(problem)) workers = std::min(workers, cores_of_group(problem, candidate));
   double least = pass * static_cast<double>(candidate.shape.micro_batches) / workers;
   const bool flushes = find_generator(candidate.schedule).synchronous;
-  if (flushes && candidate.shape.scale != ScaleMethod::Halving) least = std::max(least, pass);
+  if (flushes && candidate.shape.slices == 1 && candidate.shape.scale != ScaleMethod::Halving)
+    least = std::max(least, pass);
   return least + problem.machine.step_overhead;
 }
 

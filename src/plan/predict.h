@@ -73,8 +73,8 @@ class Predictor {
   std::int64_t kept_ops_ = 0;
 };
 
-/// Returns a lower bound: total work over workers, or a micro-batch's pass through all stages and back. Cheap:
-/// generates no schedule.
+/// Returns a lower bound: total work over workers, or the pass of a whole micro-batch through all stages and back.
+/// Cheap: generates no schedule.
 [[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
 
 enum class StepPart : std::uint8_t {

@@ -133,8 +133,9 @@ LayerTime time_at(const std::vector<LayerTime>& times, double size) {
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                      const Workload& workload) {
   const LayerTimes& layer = nearest_layer(machine, model, kind, workload);
+  const double slices = real(workload.slices);
   // Same number of tokens, because some costs depend only on it
-  const double sequences = real(workload.micro_batch_size) * real(workload.sequence) / real(layer.sequence);
+  const double sequences = real(workload.micro_batch_size) * real(workload.sequence) / real(layer.sequence) / slices;
   const LayerFootprint asked = work_of(machine, model, kind, workload.sequence);
   const LayerFootprint measured = work_of(machine, layer.model, kind, layer.sequence);
   const double wider = real(workload.compute_bytes) / real(bytes_of(layer.dtype));
@@ -145,10 +146,10 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
   const auto time = [&](double LayerTime::*part, double LayerFootprint::*work, double moves) {
     const double ratio = measured.*work > 0 && asked.*work > 0 ? asked.*work / measured.*work : states;
     const double per_token = ratio * real(layer.sequence) / real(workload.sequence);
-    const double in_all = at_size(layer.times, sequences, part);
-    const double in_products = std::max(0.0, in_all - moves * traffic_measured * sequences);
+    const double in_all = slices * at_size(layer.times, sequences, part);
+    const double in_products = std::max(0.0, in_all - moves * traffic_measured * sequences * slices);
     const double seconds = (in_products * per_token + moves * traffic_asked * real(workload.micro_batch_size)) * wider;
-    return kind == LayerKind::Block ? std::max(seconds, machine.block_launch) : seconds;
+    return kind == LayerKind::Block ? std::max(seconds, slices * machine.block_launch) : seconds;
   };
   LayerTime result = {workload.micro_batch_size,
                       time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
@@ -163,6 +164,36 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
     result.input_gradient += traffic + share * (result.recompute - traffic);
   }
   return result;
+}
+
+double attention_time_share(const PlanProblem& problem, std::int64_t micro_batch_size) {
+  const MachineProfile& machine = problem.machine;
+  const ModelConfig& model = problem.model;
+  Workload workload = problem.workload;
+  workload.micro_batch_size = micro_batch_size;
+  const auto seconds = [](const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; };
+  const LayerTime block = layer_time(machine, model, LayerKind::Block, workload);
+  const LayerFootprint work = layer_footprint(model, LayerKind::Block, workload);
+  const LayerTimes& measured = nearest_layer(machine, model, LayerKind::Block, workload);
+  const double flops = LayerTensors(model, workload).flops_of_attention();
+  const double traffic = attention_seconds(machine, model, LayerKind::Block, workload.sequence) *
+                         real(micro_batch_size) * real(workload.compute_bytes) / real(bytes_of(measured.dtype));
+  const auto of_attention = [&](double all_seconds, double share_of_flops) {
+    const double moving = std::min(traffic, all_seconds);
+    return moving + (all_seconds - moving) * share_of_flops;
+  };
+  const double again = workload.recompute_attention ? 3 : 2;
+  const double attention = of_attention(block.forward, flops / work.forward_flops) +
+                           of_attention(block.input_gradient, again * flops / work.input_gradient_flops);
+  const double others = seconds(layer_time(machine, model, LayerKind::Embedding, workload)) +
+                        seconds(layer_time(machine, model, LayerKind::Head, workload));
+  const double all = real(model.layers) * seconds(block) + others;
+  return all > 0 ? real(model.layers) * attention / all : 0;
+}
+
+std::vector<std::int64_t> planned_slices(const PlanProblem& problem, std::int64_t micro_batch_size,
+                                         std::int64_t slices) {
+  return balanced_slices(slices, problem.workload.sequence, attention_time_share(problem, micro_batch_size));
 }
 
 namespace {
@@ -196,6 +227,7 @@ class Builder {
         ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel, candidate.replica_layout} {
     const double size = static_cast<double>(candidate.micro_batch_size) * schedule.micro_batch_scale;
     workload_.micro_batch_size = std::llround(size);
+    workload_.slices = schedule.slices;
     near_ = near_boundaries();
     for (const OwnLayer& layer : problem.layers)
       layers_.own.push_back(time_at(layer.times, static_cast<double>(workload_.micro_batch_size)));
@@ -226,6 +258,7 @@ class Builder {
       if (model_.costs.all_reduce) add_computing_share(*model_.costs.all_reduce);
     }
     add_updates();
+    if (schedule_.slices > 1) add_slices();
     model_.costs.all_reduce_placement = problem_.sync;
     model_.costs.blocking_sends = problem_.blocking_sends;
     model_.step_seconds = machine_.step_overhead;
@@ -234,6 +267,12 @@ class Builder {
 
  private:
   [[nodiscard]] bool is_own() const { return !problem_.layers.empty(); }
+
+  void add_slices() {
+    const std::int64_t size = candidate_.micro_batch_size;
+    model_.costs.slices = {attention_time_share(problem_, size),
+                           as_fractions(planned_slices(problem_, size, schedule_.slices))};
+  }
 
   void set_layer(LayerKind kind) {
     const std::int64_t count = candidate_.tensor_parallel;
@@ -253,6 +292,7 @@ class Builder {
     footprint.parameters = held;
     StageMemory& memory = model_.costs.memory[s];
     for (double* bytes : {&memory.weights, &memory.gradients, &memory.optimizer}) *bytes *= share;
+    memory.keys_and_values /= static_cast<double>(candidate_.tensor_parallel);
     const double kept = held_activations(candidate_.tensor_parallel);
     memory.activations = memory.boundary + kept * (memory.activations - memory.boundary);
     if (memory.deferred) memory.deferred = *memory.deferred * kept;
@@ -276,6 +316,8 @@ class Builder {
 
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
 
+  [[nodiscard]] double slices() const { return real(schedule_.slices); }
+
   /// Workers that share cores even out core differences but lose time by switching.
   [[nodiscard]] double slowest_core() const {
     const double more = shares_cores(problem_) ? machine_.core_sharing : machine_.core_imbalance;
@@ -289,7 +331,7 @@ class Builder {
       waits.*part = full(sums_.of(stage, part));
       return full(layers_.of(stage, part)) * slowest_core() + waits.*part;
     };
-    const double more = full(machine_.op_overhead);
+    const double more = full(machine_.op_overhead) * slices();
     const double forward = sum(&LayerTime::forward);
     const double input = sum(&LayerTime::input_gradient);
     const double weight = sum(&LayerTime::weight_gradient);
@@ -326,8 +368,9 @@ class Builder {
     const double scale = machine_.activation_scale * held_activations(candidate_.tensor_parallel);
     model_.costs.memory[stage].activations += full(scale * (norms + logits - ours));
     StageFootprint& footprint = model_.footprints[stage];
-    footprint.forward_working_set = std::max(footprint.forward_working_set, scale * logits);
-    footprint.backward_working_set = std::max(footprint.backward_working_set, 2 * scale * logits);
+    const double at_once = scale * logits / slices();
+    footprint.forward_working_set = std::max(footprint.forward_working_set, at_once);
+    footprint.backward_working_set = std::max(footprint.backward_working_set, 2 * at_once);
   }
 
   void add_recomputation() {
@@ -408,7 +451,7 @@ class Builder {
     for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) {
       const LinkTimes taken = copy(near_[s - 1]);
       costs.bytes.push_back(model_.costs.memory[s].boundary);
-      costs.copies.push_back(full(taken.alpha) + taken.beta * costs.bytes.back());
+      costs.copies.push_back(full(taken.alpha) * slices() + taken.beta * costs.bytes.back());
     }
     if (std::ranges::count(costs.copies, 0) == std::ssize(costs.copies)) costs.copies.clear();
     if (messages_leave_nodes()) take_near_links(costs);
@@ -539,14 +582,20 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
                        Workload workload) {
   const double part = schedule.micro_batch_scale;
   workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * part);
+  workload.slices = schedule.slices;
   StageModel result;
   for (const StageLayers& stage : partition) {
     result.footprints.push_back(stage_footprint(model, stage, workload));
     StageMemory memory = result.footprints.back().memory;
     memory.activations /= part;  // costs are per full micro-batch
     memory.boundary /= part;
+    memory.keys_and_values /= part;
     if (memory.deferred) memory.deferred = *memory.deferred / part;
     result.costs.memory.push_back(memory);
+  }
+  if (schedule.slices > 1) {
+    const double attention = attention_share(model, workload.sequence);
+    result.costs.slices = {attention, as_fractions(balanced_slices(schedule.slices, workload.sequence, attention))};
   }
   const LoweringOptions lowering;
   result.costs.buffers = {lowering.receives_ahead, lowering.sends_behind};

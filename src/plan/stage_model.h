@@ -30,7 +30,15 @@ struct StageModel {
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
-/// Returns bytes without times. `workload` describes a full micro-batch.
+/// Returns attention's part of the time of whole micro-batches, forward and backward, on the problem's machine: of the
+/// FLOPs, and the memory traffic of scores. Throws ConfigError as layer_time() does.
+[[nodiscard]] double attention_time_share(const PlanProblem& problem, std::int64_t micro_batch_size);
+
+/// Returns [k + 1]: bounds in tokens of slices that take about equal times on the problem's machine.
+[[nodiscard]] std::vector<std::int64_t> planned_slices(const PlanProblem& problem, std::int64_t micro_batch_size,
+                                                       std::int64_t slices);
+
+/// Returns bytes without times, and slices of balanced_slices(). `workload` describes a full micro-batch.
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
                                      const Schedule& schedule, Workload workload);
 

@@ -53,12 +53,14 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
   if (tensor_parallel == 1) return sums;
   const auto tokens = static_cast<double>(workload.micro_batch_size * workload.sequence);
   const double states = tokens * static_cast<double>(model.hidden * workload.compute_bytes);
-  const double each = tensor_sum_seconds(machine, states, tensor_parallel);
+  const auto slices = static_cast<double>(workload.slices);
+  const auto sum = [&](double bytes) { return slices * tensor_sum_seconds(machine, bytes / slices, tensor_parallel); };
+  const double each = sum(states);
   switch (kind) {
     case LayerKind::Embedding: sums.forward = each; break;
     case LayerKind::Block: sums.forward = sums.input_gradient = sums.recompute = 2 * each; break;
     case LayerKind::Head:
-      sums.forward = 3 * tensor_sum_seconds(machine, tokens * sizeof(float), tensor_parallel);
+      sums.forward = 3 * sum(tokens * sizeof(float));
       sums.input_gradient = each;
       break;
   }

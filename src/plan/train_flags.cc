@@ -1,10 +1,13 @@
 #include "plan/train_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <numeric>
 #include <sstream>
 
 #include "generate/registry.h"
+#include "plan/stage_model.h"
 
 namespace chimera {
 namespace {
@@ -38,6 +41,12 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
     } else {
       flags.push_back({std::string(axis.name), axis.text(shape)});
     }
+  }
+  if (shape.slices > 1) {
+    const auto bounds = planned_slices(problem, candidate.micro_batch_size, shape.slices);
+    std::vector<std::int64_t> lengths(bounds.size());
+    std::adjacent_difference(bounds.begin(), bounds.end(), lengths.begin());
+    flags.push_back({"slice-lengths", fmt::format("{}", fmt::join(lengths.begin() + 1, lengths.end(), ","))});
   }
   if (candidate.replica_layout != ReplicaLayout::Near)
     flags.push_back({"replica-layout", to_text(candidate.replica_layout)});

@@ -102,7 +102,7 @@ class Annealing {
       if (chain(order[i]) != moved) continue;
       const auto step = static_cast<std::size_t>(order[i] % kLanesOfChain);
       ++done[step];
-      if (i >= begin && step != kForwardStep && done[step] > done[step - 1]) return false;
+      if (i >= begin && step != kForwardStep && done[step - 1] < instance_.needed(step, done[step] - 1)) return false;
     }
     for (std::size_t limit = 0; limit < instance_.size.size(); ++limit) {
       if (!within(limit, order, begin, end, instance_.room[limit][move.worker] + kRounding)) return false;

@@ -147,7 +147,7 @@ void take_if_better(Best& best, const Best& other) {
 }
 
 bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Best& found) {
-  const std::vector<double> size(instance.replica.size(), units_of_stage(arrangement.problem.layout));
+  const std::vector<double> size(instance.replica.size(), units_of_slice(arrangement.problem.layout));
   const auto& [orders, makespan] = found.solution;
   double peak = 0;
   for (const auto& order : orders) peak = std::max(peak, peak_of(instance, size, order));

@@ -34,13 +34,26 @@ void connect(std::vector<Lane>& lanes, LaneIndex from, LaneIndex to, double mess
   producer.output = to;
 }
 
+/// Returns the minimum of `of(op)` over the slices of an op.
+template <class Of>
+double least_of_slices(const SearchProblem& problem, Op op, Of of) {
+  double least = std::numeric_limits<double>::infinity();
+  for (std::int64_t slice = 0; slice < problem.layout.slices; ++slice) {
+    op.slice = static_cast<std::int16_t>(slice);
+    least = std::min(least, of(op));
+  }
+  return least;
+}
+
 void connect_stages(Instance& instance, const SearchProblem& problem, const CostTable& costs) {
   for (std::size_t chain = 0; chain + 1 < instance.replica.size(); ++chain) {
     const std::size_t next = chain + 1;
     if (instance.replica[chain] != instance.replica[next]) continue;
     const auto connect_step = [&](LaneStep step, std::size_t from, std::size_t to) {
       const OpKind kind = kind_of(problem.split_backward, step);
-      const double message_time = costs.message_time({kind, replica_of(problem, from), stage_of(problem, from), {}});
+      const double message_time =
+          least_of_slices(problem, {kind, replica_of(problem, from), stage_of(problem, from), {}},
+                          [&](const Op& op) { return costs.message_time(op); });
       connect(instance.lanes, static_cast<LaneIndex>(kLanesOfChain * from) + step,
               static_cast<LaneIndex>(kLanesOfChain * to) + step, message_time);
     };
@@ -52,13 +65,14 @@ void connect_stages(Instance& instance, const SearchProblem& problem, const Cost
 void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable& costs, std::size_t chain) {
   const StageId stage = stage_of(problem, chain);
   const ReplicaId replica = replica_of(problem, chain);
-  const auto count = static_cast<std::int32_t>(problem.layout.micro_batches[replica.index()].size());
+  const auto count = instance.slices * static_cast<std::int32_t>(problem.layout.micro_batches[replica.index()].size());
   for (LaneIndex step = 0; step < kLanesOfChain; ++step) {
     Lane lane;
     lane.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
     lane.count = step == kWeightStep && !problem.split_backward ? 0 : count;
     lane.first = instance.ops;
-    lane.duration = costs.duration(Op{kind_of(problem.split_backward, step), replica, stage, {}});
+    lane.duration = least_of_slices(problem, {kind_of(problem.split_backward, step), replica, stage, {}},
+                                    [&](const Op& op) { return costs.duration(op); });
     lane.takes = step == kForwardStep;
     lane.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
     instance.ops += lane.count;
@@ -101,6 +115,7 @@ void require_room(const SearchProblem& problem) {
 Instance make_instance(const SearchProblem& problem) {
   Instance instance;
   instance.workers = static_cast<std::int32_t>(problem.layout.workers);
+  instance.slices = static_cast<std::int32_t>(problem.layout.slices);
   instance.split_backward = problem.split_backward;
   instance.chains.resize(static_cast<std::size_t>(instance.workers));
   const std::size_t chains = problem.layout.placement.num_replicas() * static_cast<std::size_t>(problem.layout.stages);
@@ -111,7 +126,7 @@ Instance make_instance(const SearchProblem& problem) {
   for (const HoldingLimit& limit : problem.limits) {
     auto& sizes = instance.size.emplace_back();
     for (std::size_t chain = 0; chain < chains; ++chain) {
-      sizes.push_back(limit.size_of_stage[stage_of(problem, chain).index()]);
+      sizes.push_back(limit.size_of_stage[stage_of(problem, chain).index()] / instance.slices);
     }
     instance.room.push_back(limit.room_of_worker);
   }
@@ -120,15 +135,19 @@ Instance make_instance(const SearchProblem& problem) {
 
 Schedule to_schedule(const SearchProblem& problem, const Orders& orders) {
   Schedule schedule = without_ops(problem.layout);
+  const auto slices = static_cast<std::size_t>(problem.layout.slices);
   for (std::size_t w = 0; w < orders.size(); ++w) {
     std::vector<std::size_t> next(problem.layout.placement.num_replicas() *
                                   static_cast<std::size_t>(problem.layout.stages * kLanesOfChain));
     for (const LaneIndex lane : orders[w]) {
       const auto chain = static_cast<std::size_t>(lane / kLanesOfChain);
       const ReplicaId replica = replica_of(problem, chain);
-      const std::size_t k = next[static_cast<std::size_t>(lane)]++;
-      schedule.workers[w].push_back({kind_of(problem.split_backward, lane), replica, stage_of(problem, chain),
-                                     problem.layout.micro_batches[replica.index()].at(k)});
+      const std::size_t i = next[static_cast<std::size_t>(lane)]++;
+      const std::size_t slice = i % slices;
+      Op op{kind_of(problem.split_backward, lane), replica, stage_of(problem, chain),
+            problem.layout.micro_batches[replica.index()].at(i / slices)};
+      op.slice = static_cast<std::int16_t>(op.kind == OpKind::Forward ? slice : slices - 1 - slice);
+      schedule.workers[w].push_back(op);
     }
   }
   return schedule;
@@ -172,7 +191,8 @@ bool admissible(const Instance& instance, const Orders& orders) {
   for (std::size_t w = 0; w < orders.size(); ++w) {
     for (const LaneIndex index : orders[w]) {
       const auto lane = static_cast<std::size_t>(index);
-      if (index % kLanesOfChain != kForwardStep && done[lane - 1] <= done[lane]) return false;
+      const std::size_t step = lane % kLanesOfChain;
+      if (step != kForwardStep && done[lane - 1] < instance.needed(step, done[lane])) return false;
       ++done[lane];
     }
     for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {

@@ -18,13 +18,18 @@
 // depend on each other by micro-batch, at a fixed distance d (duration plus delay). The k-th smallest start of the
 // second lane has k starts of the first at least d before it. So all dependencies still hold at the same times, with as
 // many micro-batches in flight.
+//
+// With k slices, a lane's ops are slices: forward in order, backward in reverse order, micro-batch by micro-batch. The
+// i-th backward of a chain needs the first (floor(i / k) + 1) k forwards: all slices of its micro-batch. The i + 1
+// backwards that start first belong to at least floor(i / k) + 1 micro-batches, so the argument above still holds. It
+// is for slices of equal times; others count as their shortest, which keeps lower bounds valid.
 
 namespace chimera {
 
 /// Memory limit for micro-batches in flight (forward done, weight gradient not done).
 struct HoldingLimit {
   std::string flag;                    // name of the limit in messages
-  std::vector<double> size_of_stage;   // [stage]: memory of a micro-batch in flight
+  std::vector<double> size_of_stage;   // [stage]: memory of a micro-batch in flight; its slices take equal parts
   std::vector<double> room_of_worker;  // [worker]
 };
 
@@ -61,12 +66,18 @@ struct Lane {
 struct Instance {
   std::int32_t workers = 0;
   std::int32_t ops = 0;
+  std::int32_t slices = 1;  // k; a micro-batch has k ops in a lane
   bool split_backward = true;
   std::vector<Lane> lanes;                        // [3 * chain + step]; chain = replica * stages + stage
   std::vector<std::vector<std::int32_t>> chains;  // [worker]
   std::vector<std::int32_t> replica;              // [chain]
-  std::vector<std::vector<double>> size;          // [limit][chain]
+  std::vector<std::vector<double>> size;          // [limit][chain], of a slice
   std::vector<std::vector<double>> room;          // [limit][worker]
+
+  /// Returns how many ops of the chain's previous step must end before the i-th op of this one starts.
+  [[nodiscard]] std::int32_t needed(std::size_t step, std::int32_t i) const {
+    return slices == 1 || step != kInputStep ? i + 1 : (i / slices + 1) * slices;
+  }
 };
 
 /// [worker]: the lanes of its ops, in order.
@@ -101,7 +112,7 @@ void require_room(const SearchProblem& problem);
 
 [[nodiscard]] double mean_duration(const Instance& instance);
 
-/// Returns a worker's peak memory if a micro-batch in flight at a chain takes `size[chain]`.
+/// Returns a worker's peak memory if a slice in flight at a chain takes `size[chain]`.
 [[nodiscard]] double peak_of(const Instance& instance, const std::vector<double>& size,
                              const std::vector<LaneIndex>& order);
 
@@ -111,10 +122,10 @@ void require_room(const SearchProblem& problem);
 /// Returns all lanes, each after its inputs.
 [[nodiscard]] std::vector<std::size_t> lanes_in_order(const Instance& instance);
 
-/// Returns the maximum number of micro-batches in flight if the chain were alone on its worker; at least 1.
+/// Returns the maximum number of slices in flight if the chain were alone on its worker; at least 1.
 [[nodiscard]] std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain);
 
-/// Returns the maximum number of micro-batches in flight if each took the smallest size on the worker.
+/// Returns the maximum number of slices in flight if each took the smallest size on the worker.
 [[nodiscard]] std::int64_t most_in_flight(const Instance& instance, std::size_t worker);
 
 }  // namespace chimera

@@ -30,7 +30,7 @@ Layout bidirectional(const PipelineShape& shape) {
   PipelineShape direct = shape;
   direct.scale = ScaleMethod::Direct;
   const Schedule schedule = find_generator(kPaperSchedule).generate(direct);
-  return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule)};
+  return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule), shape.slices};
 }
 
 Layout rotated(const PipelineShape& shape) {
@@ -41,7 +41,7 @@ Layout rotated(const PipelineShape& shape) {
         shape.stages, shape.micro_batches, replicas));
   }
   return {shape.stages, shape.stages, rotated_placement(shape.stages, replicas),
-          deal_in_turn(shape.micro_batches, replicas)};
+          deal_in_turn(shape.micro_batches, replicas), shape.slices};
 }
 
 }  // namespace
@@ -59,8 +59,11 @@ void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
   require_positive("--stages", shape.stages);
   require_positive("--micro-batches", shape.micro_batches);
   require_positive("the stages on a worker", chunks);
+  require_positive("--slices", shape.slices);
+  if (shape.slices > kMostSlices)
+    throw ConfigError(fmt::format("search: --slices must be at most {}, not {}", kMostSlices, shape.slices));
   std::int64_t ops = 3;  // F, I and W
-  for (const std::int64_t factor : {shape.stages, shape.micro_batches, chunks}) {
+  for (const std::int64_t factor : {shape.stages, shape.micro_batches, chunks, shape.slices}) {
     if (factor > kMostSearchedOps / ops) {
       throw ConfigError(
           fmt::format("search: {} stages per pipeline and {} micro-batches are more than {} ops; use fewer",
@@ -76,7 +79,7 @@ Layout layout_of(PlacementKind kind, const PipelineShape& shape) {
   if (kind == PlacementKind::Bidirectional) return bidirectional(shape);
   if (kind == PlacementKind::Rotated) return rotated(shape);
   const auto place = kind == PlacementKind::Wave ? wave_placement : loop_placement;
-  Layout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}};
+  Layout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}, shape.slices};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) layout.micro_batches[0].emplace_back(m);
   return layout;
 }
@@ -85,6 +88,7 @@ Schedule without_ops(const Layout& layout) {
   Schedule schedule;
   schedule.name = "search";
   schedule.stages = layout.stages;
+  schedule.slices = layout.slices;
   schedule.placement = layout.placement;
   for (const auto& ids : layout.micro_batches) schedule.micro_batches += static_cast<std::int64_t>(ids.size());
   schedule.workers.resize(static_cast<std::size_t>(layout.workers));

@@ -13,6 +13,7 @@ struct Layout {
   std::int64_t stages = 0;                               // S: stages of the model
   Placement placement;                                   // (replica, stage) -> worker
   std::vector<std::vector<MicroBatchId>> micro_batches;  // [replica], ascending
+  std::int64_t slices = 1;                               // k
 };
 
 enum class PlacementKind {
@@ -23,9 +24,10 @@ enum class PlacementKind {
   Wave,           ///< one replica of S = 2 w D stages, there and back w times (w = 1: V)
 };
 
-/// Returns the layout for D workers per pipeline, N micro-batches, and 2f pipelines of v chunks (Bidirectional), 2f
-/// pipelines (Rotated), v chunks (Loop) or w waves (Wave). Bidirectional numbers micro-batches and replicas as the
-/// schedule `chimera` does. Throws ConfigError if the shape does not fit the placement or exceeds kMostSearchedOps.
+/// Returns the layout for D workers per pipeline, N micro-batches of k slices, and 2f pipelines of v chunks
+/// (Bidirectional), 2f pipelines (Rotated), v chunks (Loop) or w waves (Wave). Bidirectional numbers micro-batches and
+/// replicas as the schedule `chimera` does. Throws ConfigError if the shape does not fit the placement or exceeds
+/// kMostSearchedOps.
 [[nodiscard]] Layout layout_of(PlacementKind kind, const PipelineShape& shape);
 
 inline constexpr std::int64_t kMostSearchedOps = 4'000'000;

@@ -8,6 +8,8 @@ double units_of_stage(const Layout& layout) {
   return static_cast<double>(layout.workers) / static_cast<double>(layout.stages);
 }
 
+double units_of_slice(const Layout& layout) { return units_of_stage(layout) / static_cast<double>(layout.slices); }
+
 HoldingLimit limit_in_flight(const Layout& layout, double units, const std::string& flag) {
   return {flag, std::vector<double>(static_cast<std::size_t>(layout.stages), units_of_stage(layout)),
           std::vector<double>(static_cast<std::size_t>(layout.workers), units)};
@@ -24,15 +26,20 @@ HoldingLimit limit_memory(const Layout& layout, double bytes, double weight_byte
 
 HoldingLimit limit_memory(const Layout& layout, double bytes, const CostModel& costs, const std::string& flag) {
   const bool recomputes = !costs.recompute.empty();
+  const bool sliced = layout.slices > 1;
+  const auto slices = static_cast<double>(layout.slices);
+  const double longest = sliced ? slices * std::ranges::max(parts_of_tokens(costs.slices, layout.slices)) : 1;
   HoldingLimit limit = limit_in_flight(layout, bytes, flag);
   std::vector<double> at_once(static_cast<std::size_t>(layout.workers), 0);
   for (std::size_t s = 0; s < costs.memory.size(); ++s) {
     const StageMemory& memory = costs.memory[s];
-    limit.size_of_stage[s] = recomputes ? memory.boundary : memory.activations;
+    const double between_slices = sliced ? memory.keys_and_values : 0;
+    limit.size_of_stage[s] = longest * ((recomputes ? memory.boundary : memory.activations) + between_slices);
     for (const auto& row : layout.placement.worker_of) {
       const std::size_t worker = row[s].index();
       limit.room_of_worker[worker] -= memory.weights + memory.gradients + memory.optimizer;
-      if (recomputes) at_once[worker] = std::max(at_once[worker], memory.activations - memory.boundary);
+      const double again = longest / slices * (memory.activations - memory.boundary);
+      if (recomputes) at_once[worker] = std::max(at_once[worker], again);
     }
   }
   for (std::size_t w = 0; w < at_once.size(); ++w) limit.room_of_worker[w] -= at_once[w];

@@ -13,7 +13,7 @@ namespace {
 
 bool fits(const Layout& layout, const Schedule& schedule) {
   if (schedule.placement != layout.placement || schedule.stages != layout.stages) return false;
-  if (schedule.updates || schedule.micro_batch_scale != 1) return false;
+  if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.slices != layout.slices) return false;
   const auto dealt = micro_batches_of_replicas(schedule);
   for (std::size_t r = 0; r < dealt.size(); ++r) {
     if (dealt[r].size() != layout.micro_batches[r].size()) return false;
@@ -96,7 +96,7 @@ class MemoryUse {
   [[nodiscard]] bool admits(std::size_t worker, std::size_t chain, const std::vector<std::int32_t>& done) const {
     if (held_.empty()) return true;
     const Oldest oldest = oldest_on(worker, done);
-    const auto next = std::pair(done[kLanesOfChain * chain], instance_.replica[chain]);
+    const auto next = std::pair(done[kLanesOfChain * chain] / instance_.slices, instance_.replica[chain]);
     if (next == std::pair(oldest.position, oldest.replica)) return true;
     for (std::size_t limit = 0; limit < held_.size(); ++limit) {
       const double others = held_[limit][worker] - held_by(oldest, limit, worker, done) + instance_.size[limit][chain];
@@ -117,7 +117,7 @@ class MemoryUse {
       double sum = 0;
       for (const std::int32_t chain : chains) {
         if (instance_.replica[static_cast<std::size_t>(chain)] == instance_.replica[static_cast<std::size_t>(of)]) {
-          sum += size[static_cast<std::size_t>(chain)];
+          sum += instance_.slices * size[static_cast<std::size_t>(chain)];
         }
       }
       most = std::max(most, sum);
@@ -133,8 +133,8 @@ class MemoryUse {
     Oldest oldest;
     for (const std::int32_t index : instance_.chains[worker]) {
       const auto chain = static_cast<std::size_t>(index);
-      const std::int32_t position = ended(chain, done);
-      if (position == instance_.lanes[kLanesOfChain * chain].count) continue;
+      if (ended(chain, done) == instance_.lanes[kLanesOfChain * chain].count) continue;
+      const std::int32_t position = ended(chain, done) / instance_.slices;
       const std::int32_t replica = instance_.replica[chain];
       if (std::tie(position, replica) < std::tie(oldest.position, oldest.replica)) oldest = {position, replica};
     }
@@ -145,10 +145,11 @@ class MemoryUse {
     double held = 0;
     for (const std::int32_t index : instance_.chains[worker]) {
       const auto chain = static_cast<std::size_t>(index);
-      const bool forwarded = done[kLanesOfChain * chain] > oldest.position;
-      if (instance_.replica[chain] == oldest.replica && forwarded && ended(chain, done) <= oldest.position) {
-        held += instance_.size[limit][chain];
-      }
+      if (instance_.replica[chain] != oldest.replica) continue;
+      const auto of_oldest = [&](std::int32_t ops) {
+        return std::clamp(ops - oldest.position * instance_.slices, 0, instance_.slices);
+      };
+      held += (of_oldest(done[kLanesOfChain * chain]) - of_oldest(ended(chain, done))) * instance_.size[limit][chain];
     }
     return held;
   }
@@ -199,7 +200,8 @@ class ListScheduling {
     const Lane& lane = instance_.lanes[index];
     const std::int32_t k = done_[index];
     if (k >= lane.count) return std::nullopt;
-    if (index % kLanesOfChain != kForwardStep && done_[index - 1] <= k) return std::nullopt;
+    const std::size_t step = index % kLanesOfChain;
+    if (step != kForwardStep && done_[index - 1] < instance_.needed(step, k)) return std::nullopt;
     double start = free_[worker];
     if (lane.input != kNoLane) {
       const auto input = static_cast<std::size_t>(lane.input);
@@ -243,8 +245,8 @@ class ListScheduling {
       return rule_.model[static_cast<std::size_t>(ranked.first + done_[static_cast<std::size_t>(lane)])];
     }
     return rule_.step[static_cast<std::size_t>(lane % kLanesOfChain)] +
-           rule_.age * done_[static_cast<std::size_t>(lane)] - rule_.depth * stages_[chain] + rule_.patience * wait +
-           (rule_.noise > 0 ? rule_.noise * random_.uniform() : 0);
+           rule_.age * done_[static_cast<std::size_t>(lane)] / instance_.slices - rule_.depth * stages_[chain] +
+           rule_.patience * wait + (rule_.noise > 0 ? rule_.noise * random_.uniform() : 0);
   }
 
   void commit(std::size_t worker, Choice choice) {
@@ -287,13 +289,13 @@ ListRule random_rule(const Instance& instance, RandomSource& random) {
   rule.patience = 2 * random.uniform();
   rule.noise = random.chance(0.3) ? 0 : random.uniform();
   if (random.chance(0.5)) return rule;
-  // Micro-batches that keep a chain busy during the round trip to the last stage, plus or minus one.
+  // Slices that keep a chain busy during the round trip to the last stage, plus or minus one.
   std::int32_t to_go = 0;
   rule.credits.resize(instance.replica.size());
   for (std::size_t chain = instance.replica.size(); chain-- > 0;) {
     const bool last = chain + 1 == instance.replica.size() || instance.replica[chain] != instance.replica[chain + 1];
     to_go = last ? 1 : to_go + 1;
-    rule.credits[chain] = std::max(1, to_go + static_cast<std::int32_t>(random.below(3)) - 1);
+    rule.credits[chain] = std::max(1, to_go + static_cast<std::int32_t>(random.below(3)) - 1) + instance.slices - 1;
   }
   return rule;
 }

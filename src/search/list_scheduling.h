@@ -26,7 +26,7 @@ struct ListRule {
   double window = 0;  // longest wait for a better op
   double patience = 1;
   double noise = 0;
-  // [chain]: maximum number of micro-batches in flight, at least 1; empty: no limit
+  // [chain]: maximum number of slices in flight, at least those of a micro-batch; empty: no limit
   std::vector<std::int32_t> credits = {};
   std::vector<double> model = {};  // [op]: replaces the rank, usually by ends in other orders
 };

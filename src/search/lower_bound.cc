@@ -182,57 +182,70 @@ LowerBound::LowerBound(const Instance& instance)
   find_tails();
 }
 
+namespace {
+
+std::int32_t most_ops(const Instance& instance) {
+  return std::ranges::max_element(instance.lanes, {}, &Lane::count)->count;
+}
+
+}  // namespace
+
+/// Micro-batch by micro-batch, because all its forwards precede all its backwards.
 void LowerBound::find_tails() {
-  std::int32_t most = 0;
-  for (const Lane& lane : instance_.lanes) most = std::max(most, lane.count);
+  const std::int32_t slices = instance_.slices;
   const auto follow = [this](double& tail, std::size_t index, std::int32_t k, double delay) {
     const Lane& lane = instance_.lanes[index];
     if (k >= lane.count) return;
     tail = std::max(tail, delay + lane.duration + tail_[static_cast<std::size_t>(lane.first + k)]);
   };
-  for (std::int32_t k = most; k-- > 0;) {
+  const auto find = [&](std::size_t index, std::int32_t k) {
+    const Lane& lane = instance_.lanes[index];
+    double tail = 0;
+    follow(tail, index, k + 1, 0);
+    const std::size_t step = index % kLanesOfChain;
+    if (step == kForwardStep) follow(tail, index + 1, k / slices * slices, 0);
+    if (step == kInputStep) follow(tail, index + 1, k, 0);
+    if (lane.output != kNoLane) {
+      const auto output = static_cast<std::size_t>(lane.output);
+      follow(tail, output, k, instance_.lanes[output].delay);
+    }
+    const std::int32_t room = most_alone_[index / kLanesOfChain];
+    if (lane.releases && room < lane.count) follow(tail, index - step + kForwardStep, k + room, 0);
+    tail_[static_cast<std::size_t>(lane.first + k)] = tail;
+  };
+  for (std::int32_t end = most_ops(instance_); end > 0; end -= slices) {
     for (auto index = lanes_.rbegin(); index != lanes_.rend(); ++index) {
-      const Lane& lane = instance_.lanes[*index];
-      if (k >= lane.count) continue;
-      double tail = 0;
-      follow(tail, *index, k + 1, 0);
-      if (*index % kLanesOfChain != kWeightStep) follow(tail, *index + 1, k, 0);
-      if (lane.output != kNoLane) {
-        const auto output = static_cast<std::size_t>(lane.output);
-        follow(tail, output, k, instance_.lanes[output].delay);
-      }
-      const std::int32_t room = most_alone_[*index / kLanesOfChain];
-      if (lane.releases && room < lane.count) {
-        follow(tail, *index / kLanesOfChain * kLanesOfChain + kForwardStep, k + room, 0);
-      }
-      tail_[static_cast<std::size_t>(lane.first + k)] = tail;
+      for (std::int32_t k = std::min(end, instance_.lanes[*index].count); k-- > end - slices;) find(*index, k);
     }
   }
 }
 
 void LowerBound::find_heads(const std::vector<std::int32_t>& done, const std::vector<double>& end,
                             const std::vector<double>& free) {
-  std::int32_t most = 0;
-  for (const Lane& lane : instance_.lanes) most = std::max(most, lane.count);
+  const std::int32_t slices = instance_.slices;
   const auto ended = [&](std::size_t index, std::int32_t k) {
     const Lane& lane = instance_.lanes[index];
     const auto op = static_cast<std::size_t>(lane.first + k);
     return k < done[index] ? end[op] : head_[op] + lane.duration;
   };
   const std::size_t release = instance_.split_backward ? kWeightStep : kInputStep;
-  for (std::int32_t k = 0; k < most; ++k) {
+  const auto find = [&](std::size_t index, std::int32_t k) {
+    const Lane& lane = instance_.lanes[index];
+    double head = free[static_cast<std::size_t>(lane.worker)];
+    if (k > 0) head = std::max(head, ended(index, k - 1));
+    const std::size_t step = index % kLanesOfChain;
+    if (step != kForwardStep) head = std::max(head, ended(index - 1, instance_.needed(step, k) - 1));
+    if (lane.input != kNoLane) head = std::max(head, ended(static_cast<std::size_t>(lane.input), k) + lane.delay);
+    const std::size_t chain = index / kLanesOfChain;
+    if (lane.takes && k >= most_alone_[chain]) {
+      head = std::max(head, ended(kLanesOfChain * chain + release, k - most_alone_[chain]));
+    }
+    head_[static_cast<std::size_t>(lane.first + k)] = head;
+  };
+  for (std::int32_t first = 0; first < most_ops(instance_); first += slices) {
     for (const std::size_t index : lanes_) {
-      const Lane& lane = instance_.lanes[index];
-      if (k < done[index] || k >= lane.count) continue;
-      double head = free[static_cast<std::size_t>(lane.worker)];
-      if (k > 0) head = std::max(head, ended(index, k - 1));
-      if (index % kLanesOfChain != kForwardStep) head = std::max(head, ended(index - 1, k));
-      if (lane.input != kNoLane) head = std::max(head, ended(static_cast<std::size_t>(lane.input), k) + lane.delay);
-      const std::size_t chain = index / kLanesOfChain;
-      if (lane.takes && k >= most_alone_[chain]) {
-        head = std::max(head, ended(kLanesOfChain * chain + release, k - most_alone_[chain]));
-      }
-      head_[static_cast<std::size_t>(lane.first + k)] = head;
+      const std::int32_t stop = std::min(first + slices, instance_.lanes[index].count);
+      for (std::int32_t k = std::max(first, done[index]); k < stop; ++k) find(index, k);
     }
   }
 }

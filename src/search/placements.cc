@@ -196,7 +196,7 @@ std::vector<Layout> every_layout(const PipelineShape& shape) {
   for (const auto& ids : dealt) counts.push_back(static_cast<std::int64_t>(ids.size()));
   std::vector<Layout> layouts;
   for (const Rows& rows : Enumeration(shape.stages, shape.chunks, counts).run())
-    layouts.push_back({shape.stages, shape.stages * shape.chunks, placement_of(rows), dealt});
+    layouts.push_back({shape.stages, shape.stages * shape.chunks, placement_of(rows), dealt, shape.slices});
   return layouts;
 }
 

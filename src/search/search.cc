@@ -241,7 +241,7 @@ class Search {
   }
 
   void sweep_lower_limits() {
-    const double unit = units_of_stage(problem_.layout);
+    const double unit = units_of_slice(problem_.layout);
     const double least = least_peak();
     const double highest = front_.finds().front().peak - unit;
     const double steps = std::floor((highest - least) / unit + kRounding) + 1;

@@ -73,8 +73,8 @@ struct SearchResult {
 /// to lower limits, for the Pareto front. The search ends early if all is proven. There is always a result, at least a
 /// list schedule, which passes check() and keeps the limits.
 ///
-/// Link contention, blocking sends, all-reduces and updates do not guide the search. But simulate() includes them in
-/// the makespans that select the result.
+/// Link contention, blocking sends, all-reduces, updates and unequal times of slices do not guide the search. But
+/// simulate() includes them in the makespans that select the result.
 ///
 /// Throws ConfigError as CostTable does, if the costs are too large to add up, and if a limit leaves no room for a
 /// single micro-batch.

@@ -39,7 +39,8 @@ bool Windows::precedes_anyway(const Place& a, const Place& b) const {
   if (a.lane == b.lane) return a.k < b.k;
   const LaneIndex chain = a.lane / kLanesOfChain;
   if (chain != b.lane / kLanesOfChain) return false;
-  if (a.lane < b.lane) return a.k <= b.k;
+  const bool is_forward = a.lane % kLanesOfChain == kForwardStep;
+  if (a.lane < b.lane) return a.k < instance_.needed(is_forward ? kInputStep : kWeightStep, b.k);
   const Lane& later = lane(b);
   return lane(a).releases && later.takes &&
          b.k - a.k >= most_in_flight_alone(instance_, static_cast<std::size_t>(chain));

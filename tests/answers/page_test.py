@@ -73,7 +73,7 @@ class Drive:
         self.expect("makespan of 1f1b", self.page.run(cell.format(1)), "33 +10.0 %")
         self.click("schedules", "Add a schedule")
         self.page.wait_for("document.querySelectorAll('#room-schedules .totals tbody tr').length === 3")
-        self.type_into("#room-schedules .slider input[type=number]", "8")
+        self.type_into("#room-schedules .shape input[type=number]", "8")
         self.page.wait_for("document.querySelector('#room-schedules .totals tbody td').textContent.includes('D = 8')")
         kept = "JSON.parse(decodeText(location.hash.split('=')[1]))"
         self.page.wait_for(f"location.hash.includes('=') && {kept}.choices.length === 3 && {kept}.stages === 8")
@@ -184,7 +184,7 @@ class Drive:
             self.page.run("document.querySelector('#room-own .verdict').dataset.milliseconds"))
         self.open("schedules")
         self.page.wait_for(ready("schedules"))
-        fields = "#room-schedules .slider input[type=number]"
+        fields = "#room-schedules .shape input[type=number]"
         self.page.run(f"""for (const [i, value] of [[0, 64], [1, 256]]) {{
             const input = document.querySelectorAll('{fields}')[i];
             input.value = value;

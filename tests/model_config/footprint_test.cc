@@ -1,5 +1,6 @@
 #include "model_config/footprint.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -55,6 +56,32 @@ TEST(FootprintTest, FlopsOfTheHeadFollowItsProducts) {
   EXPECT_DOUBLE_EQ(head.weight_gradient_flops, 1.75 * product);
   EXPECT_DOUBLE_EQ(layer_footprint(gpt2, LayerKind::Head, workload(2, 128)).weight_gradient_flops, product / 4);
   EXPECT_EQ(layer_footprint(gpt2, LayerKind::Embedding, workload(2, 1024)).forward_flops, 0);
+}
+
+// Per token and block, products with weights take 72 H^2 FLOPs, and scores and values of every pair 12 L H.
+TEST(FootprintTest, AttentionsShareGrowsWithTheSequence) {
+  const ModelConfig config = find_model("gpt2-64");
+  const auto H = static_cast<double>(config.hidden);
+  double before = 0;
+  for (const std::int64_t length : {64, 256, 1024}) {
+    const auto L = static_cast<double>(length);
+    const LayerFootprint head = layer_footprint(config, LayerKind::Head, workload(1, length));
+    const double of_head = (head.forward_flops + head.input_gradient_flops + head.weight_gradient_flops) / L;
+    const double share = attention_share(config, length);
+    EXPECT_NEAR(share, 64 * 12 * L * H / (64 * (72 * H * H + 12 * L * H) + of_head), 1e-12);
+    EXPECT_GT(share, before);
+    before = share;
+  }
+}
+
+TEST(FootprintTest, BalancedSlicesTakeEqualTimes) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(balanced_slices(3, 16, 0), ElementsAre(0, 5, 11, 16));
+  EXPECT_THAT(balanced_slices(16, 16, 0.5), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
+  EXPECT_THAT(balanced_slices(4, 1024, 0), ElementsAre(0, 256, 512, 768, 1024));
+  // x^2 = j / 4: 512, 724.1 and 886.8 tokens
+  EXPECT_THAT(balanced_slices(4, 1024, 1), ElementsAre(0, 512, 720, 880, 1024));
+  EXPECT_THAT(as_fractions({0, 512, 720, 1024}), ElementsAre(0, 0.5, 0.703125, 1));
 }
 
 // 19 of 128 tokens are masked: 15 % of the 125 text tokens.

@@ -63,6 +63,22 @@ TEST(TrainingPlanTest, PlanOutputTrainsUnchanged) {
   EXPECT_THAT(result.output, HasSubstr("gpt2-tiny"));
 }
 
+TEST(TrainingPlanTest, PlansWithSlicesTrain) {
+  const Scratch scratch;
+  const std::string plan = scratch.path("plan.toml");
+  const ProgramResult planned = run_program({"plan", "--model", "gpt2-tiny", "--workers", "2", "--mini-batch", "4",
+                                             "--sequence", "512", "--machine", kP100, "--schedules", "chimera-zb",
+                                             "--stages", "2", "--slices", "4", "--output", plan});
+  ASSERT_EQ(planned.exit_code, 0) << planned.messages;
+  EXPECT_THAT(planned.output, HasSubstr("chosen: chimera-zb"));
+  EXPECT_THAT(planned.output, HasSubstr(" k 4"));
+  const std::string text = scratch.write("text.txt", sample_text());
+  const ProgramResult result = run_program(
+      {"train", "--config", plan, "--device", "cpu", "--data", text, "--dry-run", "--slice-lengths", "balanced"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(run_program({"train", "--config", plan, "--device", "cpu", "--data", text, "--dry-run"}).exit_code, 0);
+}
+
 TEST(TrainingPlanTest, PlanAutoTrainsInOneGo) {
   const Scratch scratch;
   const std::string text = scratch.write("text.txt", sample_text());

@@ -88,6 +88,18 @@ INSTANTIATE_TEST_SUITE_P(
                       Losses{"kill@backward:3:7,kill@updated:0:6", kTwoGroups, 2}),
     [](const auto& losses) { return std::to_string(losses.index); });
 
+TEST(TrainingTwinSlicesTest, RunEqualsTheUndisturbedRun) {
+  const Arguments slices = {"--slices", "2"};
+  const Scratch whole;
+  ASSERT_EQ(run_program(training(whole, kTwoGroups + slices + Arguments{"--transport", "threads"})).exit_code, 0);
+  const Scratch scratch;
+  const ProgramResult result = run_with(training(scratch, kChimera + slices + Arguments{"--recover", "twin"}),
+                                        "kill@backward:1:20,kill@forward:2:55");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(occurrences(result.messages, "recovery "), 2U) << result.messages;
+  EXPECT_EQ(numbers_in(scratch), numbers_in(whole));
+}
+
 TEST(TrainingTwinLimitsTest, StageWithoutAReplicaRestartsFromTheCheckpoint) {
   const Scratch scratch;
   const Arguments flags = {"--recover",    "twin", "--checkpoint",   scratch.path("run"),

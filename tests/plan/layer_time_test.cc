@@ -22,6 +22,13 @@ TEST(LayerTimeTest, IsLinearBetweenAndBeyondMeasuredSizes) {
   EXPECT_EQ(block_time(16), (LayerTime{16, 18, 16, 32, 17, 0.04}));
 }
 
+TEST(LayerTimeTest, EverySlicePaysTheConstantPart) {
+  const LayerTime time = block_time(find_model("gpt2-mini"), {.micro_batch_size = 2, .slices = 4});
+  EXPECT_EQ(time.forward, 4 * (2 + 0.5));  // half a sequence each
+  EXPECT_EQ(time.input_gradient, 2);
+  EXPECT_EQ(time.weight_gradient, 4);
+}
+
 TEST(LayerTimeTest, NeverFallsBelowTheSmallestSizesShare) {
   MachineProfile machine = round_machine();
   machine.layers = {round_layer(LayerKind::Block)};

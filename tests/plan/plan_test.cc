@@ -264,6 +264,38 @@ TEST(PlanTest, NamesTheLeastSufficientMemory) {
                   ::testing::AllOf(HasSubstr("gpt2-mini does not fit on 4 workers"), HasSubstr("it needs at least"))));
 }
 
+TEST(PlanTest, SlicesAreSearchedIfAsked) {
+  PlanProblem problem = problem_of(4, 8);
+  problem.workload.sequence = 1024;
+  PlanOptions options{.schedules = {"1f1b", "interleaved-1f1b"}, .given = {.stages = {4}}};
+  const auto counts = [&] {
+    std::set<std::int64_t> found;
+    for (const Candidate& each : candidates_of(problem, options)) found.insert(each.shape.slices);
+    return found;
+  };
+  EXPECT_EQ(counts(), (std::set<std::int64_t>{1}));
+  options.given.slices = {};
+  EXPECT_EQ(counts(), (std::set<std::int64_t>{1, 2, 4, 8})) << "of 128 tokens and more";
+  const auto chosen = [&] { return planned(problem, options).ranked.front().candidate.shape.slices; };
+  EXPECT_EQ(chosen(), 8) << "if slices cost nothing";
+  problem.machine.op_overhead = 1000;
+  EXPECT_EQ(chosen(), 1);
+  options.given.slices = {3};
+  for (const Candidate& each : candidates_of(problem, options)) {
+    EXPECT_EQ(each.schedule, "1f1b") << "the other one has no slices";
+    EXPECT_EQ(each.shape.slices, 3);
+  }
+  options.given.slices = {1025};
+  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+              ThrowsMessage<ConfigError>(HasSubstr("--slices 1025: a sequence has only 1024 tokens")));
+  problem.model = find_model("bert-48");
+  options.given.slices = {2};
+  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+              ThrowsMessage<ConfigError>(HasSubstr("--slices 2: model bert-48 attends to later tokens")));
+  options.given.slices = {};
+  EXPECT_EQ(counts(), (std::set<std::int64_t>{1}));
+}
+
 TEST(PlanTest, RefusesIndivisibleWork) {
   const auto refuses = [](const PlanProblem& problem, const PlanOptions& options, const std::string& words) {
     EXPECT_THAT([&] { (void)candidates_of(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr(words)));

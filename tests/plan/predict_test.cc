@@ -1,6 +1,7 @@
 
 #include "plan/predict.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,6 +47,44 @@ TEST(PredictTest, StagesAddUpTheirLayers) {
     EXPECT_DOUBLE_EQ(stage.backward, 5 * (2 + 4) + 10);
   }
   EXPECT_DOUBLE_EQ(model.step_seconds, 11);
+}
+
+TEST(PredictTest, SlicesTakeEqualTimesAndEachAnOverhead) {
+  const PlanProblem problem = round_problem(2, 4);
+  Candidate candidate = two_stages("1f1b", 2, 2);
+  candidate.shape.slices = 2;
+  const PlannedSchedule planned = Predictor(problem).prepare(candidate);
+  const CostTable table(*planned.schedule, planned.model.costs);
+  const auto forward = [&](std::int64_t slice) { return table.duration(OpKind::Forward, StageId(0), slice); };
+  EXPECT_NEAR(forward(0) + forward(1), 2 * (5 * (2 + 1) + 10), 1e-9);  // a sequence's tokens each
+  EXPECT_NEAR(forward(0), forward(1), 0.1 * forward(1)) << "but for whole tiles of tokens";
+  // Of a block's FLOPs, L / (6 H + L) are attention's in a forward, and twice as many in an input gradient.
+  PlanProblem linear = problem_of(2, 4);
+  const double L = 128;
+  const double H = 224;
+  const double share = (L / (6 * H + L) + 2 * L / (6 * H + 2 * L)) / 3;
+  EXPECT_NEAR(attention_time_share(linear, 2), share, 1e-12);
+  linear.machine.memory_bandwidth = 1e9;
+  linear.machine.score_traffic = 40;
+  EXPECT_GT(attention_time_share(linear, 2), share) << "scores move through memory";
+  EXPECT_LT(attention_time_share(linear, 2), 1);
+}
+
+TEST(PredictTest, SlicesHoldLess) {
+  PlanProblem problem = problem_of(4, 8);
+  problem.workload.sequence = 1024;
+  Predictor predictor(problem);
+  Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 1};
+  const Prediction whole = predictor.predict(candidate);
+  candidate.shape.slices = 4;
+  const PlannedSchedule planned = predictor.prepare(candidate);
+  const Prediction sliced = predictor.predict(planned, candidate);
+  EXPECT_LT(sliced.step_seconds, whole.step_seconds);
+  EXPECT_LT(sliced.peak_memory_bytes, 0.8 * whole.peak_memory_bytes);
+  const std::vector<double> by_order = peaks_by_order(*planned.schedule, planned.model, {});
+  EXPECT_LE(sliced.peak_memory_bytes, *std::ranges::max_element(by_order) + 1);
+  // Two of two blocks of 1024 tokens, float32, and as many gradients
+  EXPECT_EQ(planned.model.costs.memory[1].keys_and_values, 2 * 2 * 2 * 4.0 * 1024 * 224);
 }
 
 TEST(PredictTest, HalvesTakeTheTimeOfHalfMicroBatches) {
@@ -450,6 +489,10 @@ TEST(TrainFlagsTest, DescribeTheCandidateAsWordsAndToml) {
             "recompute = \"0,2\"\npartition = \"even\"\npipelines = 2\nchunks = 1\nscale = "
             "\"doubling\"\nshard-optimizer = true\n");
   const auto words = to_words(flags);
+  candidate.shape.scale = ScaleMethod::Direct;
+  candidate.shape.slices = 2;
+  EXPECT_THAT(to_toml(train_flags(problem, candidate), ""),
+              ::testing::HasSubstr("slices = 2\nslice-lengths = \"64,64\"\n"));
   EXPECT_EQ(words.front(), "--schedule");
   EXPECT_EQ(words.back(), "--shard-optimizer");
 }

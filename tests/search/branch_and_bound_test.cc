@@ -30,6 +30,9 @@ const std::vector<Case> kTiny = {
     {PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 2}, false},
     {PlacementKind::Wave, {.stages = 2, .micro_batches = 1, .waves = 1}, true},
     {PlacementKind::Wave, {.stages = 1, .micro_batches = 2, .waves = 1}, false},
+    {PlacementKind::Linear, {.stages = 2, .micro_batches = 1, .slices = 3}, true},
+    {PlacementKind::Linear, {.stages = 2, .micro_batches = 2, .slices = 2}, false},
+    {PlacementKind::Bidirectional, {.stages = 2, .micro_batches = 2, .slices = 2}, false},
 };
 
 /// A placeholder solution that is worse than any schedule: all ops in sequence.

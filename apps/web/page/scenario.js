@@ -101,6 +101,7 @@ function parameterFields(choice, changed) {
     const value = choice.parameters?.[name] ?? usual;
     const text = axis.symbol ? `${axis.symbol} (${name})` : name;
     if (axis.values.length > 0) return select(text, axis.values, value, take, axis.meaning);
+    if (name === "slices") return slider(text, value, {from: 1, to: 16, step: 1, whole: true}, take, axis.meaning);
     return numberField(text, value, {least: axis.least, whole: true}, take, axis.meaning);
   });
 }

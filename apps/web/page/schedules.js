@@ -137,7 +137,7 @@ function schedulesRoom(room) {
     chosen[name] = value;
     changed();
   };
-  const shape = make("div");
+  const shape = make("div", {class: "shape"});
   const fillShape = () => shape.replaceChildren(group(
       "Shape",
       slider("D, workers", chosen.stages, {from: 1, to: 64, step: 1, whole: true}, takeNumber("stages")),

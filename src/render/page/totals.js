@@ -81,6 +81,11 @@ function fillLegend(legend, {picture: {theme}, view}) {
     legendEntry(legend, `replica ${r}${replica.name ? ` (${replica.name})` : ""}`,
                 swatch(...fills, ...(replica.hatched ? [theme.replica] : [])));
   });
+  const sliced = panels.find((panel) => panel.ops.slice?.length > 0);
+  if (sliced) {
+    const fills = sliced.fills[sliced.ops.kind[0]];  // replica by replica
+    legendEntry(legend, "later slices are paler", swatch(fills[fills.length / sliced.replicas.length - 1]));
+  }
   if (used("allReduces", "stage")) legendEntry(legend, "all-reduce", swatch(page.allReduceColor));
   if (used("updates", "start")) legendEntry(legend, "optimizer step", swatch(page.updateColor));
   page.causes.forEach((cause, c) => {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "passes/lower.h"
 #include "schedule/dependencies.h"
@@ -277,10 +278,8 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
   if (!recomputes) costs.recompute.clear();
   // Pairs were measured together, so a pair takes no longer than its longer op.
   if (job.options.pairs == Pairs::Together) costs.pair = 0;
-  costs.slices.attention = job.options.attention_share;
-  for (const std::int64_t bound : job.slice_bounds) {
-    costs.slices.bounds.push_back(static_cast<double>(bound) / static_cast<double>(job.options.sequence));
-  }
+  if (job.slice_bounds.empty()) return costs;
+  costs.slices = {attention_share(job.model, job.options.sequence), as_fractions(job.slice_bounds)};
   return costs;
 }
 

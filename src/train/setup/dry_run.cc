@@ -37,6 +37,7 @@ std::set<StageId> stages_for_memory(const Job& job) {
     throw ConfigError("--recompute auto needs --memory: the GiB that a worker has");
   }
   StageModel model = stage_bytes(job.model, job.partition, job.schedule, workload_of(job.options));
+  model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
   if (job.options.shard_optimizer) {
     const auto groups = job.rank_groups();
@@ -134,6 +135,7 @@ double pair_time(const PlanProblem& problem) {
 /// Adjusts the planner's stage model to options that its candidates lack.
 StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate& candidate) {
   StageModel model = stage_model(problem, candidate, job.schedule, job.partition);
+  model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
   if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
   if (model.costs.all_reduce) model.costs.all_reduce->every_stage = job.canonical.has_value();

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -29,9 +28,9 @@
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
 #include "launch/flight/flight_record.h"
+#include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
-#include "simulate/costs.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
@@ -425,22 +424,6 @@ void require_pairs(const JobShape& job) {
                   job.schedule.name));
 }
 
-/// Returns bounds of slices of about equal times, at multiples of 16 tokens if these suffice.
-std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention) {
-  constexpr std::int64_t kTile = 16;
-  const std::int64_t unit = sequence % kTile == 0 && sequence >= slices * kTile ? kTile : 1;
-  const std::int64_t units = sequence / unit;
-  std::vector<std::int64_t> bounds;
-  for (const double fraction : balanced_bounds(slices, attention)) {
-    const std::int64_t j = std::ssize(bounds);
-    const std::int64_t least = bounds.empty() ? 0 : bounds.back() / unit + 1;
-    const std::int64_t most = units - (slices - j);
-    const auto nearest = static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(units)));
-    bounds.push_back(unit * (j == 0 ? 0 : std::clamp(nearest, least, most)));
-  }
-  return bounds;
-}
-
 std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t slices) {
   const std::vector<std::int64_t>& lengths = options.slice_lengths;
   const bool positive = std::ranges::all_of(lengths, [](std::int64_t length) { return length > 0; });
@@ -470,8 +453,8 @@ std::vector<std::int64_t> slice_bounds(const JobShape& job) {
   if (options.cuda_graphs) refuse("--cuda-graphs records whole micro-batches; leave out one of them");
   if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
   if (options.slice_lengths.size() > 1) return given_slices(options, slices);
-  const double attention = options.slice_lengths.empty() ? options.attention_share : 0;
-  return balanced_slices(slices, options.sequence, attention);
+  const bool equal = !options.slice_lengths.empty();
+  return balanced_slices(slices, options.sequence, equal ? 0 : attention_share(job.model, options.sequence));
 }
 
 void lower_training(Job& job, std::int64_t receives_ahead) {

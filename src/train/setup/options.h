@@ -111,7 +111,6 @@ struct TrainOptions {
   std::shared_ptr<const Schedule> given;    // Replaces `schedule` and `shape` if not null
   PipelineShape shape{4, 0, 2};             // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;  // Tokens of each slice; one number: equal; empty: equal times
-  double attention_share = 0;               // Attention's part of an op's time on whole micro-batches, for equal times
   PartitionChoice partition;
   std::int64_t data_parallel = 1;  // W: data-parallel groups
   ReplicaLayout replica_layout = ReplicaLayout::Near;
