@@ -438,19 +438,9 @@ class Builder {
     const auto count = static_cast<std::int64_t>(ranks.size());
     if (!is_over_nodes(ranks)) return chimera::sum_seconds(machine_, within, count, bytes);
     const std::int64_t near = ranks_on_each_node(ranks);
-    if (machine_.cores == 0) return chimera::sum_seconds(machine_, link_of_rings(near), count, bytes);
+    if (machine_.cores == 0) return chimera::sum_seconds(machine_, link_of_rings(machine_, near), count, bytes);
     const double on_each = near > 1 ? chimera::sum_seconds(machine_, within, near, bytes) : 0;
     return on_each + chimera::sum_seconds(machine_, between, count / near, bytes);
-  }
-
-  /// Each ring passes an equal part of the bytes between nodes.
-  [[nodiscard]] LinkTimes link_of_rings(std::int64_t count) const {
-    const auto& [within, between] = machine_.all_reduce;
-    const double rings = real(count);
-    const double slowdown = 1 + (rings - 1) * machine_.contention.node_transfers;
-    LinkTimes link = between;
-    link.beta = std::max(std::min(within.beta, between.beta), between.beta * slowdown / rings);
-    return link;
   }
 
   [[nodiscard]] bool is_over_nodes(const std::vector<RankId>& ranks) const {
