@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json.h"
 #include "core/resident_memory.h"
 #include "help.h"
@@ -31,6 +32,7 @@ namespace chimera::apps {
 struct ValidationFlags {
   std::string machine = {};  // profile; empty: measured, alternating with the runs
   std::string only = {};     // only runs whose words contain this
+  std::string again = {};    // earlier results to predict again; empty: measure
   std::int64_t rounds = 8;
   Format format = Format::Text;
   std::string output = {};
@@ -91,10 +93,18 @@ int measure_as_rank(const ValidationFlags& flags, const RankEnvironment& rank) {
   return static_cast<int>(ExitCode::Success);
 }
 
+void write_validation(const ValidationFlags& flags, const Validation& validation) {
+  write_output(flags.output, flags.format == Format::Json ? to_json(validation) : to_text(validation));
+}
+
 }  // namespace
 
 int run_validation(const ValidationFlags& flags, const Invocation& invocation) {
   if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
+  if (!flags.again.empty()) {
+    write_validation(flags, predict_again(read_whole(flags.again), flags.again, predict_run));
+    return static_cast<int>(ExitCode::Success);
+  }
   const TemporaryFolder folder;
   const GridMeasurement grid = measurement(flags, folder.file(""));
   write_random_letters(grid.data);
@@ -106,9 +116,9 @@ int run_validation(const ValidationFlags& flags, const Invocation& invocation) {
     return read_times(grid.folder);
   };
   const ValidationOptions options{own_executable(), flags.machine, grid.data, flags.only};
-  const auto runs = run_validation(options, measure, predict_run, say);
-  write_output(flags.output,
-               flags.format == Format::Json ? to_json(runs, machine_line()) : to_text(runs, machine_line()));
+  Validation validation = run_validation(options, measure, predict_run, say);
+  validation.measured_on = machine_line();
+  write_validation(flags, validation);
   return static_cast<int>(ExitCode::Success);
 }
 
@@ -211,6 +221,10 @@ int validate_grid(const Options& options, const CLI::App& command, const Words& 
       throw ConfigError(fmt::format("--validate trains a grid of its own; leave out {}", flag));
   }
   ValidationFlags validation = options.validation;
+  for (const char* flag : {"--machine", "--only", "--rounds"}) {
+    if (!validation.again.empty() && command.count(flag) > 0)
+      throw ConfigError(fmt::format("--again predicts runs that are measured already; leave out {}", flag));
+  }
   if (command.count("--rounds") > 0) validation.rounds = options.contest.rounds;
   if (validation.rounds < 2) {
     throw ConfigError(
@@ -223,7 +237,7 @@ int validate_grid(const Options& options, const CLI::App& command, const Words& 
 }
 
 void require_no_validation(const CLI::App& command) {
-  for (const char* flag : {"--machine", "--only"}) {
+  for (const char* flag : {"--machine", "--only", "--again"}) {
     if (command.count(flag) > 0) throw ConfigError(fmt::format("{} belongs to --validate", flag));
   }
 }
@@ -271,6 +285,8 @@ void add_flags(CLI::App& command, Options& options) {
            "the runs)");
   command.add_option("--only", options.validation.only, "train only runs of this set that contain TEXT")
       ->type_name("TEXT");
+  add_path(command, "--again", options.validation.again,
+           "predict the runs of this file, which --validate --format json wrote, again; train nothing");
   command.add_option("--grid-folder", options.validation.folder)->group("");  // hidden flag for the ranks of --validate
   begin_group(command, heading::kOutput);
   add_format(command, options.format, {Format::Text, Format::Json});

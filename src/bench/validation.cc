@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "model_config/config.h"
 #include "plan/machine.h"
 #include "plan/predict.h"
+#include "schedule/json_value.h"
 
 namespace chimera {
 namespace {
@@ -46,6 +48,26 @@ std::string row(const Validated& one) {
                      in_words(one.run), 1e3 * one.predicted_seconds, 1e3 * median(one.seconds), 100 * one.time_error(),
                      100 * one.spread(), one.predicted_bytes / kMebibyte, one.bytes / kMebibyte,
                      100 * one.memory_error(), one.resident_bytes / kMebibyte);
+}
+
+std::string kind_of(const GridRun& run) {
+  if (run.vocabulary > 0) return run.sockets ? "all-reduces over sockets" : "all-reduces in shared memory";
+  if (run.sequence != kUsualSequence) return "attention";
+  const char* how = run.transport == TransportKind::Threads ? ", threads" : "";
+  return fmt::format("{}, {} workers{}", run.model, run.stages, run.recomputes ? ", recompute" : how);
+}
+
+std::string table_of_kinds(const std::vector<Validated>& runs) {
+  std::map<std::string, std::vector<double>> kinds;
+  for (const Validated& one : runs) kinds[kind_of(one.run)].push_back(one.time_error());
+  std::string text =
+      "\n| kind of run | runs | median error | median size | worst |\n| --- | ---: | ---: | ---: | ---: |\n";
+  for (const auto& [kind, errors] : kinds) {
+    const Errors sizes = errors_of(errors);
+    text += fmt::format("| {} | {} | {:+.1f} % | {:.1f} % | {:.1f} % |\n", kind, errors.size(), 100 * median(errors),
+                        100 * sizes.median, 100 * sizes.worst);
+  }
+  return text;
 }
 
 std::string verdict(double value, double limit) { return value <= limit ? "met" : "NOT MET"; }
@@ -166,9 +188,10 @@ ValidationSummary summarize(const std::vector<Validated>& runs) {
   return {time.median, time.worst, memory.median, memory.worst, errors_of(spreads).median};
 }
 
-std::string to_text(const std::vector<Validated>& runs, const std::string& machine) {
+std::string to_text(const Validation& validation) {
+  const std::vector<Validated>& runs = validation.runs;
   const ValidationSummary all = summarize(runs);
-  std::string text = machine + "\n\n";
+  std::string text = validation.measured_on + "\n\n";
   text += "| run | predicted ms | measured ms | error | spread | predicted MiB | tensors MiB | error | RSS MiB |\n";
   text += "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (const Validated& one : runs) text += row(one);
@@ -180,12 +203,12 @@ std::string to_text(const std::vector<Validated>& runs, const std::string& machi
       verdict(all.worst_time_error, 0.15), 100 * all.median_spread);
   text += fmt::format("- memory: median error {:.1f} % (5 %: {}), worst {:.1f} %\n", 100 * all.median_memory_error,
                       verdict(all.median_memory_error, 0.05), 100 * all.worst_memory_error);
-  return text;
+  return text + table_of_kinds(runs);
 }
 
-std::string to_json(const std::vector<Validated>& runs, const std::string& machine) {
+std::string to_json(const Validation& validation) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Validated& one : runs) {
+  for (const Validated& one : validation.runs) {
     list.push_back({{"name", in_words(one.run)},
                     {"model", one.run.model},
                     {"schedule", one.run.schedule},
@@ -204,12 +227,14 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                     {"tensor_bytes", one.bytes},
                     {"resident_bytes", one.resident_bytes}});
   }
-  const ValidationSummary all = summarize(runs);
-  const nlohmann::ordered_json json = {{"machine", machine},
+  const ValidationSummary all = summarize(validation.runs);
+  const nlohmann::ordered_json json = {{"machine", validation.measured_on},
                                        {"median_time_error", all.median_time_error},
                                        {"worst_time_error", all.worst_time_error},
                                        {"median_memory_error", all.median_memory_error},
                                        {"worst_memory_error", all.worst_memory_error},
+                                       {"profile", read_ordered_json(to_json(validation.machine))},
+                                       {"sockets_profile", read_ordered_json(to_json(validation.on_sockets))},
                                        {"runs", list}};
   return json_text(json, 1) + "\n";
 }
@@ -238,6 +263,22 @@ void count_tensors(const ValidationOptions& options, const TemporaryFolder& fold
   }
 }
 
+GridRun grid_run_of(const JsonValue& value) {
+  const std::string name = value.text("name");
+  for (const GridRun& run : validation_grid()) {
+    if (in_words(run) == name) return run;
+  }
+  value.field("name").fail(fmt::format("'{}' is no run of the grid", name));
+}
+
+std::vector<double> step_seconds_of(const JsonValue& value) {
+  std::vector<double> seconds;
+  for (const JsonValue& each : value.field("step_seconds").list()) seconds.push_back(each.number());
+  if (seconds.size() < 2 || !(std::ranges::min(seconds) > 0))
+    value.field("step_seconds").fail("expected two or more times above 0");
+  return seconds;
+}
+
 MachineProfile machine_of(const ValidationOptions& options, const std::vector<MachineProfile>& measured) {
   if (!options.machine.empty()) return read_machine(options.machine);
   return measured.size() == 1 ? measured.front() : merge_machines(measured);
@@ -255,23 +296,46 @@ std::vector<GridRun> chosen_runs(const std::string& only) {
   return runs;
 }
 
-std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
-                                      const PredictRun& predict, const std::function<void(const std::string&)>& say) {
+Validation run_validation(const ValidationOptions& options, const MeasureGrid& measure, const PredictRun& predict,
+                          const std::function<void(const std::string&)>& say) {
   const std::vector<GridRun> runs = chosen_runs(options.only);
   if (!options.machine.empty()) (void)predict(read_machine(options.machine), runs.front());  // fails early
   const GridTimes times = measure(runs);
-  const MachineProfile machine = machine_of(options, times.machines);
-  const MachineProfile on_sockets = times.on_sockets.empty() ? machine : machine_of(options, times.on_sockets);
+  Validation all{.runs = {}, .measured_on = {}, .machine = machine_of(options, times.machines)};
+  all.on_sockets = times.on_sockets.empty() ? all.machine : machine_of(options, times.on_sockets);
   const TemporaryFolder folder;
-  std::vector<Validated> all;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const RunPrediction prediction = predict(runs[i].sockets ? on_sockets : machine, runs[i]);
+    const RunPrediction prediction = predict(runs[i].sockets ? all.on_sockets : all.machine, runs[i]);
     Validated one{runs[i], prediction.step_seconds, times.seconds[i], prediction.peak_bytes};
     count_tensors(options, folder, one);
-    all.push_back(one);
+    all.runs.push_back(one);
     say(".");
   }
   say("\n");
+  return all;
+}
+
+Validation predict_again(const std::string& text, const std::string& source, const PredictRun& predict) {
+  const nlohmann::json json = parse_json(text, source);
+  const JsonValue root(json, source);
+  const auto profile = [&](const char* name) {
+    return machine_from_json(json_text(root.field(name).json()), source + ": " + name);
+  };
+  Validation all{.runs = {},
+                 .measured_on = root.text("machine"),
+                 .machine = profile("profile"),
+                 .on_sockets = profile("sockets_profile")};
+  for (const JsonValue& each : root.field("runs").list()) {
+    Validated one{.run = grid_run_of(each)};
+    const RunPrediction prediction = predict(one.run.sockets ? all.on_sockets : all.machine, one.run);
+    one.predicted_seconds = prediction.step_seconds;
+    one.predicted_bytes = prediction.peak_bytes;
+    one.seconds = step_seconds_of(each);
+    one.bytes = each.number("tensor_bytes");
+    one.resident_bytes = each.number("resident_bytes");
+    all.runs.push_back(one);
+  }
+  if (all.runs.empty()) root.field("runs").fail("has no run");
   return all;
 }
 

@@ -58,6 +58,14 @@ struct Validated {
   [[nodiscard]] double spread() const;
 };
 
+/// Runs and the profiles of their predictions.
+struct Validation {
+  std::vector<Validated> runs = {};
+  std::string measured_on = {};  // machine_line() of the measurement
+  MachineProfile machine = {};
+  MachineProfile on_sockets = {};  // profile for all-reduces over sockets
+};
+
 /// Medians and maxima over runs, of absolute errors.
 struct ValidationSummary {
   double median_time_error = 0;
@@ -68,9 +76,9 @@ struct ValidationSummary {
 };
 [[nodiscard]] ValidationSummary summarize(const std::vector<Validated>& runs);
 
-/// Return the results as a table or as JSON. `machine` is machine_line() of the measurement.
-[[nodiscard]] std::string to_text(const std::vector<Validated>& runs, const std::string& machine);
-[[nodiscard]] std::string to_json(const std::vector<Validated>& runs, const std::string& machine);
+/// Return the results as tables of runs and of kinds of runs, or as JSON with the profiles.
+[[nodiscard]] std::string to_text(const Validation& validation);
+[[nodiscard]] std::string to_json(const Validation& validation);
 
 struct ValidationOptions {
   std::string program = {};
@@ -97,9 +105,12 @@ using PredictRun = std::function<RunPrediction(const MachineProfile&, const Grid
 
 /// Measures the chosen runs, trains each run again to count tensor bytes, and predicts all runs. Calls `say` after each
 /// run. Throws the exceptions of chosen_runs(), `measure` and `predict`, and Error if a run fails.
-[[nodiscard]] std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
-                                                    const PredictRun& predict,
-                                                    const std::function<void(const std::string&)>& say);
+[[nodiscard]] Validation run_validation(const ValidationOptions& options, const MeasureGrid& measure,
+                                        const PredictRun& predict, const std::function<void(const std::string&)>& say);
+
+/// Predicts the measured runs of to_json() again, with its profiles. Throws ConfigError, naming `source`, for other
+/// texts.
+[[nodiscard]] Validation predict_again(const std::string& text, const std::string& source, const PredictRun& predict);
 
 [[nodiscard]] RunPrediction predict_run(const MachineProfile& machine, const GridRun& run);
 

@@ -203,6 +203,15 @@ double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::in
   return 2 * std::log2(count) * link.alpha + 2 * (count - 1) / count * link.beta * slower * bytes;
 }
 
+LinkTimes link_of_rings(const MachineProfile& machine, std::int64_t near) {
+  const auto& [within, between] = machine.all_reduce;
+  const auto rings = static_cast<double>(near);
+  const double slowdown = 1 + (rings - 1) * machine.contention.node_transfers;
+  LinkTimes link = between;
+  link.beta = std::max(std::min(within.beta, between.beta), between.beta * slowdown / rings);
+  return link;
+}
+
 double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t workers, std::int64_t threads) {
   const auto flops = machine.matrix_flops.find(dtype);
   if (flops == machine.matrix_flops.end()) return 0;

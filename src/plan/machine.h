@@ -111,6 +111,10 @@ struct MachineProfile {
 [[nodiscard]] double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::int64_t copies,
                                  double bytes);
 
+/// Returns the link of an all-reduce of devices on several nodes, `near` on each: each device of a node passes an equal
+/// part between nodes, and they share the node's interface by `node_transfers`. Not faster than links within a node.
+[[nodiscard]] LinkTimes link_of_rings(const MachineProfile& machine, std::int64_t near);
+
 /// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, with file and entry, if an
 /// entry is missing, unknown, duplicate, negative, not finite or implausibly large (above 10^9 seconds or 10^18 bytes).
 [[nodiscard]] MachineProfile read_machine(const std::string& path);

@@ -190,7 +190,12 @@ void remove_messages(StageModel& model) {
   model.costs.links.reset();
 }
 
-void remove_sums(StageModel& model) { model.costs.all_reduce.reset(); }
+void remove_sums(StageModel& model) {
+  model.costs.all_reduce.reset();
+  for (std::size_t s = 0; s < model.costs.optimizer.size() && s < model.gathers.size(); ++s)
+    model.costs.optimizer[s] -= model.gathers[s];
+  model.gathers.clear();
+}
 
 void remove_updates(StageModel& model) {
   model.costs.optimizer.clear();

@@ -475,12 +475,13 @@ class Builder {
     return share_of_all_reduce() * all_reduce_seconds(ranks, bytes);
   }
 
-  /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a single level.
+  /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a ring for each rank of a node.
   [[nodiscard]] double all_reduce_seconds(const std::vector<RankId>& ranks, double bytes) const {
     const auto& [within, between] = machine_.all_reduce;
     const auto count = static_cast<std::int64_t>(ranks.size());
     if (!is_over_nodes(ranks)) return chimera::sum_seconds(machine_, within, count, bytes);
-    const std::int64_t near = machine_.cores > 0 ? ranks_on_each_node(ranks) : 1;
+    const std::int64_t near = ranks_on_each_node(ranks);
+    if (machine_.cores == 0) return chimera::sum_seconds(machine_, link_of_rings(machine_, near), count, bytes);
     const double on_each = near > 1 ? chimera::sum_seconds(machine_, within, near, bytes) : 0;
     return on_each + chimera::sum_seconds(machine_, between, count / near, bytes);
   }
@@ -548,7 +549,8 @@ class Builder {
       double seconds = machine_.optimizer_seconds * static_cast<double>(model_.footprints[s].parameters);
       const auto copies = static_cast<double>(ranks_of_[s].size());
       if (problem_.shard_optimizer && model_.costs.all_reduce) {
-        seconds = seconds / copies + model_.costs.all_reduce->seconds[s];
+        model_.gathers.push_back(model_.costs.all_reduce->seconds[s]);
+        seconds = seconds / copies + model_.gathers.back();
         model_.costs.memory[s].optimizer /= copies;
       }
       model_.costs.optimizer.push_back(seconds);

@@ -9,9 +9,10 @@ namespace chimera {
 namespace {
 
 double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int64_t tensor_parallel) {
-  const bool near = tensor_parallel <= machine.workers_per_node;
-  const LinkTimes& link = near ? machine.all_reduce.within_node : machine.all_reduce.between_nodes;
-  return sum_seconds(machine, link, tensor_parallel, bytes);
+  if (tensor_parallel <= machine.workers_per_node)
+    return sum_seconds(machine, machine.all_reduce.within_node, tensor_parallel, bytes);
+  const std::int64_t near = machine.cores == 0 ? machine.workers_per_node : 1;
+  return sum_seconds(machine, link_of_rings(machine, near), tensor_parallel, bytes);
 }
 
 std::vector<ParameterSpec> parameters_of(const ModelConfig& model, LayerKind kind) {

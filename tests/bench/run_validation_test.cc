@@ -1,5 +1,6 @@
 #include "bench/validation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -11,6 +12,8 @@
 
 namespace chimera {
 namespace {
+
+using ::testing::HasSubstr;
 
 const std::string kMachine = testing::source_path("/machines/p100-aries.json");
 
@@ -38,7 +41,7 @@ TEST(ValidateTest, ReportsPredictionsNextToMeasurements) {
     EXPECT_EQ(machine.name, "p100-aries");
     return RunPrediction{0.1 * static_cast<double>(run.stages), run.recomputes ? 150.0 : 330.0};
   };
-  const auto runs = run_validation(options, measure, predict, [](const std::string&) {});
+  const auto runs = run_validation(options, measure, predict, [](const std::string&) {}).runs;
   ASSERT_EQ(runs.size(), 3U);
   EXPECT_TRUE(runs[1].run.recomputes);
   for (const Validated& one : runs) {
@@ -65,9 +68,43 @@ TEST(ValidateTest, RunsOverSocketsArePredictedByTheirProfile) {
   const PredictRun predict = [](const MachineProfile& machine, const GridRun&) {
     return RunPrediction{machine.name == "sockets" ? 2.0 : 1.0, 1};
   };
-  const auto runs = run_validation(options, measure, predict, [](const std::string&) {});
-  ASSERT_EQ(runs.size(), 2U);
-  for (const Validated& one : runs) EXPECT_EQ(one.predicted_seconds, one.run.sockets ? 2.0 : 1.0);
+  const Validation all = run_validation(options, measure, predict, [](const std::string&) {});
+  ASSERT_EQ(all.runs.size(), 2U);
+  for (const Validated& one : all.runs) EXPECT_EQ(one.predicted_seconds, one.run.sockets ? 2.0 : 1.0);
+
+  const PredictRun twice = [&](const MachineProfile& machine, const GridRun& run) {
+    return RunPrediction{2 * predict(machine, run).step_seconds, 7};
+  };
+  const Validation again = predict_again(to_json(all), "runs.json", twice);
+  ASSERT_EQ(again.runs.size(), 2U);
+  EXPECT_EQ(again.on_sockets, all.on_sockets);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(again.runs[i].predicted_seconds, 2 * all.runs[i].predicted_seconds);
+    EXPECT_EQ(again.runs[i].predicted_bytes, 7);
+    EXPECT_EQ(again.runs[i].seconds, all.runs[i].seconds);
+    EXPECT_EQ(again.runs[i].bytes, all.runs[i].bytes);
+    EXPECT_EQ(again.runs[i].resident_bytes, 4000);
+  }
+}
+
+TEST(ValidateTest, RefusesFilesThatAreNoMeasuredGrid) {
+  const auto error_of = [](const std::string& from, const std::string& to) -> std::string {
+    Validation all{.runs = {Validated{validation_grid().front(), 1, {1, 2}, 1, 1, 1}}};
+    all.machine = read_machine(kMachine);
+    all.on_sockets = all.machine;
+    std::string text = to_json(all);
+    text.replace(text.find(from), from.size(), to);
+    try {
+      (void)predict_again(text, "runs.json", predict_run);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of("\"machine\"", "\"machine\""), "");
+  EXPECT_THAT(error_of("gpt2-mini b 2,", "gpt9 b 2,"), HasSubstr("runs[0].name: 'gpt9 b 2, gpipe D 2 N 2' is no run"));
+  EXPECT_THAT(error_of("\"step_seconds\": [", "\"step_seconds\": [0, "), HasSubstr("two or more times above 0"));
+  EXPECT_THAT(error_of("\"profile\"", "\"other\""), HasSubstr("runs.json: top level: field 'profile' is missing"));
 }
 
 TEST(ValidateTest, SumsOfLargeVocabulariesTakeMoreOnSlowerLinks) {

@@ -9,6 +9,7 @@ namespace chimera {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 Validated run_with(double predicted, std::vector<double> seconds, double predicted_bytes, double bytes) {
   return {validation_grid().front(), predicted, std::move(seconds), predicted_bytes, bytes, 2 * bytes};
@@ -51,9 +52,11 @@ TEST(ValidationTest, SummaryIsOfAbsoluteErrors) {
   EXPECT_NEAR(all.median_time_error, 0.1, 1e-12);
   EXPECT_NEAR(all.worst_time_error, 0.2, 1e-12);
   EXPECT_NEAR(all.median_memory_error, 0.1, 1e-12);
-  const std::string text = to_text(runs, "a machine");
+  const std::string text = to_text({.runs = runs, .measured_on = "a machine"});
+  EXPECT_THAT(text, StartsWith("a machine\n"));
   EXPECT_THAT(text, HasSubstr("3 runs, none left out; medians of 2 turns each"));
   EXPECT_THAT(text, HasSubstr("median error 10.0 % (5 %: NOT MET), worst 20.0 % (15 %: NOT MET)"));
+  EXPECT_THAT(text, HasSubstr("| gpt2-mini, 2 workers | 3 | +2.0 % | 10.0 % | 20.0 % |"));
 }
 
 }  // namespace

@@ -101,6 +101,9 @@ TEST(ValidateRefusalTest, Flags) {
            {{"--validate", "--machine", "missing.json"}, {"machine profile missing.json: cannot be read"}},
            {{"--validate", "--rounds", "1"}, {"--rounds must be 2 or more with --validate"}},
            {{"--only", "1f1b"}, {"--only belongs to --validate"}},
+           {{"--again", kP100}, {"--again belongs to --validate"}},
+           {{"--validate", "--again", kP100, "--rounds", "3"}, {"measured already; leave out --rounds"}},
+           {{"--validate", "--again", kP100}, {"p100-aries.json: top level: field 'machine' is missing"}},
        }) {
     expect_refusal({Arguments{"bench"} + flags, words});
   }

@@ -108,7 +108,12 @@ TEST(PredictTest, MessagesAndSumsUseLinksBetweenNodesOnSeveralNodes) {
   EXPECT_DOUBLE_EQ(costs.all_reduce->seconds[1], 2 * 5 + 1 * 6 * bytes);
   candidate.schedule = "chimera";  // now the replicas of a stage are on both nodes
   const auto sum = [&] { return Predictor(problem).prepare(candidate).model.costs.all_reduce->seconds[1]; };
-  EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * 8 * bytes) << "devices";
+  EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * 6 * bytes) << "devices: two rings, no faster than links within a node";
+  problem.machine.all_reduce.within_node.beta = 1;
+  EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * (8 / 2) * bytes) << "each ring passes half of the bytes";
+  problem.machine.contention.node_transfers = 1;
+  EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * 8 * bytes) << "both rings use one interface";
+  problem.machine.all_reduce.within_node.beta = 6;
   problem.machine.cores = 2;
   EXPECT_DOUBLE_EQ(sum(), (2 * 5 + 1 * 6 * bytes) + (2 * 7 + 1 * 8 * bytes)) << "on each node, then between them";
 }
@@ -474,6 +479,18 @@ TEST(CompareModelsTest, AFreeNetworkIsNoSlower) {
   Predictor predictor(problem);
   const Candidate candidate = two_stages("1f1b", 8, 1);
   EXPECT_LT(possible_gains(predictor, candidate).free_network_seconds, predictor.predict(candidate).step_seconds);
+}
+
+TEST(CompareModelsTest, AFreeNetworkAlsoGathersShardedParametersInNoTime) {
+  PlanProblem problem = round_problem(4, 4);
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;
+  problem.shard_optimizer = true;
+  Predictor predictor(problem);
+  const double free = possible_gains(predictor, candidate).free_network_seconds;
+  problem.machine.point_to_point = {};
+  problem.machine.all_reduce = {};
+  EXPECT_NEAR(free, Predictor(problem).predict(candidate).step_seconds, 1e-6 * free);
 }
 
 TEST(TrainFlagsTest, DescribeTheCandidateAsWordsAndToml) {

@@ -65,6 +65,9 @@ TEST(StepPartsTest, MessagesSumsAndUpdatesCountTheirAddedTime) {
   EXPECT_GT(parts.of(StepPart::Sums), 0);
   EXPECT_LE(parts.of(StepPart::Sums), 2 * 3);  // 2 log2(2) alpha, if nothing overlaps
   EXPECT_DOUBLE_EQ(parts.of(StepPart::Updates), 0.25);
+
+  problem.shard_optimizer = true;
+  EXPECT_DOUBLE_EQ(parts_of(problem, candidate).of(StepPart::Updates), 0.25) << "an all-gather is no update";
 }
 
 }  // namespace

@@ -45,8 +45,11 @@ TEST(TensorParallelTest, ABlockSumsItsHiddenStatesTwiceEachWay) {
   EXPECT_DOUBLE_EQ(sums.input_gradient, sums.forward);
   EXPECT_EQ(sums.weight_gradient, 0);
   machine.workers_per_node = 2;
+  EXPECT_DOUBLE_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 4).forward, 5 * sums.forward)
+      << "two rings over several nodes";
+  machine.contention.node_transfers = 1;
   EXPECT_DOUBLE_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 4).forward, 10 * sums.forward)
-      << "over several nodes";
+      << "both rings use one interface";
   EXPECT_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 1).forward, 0);
 }
 
