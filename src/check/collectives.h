@@ -77,8 +77,13 @@ class Collectives {
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
+/// Returns whether the first use of such an instruction can wait for the whole GPU (FirstUse::IdleDevice).
+[[nodiscard]] constexpr bool can_wait_for_device(InstructionKind kind) {
+  return kind == InstructionKind::Compute || kind == InstructionKind::Recompute || kind == InstructionKind::Offload;
+}
+
 /// Adds the deadlock if some workers are blocked. `next` [worker] is the first instruction that did not run.
-/// `awaited_peers` [worker] are the peers of its unfinished transfers, which a blocked Compute or Recompute waits for.
+/// `awaited_peers` [worker] are the peers of its unfinished transfers, which a blocked first use waits for.
 /// Returns whether there is a deadlock.
 bool report_deadlock(const Program& program, const std::vector<std::size_t>& next,
                      const std::vector<std::vector<std::uint32_t>>& awaited_peers, const Collectives& collectives,

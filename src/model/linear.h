@@ -56,6 +56,10 @@ class WeightGradients : public torch::CustomClassHolder {
   std::vector<at::Tensor> terms_;  // [sum]
 };
 
+/// Saves leaves in the context of a layer's forward. Backward gets the leaves themselves, with their gradients;
+/// save_for_backward() may give copies (SavedTensors, runtime/saved_tensors.h).
+void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
+[[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
 /// Saves the current queue in the context of a layer's forward.
 void save_queue(torch::autograd::AutogradContext* context);
 /// Returns the queue saved in the layer's forward; null: none.

@@ -22,6 +22,7 @@
 #include "runtime/gradient_norms.h"
 #include "runtime/non_finite.h"
 #include "runtime/recorded_steps.h"
+#include "runtime/saved_tensors.h"
 #include "runtime/step_sums.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
@@ -99,7 +100,8 @@ struct StepResult {
 
 /// Runs a worker's program. Stages, transport and hooks are borrowed. The forward of a pair runs on a helper thread. A
 /// backward frees its activations and received gradient; after I, only the data for W stay. WaitSend frees a sent
-/// activation. A recomputed forward keeps only its input. Keys and values of slices stay until the backward of slice 0.
+/// activation. A recomputed forward keeps only its input. Offload moves what backward needs to host memory, except
+/// input and output of the stage if it is not recomputed. Keys and values of slices stay until the backward of slice 0.
 /// A program may be a piece of a longer one: pending operations and weight versions carry over.
 class Executor {
  public:
@@ -144,6 +146,8 @@ class Executor {
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
+    std::unique_ptr<SavedTensors> saved;  // null: stays on the device
+    SavedTensors::Pointer saved_input;    // the offloaded input of a recomputed forward
   };
   struct Forward {  // forward in progress
     Op op;
@@ -157,6 +161,7 @@ class Executor {
   static Key key(const Op& op);
 
   void begin(const std::vector<Instruction>& program);
+  void prepare_copies(const std::vector<Instruction>& program);
   void run_part(std::span<const Instruction> part, const StepHooks& hooks);
   void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
@@ -170,6 +175,8 @@ class Executor {
   static void run(Forward& forward);
   void end_forward(Forward forward);
   void recompute(const Op& backward, const StepHooks& hooks);
+  void offload(const Op& op);
+  static void await_load(Activation& activation);
   void backward(const Op& op);
   void input_gradient(const Op& op);
   void weight_gradient(const Op& op);
@@ -210,6 +217,8 @@ class Executor {
   std::optional<HelperThread> helper_;  // created at the first pair
   RecordedSteps recorded_;
   std::unordered_set<StageId> recomputed_;
+  std::unordered_set<Key> offloaded_;   // forwards
+  std::shared_ptr<HostCopies> copies_;  // null until a program offloads
   std::unordered_map<StageId, WeightVersions> versions_;  // versions of the stages that are updated separately
   std::unordered_map<Key, Activation> activations_;       // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by forward op

@@ -31,6 +31,8 @@ enum class InstructionKind : std::uint8_t {
   UpdateWeights,
   /// Free weight version `op.weight_version` of `op.stage`; the newest version only right before its replacement.
   DropWeights,
+  Offload,  ///< start to move the activations of forward `op` to host memory, which frees the device's; does not block
+  Load,     ///< start to move the activations of backward `op` (B or I) back to the device; does not block
 };
 
 /// An instruction of a worker. A tensor is named by the op that makes it.
@@ -51,6 +53,8 @@ struct Program {
   bool tied = false;        // stage 0 and the last share a matrix
   std::int64_t steps = 1;   // equal in number of micro-batches
   std::int64_t slices = 1;  // k: slices of a micro-batch
+  /// Most micro-batches at once with activations on a device, of the worker's stages that it offloads; 0: no limit
+  std::int64_t most_on_device = 0;
 };
 
 /// How messages between two workers are matched.

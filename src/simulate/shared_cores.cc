@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "schedule/dependencies.h"
+#include "simulate/copy_engines.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
 #include "simulate/memory.h"
@@ -150,6 +151,7 @@ class CoresRun {
         buckets_(std::max(cores.nodes.count(), schedule.workers.size())),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
+        copies_(schedule, costs),
         workers_(schedule.workers.size()),
         arrived_(table_.size(), kNever) {}
 
@@ -203,7 +205,8 @@ class CoresRun {
   }
 
   double op_ready(std::size_t w) const {
-    double start = workers_[w].free;
+    const std::size_t position = workers_[w].position;
+    double start = std::max(workers_[w].free, copies_.loaded(w, position, position + next_ops(w).size()));
     if (recomputes_first(w)) return start;
     for (const Op& op : next_ops(w)) {
       for (const OpIndex input : table_.inputs(op)) {
@@ -348,6 +351,7 @@ class CoresRun {
     Worker& worker = workers_[w];
     const auto ops = next_ops(w);
     worker.recomputed.reset();
+    copies_.end_ops(w, worker.position, worker.position + ops.size(), now);
     for (const Op& op : ops) {
       const std::size_t position = worker.position++;
       timeline_.workers[w].ops[position].end = now;
@@ -498,6 +502,7 @@ class CoresRun {
   TokenBuckets buckets_;              // burst allowance of each network interface
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
+  CopyEngines copies_;
   std::vector<Worker> workers_;
   std::size_t workers_summed_ = 0;  // finished the current step's ops and all-reduces
   double last_summed_ = 0;          // end of the last of them

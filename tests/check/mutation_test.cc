@@ -149,7 +149,7 @@ void damage(Schedule& schedule, Dice& dice) {
   }
 }
 
-constexpr std::size_t kInstructionKinds = static_cast<std::size_t>(InstructionKind::DropWeights) + 1;
+constexpr std::size_t kInstructionKinds = static_cast<std::size_t>(InstructionKind::Load) + 1;
 
 void damage(Instruction& instruction, const Program& program, Dice& dice) {
   switch (dice.below(9)) {
