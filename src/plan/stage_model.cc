@@ -219,6 +219,7 @@ class Builder {
       if (partition[s].head && machine_.whole_head) keep_all_logits(s);
     }
     if (!candidate_.recompute.empty()) add_recomputation();
+    if (!candidate_.offload.empty()) add_offload();
     add_links();
     add_sums();
     if (ranks_.num_ranks() > places_per_node()) {
@@ -334,6 +335,15 @@ class Builder {
     model_.costs.recompute.assign(model_.costs.stages.size(), 0);
     for (const StageId stage : candidate_.recompute)
       model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
+  }
+
+  void add_offload() {
+    OffloadCosts costs{.beta = 1 / (machine_.host_bandwidth > 0 ? machine_.host_bandwidth : kHostBandwidth),
+                       .bytes = offloadable_bytes(model_, schedule_.micro_batch_scale, candidate_.recompute)};
+    for (std::size_t s = 0; s < costs.bytes.size(); ++s) {
+      if (!candidate_.offload.contains(StageId(static_cast<std::int64_t>(s)))) costs.bytes[s] = 0;
+    }
+    model_.costs.offload = std::move(costs);
   }
 
   [[nodiscard]] bool messages_leave_nodes() const { return std::ranges::find(near_, false) != near_.end(); }
@@ -551,6 +561,18 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
   const LoweringOptions lowering;
   result.costs.buffers = {lowering.receives_ahead, lowering.sends_behind};
   return result;
+}
+
+std::vector<double> offloadable_bytes(const StageModel& model, double micro_batch_scale,
+                                      const std::set<StageId>& recompute) {
+  std::vector<double> bytes;
+  for (std::size_t s = 0; s < model.footprints.size(); ++s) {
+    const StageMemory& memory = model.costs.memory[s];
+    const bool only_input = recompute.contains(StageId(static_cast<std::int64_t>(s)));
+    const double more = memory.activations - model.footprints[s].stays / micro_batch_scale;
+    bytes.push_back(only_input ? memory.boundary : std::max(0.0, more));
+  }
+  return bytes;
 }
 
 bool shares_cores(const PlanProblem& problem) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "model_config/partition.h"
@@ -33,6 +34,11 @@ struct StageModel {
 /// Returns bytes without times. `workload` describes a full micro-batch.
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
                                      const Schedule& schedule, Workload workload);
+
+/// Returns [S]: bytes that offloading frees of a full micro-batch's activations. A stage in `recompute` has only its
+/// input to offload.
+[[nodiscard]] std::vector<double> offloadable_bytes(const StageModel& model, double micro_batch_scale,
+                                                    const std::set<StageId>& recompute);
 
 [[nodiscard]] bool shares_cores(const PlanProblem& problem);
 

@@ -17,6 +17,11 @@ namespace chimera {
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute);
 
+/// Returns the same with `offload` (stages) in place of CostModel::offload. An offloaded forward counts until the
+/// worker's next one has ended, and from the load on.
+[[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
+                                                 const std::set<StageId>& recompute, const std::set<StageId>& offload);
+
 /// Returns the peak bytes [worker] in the timeline: amounts of explain() plus working sets.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
@@ -26,5 +31,11 @@ namespace chimera {
 /// suffice.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
+
+/// Returns stages whose offloading makes peaks_by_order() fit, chosen as by stages_to_recompute(); no value: offloading
+/// all stages does not suffice.
+[[nodiscard]] std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
+                                                                 const std::set<StageId>& recompute,
+                                                                 double memory_bytes);
 
 }  // namespace chimera

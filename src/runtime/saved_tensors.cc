@@ -50,7 +50,7 @@ bool set_hooking_engine() {
   return true;
 }
 
-at::Tensor bytes_of(const at::Tensor& tensor) {
+at::Tensor flat_bytes(const at::Tensor& tensor) {
   const c10::Storage& storage = tensor.storage();
   return at::empty({0}, tensor.options().dtype(at::kByte))
       .set_(storage, 0, {static_cast<std::int64_t>(storage.nbytes())}, {1});
@@ -72,16 +72,18 @@ std::vector<std::vector<SavedTensors::Pointer>> by_storage(std::vector<SavedTens
 std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
   for (const at::Tensor& tensor : tensors) copies.push_back(take(tensor.numel()));
-  static_cast<void>(stream_.run(StreamMark(device_), [&] {
+  last_.await();
+  last_ = stream_.run(StreamMark(device_), [&] {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       copies[i].copy_(tensors[i], /*non_blocking=*/true);
       use_on_current_stream(tensors[i]);
     }
-  }));
+  });
   return copies;
 }
 
 std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, StreamMark& end) {
+  last_.await();
   std::vector<at::Tensor> results;
   for (const at::Tensor& tensor : tensors) {
     results.push_back(at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte)));
@@ -129,7 +131,7 @@ void SavedTensors::offload(HostCopies& copies) {
   for (const std::vector<Pointer>& sharers : by_storage(std::exchange(tensors_, {}))) {
     const c10::Storage& storage = sharers.front()->value.storage();
     if (storage.nbytes() == 0 || storage.use_count() > sharers.size()) continue;
-    on_device.push_back(bytes_of(sharers.front()->value));
+    on_device.push_back(flat_bytes(sharers.front()->value));
     std::vector<View>& views = views_.emplace_back();
     for (const Pointer& tensor : sharers) {
       const at::Tensor value = std::exchange(tensor->value, {});

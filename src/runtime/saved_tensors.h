@@ -18,7 +18,8 @@ class HostCopies {
   explicit HostCopies(at::Device device) : device_(device), stream_(device) {}
 
   /// Starts to copy tensors [bytes] to host memory. The device's memory may be freed at once: it is not reused before
-  /// the copy ends.
+  /// the copy ends. Both functions make the current stream wait for the previous copy to host memory, so that the
+  /// memory of at most one such copy is still in use.
   [[nodiscard]] std::vector<at::Tensor> to_host(const std::vector<at::Tensor>& tensors);
   /// Starts to copy results of to_host() back, and returns the tensors; `end` is the end of the copy.
   [[nodiscard]] std::vector<at::Tensor> to_device(std::vector<at::Tensor> tensors, StreamMark& end);
@@ -28,6 +29,7 @@ class HostCopies {
 
   at::Device device_;
   RankStream stream_;
+  StreamMark last_;  // end of the last copy to host memory
   /// Host memory to use again, by bytes. To allocate page-locked memory can wait for the whole GPU.
   std::map<std::int64_t, std::vector<at::Tensor>> free_;
 };

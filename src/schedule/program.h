@@ -31,8 +31,10 @@ enum class InstructionKind : std::uint8_t {
   UpdateWeights,
   /// Free weight version `op.weight_version` of `op.stage`; the newest version only right before its replacement.
   DropWeights,
-  Offload,  ///< start to move the activations of forward `op` to host memory, which frees the device's; does not block
-  Load,     ///< start to move the activations of backward `op` (B or I) back to the device; does not block
+  /// Start to move the activations of forward `op` to host memory, which frees the device's. Offload and Load do not
+  /// block, but the device runs no later op before the worker's previous Offload has ended.
+  Offload,
+  Load,  ///< start to move the activations of backward `op` (B or I) back to the device
 };
 
 /// An instruction of a worker. A tensor is named by the op that makes it.
@@ -53,7 +55,8 @@ struct Program {
   bool tied = false;        // stage 0 and the last share a matrix
   std::int64_t steps = 1;   // equal in number of micro-batches
   std::int64_t slices = 1;  // k: slices of a micro-batch
-  /// Most micro-batches at once with activations on a device, of the worker's stages that it offloads; 0: no limit
+  /// Most micro-batches at once with activations on a device, of the worker's stages that it offloads, without one whose
+  /// copy to host memory is under way; 0: no limit
   std::int64_t most_on_device = 0;
 };
 

@@ -23,20 +23,23 @@ CopyEngines::CopyEngines(const Schedule& schedule, const CostTable& costs) : eng
   }
 }
 
-void CopyEngines::end_ops(std::size_t worker, std::size_t begin, std::size_t end, double time) {
+double CopyEngines::end_ops(std::size_t worker, std::size_t begin, std::size_t end, double time) {
   Engine& engine = engines_[worker];
-  if (engine.copies.empty()) return;
+  if (engine.copies.empty()) return time;
   for (std::size_t i = begin; i < end; ++i) {
     if (engine.of_ops[i] < 0) continue;
     const auto copy = static_cast<std::size_t>(engine.of_ops[i]);
     if (engine.copies[copy].forward != i) continue;
-    engine.free = engine.copies[copy].out_end = std::max(engine.free, time) + engine.seconds[copy];
+    time = std::max(time, engine.out_end);
+    engine.free = std::max(engine.free, time) + engine.seconds[copy];
+    engine.out_end = engine.copies[copy].out_end = engine.free;
   }
   for (; engine.next_load < engine.loads.size() && engine.loads[engine.next_load] <= end; ++engine.next_load) {
     OffloadCopies& copies = engine.copies[engine.next_load];
-    copies.load_start = std::max(engine.free, time);
-    engine.free = copies.load_end = copies.load_start + engine.seconds[engine.next_load];
+    time = copies.load = std::max(time, engine.out_end);
+    engine.free = copies.load_end = std::max(engine.free, time) + engine.seconds[engine.next_load];
   }
+  return time;
 }
 
 double CopyEngines::loaded(std::size_t worker, std::size_t begin, std::size_t end) const {

@@ -25,7 +25,7 @@ namespace chimera {
 /// - weights (each version and copy), gradients and optimizer state;
 /// - activations from F to the end of B or I, and the part for W until its end. With recomputation, only the boundary
 ///   is kept until B or I starts. Offloaded bytes (CostModel::offload) are away from the end of their copy to host
-///   memory until the load starts.
+///   memory until the load is issued.
 /// - messages: on the sender until arrival, unless part of its activations; then on the receiver until the op starts
 ///   (forward) or ends (backward). CostModel::buffers extends both.
 ///

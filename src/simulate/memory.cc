@@ -204,7 +204,7 @@ class Ledger {
       }
       for (const OffloadCopies& copies : engines.copies(w)) {
         const Op& op = ops[copies.forward];
-        hold(w, copies.out_end, copies.load_start, -costs_.offload->bytes[op.stage.index()] * part_of_bytes(op));
+        hold(w, copies.out_end, copies.load, -costs_.offload->bytes[op.stage.index()] * part_of_bytes(op));
       }
     }
   }

@@ -351,7 +351,7 @@ class CoresRun {
     Worker& worker = workers_[w];
     const auto ops = next_ops(w);
     worker.recomputed.reset();
-    copies_.end_ops(w, worker.position, worker.position + ops.size(), now);
+    worker.free = copies_.end_ops(w, worker.position, worker.position + ops.size(), now);
     for (const Op& op : ops) {
       const std::size_t position = worker.position++;
       timeline_.workers[w].ops[position].end = now;

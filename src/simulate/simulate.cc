@@ -107,8 +107,7 @@ class StepRun {
     }
     const double end = ready + (costs_.duration(ops) - again);
     const double start = ready > recomputed ? std::max(free, ready - again) : free;
-    free_[worker] = end;
-    copies_.end_ops(worker, position, position + ops.size(), end);
+    free_[worker] = copies_.end_ops(worker, position, position + ops.size(), end);
     for (const Op& op : ops) {
       timed(index, worker) = {start, end};
       if (!arrived_.empty()) send(index, op, worker, end);
