@@ -30,8 +30,7 @@ class OrderLedger {
     find_message_rooms();
   }
 
-  [[nodiscard]] double peak(std::size_t worker, const std::set<StageId>& recompute,
-                            const std::set<StageId>& offload = {}) {
+  [[nodiscard]] double peak(std::size_t worker, const std::set<StageId>& recompute, const std::set<StageId>& offload) {
     const std::vector<double> moved = moved_bytes(worker, recompute, offload);
     std::size_t position = 0;
     double amount = held_between_steps(worker) + message_room_[worker];
@@ -154,6 +153,14 @@ double most_within(const std::vector<MemoryPoint>& points, std::size_t& next, co
   return most;
 }
 
+std::set<StageId> offloaded_by(const StageModel& model) {
+  std::set<StageId> offload;
+  for (std::size_t s = 0; model.costs.offload && s < model.costs.offload->bytes.size(); ++s) {
+    if (model.costs.offload->bytes[s] > 0) offload.emplace(static_cast<std::int64_t>(s));
+  }
+  return offload;
+}
+
 /// Returns the stages that a choice adds until every worker fits: `peak` [worker] with the stages so far, `freed` [S]
 /// bytes of a micro-batch. Workers that fit before need no more memory later.
 template <class Peak>
@@ -176,11 +183,7 @@ std::optional<std::set<StageId>> stages_that_fit(OrderLedger& ledger, std::size_
 
 std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                    const std::set<StageId>& recompute) {
-  std::set<StageId> offload;
-  for (std::size_t s = 0; model.costs.offload && s < model.costs.offload->bytes.size(); ++s) {
-    if (model.costs.offload->bytes[s] > 0) offload.emplace(static_cast<std::int64_t>(s));
-  }
-  return peaks_by_order(schedule, model, recompute, offload);
+  return peaks_by_order(schedule, model, recompute, offloaded_by(model));
 }
 
 std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
@@ -214,7 +217,10 @@ std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, c
   OrderLedger ledger(schedule, model);
   std::vector<double> freed;
   for (const StageMemory& memory : model.costs.memory) freed.push_back(memory.activations - memory.boundary);
-  const auto peak = [&](std::size_t w, const std::set<StageId>& recompute) { return ledger.peak(w, recompute); };
+  const std::set<StageId> offload = offloaded_by(model);
+  const auto peak = [&](std::size_t w, const std::set<StageId>& recompute) {
+    return ledger.peak(w, recompute, offload);
+  };
   return stages_that_fit(ledger, schedule.workers.size(), memory_bytes, freed, peak);
 }
 

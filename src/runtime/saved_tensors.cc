@@ -69,11 +69,11 @@ std::vector<std::vector<SavedTensors::Pointer>> by_storage(std::vector<SavedTens
 
 }  // namespace
 
-std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tensors) {
+std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tensors, StreamMark& end) {
   std::vector<at::Tensor> copies;
   for (const at::Tensor& tensor : tensors) copies.push_back(take(tensor.numel()));
   last_.await();
-  last_ = stream_.run(StreamMark(device_), [&] {
+  end = last_ = stream_.run(StreamMark(device_), [&] {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       copies[i].copy_(tensors[i], /*non_blocking=*/true);
       use_on_current_stream(tensors[i]);
@@ -83,7 +83,6 @@ std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tenso
 }
 
 std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, StreamMark& end) {
-  last_.await();
   std::vector<at::Tensor> results;
   for (const at::Tensor& tensor : tensors) {
     results.push_back(at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte)));
@@ -139,11 +138,12 @@ void SavedTensors::offload(HostCopies& copies) {
           {tensor, value.scalar_type(), value.sizes().vec(), value.strides().vec(), value.storage_offset()});
     }
   }
-  in_host_ = copies.to_host(on_device);
+  in_host_ = copies.to_host(on_device, offloaded_);
 }
 
 void SavedTensors::load(HostCopies& copies) {
   const at::NoGradGuard no_graph;
+  offloaded_.await();
   const std::vector<at::Tensor> loaded = copies.to_device(std::exchange(in_host_, {}), loaded_);
   for (std::size_t i = 0; i < loaded.size(); ++i) {
     for (const View& view : views_[i]) {

@@ -17,10 +17,10 @@ class HostCopies {
  public:
   explicit HostCopies(at::Device device) : device_(device), stream_(device) {}
 
-  /// Starts to copy tensors [bytes] to host memory. The device's memory may be freed at once: it is not reused before
-  /// the copy ends. Both functions make the current stream wait for the previous copy to host memory, so that the
-  /// memory of at most one such copy is still in use.
-  [[nodiscard]] std::vector<at::Tensor> to_host(const std::vector<at::Tensor>& tensors);
+  /// Starts to copy tensors [bytes] to host memory; `end` is the end of the copy. The device's memory may be freed at
+  /// once: it is not reused before that. Makes the current stream wait for the previous call's copy, so that the memory
+  /// of at most one such copy is still in use.
+  [[nodiscard]] std::vector<at::Tensor> to_host(const std::vector<at::Tensor>& tensors, StreamMark& end);
   /// Starts to copy results of to_host() back, and returns the tensors; `end` is the end of the copy.
   [[nodiscard]] std::vector<at::Tensor> to_device(std::vector<at::Tensor> tensors, StreamMark& end);
 
@@ -29,7 +29,7 @@ class HostCopies {
 
   at::Device device_;
   RankStream stream_;
-  StreamMark last_;  // end of the last copy to host memory
+  StreamMark last_;  // end of the previous copy to host memory
   /// Host memory to use again, by bytes. To allocate page-locked memory can wait for the whole GPU.
   std::map<std::int64_t, std::vector<at::Tensor>> free_;
 };
@@ -61,7 +61,7 @@ class SavedTensors {
   Pointer add(const at::Tensor& tensor);
   /// Starts to move to host memory all tensors that nobody else holds. Leaves that need gradients stay.
   void offload(HostCopies& copies);
-  /// Starts to move them back.
+  /// Starts to move them back. Makes the current stream wait for the end of offload().
   void load(HostCopies& copies);
   /// Makes the current stream wait for load().
   void await() const { loaded_.await(); }
@@ -78,6 +78,7 @@ class SavedTensors {
   std::vector<Pointer> tensors_;
   std::vector<at::Tensor> in_host_;
   std::vector<std::vector<View>> views_;  // of each in in_host_
+  StreamMark offloaded_;
   StreamMark loaded_;
 };
 

@@ -31,10 +31,12 @@ enum class InstructionKind : std::uint8_t {
   UpdateWeights,
   /// Free weight version `op.weight_version` of `op.stage`; the newest version only right before its replacement.
   DropWeights,
-  /// Start to move the activations of forward `op` to host memory, which frees the device's. Offload and Load do not
-  /// block, but the device runs no later op before the worker's previous Offload has ended.
+  /// Start to move the activations of forward `op` to host memory, which frees the device's. Does not block, but the
+  /// device runs no later op before the worker's previous Offload has ended.
   Offload,
-  Load,  ///< start to move the activations of backward `op` (B or I) back to the device
+  /// Start to move the activations of backward `op` (B or I) back to the device. Does not block, but the device runs no
+  /// later op before their Offload has ended.
+  Load,
 };
 
 /// An instruction of a worker. A tensor is named by the op that makes it.

@@ -36,7 +36,7 @@ double CopyEngines::end_ops(std::size_t worker, std::size_t begin, std::size_t e
   }
   for (; engine.next_load < engine.loads.size() && engine.loads[engine.next_load] <= end; ++engine.next_load) {
     OffloadCopies& copies = engine.copies[engine.next_load];
-    time = copies.load = std::max(time, engine.out_end);
+    time = copies.load = std::max(time, copies.out_end);
     engine.free = copies.load_end = std::max(engine.free, time) + engine.seconds[engine.next_load];
   }
   return time;

@@ -20,7 +20,8 @@ struct OffloadCopies {
 
 /// The copies of offloaded activations (offloaded_forwards()). Each worker has one engine, which makes one copy at a
 /// time, in the order of the program: to host memory from the end of the forward on, to the device from the end of the
-/// op before the load. Before it starts either copy, the worker waits for its previous copy to host memory.
+/// op before the load. The worker waits for its previous copy to host memory before it starts another, and for that of
+/// the same activations before a load.
 class CopyEngines {
  public:
   CopyEngines(const Schedule& schedule, const CostTable& costs);

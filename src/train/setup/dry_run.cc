@@ -246,7 +246,11 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
   const PlannedSchedule planned{std::make_shared<const Schedule>(job.schedule), job.partition,
                                 model_of(job, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);
-  Forecast result{machine.name, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
+  std::string source = machine.name;
+  if (!candidate.offload.empty() && machine.host_bandwidth == 0) {
+    source += fmt::format(", {:g} GB/s to host memory (assumed)", kHostBandwidth / 1e9);
+  }
+  Forecast result{source, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
   for (const StageLayers& layers : job.partition) {
     result.stage_parameters.push_back(parameter_count(job.model, layers));
   }
