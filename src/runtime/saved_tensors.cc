@@ -109,9 +109,11 @@ at::Tensor HostCopies::take(std::int64_t bytes) {
   return memory;
 }
 
-SavedTensors::Scope::Scope(SavedTensors* saved) : before_(std::exchange(current_tensors, saved)) {
-  if (saved == nullptr) return;
-  [[maybe_unused]] static const bool is_set = set_hooking_engine();
+SavedTensors::Scope::Scope(SavedTensors* saved) : before_(current_tensors) {
+  if (saved != nullptr) {
+    [[maybe_unused]] static const bool is_set = set_hooking_engine();
+  }
+  current_tensors = saved;
 }
 
 SavedTensors::Scope::~Scope() { current_tensors = before_; }
