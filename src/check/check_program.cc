@@ -255,7 +255,6 @@ void ProgramTensors::report_transfer(const Tensor& tensor, std::size_t slot, Fin
   if (tensor.receiver != kNobody && !tensor.receive_waited) report_wait("receive", tensor.receiver);
 }
 
-/// Activations of the offloaded stages, on devices and in host memory. Requires ops in range.
 class OffloadedActivations {
  public:
   explicit OffloadedActivations(const Program& program)
@@ -296,7 +295,7 @@ class OffloadedActivations {
   using Key = std::tuple<StageId, MicroBatchId, std::int16_t>;
   static Key key(const Op& op) { return {op.stage, op.micro_batch, op.slice}; }
 
-  std::vector<std::set<StageId>> stages_;  // [worker]: stages that it offloads
+  std::vector<std::set<StageId>> stages_;  // [worker]
   std::vector<std::int64_t> on_device_;    // [worker]: micro-batches of these stages
   std::int64_t most_;
   std::map<Key, std::size_t> in_host_;  // worker
@@ -482,7 +481,6 @@ class ProgramRun {
     if (is_on(op.kind)) bad(worker, "its backward has run before");
   }
 
-  /// Counts the activations that the op makes or uses up.
   void hold(std::size_t worker, const Op& op) {
     require_on_device(worker, op);
     offloaded_.compute(worker, op);

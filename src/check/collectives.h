@@ -77,7 +77,7 @@ class Collectives {
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
-/// Returns whether the first use of such an instruction can wait for the whole GPU (FirstUse::IdleDevice).
+/// See FirstUse::IdleDevice.
 [[nodiscard]] constexpr bool can_wait_for_device(InstructionKind kind) {
   return kind == InstructionKind::Compute || kind == InstructionKind::Recompute || kind == InstructionKind::Offload;
 }

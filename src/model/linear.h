@@ -56,8 +56,7 @@ class WeightGradients : public torch::CustomClassHolder {
   std::vector<at::Tensor> terms_;  // [sum]
 };
 
-/// Saves leaves in the context of a layer's forward. Backward gets the leaves themselves, with their gradients;
-/// save_for_backward() may give copies (SavedTensors, runtime/saved_tensors.h).
+/// Saves leaves in the context of a layer's forward. save_for_backward() might return copies, without gradients.
 void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
 [[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
 /// Saves the current queue in the context of a layer's forward.

@@ -103,8 +103,7 @@ struct MachineProfile {
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
 
-/// Assumed MachineProfile::host_bandwidth: four fifths of the 31.5 GB/s of 16 lanes of PCI Express 4.0 each way (16
-/// GT/s per lane, 128b/130b; PCI-SIG).
+/// Assumed: four fifths of 16 lanes of PCI Express 4.0 (16 GT/s a lane, 128b/130b; PCI-SIG).
 inline constexpr double kHostBandwidth = 25e9;
 
 /// Returns the total FLOP/s of products of large matrices for workers with `threads` cores each on a single node,

@@ -55,7 +55,7 @@ struct PlanOptions {
   PartitionChoice partition = {PartitionRule::Balanced};
   /// Auto: as few stages as memory requires. Listed: only candidates that have these stages.
   RecomputeChoice recompute = {RecomputeRule::Auto};
-  /// Auto: as few stages as memory requires. If both are Auto, a candidate offloads or recomputes, whichever is faster.
+  /// Auto, as above. If both are Auto, a candidate offloads or recomputes, whichever is faster.
   RecomputeChoice offload = {};
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
   std::int64_t top = 10;       // candidates to rank; 0: all, without pruning

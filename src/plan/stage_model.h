@@ -35,8 +35,7 @@ struct StageModel {
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
                                      const Schedule& schedule, Workload workload);
 
-/// Returns [S]: bytes that offloading frees of a full micro-batch's activations. A stage in `recompute` has only its
-/// input to offload.
+/// Returns OffloadCosts::bytes of all stages. A stage in `recompute` has only its input to offload.
 [[nodiscard]] std::vector<double> offloadable_bytes(const StageModel& model, double micro_batch_scale,
                                                     const std::set<StageId>& recompute);
 

@@ -161,8 +161,7 @@ std::set<StageId> offloaded_by(const StageModel& model) {
   return offload;
 }
 
-/// Returns the stages that a choice adds until every worker fits: `peak` [worker] with the stages so far, `freed` [S]
-/// bytes of a micro-batch. Workers that fit before need no more memory later.
+/// Adds stages until every worker fits; workers before need no more memory than before. `freed`: [S].
 template <class Peak>
 std::optional<std::set<StageId>> stages_that_fit(OrderLedger& ledger, std::size_t workers, double memory_bytes,
                                                  const std::vector<double>& freed, const Peak& peak) {

@@ -17,8 +17,7 @@ namespace chimera {
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute);
 
-/// Returns the same with `offload` (stages) in place of CostModel::offload. An offloaded forward counts until the
-/// worker's next one has ended, and from the load on.
+/// The same with `offload` in place of CostModel::offload. A forward counts until the next offloaded one has ended.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute, const std::set<StageId>& offload);
 
@@ -32,8 +31,7 @@ namespace chimera {
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
 
-/// Returns stages whose offloading makes peaks_by_order() fit, chosen as by stages_to_recompute(); no value: offloading
-/// all stages does not suffice.
+/// The same for offloading.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
                                                                  const std::set<StageId>& recompute,
                                                                  double memory_bytes);

@@ -100,8 +100,8 @@ struct StepResult {
 
 /// Runs a worker's program. Stages, transport and hooks are borrowed. The forward of a pair runs on a helper thread. A
 /// backward frees its activations and received gradient; after I, only the data for W stay. WaitSend frees a sent
-/// activation. A recomputed forward keeps only its input. Offload moves what backward needs to host memory, except
-/// input and output of the stage if it is not recomputed. Keys and values of slices stay until the backward of slice 0.
+/// activation. A recomputed forward keeps only its input. Offload leaves input and output of a stage that is not
+/// recomputed. Keys and values of slices stay until the backward of slice 0.
 /// A program may be a piece of a longer one: pending operations and weight versions carry over.
 class Executor {
  public:
@@ -217,8 +217,8 @@ class Executor {
   std::optional<HelperThread> helper_;  // created at the first pair
   RecordedSteps recorded_;
   std::unordered_set<StageId> recomputed_;
-  std::unordered_set<Key> offloaded_;   // forwards
-  std::shared_ptr<HostCopies> copies_;  // null until a program offloads
+  std::unordered_set<Key> offloaded_;                     // forwards
+  std::shared_ptr<HostCopies> copies_;                    // null until a program offloads
   std::unordered_map<StageId, WeightVersions> versions_;  // versions of the stages that are updated separately
   std::unordered_map<Key, Activation> activations_;       // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by forward op

@@ -32,7 +32,6 @@ class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {
     }
   }
   [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
-  /// Returns a reporter for the host copies of the same rank.
   [[nodiscard]] std::shared_ptr<Reporter> of_host_copies() const {
     return std::make_shared<Reporter>(ledger_, ledger_->ranks + account_ % ledger_->ranks);
   }

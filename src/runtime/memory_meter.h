@@ -35,7 +35,7 @@ class MemoryMeter {
     c10::DebugInfoGuard guard_;
   };
 
-  /// Scope that counts allocations as host copies of the rank that this thread records, if any.
+  /// Scope that counts allocations of a recording thread as its rank's host copies.
   class HostRecording {
    public:
     HostRecording();
@@ -47,7 +47,6 @@ class MemoryMeter {
   /// Returns the peak of the rank's live bytes.
   [[nodiscard]] std::int64_t peak_bytes(RankId rank) const;
   [[nodiscard]] std::int64_t live_bytes(RankId rank) const;
-  /// Returns the live bytes of the rank's host copies.
   [[nodiscard]] std::int64_t host_bytes(RankId rank) const;
   /// Returns both, and restarts the peak.
   [[nodiscard]] MemorySample take_sample(RankId rank);

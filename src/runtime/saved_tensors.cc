@@ -24,7 +24,7 @@ struct Hooks final : torch::autograd::SavedVariableHooks {
   SavedTensors::Pointer saved;
 };
 
-/// LibTorch's engine asks itself for the hooks of a new graph; only Python can set others.
+/// LibTorch asks its engine for the hooks of saved tensors.
 struct HookingEngine final : torch::autograd::Engine {
   HookingEngine() = default;
   ~HookingEngine() override { stop(); }
@@ -44,7 +44,7 @@ torch::autograd::Engine& hooking_engine() {
 bool set_hooking_engine() {
   using torch::autograd::Engine;
   if (&Engine::get_default_engine() != &Engine::get_base_engine()) {
-    throw Error("activations cannot be offloaded: another program than chimera runs LibTorch's backwards here");
+    throw Error("activations cannot be offloaded: Python's autograd engine is in use");
   }
   torch::autograd::set_default_engine_stub(hooking_engine);
   return true;
@@ -97,7 +97,6 @@ std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, S
   return results;
 }
 
-/// Later copies to memory that is used again come after this stream's earlier ones from it.
 at::Tensor HostCopies::take(std::int64_t bytes) {
   std::vector<at::Tensor>& free = free_[bytes];
   if (free.empty()) {

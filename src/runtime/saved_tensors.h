@@ -11,17 +11,15 @@
 
 namespace chimera {
 
-/// Copies between a worker's device and host memory, page-locked for a GPU, one after the other on a stream of their
-/// own. On the CPU, copies are to other CPU memory and at once.
+/// Copies between a device and host memory on a stream of their own; on the CPU, at once to other CPU memory.
 class HostCopies {
  public:
   explicit HostCopies(at::Device device) : device_(device), stream_(device) {}
 
-  /// Starts to copy tensors [bytes] to host memory; `end` is the end of the copy. The device's memory may be freed at
-  /// once: it is not reused before that. Makes the current stream wait for the previous call's copy, so that the memory
-  /// of at most one such copy is still in use.
+  /// Starts to copy tensors [bytes] to host memory, until `end`. They may be freed at once. Makes the current stream
+  /// wait for the previous call's copy, whose memory is then free.
   [[nodiscard]] std::vector<at::Tensor> to_host(const std::vector<at::Tensor>& tensors, StreamMark& end);
-  /// Starts to copy results of to_host() back, and returns the tensors; `end` is the end of the copy.
+  /// Starts to copy results of to_host() back, until `end`.
   [[nodiscard]] std::vector<at::Tensor> to_device(std::vector<at::Tensor> tensors, StreamMark& end);
 
  private:
@@ -30,7 +28,7 @@ class HostCopies {
   at::Device device_;
   RankStream stream_;
   StreamMark last_;  // end of the previous copy to host memory
-  /// Host memory to use again, by bytes. To allocate page-locked memory can wait for the whole GPU.
+  /// By bytes; kept, because an allocation of page-locked memory can wait for the whole GPU.
   std::map<std::int64_t, std::vector<at::Tensor>> free_;
 };
 
@@ -39,14 +37,13 @@ struct SavedTensor {
   at::Tensor value;
 };
 
-/// The tensors that a forward's graph saves for its backward. The graph then refers to them through saved-tensor hooks,
-/// so that they can be moved. Backward frees them in its own order.
+/// Tensors that a forward's graph saves for backward. The graph reads them through saved-tensor hooks, so they can
+/// move.
 class SavedTensors {
  public:
   using Pointer = std::shared_ptr<SavedTensor>;
 
-  /// Adds what graphs save that this thread makes; null: nothing changes. Throws Error if another engine than
-  /// LibTorch's own runs backwards, such as Python's.
+  /// Adds what graphs of this thread save; null: no effect. Throws Error if Python's autograd engine is in use.
   class Scope {
    public:
     explicit Scope(SavedTensors* saved);
@@ -59,7 +56,7 @@ class SavedTensors {
   };
 
   Pointer add(const at::Tensor& tensor);
-  /// Starts to move to host memory all tensors that nobody else holds. Leaves that need gradients stay.
+  /// Starts to move all tensors that nobody else holds to host memory. Leaves that need gradients stay.
   void offload(HostCopies& copies);
   /// Starts to move them back. Makes the current stream wait for the end of offload().
   void load(HostCopies& copies);
@@ -77,7 +74,7 @@ class SavedTensors {
 
   std::vector<Pointer> tensors_;
   std::vector<at::Tensor> in_host_;
-  std::vector<std::vector<View>> views_;  // of each in in_host_
+  std::vector<std::vector<View>> views_;  // [in_host_]
   StreamMark offloaded_;
   StreamMark loaded_;
 };

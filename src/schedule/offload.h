@@ -10,11 +10,11 @@
 
 namespace chimera {
 
-/// A forward whose activations are in host memory until its backward. Positions are in the worker's list of ops.
+/// A forward whose activations are in host memory until its backward; positions in the worker's list.
 struct OffloadedForward {
   std::size_t forward = 0;
   std::size_t backward = 0;  // B or I
-  std::size_t load = 0;      // the copy to the device starts before this op: the op or pair before the backward
+  std::size_t load = 0;      // the op or pair before the backward; the copy to the device starts before it
 };
 
 /// Returns the offloaded forwards of the worker's `stages`, in the order of their backwards. A forward keeps its
@@ -22,8 +22,7 @@ struct OffloadedForward {
 [[nodiscard]] std::vector<OffloadedForward> offloaded_forwards(const std::vector<Op>& ops,
                                                                const std::set<StageId>& stages, Pairs pairs);
 
-/// Returns Program::most_on_device of offloaded_forwards(): the activations of the running op or pair, and those of the
-/// next op.
+/// Returns Program::most_on_device: activations of the running op or pair and of the next backward.
 [[nodiscard]] constexpr std::int64_t most_on_device(Pairs pairs) { return pairs == Pairs::Together ? 3 : 2; }
 
 }  // namespace chimera

@@ -100,10 +100,10 @@ struct SliceCosts {
 /// Returns [k]: each slice's part of an op's time. Requires bounds of k slices, or none.
 [[nodiscard]] std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices);
 
-/// Copies of activations between a device and host memory: `beta` per byte, each way.
+/// Copies of activations to host memory and back: `beta` per byte, each way.
 struct OffloadCosts {
   double beta = 0;
-  std::vector<double> bytes = {};  // [S], that offloading a full micro-batch frees; 0: the stage is not offloaded
+  std::vector<double> bytes = {};  // [S], of a full micro-batch; 0: the stage is not offloaded
 };
 
 struct CostModel {
@@ -151,7 +151,6 @@ class CostTable {
   }
   [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage, op.slice); }
   [[nodiscard]] const std::set<StageId>& offloaded_stages() const { return offloaded_; }
-  /// Time of a copy of the forward's activations, either way.
   [[nodiscard]] double offload(const Op& forward) const {
     return offloads_[forward.stage.index()] * part_of_tokens(forward);
   }

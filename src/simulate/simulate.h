@@ -19,8 +19,7 @@ namespace chimera {
 /// backward, which starts as late as possible. Ops of a pair that run together start when the inputs of both have
 /// arrived, and end at the same time.
 ///
-/// Activations of offloaded stages (CostModel::offload) leave and reach the device as in simulate/copy_engines.h; a
-/// backward, with its recomputation, starts once they are there.
+/// A backward of offloaded activations, with its recomputation, starts once they are back (simulate/copy_engines.h).
 ///
 /// A result for another worker is sent when its op ends (simulate/links.h); the sender continues unless sends block. A
 /// synchronous step ends with all-reduces and, after all of them, one update per worker (simulate/sum_lanes.h). In an

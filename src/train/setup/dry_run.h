@@ -21,8 +21,7 @@ namespace chimera {
 /// and if recomputing all stages does not fit.
 [[nodiscard]] std::set<StageId> recomputed_stages(const Job& job);
 
-/// Returns the stages that --offload selects. `auto` selects stages until every worker fits in --memory GiB, none
-/// without --memory. Throws ConfigError for an unknown stage, and if offloading all stages does not fit.
+/// The same for --offload; `auto` without --memory selects none.
 [[nodiscard]] std::set<StageId> offloaded_stages(const Job& job);
 
 struct HeldStage {
