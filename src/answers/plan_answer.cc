@@ -15,10 +15,8 @@
 
 namespace chimera {
 
-/// Returns the value of --recompute.
 [[nodiscard]] std::string recomputed(const Candidate& candidate);
 
-/// Returns a heading and a row per candidate. Requires at least one.
 [[nodiscard]] std::string plan_rows(const std::vector<ReportedCandidate>& candidates);
 
 /// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
@@ -265,7 +263,6 @@ namespace {
 
 constexpr double kBytesInGiB = 1 << 30;
 
-/// Returns the schedule with its parameters.
 std::string schedule_text(const Candidate& candidate) {
   const std::string text = in_words(candidate);
   return text.substr(0, text.find("  "));

@@ -20,7 +20,6 @@
 
 namespace chimera {
 
-/// A start-send or post-receive.
 struct Issue {
   std::uint32_t tensor = 0;
   std::uint32_t worker = 0;
@@ -137,7 +136,6 @@ class HeldVersions {
 
 inline constexpr std::int32_t kNobody = -1;
 
-/// The result of an op, and its transfer.
 struct Tensor {
   std::int32_t made_on = kNobody;
   std::int32_t sent_to = kNobody;
@@ -151,7 +149,6 @@ struct Tensor {
   }
 };
 
-/// Results of the ops so far. Requires ops in range.
 class ProgramTensors {
  public:
   explicit ProgramTensors(const Program& program)
@@ -435,7 +432,6 @@ class ProgramRun {
     }
   }
 
-  /// Checks that the second op of a pair does not need the first.
   void check_pair(std::size_t worker) {
     const auto& instructions = program_.workers[worker];
     const std::size_t next = next_[worker] + 1;
@@ -456,7 +452,6 @@ class ProgramRun {
            op.weight_version, versions_.newest(op));
   }
 
-  /// Checks that the norms of the op's step are not yet summed.
   void check_step(std::size_t worker, const Op& op) {
     const std::int64_t step = op.micro_batch.value() / (program_.micro_batches / program_.steps);
     if (step < collectives_.arrivals(worker)) bad(worker, kAlreadySummed);
@@ -566,7 +561,6 @@ class ProgramRun {
     meet(worker, instruction, false, received);
   }
 
-  /// Updates awaited_peers_ after an issue that `match` completes, if there is a match.
   void note_peers(std::size_t worker, std::uint32_t peer, const std::optional<Issue>& match) {
     if (first_use_ == FirstUse::Nothing) return;
     if (!match) return awaited_peers_[worker].push_back(peer);

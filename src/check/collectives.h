@@ -36,7 +36,6 @@ class Collectives {
   /// Allows another all-reduce of a group whose only member is the worker.
   void restart(std::size_t worker, ParameterGroupId group);
 
-  /// Returns how many sums of norms and losses the worker has joined.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
   /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }

@@ -52,7 +52,8 @@ struct PositionFunction : torch::autograd::Function<PositionFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor& gradient = output_gradients[0];
-    hand_over(saved_queue(context), [table = saved_leaves(context)[0], gradient, first = context->saved_data["first"].toInt()] {
+    const std::int64_t first = context->saved_data["first"].toInt();
+    hand_over(saved_queue(context), [table = saved_leaves(context)[0], gradient, first] {
       const at::NoGradGuard no_graph;
       gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));
     });

@@ -97,7 +97,6 @@ bool has_backward(const Schedule& schedule) {
                      [&](const auto& ops) { return std::any_of(ops.begin(), ops.end(), is_backward); });
 }
 
-/// A receive to post before the op at `position`.
 struct Post {
   std::size_t position = 0;
   std::int64_t turn = 0;
@@ -105,7 +104,6 @@ struct Post {
   friend auto operator<=>(const Post&, const Post&) = default;
 };
 
-/// An op with a result for another worker.
 struct Send {
   std::uint32_t to = 0;
   std::uint32_t position = 0;
@@ -114,7 +112,6 @@ struct Send {
 
 WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
 
-/// Lowers one worker at a time.
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const LoweringOptions& options)
@@ -210,7 +207,6 @@ class Lowering {
     if (options_.discipline == ChannelDiscipline::SerialPair) std::sort(sends_.begin(), sends_.end());
   }
 
-  /// Chooses the position of each receive, per channel in the sender's order.
   void place_posts(std::size_t w) {
     makers_.clear();
     for (const OpIndex input : input_) {
@@ -323,7 +319,6 @@ class Lowering {
     add(InstructionKind::WaitSend, schedule_.workers[w][i], worker_id(destination_[i]));
   }
 
-  /// Starts all-reduces due after the op at `position`.
   void start_all_reduces(std::size_t w, std::int64_t position) {
     const auto& all_reduces = all_reduces_[w];
     for (; next_all_reduce_ < all_reduces.size() && all_reduces[next_all_reduce_].after <= position;

@@ -128,7 +128,6 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   return false;
 }
 
-/// Example: `--stages 3, --pipelines 2,4`.
 std::string in_words(const GivenConfiguration& given, const RecomputeChoice& recompute,
                      const RecomputeChoice& offload) {
   std::vector<std::string> flags;

@@ -62,7 +62,6 @@ struct Candidate {
 /// Returns the value of --recompute.
 [[nodiscard]] RecomputeChoice recompute_choice(const Candidate& candidate);
 
-/// Returns the value of --offload.
 [[nodiscard]] RecomputeChoice offload_choice(const Candidate& candidate);
 
 }  // namespace chimera

@@ -57,7 +57,6 @@ std::set<StageId> given_stages(const Candidate& candidate, const RecomputeChoice
   return choice.rule == RecomputeRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
 }
 
-/// Returns nothing if no choice fits into `memory` bytes.
 std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
                                       double memory) {
   candidate.recompute = given_stages(candidate, options.recompute);

@@ -111,7 +111,6 @@ double spread_at(const std::vector<LayerTime>& times, double size) {
       ->spread;
 }
 
-/// Returns the memory time of a sequence's attention in a forward.
 double attention_seconds(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                          std::int64_t sequence) {
   if (kind != LayerKind::Block || machine.score_traffic == 0) return 0;
@@ -270,7 +269,6 @@ class Builder {
     return (tied_parameter(problem_.model).count() + count - 1) / count;
   }
 
-  /// A rank consists of T workers.
   [[nodiscard]] std::int64_t places_per_node() const {
     return std::max<std::int64_t>(1, machine_.workers_per_node / candidate_.tensor_parallel);
   }
@@ -370,7 +368,6 @@ class Builder {
     return is_near ? LinkTimes{near.alpha / 2, near.beta / 2} : LinkTimes{};
   }
 
-  /// Returns whether the boundary stays on a node in every replica and group.
   [[nodiscard]] bool is_near(std::size_t boundary) const {
     for (const auto& row : schedule_.placement.worker_of) {
       for (std::int64_t group = 0; group < candidate_.data_parallel; ++group) {

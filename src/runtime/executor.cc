@@ -71,7 +71,6 @@ Op first_slice_of(Op op) {
   return op;
 }
 
-/// Cuts a tensor [b, L, H] at `bounds`.
 std::vector<TensorSpec> slices_of(const TensorSpec& whole, const std::vector<std::int64_t>& bounds) {
   std::vector<TensorSpec> slices;
   for (std::size_t end = 1; end < bounds.size(); ++end) {

@@ -57,13 +57,11 @@ class HelperThread {
 struct StepHooks {
   /// Step number, from 1; both ends of a message must agree.
   std::int64_t step = 0;
-  /// Called before every instruction, if set.
   std::function<void(const Instruction& instruction)> on_instruction = {};
   /// Loads the tensors of a micro-batch that `stage` reads: tokens (first stage), targets (last stage), masks if used.
   std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load;
   /// Updates the weights, given the gradient norm over all stages. Not called by programs without backwards.
   std::function<void(double gradient_norm)> optimizer_step;
-  /// Returns the peak bytes of this worker's process.
   std::function<double()> peak_memory;
   /// Returns the bytes in use on this worker's device, by all processes. Empty on the CPU.
   std::function<double()> used_memory = {};
@@ -77,7 +75,6 @@ struct StepHooks {
   /// If set, a step with a non-finite loss or gradient norm changes no weights. Called on all workers with the source;
   /// `is_own` is true on the worker that made it. May throw.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
-  /// Skips the update of this step.
   bool leaves_out_update = false;
   /// Records instruction times in the step that it has begun; borrowed, may be null.
   Tracer* tracer = nullptr;
@@ -135,9 +132,7 @@ class Executor {
   /// Calls Transport::connect_sums() for all parameter groups. Call it once, before the first step; collective.
   void connect_sums() const;
 
-  /// Returns the current instruction as text; empty between steps.
   [[nodiscard]] std::string current() const;
-  /// Durations of training ops so far.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
   void forget_op_times() { op_times_.forget(); }
 

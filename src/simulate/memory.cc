@@ -69,7 +69,6 @@ UpdateCounter::UpdateCounter(const Schedule& schedule) {
 
 namespace {
 
-/// Time, and change of memory.
 using Change = std::pair<double, double>;
 
 class Ledger {
@@ -97,7 +96,6 @@ class Ledger {
 
  private:
   const StageMemory& memory(StageId stage) const { return costs_.memory[stage.index()]; }
-  /// Returns bytes as a fraction of a full micro-batch's.
   double part_of_bytes(const Op& op) const {
     if (parts_of_tokens_.empty()) return schedule_.micro_batch_scale;
     return schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];

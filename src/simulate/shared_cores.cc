@@ -50,7 +50,6 @@ struct Activity {
 
 class Activities {
  public:
-  /// `cores` is the number of cores of each node.
   Activities(double cores, std::size_t nodes) : cores_(cores), demands_(nodes) {}
 
   void begin(const Activity& activity) { running_.push_back(activity); }
@@ -96,13 +95,11 @@ class Activities {
 /// Links like Links (links.h), for messages whose speed changes in transit.
 class LinkQueues {
  public:
-  /// Returns whether the message starts now.
   [[nodiscard]] bool push(std::size_t from, std::size_t to, OpIndex made) {
     std::deque<OpIndex>& queue = queues_[key(from, to)];
     queue.push_back(made);
     return queue.size() == 1;
   }
-  /// Returns the next message, if any.
   [[nodiscard]] std::optional<OpIndex> pop(std::size_t from, std::size_t to) {
     std::deque<OpIndex>& queue = queues_.at(key(from, to));
     queue.pop_front();
@@ -261,7 +258,6 @@ class CoresRun {
     begin(w, Work::Op, time, now, 1, time > 0 ? in_order / time : 1);
   }
 
-  /// `share` is the fraction of time that computes.
   void begin(std::size_t w, Work kind, double time, double now, double share = 1, double cores = 1) {
     workers_[w].busy = true;
     begin({.kind = kind, .of = w, .left = time, .demand = share * cores, .share = share, .since = now});
@@ -379,7 +375,6 @@ class CoresRun {
     for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
   }
 
-  /// After the last worker has finished its step, updates can start.
   void end_sums(std::size_t w) {
     const Worker& worker = workers_[w];
     if (!worker.ended_ops || !sums_.is_free(w)) return;

@@ -92,7 +92,6 @@ class StepRun {
     return arrived_.empty() ? timed(made, maker).end + costs_.delay(table_.op(made)) : arrived_[made];
   }
 
-  /// Times `ops`, an op or a pair that starts at `index`.
   void time_at_once(OpIndex index, std::span<const Op> ops) {
     const std::size_t worker = table_.worker(index);
     const std::size_t position = index - table_.first(worker);

@@ -117,7 +117,6 @@ constexpr double kAssumedBandwidth = 4e9;  // Bytes/s of messages
 constexpr double kAssumedLatency = 30e-6;  // Seconds per message between processes
 constexpr double kUpdatedBytes = 28;       // Read and written by AdamW per float32 parameter
 
-/// Returns the FLOP/s of a matrix product as wide as a small layer.
 double product_speed(at::ScalarType type, int threads) {
   constexpr std::int64_t kWidth = 512;
   constexpr int kProducts = 5;
