@@ -7,9 +7,9 @@
 
 namespace chimera {
 
-CopyEngines::CopyEngines(const Schedule& schedule, const CostTable& costs) : engines_(schedule.workers.size()) {
-  const std::set<StageId> stages = costs.offloaded_stages();
-  if (stages.empty()) return;
+CopyEngines::CopyEngines(const Schedule& schedule, const CostTable& costs) {
+  const std::set<StageId>& stages = costs.offloaded_stages();
+  if (!stages.empty()) engines_.resize(schedule.workers.size());
   for (std::size_t w = 0; w < engines_.size(); ++w) {
     const std::vector<Op>& ops = schedule.workers[w];
     Engine& engine = engines_[w];
@@ -24,8 +24,8 @@ CopyEngines::CopyEngines(const Schedule& schedule, const CostTable& costs) : eng
 }
 
 double CopyEngines::end_ops(std::size_t worker, std::size_t begin, std::size_t end, double time) {
+  if (engines_.empty()) return time;
   Engine& engine = engines_[worker];
-  if (engine.copies.empty()) return time;
   for (std::size_t i = begin; i < end; ++i) {
     if (engine.of_ops[i] < 0) continue;
     const auto copy = static_cast<std::size_t>(engine.of_ops[i]);
@@ -43,9 +43,9 @@ double CopyEngines::end_ops(std::size_t worker, std::size_t begin, std::size_t e
 }
 
 double CopyEngines::loaded(std::size_t worker, std::size_t begin, std::size_t end) const {
-  const Engine& engine = engines_[worker];
   double time = 0;
-  if (engine.copies.empty()) return time;
+  if (engines_.empty()) return time;
+  const Engine& engine = engines_[worker];
   for (std::size_t i = begin; i < end; ++i) {
     if (engine.of_ops[i] < 0) continue;
     const OffloadCopies& copies = engine.copies[static_cast<std::size_t>(engine.of_ops[i])];

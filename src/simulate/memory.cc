@@ -192,6 +192,7 @@ class Ledger {
 
   void add_offloads() {
     const CostTable costs(schedule_, costs_);
+    if (costs.offloaded_stages().empty()) return;
     CopyEngines engines(schedule_, costs);
     for (std::size_t w = 0; w < changes_.size(); ++w) {
       const auto& ops = schedule_.workers[w];
