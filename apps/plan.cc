@@ -106,6 +106,7 @@ struct PlanArguments {
   CLI::Option* partition_option = nullptr;
   GivenConfiguration given;
   RecomputeChoice recompute = {RecomputeRule::Auto};
+  RecomputeChoice offload = {};
   PlanQuestions questions;
   std::int64_t top = 10;
   std::int64_t run = 0;
@@ -169,6 +170,12 @@ void add_given(CLI::App& command, PlanArguments& options) {
           "activation checkpointing of stages: none, full, a list such as 0,1, or auto for the stages that need it "
           "to fit in memory; attention for only the attention sub-layers of all stages (default auto)")
       ->type_name("STAGES");
+  command
+      .add_option_function<std::string>(
+          "--offload", [&choice = options.offload](const std::string& text) { choice = parse_offload(text); },
+          "activations of stages in host memory between forward and backward: none, full, a list such as 0,1, or auto "
+          "for the stages that need it to fit in memory (default none)")
+      ->type_name("STAGES");
 }
 
 /// The paper's rule covers only its own schedule with even partitions.
@@ -187,6 +194,8 @@ void require_papers_choice(const PlanArguments& options) {
         "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and "
         "--recompute itself; leave them out, or --rule");
   }
+  if (options.offload.rule != RecomputeRule::None)
+    throw ConfigError("--rule paper knows no offloading; leave out --offload, or --rule");
   if (options.questions.pareto)
     throw ConfigError("--rule paper takes all the memory there is; leave out --pareto, or --rule");
   if (options.partition_option->count() > 0 && options.partition.rule != PartitionRule::Even) {
@@ -198,10 +207,12 @@ void require_papers_choice(const PlanArguments& options) {
 std::vector<std::string> notes_of(const PlanArguments& options, const PlanProblem& problem) {
   const PlanFlags& flags = options.problem;
   std::vector<std::string> notes = {fmt::format(
-      "{}, {}{}{}; schedules: {}; partition {}, recompute {}, sync {}", to_text(flags.dtype_for(problem.model)),
+      "{}, {}{}{}; schedules: {}; partition {}, recompute {}, {}sync {}", to_text(flags.dtype_for(problem.model)),
       to_text(flags.optimizer), flags.shard_optimizer ? " (sharded)" : "", flags.dropout ? ", dropout" : "",
       options.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(options.schedules, ", ")),
-      to_text(options.partition), to_text(options.recompute), to_text(flags.sync))};
+      to_text(options.partition), to_text(options.recompute),
+      options.offload.rule == RecomputeRule::None ? "" : fmt::format("offload {}, ", to_text(options.offload)),
+      to_text(flags.sync))};
   const std::vector<std::int64_t>& slices = options.given.slices;
   if (slices.empty()) notes.front() += ", slices auto";
   if (slices.size() > 1 || (!slices.empty() && slices.front() > 1))
@@ -213,6 +224,10 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
   for (const std::string& source : problem.machine.sources) {
     if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
   }
+  if (options.offload.rule != RecomputeRule::None && problem.machine.host_bandwidth == 0) {
+    notes.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
+                                kHostBandwidth / 1e9));
+  }
   return notes;
 }
 
@@ -222,6 +237,7 @@ PlanReport make_report(const PlanArguments& options) {
                                  .given = options.given,
                                  .partition = options.partition,
                                  .recompute = options.recompute,
+                                 .offload = options.offload,
                                  .top = options.top};
   PlanProblem problem = options.problem.problem();
   problem.workload.recompute_attention = options.recompute.rule == RecomputeRule::Attention;

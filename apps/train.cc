@@ -282,14 +282,15 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   const bool is_joined = invocation.place.has_value() || flags.dry_run;
   // With `--plan none`, --memory may come from a file that plans.
   const bool is_planned = flags.plan.is_auto() || command.get_option("--plan")->count() > 0;
-  const bool fits_memory = options.recompute.rule == RecomputeRule::Auto || is_planned;
+  const bool fits_memory =
+      options.recompute.rule == RecomputeRule::Auto || options.offload.rule == RecomputeRule::Auto || is_planned;
   constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
   const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
     if (command.get_option(flag)->count() == 0 || has_effect) return;
     throw ConfigError(fmt::format("{} is for {}; give that too, or leave it out", flag, purpose));
   };
   require("--validate-batches", options.validate_every > 0, "--validate-every");
-  require("--memory", fits_memory, "--recompute auto or --plan auto");
+  require("--memory", fits_memory, "--recompute auto, --offload auto or --plan auto");
   require("--force-bfloat16", options.dtype == DataType::BFloat16, "--dtype bfloat16");
   require("--interface", is_joined, kJoined);
   require("--rendezvous-seconds", is_joined, kJoined);

@@ -316,7 +316,14 @@ void add_memory(CLI::App& command, TrainCommandLine& flags) {
           "or "
           "a list such as 0,1; attention: of the attention sub-layers of all stages (default none)")
       ->type_name("none|attention|full|auto|N,N");
-  add_number(command, "--memory", o.memory, "memory of a worker in GiB, for --recompute auto and --plan auto");
+  command
+      .add_option_function<std::string>(
+          "--offload", [&o](const std::string& text) { o.offload = parse_offload(text); },
+          "keep activations of stages in host memory between forward and backward: none, full, auto (only stages that "
+          "do not fit in --memory otherwise), or a list such as 0,1 (default none)")
+      ->type_name("none|full|auto|N,N");
+  add_number(command, "--memory", o.memory,
+             "memory of a worker in GiB, for --recompute auto, --offload auto and --plan auto");
   command
       .add_flag("--shard-optimizer", o.shard_optimizer, "shard optimizer state over the replicas of a stage (ZeRO-1)")
       ->type_name("");

@@ -15,10 +15,8 @@
 
 namespace chimera {
 
-/// Returns the value of --recompute.
 [[nodiscard]] std::string recomputed(const Candidate& candidate);
 
-/// Returns a heading and a row per candidate. Requires at least one.
 [[nodiscard]] std::string plan_rows(const std::vector<ReportedCandidate>& candidates);
 
 /// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
@@ -31,6 +29,11 @@ using Json = nlohmann::ordered_json;
 constexpr double kGiB = 1 << 30;
 constexpr double kGain = 0.999;
 constexpr double kWorthSaying = 0.05;  // relative difference above which models are explained
+
+/// Returns `, offload 0,1`; empty if nothing is offloaded.
+std::string offloaded(const Candidate& candidate) {
+  return candidate.offload.empty() ? "" : ", offload " + to_text(offload_choice(candidate));
+}
 
 std::string parts_of_a_step(const Prediction& prediction) {
   std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
@@ -70,7 +73,7 @@ std::string gains_text(const PlanReport& report) {
     const auto& better = *report.with_more_memory;
     text += fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
                         better.prediction.step_seconds, seconds / better.prediction.step_seconds,
-                        in_words(better.candidate), recomputed(better.candidate));
+                        in_words(better.candidate), recomputed(better.candidate) + offloaded(better.candidate));
   } else if (report.rule != PlanRule::Paper) {
     text += "  twice the memory: no gain\n";
   }
@@ -146,6 +149,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"idle_seconds", idle_json(prediction)},
                {"free_network_seconds", reported.gains.free_network_seconds},
                {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}});
+  if (!candidate.offload.empty()) json["offload"] = to_text(offload_choice(candidate));
   if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
   if (reported.parts) json["step_parts"] = parts_json(*reported.parts);
   if (reported.measured_seconds) json["measured_step_seconds"] = *reported.measured_seconds;
@@ -221,8 +225,9 @@ std::string plan_text(const PlanReport& report) {
   for (const std::string& note : report.notes) text += "  " + note + "\n";
   text += "\n" + plan_rows(report.candidates) + error_text(report);
   const ReportedCandidate& chosen = report.candidates.front();
-  text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
-                      in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));
+  text += fmt::format("\nchosen{}: {}, recompute {}{}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
+                      in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate),
+                      offloaded(chosen.ranked.candidate));
   text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
   if (const std::string parts = explained_rows(report.candidates); !parts.empty())
     text += "\ntime of a worker's step, in seconds\n" + parts + "\n";
@@ -258,7 +263,6 @@ namespace {
 
 constexpr double kBytesInGiB = 1 << 30;
 
-/// Returns the schedule with its parameters.
 std::string schedule_text(const Candidate& candidate) {
   const std::string text = in_words(candidate);
   return text.substr(0, text.find("  "));
@@ -293,7 +297,8 @@ std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
                   "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto& [candidate, prediction] = candidates[i].ranked;
-    const std::string again = recomputed(candidate);
+    const std::string again =
+        candidate.recompute.empty() && !candidate.offload.empty() ? "offload" : recomputed(candidate);
     text += fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
                         i + 1, schedule_text(candidate), width, workers_text(candidate, split),
                         fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
@@ -341,8 +346,12 @@ std::string plan_csv(const PlanReport& report) {
   for (const ShapeAxis& axis : shape_axes()) {
     if (axis.axis != Axis::Slices || has_slices) columns.emplace_back(axis.name);
   }
-  columns.insert(columns.end(), {"replica_layout", "partition", "recompute", "step_seconds", "sequences_per_second",
-                                 "bubble_ratio", "peak_memory_bytes", "equation_1_seconds"});
+  const bool offloads = std::ranges::any_of(
+      report.candidates, [](const ReportedCandidate& reported) { return !reported.ranked.candidate.offload.empty(); });
+  columns.insert(columns.end(), {"replica_layout", "partition", "recompute"});
+  if (offloads) columns.emplace_back("offload");
+  columns.insert(columns.end(),
+                 {"step_seconds", "sequences_per_second", "bubble_ratio", "peak_memory_bytes", "equation_1_seconds"});
   std::string text = csv_line(columns);
   for (std::size_t i = 0; i < report.candidates.size(); ++i) {
     const auto& [candidate, prediction] = report.candidates[i].ranked;
@@ -361,6 +370,7 @@ std::string plan_csv(const PlanReport& report) {
     }
     cells.insert(cells.end(),
                  {std::string(to_text(candidate.replica_layout)), to_text(candidate.partition), recomputed(candidate)});
+    if (offloads) cells.push_back(to_text(offload_choice(candidate)));
     for (const double number : {prediction.step_seconds, prediction.sequences_per_second, prediction.bubble_ratio,
                                 prediction.peak_memory_bytes})
       cells.push_back(fmt::format("{:.10g}", number));

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -19,7 +20,6 @@
 
 namespace chimera {
 
-/// A start-send or post-receive.
 struct Issue {
   std::uint32_t tensor = 0;
   std::uint32_t worker = 0;
@@ -136,7 +136,6 @@ class HeldVersions {
 
 inline constexpr std::int32_t kNobody = -1;
 
-/// The result of an op, and its transfer.
 struct Tensor {
   std::int32_t made_on = kNobody;
   std::int32_t sent_to = kNobody;
@@ -150,7 +149,6 @@ struct Tensor {
   }
 };
 
-/// Results of the ops so far. Requires ops in range.
 class ProgramTensors {
  public:
   explicit ProgramTensors(const Program& program)
@@ -254,6 +252,52 @@ void ProgramTensors::report_transfer(const Tensor& tensor, std::size_t slot, Fin
   if (tensor.receiver != kNobody && !tensor.receive_waited) report_wait("receive", tensor.receiver);
 }
 
+class OffloadedActivations {
+ public:
+  explicit OffloadedActivations(const Program& program)
+      : stages_(program.workers.size()),
+        on_device_(program.workers.size(), 0),
+        most_(program.most_on_device > 0 ? program.most_on_device : std::numeric_limits<std::int64_t>::max()) {
+    for (std::size_t w = 0; w < stages_.size(); ++w) {
+      for (const Instruction& instruction : program.workers[w]) {
+        if (instruction.kind == InstructionKind::Offload) stages_[w].insert(instruction.op.stage);
+      }
+    }
+  }
+
+  [[nodiscard]] bool in_host(const Op& op) const { return in_host_.contains(key(op)); }
+  void offload(std::size_t worker, const Op& op) {
+    in_host_.emplace(key(op), worker);
+    --on_device_[worker];
+  }
+  void load(std::size_t worker, const Op& op) {
+    in_host_.erase(key(op));
+    ++on_device_[worker];
+  }
+  void compute(std::size_t worker, const Op& op) {
+    if (!stages_[worker].contains(op.stage)) return;
+    on_device_[worker] += op.kind == OpKind::Forward;
+    on_device_[worker] -= gives_input_gradient(op.kind);
+  }
+  [[nodiscard]] bool too_many(std::size_t worker) const { return on_device_[worker] > most_; }
+  void report_unfinished(Findings& findings) const {
+    for (const auto& [tensor, worker] : in_host_) {
+      findings.add(ViolationKind::BadDataFlow, {}, [&, holder = worker] {
+        return fmt::format("worker {} never loads activations that it has offloaded", holder);
+      });
+    }
+  }
+
+ private:
+  using Key = std::tuple<StageId, MicroBatchId, std::int16_t>;
+  static Key key(const Op& op) { return {op.stage, op.micro_batch, op.slice}; }
+
+  std::vector<std::set<StageId>> stages_;  // [worker]
+  std::vector<std::int64_t> on_device_;    // [worker]: micro-batches of these stages
+  std::int64_t most_;
+  std::map<Key, std::size_t> in_host_;  // worker
+};
+
 namespace {
 
 constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
@@ -273,7 +317,8 @@ class ProgramRun {
         scalars_at_(program.workers.size(), 0),
         num_steps_(program.workers.size(), 0),
         collectives_(program),
-        versions_(program) {}
+        versions_(program),
+        offloaded_(program) {}
 
   std::vector<Violation> run() {
     for (std::size_t w = next_.size(); w-- > 0;) ready_.push_back(w);
@@ -328,15 +373,15 @@ class ProgramRun {
       case InstructionKind::OptimizerStep: optimizer_step(worker); return true;
       case InstructionKind::UpdateWeights: update_weights(worker, instruction.op); return true;
       case InstructionKind::DropWeights: drop_weights(worker, instruction.op); return true;
+      case InstructionKind::Offload: offload(worker, instruction.op); return true;
+      case InstructionKind::Load: load(worker, instruction.op); return true;
     }
     return true;
   }
 
   /// Returns whether this is a first use that waits for the worker's transfers or all-reduces.
   bool waits_for_device(std::size_t worker, const Instruction& instruction) {
-    const bool computes =
-        instruction.kind == InstructionKind::Compute || instruction.kind == InstructionKind::Recompute;
-    if (first_use_ == FirstUse::Nothing || !computes) return false;
+    if (first_use_ == FirstUse::Nothing || !can_wait_for_device(instruction.kind)) return false;
     if (used_.contains({worker, instruction.kind, instruction.op.kind, instruction.op.stage})) return false;
     if (!awaited_peers_[worker].empty() || collectives_.has_incomplete(worker)) return true;
     used_.emplace(worker, instruction.kind, instruction.op.kind, instruction.op.stage);
@@ -375,6 +420,7 @@ class ProgramRun {
     check_inputs(worker, op);
     check_version(worker, op);
     check_step(worker, op);
+    hold(worker, op);
     if (op.kind != OpKind::Forward) trains_ = true;
     if (gives_weight_gradient(op.kind)) versions_.add_gradient(op);
     if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, parameters_of(op.stage))) {
@@ -386,7 +432,6 @@ class ProgramRun {
     }
   }
 
-  /// Checks that the second op of a pair does not need the first.
   void check_pair(std::size_t worker) {
     const auto& instructions = program_.workers[worker];
     const std::size_t next = next_[worker] + 1;
@@ -407,7 +452,6 @@ class ProgramRun {
            op.weight_version, versions_.newest(op));
   }
 
-  /// Checks that the norms of the op's step are not yet summed.
   void check_step(std::size_t worker, const Op& op) {
     const std::int64_t step = op.micro_batch.value() / (program_.micro_batches / program_.steps);
     if (step < collectives_.arrivals(worker)) bad(worker, kAlreadySummed);
@@ -425,10 +469,47 @@ class ProgramRun {
     if (!gives_input_gradient(op.kind)) return bad(worker, "only B and I need a forward");
     if (!is_placed(worker, op)) return;
     check_version(worker, op);
+    require_on_device(worker, op);
     const std::int64_t stage = op.stage.value();
     const auto is_on = [&](OpKind kind) { return tensors_.is_on(worker, kind, stage, op.micro_batch, op.slice); };
     if (!is_on(OpKind::Forward)) bad(worker, "its forward has not run on this worker");
     if (is_on(op.kind)) bad(worker, "its backward has run before");
+  }
+
+  void hold(std::size_t worker, const Op& op) {
+    require_on_device(worker, op);
+    offloaded_.compute(worker, op);
+    check_device(worker);
+  }
+
+  void require_on_device(std::size_t worker, const Op& op) {
+    if (gives_input_gradient(op.kind) && offloaded_.in_host(op)) bad(worker, "its activations are in host memory");
+  }
+
+  void check_device(std::size_t worker) {
+    if (!offloaded_.too_many(worker)) return;
+    report(ViolationKind::BadDataFlow, worker, "more than {} micro-batches of offloaded stages are on the device",
+           program_.most_on_device);
+  }
+
+  void offload(std::size_t worker, const Op& op) {
+    if (op.kind != OpKind::Forward) return bad(worker, "only an F makes activations");
+    if (!is_placed(worker, op)) return;
+    const auto is_on = [&](OpKind kind) {
+      return tensors_.is_on(worker, kind, op.stage.value(), op.micro_batch, op.slice);
+    };
+    if (!is_on(OpKind::Forward)) return bad(worker, "the forward has not run on this worker");
+    if (is_on(OpKind::Backward) || is_on(OpKind::BackwardInput)) return bad(worker, "its backward has run before");
+    if (offloaded_.in_host(op)) return bad(worker, "its activations are in host memory");
+    offloaded_.offload(worker, op);
+  }
+
+  void load(std::size_t worker, const Op& op) {
+    if (!gives_input_gradient(op.kind)) return bad(worker, "only B and I need activations");
+    if (!is_placed(worker, op)) return;
+    if (!offloaded_.in_host(op)) return bad(worker, "its activations are not in host memory");
+    offloaded_.load(worker, op);
+    check_device(worker);
   }
 
   void check_inputs(std::size_t worker, const Op& op) {
@@ -480,7 +561,6 @@ class ProgramRun {
     meet(worker, instruction, false, received);
   }
 
-  /// Updates awaited_peers_ after an issue that `match` completes, if there is a match.
   void note_peers(std::size_t worker, std::uint32_t peer, const std::optional<Issue>& match) {
     if (first_use_ == FirstUse::Nothing) return;
     if (!match) return awaited_peers_[worker].push_back(peer);
@@ -608,6 +688,7 @@ class ProgramRun {
 
   void report_unfinished() {
     tensors_.report_unfinished(trains_, findings_);
+    offloaded_.report_unfinished(findings_);
     for (std::size_t w = 0; w < next_.size(); ++w) report_end(w);
     if (versions_.any_updates()) versions_.report_unfinished(findings_);
   }
@@ -649,6 +730,7 @@ class ProgramRun {
   std::vector<std::size_t> num_steps_;
   Collectives collectives_;
   HeldVersions versions_;
+  OffloadedActivations offloaded_;
   bool trains_ = false;  // there is a backward, an all-reduce or an update
 };
 

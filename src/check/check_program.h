@@ -16,8 +16,10 @@ enum class SummedStages : std::uint8_t {
 
 /// What a worker's first op of a kind at a stage waits for, apart from its inputs.
 enum class FirstUse : std::uint8_t {
-  Nothing,    ///< a CPU, or a GPU whose rank has run the ops before (Executor::warm_up)
-  IdleDevice  ///< a GPU: also for all transfers and all-reduces that the worker has started, as kernels are loaded
+  Nothing,  ///< a CPU, or a GPU whose rank has run the ops before (Executor::warm_up)
+  /// a GPU: also for all transfers and all-reduces that the worker has started, as kernels are loaded and page-locked
+  /// memory is allocated
+  IdleDevice
 };
 
 /// Checks that a program always completes without buffering. A transfer happens only after both its start-send and its
@@ -35,6 +37,7 @@ enum class FirstUse : std::uint8_t {
 ///   all-reduce if any, and no gradient is left over. There is no optimizer step. Ops use weight versions that are
 ///   made and not dropped.
 /// - The two ops of a pair (Op::paired) are adjacent, of different micro-batches, with all inputs there before both.
+/// - Offloaded activations exist and are loaded before B, I or recomputation. Program::most_on_device is kept.
 /// - With several steps, the norms are summed once per step, after its ops and updates.
 /// - The orders of all-reduce starts on the workers form no cycle, so that groups that share workers cannot block each
 ///   other.

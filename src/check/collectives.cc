@@ -127,7 +127,7 @@ class Deadlock {
       const Instruction& instruction = program_.workers[w][next_[w]];
       message += fmt::format("{}worker {} is stuck at instruction {} ({}{})", message.empty() ? "" : "; ", w, next_[w],
                              to_text(instruction, program_.slices),
-                             computes(instruction.kind) ? ", whose first use waits for its device" : "");
+                             can_wait_for_device(instruction.kind) ? ", whose first use waits for its device" : "");
       places.push_back({w, next_[w]});
     }
     if (ended) message += fmt::format("; worker {} has ended", *ended);
@@ -145,7 +145,7 @@ class Deadlock {
       add(instruction.peer.index());
     } else if (instruction.kind == InstructionKind::ReduceScalars) {
       for (const std::size_t missing : collectives_.first_missing(worker, kMostMissing)) add(missing);
-    } else if (computes(instruction.kind)) {
+    } else if (can_wait_for_device(instruction.kind)) {
       others = awaited_peers_[worker];
       for (std::int64_t group = 0; group < collectives_.num_groups(); ++group) {
         const ParameterGroupId id(group);
@@ -154,10 +154,6 @@ class Deadlock {
     } else {
       add_missing_members(instruction.group, others);
     }
-  }
-
-  static bool computes(InstructionKind kind) {
-    return kind == InstructionKind::Compute || kind == InstructionKind::Recompute;
   }
 
   void add_missing_members(ParameterGroupId group, std::vector<std::uint32_t>& others) const {

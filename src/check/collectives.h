@@ -36,7 +36,6 @@ class Collectives {
   /// Allows another all-reduce of a group whose only member is the worker.
   void restart(std::size_t worker, ParameterGroupId group);
 
-  /// Returns how many sums of norms and losses the worker has joined.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
   /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
@@ -77,8 +76,13 @@ class Collectives {
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
+/// See FirstUse::IdleDevice.
+[[nodiscard]] constexpr bool can_wait_for_device(InstructionKind kind) {
+  return kind == InstructionKind::Compute || kind == InstructionKind::Recompute || kind == InstructionKind::Offload;
+}
+
 /// Adds the deadlock if some workers are blocked. `next` [worker] is the first instruction that did not run.
-/// `awaited_peers` [worker] are the peers of its unfinished transfers, which a blocked Compute or Recompute waits for.
+/// `awaited_peers` [worker] are the peers of its unfinished transfers, which a blocked first use waits for.
 /// Returns whether there is a deadlock.
 bool report_deadlock(const Program& program, const std::vector<std::size_t>& next,
                      const std::vector<std::vector<std::uint32_t>>& awaited_peers, const Collectives& collectives,

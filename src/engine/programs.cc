@@ -46,8 +46,10 @@ void require_valid(const std::vector<Violation>& violations, const Schedule& sch
 }  // namespace
 
 Program training_program(const RunShape& shape, const ProgramChoices& choices) {
-  LoweringOptions options{
-      .receives_ahead = choices.receives_ahead, .recompute = choices.recompute, .pairs = choices.pairs};
+  LoweringOptions options{.receives_ahead = choices.receives_ahead,
+                          .recompute = choices.recompute,
+                          .offload = choices.offload,
+                          .pairs = choices.pairs};
   options.all_reduces = {
       .every_stage = shape.ranks.data_parallel > 1 || choices.canonical, .placement = choices.sync, .tied = shape.tied};
   return proven(shape.schedule, options);
@@ -67,8 +69,9 @@ ProgramShape program_shape(const RunShape& run, GroupId group) {
   return shape;
 }
 
-Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute) {
-  LoweringOptions options{.recompute = recompute};
+Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute,
+                      const std::set<StageId>& offload) {
+  LoweringOptions options{.recompute = recompute, .offload = offload};
   options.all_reduces.every_stage = shape.ranks.data_parallel > 1;
   Stream run = lower_stream(shape.schedule, steps, options);
   require_valid(check(run.schedule), shape.schedule);

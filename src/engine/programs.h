@@ -22,6 +22,7 @@ void add_communicating_pairs(const RankLayout& ranks, const Program& program, st
 struct ProgramChoices {
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   std::set<StageId> recompute = {};  // stages with activation checkpointing
+  std::set<StageId> offload = {};    // stages with activations in host memory
   Pairs pairs = Pairs::InOrder;
   bool canonical = false;  // sums of every stage have a fixed order, even on a single rank
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;
@@ -40,6 +41,7 @@ struct ProgramChoices {
 
 /// Returns steps of an asynchronous schedule without a flush. Throws ConfigError as lower_stream() does, and if the
 /// repeated schedule is invalid.
-[[nodiscard]] Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute);
+[[nodiscard]] Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute,
+                                    const std::set<StageId>& offload = {});
 
 }  // namespace chimera

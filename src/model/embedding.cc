@@ -26,14 +26,15 @@ void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows)
 
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table, const at::Tensor& tokens) {
-    context->save_for_backward({table, tokens});
+    context->save_for_backward({tokens});
+    save_leaves(context, {table});
     save_queue(context);
     return at::embedding(table, tokens);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto saved = context->get_saved_variables();
-    hand_over(saved_queue(context), [table = saved[0], tokens = saved[1], gradient = output_gradients[0]] {
+    const at::Tensor tokens = context->get_saved_variables()[0];
+    hand_over(saved_queue(context), [table = saved_leaves(context)[0], tokens, gradient = output_gradients[0]] {
       add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
     });
     return {at::Tensor(), at::Tensor()};
@@ -43,16 +44,16 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 struct PositionFunction : torch::autograd::Function<PositionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& embedded, const at::Tensor& table,
                             std::int64_t first) {
-    context->save_for_backward({table});
+    save_leaves(context, {table});
     context->saved_data["first"] = first;
     save_queue(context);
     return embedded + table.narrow(0, first, embedded.size(1));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto saved = context->get_saved_variables();
     const at::Tensor& gradient = output_gradients[0];
-    hand_over(saved_queue(context), [table = saved[0], gradient, first = context->saved_data["first"].toInt()] {
+    const std::int64_t first = context->saved_data["first"].toInt();
+    hand_over(saved_queue(context), [table = saved_leaves(context)[0], gradient, first] {
       const at::NoGradGuard no_graph;
       gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));
     });

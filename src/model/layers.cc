@@ -217,17 +217,19 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& bias, double epsilon) {
     auto [output, mean, scale] = at::native_layer_norm(input, weight.sizes(), weight, bias, epsilon);
-    context->save_for_backward({input, weight, bias, mean, scale});
+    context->save_for_backward({input, mean, scale});
+    save_leaves(context, {weight, bias});
     save_queue(context);
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor& weight = saved[1];
-    const at::Tensor& bias = saved[2];
+    const std::vector<at::Tensor> leaves = saved_leaves(context);
+    const at::Tensor& weight = leaves[0];
+    const at::Tensor& bias = leaves[1];
     const auto [input_gradient, weight_term, bias_term] = at::native_layer_norm_backward(
-        output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[3], saved[4], weight, bias,
+        output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], saved[2], weight, bias,
         {context->needs_input_grad(0), weight.requires_grad(), bias.requires_grad()});
     const auto queue = saved_queue(context);
     hand_over(queue, [=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {

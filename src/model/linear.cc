@@ -71,6 +71,14 @@ WeightGradients::Scope::Scope(Pointer queue) : before_(std::exchange(current_que
 
 WeightGradients::Scope::~Scope() { current_queue = std::move(before_); }
 
+void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves) {
+  context->saved_data["leaves"] = std::move(leaves);
+}
+
+std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context) {
+  return context->saved_data["leaves"].toTensorVector();
+}
+
 void save_queue(torch::autograd::AutogradContext* context) {
   if (current_queue) context->saved_data["queue"] = at::IValue::make_capsule(current_queue);
 }
@@ -123,22 +131,24 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, WeightLayout layout) {
-    context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
+    context->save_for_backward({input});
+    save_leaves(context, {weight, bias.value_or(at::Tensor())});
     context->saved_data["layout"] = static_cast<std::int64_t>(layout);
     save_queue(context);
     return at::linear(input, out_in({weight, {}, layout}), bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto saved = context->get_saved_variables();
+    const at::Tensor saved = context->get_saved_variables()[0];
+    const std::vector<at::Tensor> leaves = saved_leaves(context);
     const auto layout = static_cast<WeightLayout>(context->saved_data["layout"].toInt());
-    const Linear layer{saved[1], saved[2], layout};
+    const Linear layer{leaves[0], leaves[1], layout};
     const at::Tensor& output_gradient = output_gradients[0];
     at::Tensor input_gradient;
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
     const auto queue = saved_queue(context);
-    hand_over(queue, [layer, input = rows_of(saved[0].detach()), rows = rows_of(output_gradient), queue = queue.get()] {
+    hand_over(queue, [layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
       add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
     });
     return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};

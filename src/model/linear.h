@@ -56,6 +56,9 @@ class WeightGradients : public torch::CustomClassHolder {
   std::vector<at::Tensor> terms_;  // [sum]
 };
 
+/// Saves leaves in the context of a layer's forward. save_for_backward() might return copies, without gradients.
+void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
+[[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
 /// Saves the current queue in the context of a layer's forward.
 void save_queue(torch::autograd::AutogradContext* context);
 /// Returns the queue saved in the layer's forward; null: none.

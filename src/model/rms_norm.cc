@@ -147,16 +147,17 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             double epsilon) {
     auto [output, scales] = at::_fused_rms_norm(input, weight.sizes(), weight, epsilon);
-    context->save_for_backward({input, weight, scales});
+    context->save_for_backward({input, scales});
+    save_leaves(context, {weight});
     save_queue(context);
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor& weight = saved[1];
+    const at::Tensor weight = saved_leaves(context)[0];
     const auto [input_gradient, term] =
-        at::_fused_rms_norm_backward(output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[2], weight,
+        at::_fused_rms_norm_backward(output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], weight,
                                      {context->needs_input_grad(0), weight.requires_grad()});
     const auto queue = saved_queue(context);
     hand_over(queue, [=, term = term, queue = queue.get()] {

@@ -207,6 +207,8 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
     result.memory.activations -= tensors.freed_output();
   }
   result.memory.deferred = deferred;
+  const double end = stage.head ? tensors.kept(LayerKind::Head) : tensors.hidden();
+  result.stays = std::min(result.memory.boundary + end, result.memory.activations);
   result.forward_working_set = tensors.forward_working_set(stage);
   result.backward_working_set = tensors.backward_working_set(stage, /*defers=*/false);
   result.input_gradient_working_set = tensors.backward_working_set(stage, /*defers=*/true);

@@ -76,6 +76,7 @@ struct StageFootprint {
   double input_gradient_flops = 0;
   double weight_gradient_flops = 0;
   StageMemory memory;                      // bytes of a replica
+  double stays = 0;                        // bytes of the activations that offloading leaves on the device
   double forward_working_set = 0;          // peak bytes of a forward beyond those it leaves
   double backward_working_set = 0;         // peak bytes of a B beyond those before it
   double input_gradient_working_set = 0;   // working set of I

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "schedule/dependencies.h"
+#include "schedule/offload.h"
 
 namespace chimera {
 namespace {
@@ -96,7 +97,6 @@ bool has_backward(const Schedule& schedule) {
                      [&](const auto& ops) { return std::any_of(ops.begin(), ops.end(), is_backward); });
 }
 
-/// A receive to post before the op at `position`.
 struct Post {
   std::size_t position = 0;
   std::int64_t turn = 0;
@@ -104,7 +104,6 @@ struct Post {
   friend auto operator<=>(const Post&, const Post&) = default;
 };
 
-/// An op with a result for another worker.
 struct Send {
   std::uint32_t to = 0;
   std::uint32_t position = 0;
@@ -113,7 +112,6 @@ struct Send {
 
 WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
 
-/// Lowers one worker at a time.
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const LoweringOptions& options)
@@ -122,7 +120,9 @@ class Lowering {
         table_(schedule),
         start_(unit_start_times(table_, options.pairs)),
         under_way_(schedule.workers.size()),
-        trains_(has_backward(schedule)) {
+        trains_(has_backward(schedule)),
+        offload_(options.offload) {
+    if (options.recompute.contains(StageId(0))) offload_.erase(StageId(0));  // it keeps nothing
     if (schedule.updates) {
       updates_ = place_updates(schedule, options.all_reduces.every_stage);
       all_reduces_.resize(schedule.workers.size());
@@ -136,6 +136,7 @@ class Lowering {
   Program run() {
     Program program{schedule_.stages,          schedule_.micro_batches, schedule_.placement, {},
                     options_.all_reduces.tied, options_.steps,          schedule_.slices};
+    if (!offload_.empty()) program.most_on_device = most_on_device(options_.pairs);
     program.workers.reserve(schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) program.workers.push_back(lower_worker(w));
     return program;
@@ -156,6 +157,10 @@ class Lowering {
     next_all_reduce_ = 0;
     next_update_ = 0;
     num_sums_ = 0;
+    offloads_ = offloaded_forwards(ops, offload_, options_.pairs);
+    next_load_ = 0;
+    is_offloaded_.assign(ops.size(), false);
+    for (const OffloadedForward& each : offloads_) is_offloaded_[each.forward] = true;
     start_all_reduces(w, -1);
     for (std::size_t i = 0; i < ops.size(); i += num_concurrent(ops, i, options_.pairs)) lower_at_once(w, i);
     post_receives(ops.size());
@@ -168,6 +173,9 @@ class Lowering {
     const std::size_t end = begin + num_concurrent(ops, begin, options_.pairs);
     post_receives(begin);
     end_steps_before(start_[table_.first(w) + static_cast<OpIndex>(begin)]);
+    for (; next_load_ < offloads_.size() && offloads_[next_load_].load == begin; ++next_load_) {
+      add(InstructionKind::Load, ops[offloads_[next_load_].backward]);
+    }
     for (std::size_t i = begin; i < end; ++i) recompute(ops[i]);
     for (std::size_t i = begin; i < end; ++i) wait_for_inputs(w, i);
     for (std::size_t i = begin; i < end; ++i) {
@@ -176,6 +184,7 @@ class Lowering {
     }
     for (std::size_t i = begin; i < end; ++i) {
       if (destination_[i] != kHere) send(w, i);
+      if (is_offloaded_[i]) add(InstructionKind::Offload, ops[i]);
       start_all_reduces(w, static_cast<std::int64_t>(i));
       update_weights(w, i);
     }
@@ -198,7 +207,6 @@ class Lowering {
     if (options_.discipline == ChannelDiscipline::SerialPair) std::sort(sends_.begin(), sends_.end());
   }
 
-  /// Chooses the position of each receive, per channel in the sender's order.
   void place_posts(std::size_t w) {
     makers_.clear();
     for (const OpIndex input : input_) {
@@ -311,7 +319,6 @@ class Lowering {
     add(InstructionKind::WaitSend, schedule_.workers[w][i], worker_id(destination_[i]));
   }
 
-  /// Starts all-reduces due after the op at `position`.
   void start_all_reduces(std::size_t w, std::int64_t position) {
     const auto& all_reduces = all_reduces_[w];
     for (; next_all_reduce_ < all_reduces.size() && all_reduces[next_all_reduce_].after <= position;
@@ -369,6 +376,7 @@ class Lowering {
   std::vector<std::vector<PlacedInstruction>> updates_;
   std::vector<std::int64_t> last_start_;  // [step]: start of its last op, if there are several steps
   bool trains_;
+  std::set<StageId> offload_;
   // State of the current worker:
   std::vector<Instruction> out_;
   std::vector<std::uint32_t> destination_;  // [op]: worker that needs its result, or kHere
@@ -378,6 +386,9 @@ class Lowering {
   std::vector<std::size_t> turns_;
   std::vector<Post> posts_;  // receives, in order of posting
   std::vector<std::uint32_t> peers_;
+  std::vector<OffloadedForward> offloads_;
+  std::vector<bool> is_offloaded_;  // [op]
+  std::size_t next_load_ = 0;
   std::size_t next_post_ = 0;
   std::size_t next_all_reduce_ = 0;
   std::size_t next_update_ = 0;

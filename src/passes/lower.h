@@ -32,6 +32,7 @@ struct LoweringOptions {
   std::int64_t receives_ahead = 2;   // receives per channel that are posted before their turn (see lower)
   std::int64_t sends_behind = 2;     // unfinished sends per channel, not counting activations that get a gradient back
   std::set<StageId> recompute = {};  // activation checkpointing: stages that rerun F before B or I
+  std::set<StageId> offload = {};    // stages with activations in host memory until B or I
   AllReduceOptions all_reduces = {};
   Pairs pairs = Pairs::InOrder;  // Together: the two Computes of a pair are adjacent
   std::int64_t steps = 1;        // number of steps of an unrolled asynchronous schedule; divides its micro-batches
@@ -51,6 +52,7 @@ struct LoweringOptions {
 ///   recomputed stages (to free them early), are waited for before the channel's `sends_behind`-th later send, or at
 ///   the end.
 /// - recompute: before the wait for the gradient that its backward needs, so that the two overlap.
+/// - offload: after the start-send of a forward in offloaded_forwards(); load: before the op before the backward.
 /// - a pair that runs together is one op: all its waits come before both Computes, its sends after both.
 ///
 /// The receives posted at once do not grow with N. All-reduces start as in place_all_reduces() and are waited for

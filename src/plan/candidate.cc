@@ -72,7 +72,9 @@ void require_cuttable(const PlanProblem& problem, const std::vector<std::int64_t
 class Enumeration {
  public:
   Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {
-    if (!options.recompute.stages.empty()) last_recomputed_ = options.recompute.stages.rbegin()->value();
+    for (const RecomputeChoice& choice : {options.recompute, options.offload}) {
+      if (!choice.stages.empty()) last_stage_ = std::max<std::int64_t>(last_stage_, choice.stages.rbegin()->value());
+    }
     if (options.partition.rule != PartitionRule::Listed) return;
     const auto& counts = options.partition.layers;
     cut_ = static_cast<std::int64_t>(counts.size());
@@ -132,7 +134,7 @@ class Enumeration {
         if ((halves && like.micro_batch_size % 2 != 0) || held * depth > problem_.model.layers) continue;
         if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps / shape.slices) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
-        if (last_recomputed_ >= held * depth) continue;
+        if (last_stage_ >= held * depth) continue;
         Candidate& found = found_.emplace_back(like);
         found.schedule = name;
         found.shape = shape;
@@ -144,8 +146,8 @@ class Enumeration {
 
   const PlanProblem& problem_;
   const PlanOptions& options_;
-  std::int64_t cut_ = 0;               // number of stages of a given partition; 0: any
-  std::int64_t last_recomputed_ = -1;  // largest given stage
+  std::int64_t cut_ = 0;          // number of stages of a given partition; 0: any
+  std::int64_t last_stage_ = -1;  // largest given stage
   std::vector<Candidate> found_;
 };
 
@@ -156,8 +158,8 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   return false;
 }
 
-/// Example: `--stages 3, --pipelines 2,4`.
-std::string in_words(const GivenConfiguration& given, const RecomputeChoice& recompute) {
+std::string in_words(const GivenConfiguration& given, const RecomputeChoice& recompute,
+                     const RecomputeChoice& offload) {
   std::vector<std::string> flags;
   const auto add = [&](const char* flag, const std::vector<std::int64_t>& values) {
     if (!values.empty()) flags.push_back(fmt::format("{} {}", flag, fmt::join(values, ",")));
@@ -170,13 +172,15 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
   if (given.slices != std::vector<std::int64_t>{1}) add("--slices", given.slices);
   if (given.replica_layout) flags.push_back(fmt::format("--replica-layout {}", to_text(*given.replica_layout)));
   if (recompute.rule == RecomputeRule::Listed) flags.push_back("--recompute " + to_text(recompute));
+  if (offload.rule == RecomputeRule::Listed) flags.push_back("--offload " + to_text(offload));
   return fmt::format("{}", fmt::join(flags, ", "));
 }
 
 [[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options) {
-  const std::string asked = in_words(options.given, options.recompute);
+  const std::string asked = in_words(options.given, options.recompute, options.offload);
   options.given = {};
   options.recompute = {RecomputeRule::Auto};
+  options.offload = {};
   const auto others = Enumeration(problem, options).run();
   const std::string instead =
       others.empty() ? ""
@@ -201,7 +205,9 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
     throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
                                   to_text(options.partition), problem.workers));
   }
-  if (!options.given.empty() || options.recompute.rule == RecomputeRule::Listed) refuse_given(problem, options);
+  const bool lists_stages =
+      options.recompute.rule == RecomputeRule::Listed || options.offload.rule == RecomputeRule::Listed;
+  if (!options.given.empty() || lists_stages) refuse_given(problem, options);
   throw ConfigError(fmt::format(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
       "allow others ({} takes any D and N)",
@@ -252,6 +258,10 @@ std::string in_words(const Candidate& candidate) {
 
 std::int64_t num_stages(const Candidate& candidate) {
   return candidate.shape.stages * find_generator(candidate.schedule).stages_a_worker(candidate.shape);
+}
+
+RecomputeChoice offload_choice(const Candidate& candidate) {
+  return recompute_choice(candidate.offload, num_stages(candidate));
 }
 
 RecomputeChoice recompute_choice(const Candidate& candidate) {

@@ -49,6 +49,7 @@ struct Candidate {
   std::int64_t tensor_parallel = 1;
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};
+  std::set<StageId> offload = {};
   bool recompute_attention = false;  // as in the problem's workload
   ReplicaLayout replica_layout = ReplicaLayout::Near;
 };
@@ -60,5 +61,7 @@ struct Candidate {
 
 /// Returns the value of --recompute.
 [[nodiscard]] RecomputeChoice recompute_choice(const Candidate& candidate);
+
+[[nodiscard]] RecomputeChoice offload_choice(const Candidate& candidate);
 
 }  // namespace chimera

@@ -223,32 +223,12 @@ double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t w
 MachineProfile machine_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object({"format",
-                      "version",
-                      "name",
-                      "sources",
-                      "cores",
-                      "threads",
-                      "workers_per_node",
-                      "memory_bytes",
-                      "layers",
-                      "kernels",
-                      "point_to_point",
-                      "all_reduce",
-                      "busy_delay",
-                      "core_imbalance",
-                      "core_sharing",
-                      "memory_bandwidth",
-                      "sum_rank_loss",
-                      "scale_loss",
-                      "optimizer_seconds",
-                      "matrix_flops",
-                      "op_overhead",
-                      "step_overhead",
-                      "expected_error",
-                      "contention",
-                      "message_copy",
-                      "node_message_copy"});
+  root.expect_object({"format",           "version",          "name",          "sources",        "cores",
+                      "threads",          "workers_per_node", "memory_bytes",  "layers",         "kernels",
+                      "point_to_point",   "all_reduce",       "busy_delay",    "core_imbalance", "core_sharing",
+                      "memory_bandwidth", "host_bandwidth",   "sum_rank_loss", "scale_loss",     "optimizer_seconds",
+                      "matrix_flops",     "op_overhead",      "step_overhead", "expected_error", "contention",
+                      "message_copy",     "node_message_copy"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -267,6 +247,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance", kMostRatio);
   if (root.has("core_sharing")) machine.core_sharing = root.number("core_sharing", kMostRatio);
   if (root.has("memory_bandwidth")) machine.memory_bandwidth = root.number("memory_bandwidth", kMostBytes);
+  if (root.has("host_bandwidth")) machine.host_bandwidth = root.number("host_bandwidth", kMostBytes);
   if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
     root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, in bytes per second");
   }
@@ -327,7 +308,9 @@ std::string to_json(const MachineProfile& machine) {
                             {"op_overhead", machine.op_overhead},
                             {"step_overhead", machine.step_overhead},
                             {"expected_error", machine.expected_error}};
-  return json_text(json, 1) + "\n";
+  OrderedJson known = json;
+  if (machine.host_bandwidth > 0) known["host_bandwidth"] = machine.host_bandwidth;
+  return json_text(known, 1) + "\n";
 }
 
 LinkTimes read_link(const JsonValue& value) {
@@ -512,6 +495,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
       if (std::ranges::count(merged.sources, source) == 0) merged.sources.push_back(source);
     }
     merged.memory_bytes = std::min(merged.memory_bytes, machine.memory_bytes);
+    merged.host_bandwidth = std::min(merged.host_bandwidth, machine.host_bandwidth);
   }
   merged.layers = united_layers(machines);
   merged.point_to_point = merged_links(machines, &MachineProfile::point_to_point);

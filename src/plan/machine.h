@@ -73,6 +73,7 @@ struct MachineProfile {
   /// Least seconds of a block's forward, input gradient and weight gradient each: host time to launch its kernels.
   double block_launch = 0;
   double memory_bandwidth = 0;  // bytes per second for each worker; 0: unknown
+  double host_bandwidth = 0;    // bytes per second between a worker's device and host memory; 0: kHostBandwidth
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};
@@ -101,6 +102,9 @@ struct MachineProfile {
   double expected_error = 0;  // median relative error of predicted step times; 0: unknown
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
+
+/// Assumed: four fifths of 16 lanes of PCI Express 4.0 (16 GT/s a lane, 128b/130b; PCI-SIG).
+inline constexpr double kHostBandwidth = 25e9;
 
 /// Returns the total FLOP/s of products of large matrices for workers with `threads` cores each on a single node,
 /// limited by its cores; 0 if unknown.

@@ -53,15 +53,21 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
-std::set<StageId> given_recomputation(const Candidate& candidate, const RecomputeChoice& choice) {
+std::set<StageId> given_stages(const Candidate& candidate, const RecomputeChoice& choice) {
   return choice.rule == RecomputeRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
 }
 
-/// Returns nothing if no choice fits into `memory` bytes.
 std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
                                       double memory) {
-  candidate.recompute = given_recomputation(candidate, options.recompute);
+  candidate.recompute = given_stages(candidate, options.recompute);
+  candidate.offload = given_stages(candidate, options.offload);
   PlannedSchedule planned = predictor.prepare(candidate);
+  if (options.offload.rule == RecomputeRule::Auto) {
+    const auto offload = stages_to_offload(*planned.schedule, planned.model, candidate.recompute, memory);
+    if (!offload) return std::nullopt;
+    candidate.offload = *offload;
+    return offload->empty() ? planned : predictor.prepare(candidate);
+  }
   if (options.recompute.rule != RecomputeRule::Auto) {
     const auto peaks = peaks_by_order(*planned.schedule, planned.model, candidate.recompute);
     return *std::ranges::max_element(peaks) <= memory ? std::optional(std::move(planned)) : std::nullopt;
@@ -73,14 +79,22 @@ std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate
   return predictor.prepare(candidate);
 }
 
+bool both_auto(const PlanOptions& options) {
+  return options.recompute.rule == RecomputeRule::Auto && options.offload.rule == RecomputeRule::Auto;
+}
+
 class Planner {
  public:
   Planner(Predictor& predictor, const PlanOptions& options, std::size_t candidates)
       : predictor_(predictor),
         options_(options),
+        recomputing_(options),
+        offloading_(options),
         top_(options.top > 0 ? static_cast<std::size_t>(options.top) : 2 * candidates),
         kept_(options.partition.rule == PartitionRule::Balanced ? std::max(top_, kToBalance) : top_) {
     plan_.considered = static_cast<std::int64_t>(candidates);
+    recomputing_.offload = {};
+    offloading_.recompute = {};
   }
 
   [[nodiscard]] double limit() const {
@@ -117,12 +131,20 @@ class Planner {
  private:
   enum class Outcome { Ranked, TooSlow, TooLarge };
 
-  /// Recomputation is first chosen by the order of ops. If waiting messages then exceed the memory, `memory` decreases
-  /// until enough stages recompute.
   Outcome try_out(Candidate candidate, double seconds) {
+    if (!both_auto(options_)) return try_out(candidate, seconds, options_);
+    const Outcome offloading = try_out(candidate, seconds, offloading_);
+    if (offloading != Outcome::TooLarge && candidate.offload.empty()) return offloading;
+    const Outcome recomputing = try_out(candidate, std::min(seconds, limit()), recomputing_);
+    return std::min(offloading, recomputing);
+  }
+
+  /// Recomputation or offloading is first chosen by the order of ops. If waiting messages then exceed the memory,
+  /// `memory` decreases until enough stages are chosen.
+  Outcome try_out(Candidate& candidate, double seconds, const PlanOptions& options) {
     throw_if_interrupted();
     double memory = predictor_.problem().memory_bytes;
-    while (const auto planned = fitted(predictor_, candidate, options_, memory)) {
+    while (const auto planned = fitted(predictor_, candidate, options, memory)) {
       const auto prediction = predictor_.predict_below(seconds, *planned, candidate);
       if (!prediction) return Outcome::TooSlow;
       if (prediction->fits) {
@@ -143,6 +165,8 @@ class Planner {
 
   Predictor& predictor_;
   const PlanOptions& options_;
+  PlanOptions recomputing_;
+  PlanOptions offloading_;
   std::size_t top_;   // final number of ranked candidates
   std::size_t kept_;  // number to keep until balancing
   Plan plan_;
@@ -150,6 +174,7 @@ class Planner {
 
 [[noreturn]] void refuse(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
   const bool free = options.recompute.rule == RecomputeRule::Auto;
+  const bool offloads = options.offload.rule == RecomputeRule::Auto;
   double least = kNever;
   const Candidate* smallest = nullptr;
   std::set<std::string> seen;
@@ -158,19 +183,26 @@ class Planner {
     const bool deep_enough = candidate.shape.micro_batches > 4 * candidate.shape.stages;
     if (options.given.empty() && deep_enough && candidate.micro_batch_size > 1) continue;
     const PlannedSchedule planned = predictor.prepare(candidate);
-    const auto peaks =
-        peaks_by_order(*planned.schedule, planned.model,
-                       free ? all_stages(num_stages(candidate)) : given_recomputation(candidate, options.recompute));
-    const double peak = *std::ranges::max_element(peaks);
+    const std::set<StageId> all = all_stages(num_stages(candidate));
+    const auto peak_with = [&](const std::set<StageId>& recompute, const std::set<StageId>& offload) {
+      return std::ranges::max(peaks_by_order(*planned.schedule, planned.model, recompute, offload));
+    };
+    const std::set<StageId> given = given_stages(candidate, options.offload);
+    double peak = kNever;
+    if (free) peak = peak_with(all, given);
+    if (!free || offloads) {
+      peak = std::min(peak, peak_with(given_stages(candidate, options.recompute), offloads ? all : given));
+    }
     if (peak >= least) continue;
     least = peak;
     smallest = &candidate;
   }
   const PlanProblem& problem = predictor.problem();
   throw ConfigError(
-      fmt::format("{} does not fit on {} workers of {:.4g} GiB; it needs at least {:.4g} GiB ({}, recomputing {})",
+      fmt::format("{} does not fit on {} workers of {:.4g} GiB; it needs at least {:.4g} GiB ({}, recomputing {}{})",
                   problem.model.name, problem.workers, problem.memory_bytes / kGiB, std::ceil(least / kGiB * 100) / 100,
-                  smallest == nullptr ? "" : in_words(*smallest), free ? "all" : to_text(options.recompute)));
+                  smallest == nullptr ? "" : in_words(*smallest), free ? "all" : to_text(options.recompute),
+                  offloads ? " or offloading all" : ""));
 }
 
 Plan ranked(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {

@@ -58,6 +58,8 @@ struct PlanOptions {
   PartitionChoice partition = {PartitionRule::Balanced};
   /// Auto: as few stages as memory requires. Listed: only candidates that have these stages.
   RecomputeChoice recompute = {RecomputeRule::Auto};
+  /// Auto, as above. If both are Auto, a candidate offloads or recomputes, whichever is faster.
+  RecomputeChoice offload = {};
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
   std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
 };
@@ -84,7 +86,8 @@ struct Plan {
 /// candidate, and if the model or the sequence cannot be cut into given slices.
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
-/// Ranks candidates by simulated step time, with the least recomputation that fits (stages_to_recompute). Predicts even
+/// Ranks candidates by simulated step time, with the least recomputation (stages_to_recompute) or offloading
+/// (stages_to_offload) that fits. Predicts even
 /// stages in the order of lower bounds until no other candidate can be among the `top` best. If the partition is
 /// Balanced, also tries balanced stages for the best max(40, `top`) and ranks each faster cut. Throws ConfigError, with
 /// the least sufficient memory, if nothing fits.

@@ -32,6 +32,9 @@ struct RecomputeChoice {
 /// Reads `none`, `attention`, `full`, `auto` or a list such as `0,1,5`. Throws ConfigError for anything else.
 [[nodiscard]] RecomputeChoice parse_recompute(const std::string& text);
 
+/// Reads the value of --offload: `none`, `full`, `auto` or a list.
+[[nodiscard]] RecomputeChoice parse_offload(const std::string& text);
+
 /// Returns text that parse_recompute() reads back.
 [[nodiscard]] std::string to_text(const RecomputeChoice& choice);
 

@@ -111,7 +111,6 @@ double spread_at(const std::vector<LayerTime>& times, double size) {
       ->spread;
 }
 
-/// Returns the memory time of a sequence's attention in a forward.
 double attention_seconds(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                          std::int64_t sequence) {
   if (kind != LayerKind::Block || machine.score_traffic == 0) return 0;
@@ -251,6 +250,7 @@ class Builder {
       if (partition[s].head && machine_.whole_head) keep_all_logits(s);
     }
     if (!candidate_.recompute.empty()) add_recomputation();
+    if (!candidate_.offload.empty()) add_offload();
     add_links();
     add_sums();
     if (ranks_.num_ranks() > places_per_node()) {
@@ -309,7 +309,6 @@ class Builder {
     return (tied_parameter(problem_.model).count() + count - 1) / count;
   }
 
-  /// A rank consists of T workers.
   [[nodiscard]] std::int64_t places_per_node() const {
     return std::max<std::int64_t>(1, machine_.workers_per_node / candidate_.tensor_parallel);
   }
@@ -379,6 +378,15 @@ class Builder {
       model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
   }
 
+  void add_offload() {
+    OffloadCosts costs{.beta = 1 / (machine_.host_bandwidth > 0 ? machine_.host_bandwidth : kHostBandwidth),
+                       .bytes = offloadable_bytes(model_, schedule_.micro_batch_scale, candidate_.recompute)};
+    for (std::size_t s = 0; s < costs.bytes.size(); ++s) {
+      if (!candidate_.offload.contains(StageId(static_cast<std::int64_t>(s)))) costs.bytes[s] = 0;
+    }
+    model_.costs.offload = std::move(costs);
+  }
+
   [[nodiscard]] bool messages_leave_nodes() const { return std::ranges::find(near_, false) != near_.end(); }
 
   [[nodiscard]] const LinkTimes& link() const {
@@ -403,7 +411,6 @@ class Builder {
     return is_near ? LinkTimes{near.alpha / 2, near.beta / 2} : LinkTimes{};
   }
 
-  /// Returns whether the boundary stays on a node in every replica and group.
   [[nodiscard]] bool is_near(std::size_t boundary) const {
     for (const auto& row : schedule_.placement.worker_of) {
       for (std::int64_t group = 0; group < candidate_.data_parallel; ++group) {
@@ -602,6 +609,18 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
   const LoweringOptions lowering;
   result.costs.buffers = {lowering.receives_ahead, lowering.sends_behind};
   return result;
+}
+
+std::vector<double> offloadable_bytes(const StageModel& model, double micro_batch_scale,
+                                      const std::set<StageId>& recompute) {
+  std::vector<double> bytes;
+  for (std::size_t s = 0; s < model.footprints.size(); ++s) {
+    const StageMemory& memory = model.costs.memory[s];
+    const bool only_input = recompute.contains(StageId(static_cast<std::int64_t>(s)));
+    const double more = memory.activations - model.footprints[s].stays / micro_batch_scale;
+    bytes.push_back(only_input ? memory.boundary : std::max(0.0, more));
+  }
+  return bytes;
 }
 
 bool shares_cores(const PlanProblem& problem) {

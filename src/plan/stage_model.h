@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "model_config/partition.h"
@@ -43,6 +44,10 @@ struct StageModel {
 /// Returns bytes without times, and slices of balanced_slices(). `workload` describes a full micro-batch.
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
                                      const Schedule& schedule, Workload workload);
+
+/// Returns OffloadCosts::bytes of all stages. A stage in `recompute` has only its input to offload.
+[[nodiscard]] std::vector<double> offloadable_bytes(const StageModel& model, double micro_batch_scale,
+                                                    const std::set<StageId>& recompute);
 
 [[nodiscard]] bool shares_cores(const PlanProblem& problem);
 

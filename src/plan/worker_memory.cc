@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "passes/unroll.h"
+#include "schedule/offload.h"
 
 namespace chimera {
 namespace {
@@ -29,7 +30,9 @@ class OrderLedger {
     find_message_rooms();
   }
 
-  [[nodiscard]] double peak(std::size_t worker, const std::set<StageId>& recompute) {
+  [[nodiscard]] double peak(std::size_t worker, const std::set<StageId>& recompute, const std::set<StageId>& offload) {
+    const std::vector<double> moved = moved_bytes(worker, recompute, offload);
+    std::size_t position = 0;
     double amount = held_between_steps(worker) + message_room_[worker];
     double most = amount;
     for (const Op& op : schedule_.workers[worker]) {
@@ -39,18 +42,21 @@ class OrderLedger {
       const double whole = (memory.activations + between_slices) * scale;
       const double kept = recompute.contains(op.stage) ? (memory.boundary + between_slices) * scale : whole;
       const double deferred = memory.deferred.value_or(memory.activations + between_slices) * scale;
+      amount += moved[2 * position];
       if (op.kind == OpKind::Forward) amount += kept;
       const double during = amount + (gives_input_gradient(op.kind) ? whole - kept : 0);
       most = std::max(most, during + model_.footprints[op.stage.index()].working_set(op.kind));
       if (op.kind == OpKind::Backward) amount -= kept;
       if (op.kind == OpKind::BackwardInput) amount += deferred - kept;
       if (op.kind == OpKind::BackwardWeight) amount -= deferred;
+      amount += moved[2 * position++ + 1];
     }
     return most;
   }
 
-  /// Returns the worker's stage outside `recompute` that saves the most memory if recomputed.
-  [[nodiscard]] std::optional<StageId> largest(std::size_t worker, const std::set<StageId>& recompute) {
+  /// Returns the worker's stage outside `chosen` that saves the most memory if it frees bytes [S] of each micro-batch.
+  [[nodiscard]] std::optional<StageId> largest(std::size_t worker, const std::set<StageId>& chosen,
+                                               const std::vector<double>& freed) {
     std::fill(in_flight_.begin(), in_flight_.end(), 0);
     std::vector<std::int64_t> most(in_flight_.size(), 0);
     for (const Op& op : schedule_.workers[worker]) {
@@ -62,9 +68,8 @@ class OrderLedger {
     double saved = 0;
     for (const std::size_t s : held_[worker]) {
       const StageId stage(static_cast<std::int64_t>(s));
-      const StageMemory& memory = model_.costs.memory[s];
-      const double more = static_cast<double>(most[s]) * (memory.activations - memory.boundary);
-      if (recompute.contains(stage) || more <= saved) continue;
+      const double more = static_cast<double>(most[s]) * freed[s];
+      if (chosen.contains(stage) || more <= saved) continue;
       saved = more;
       found = stage;
     }
@@ -72,6 +77,26 @@ class OrderLedger {
   }
 
  private:
+  /// Returns [2 op]: change of memory by copies before the op and after it.
+  [[nodiscard]] std::vector<double> moved_bytes(std::size_t worker, const std::set<StageId>& recompute,
+                                                const std::set<StageId>& offload) const {
+    const std::vector<Op>& ops = schedule_.workers[worker];
+    std::vector<double> moved(2 * ops.size(), 0);
+    const Pairs pairs = model_.costs.pair ? Pairs::Together : Pairs::InOrder;
+    std::vector<OffloadedForward> copies = offloaded_forwards(ops, offload, pairs);
+    if (copies.empty()) return moved;
+    std::ranges::sort(copies, {}, &OffloadedForward::forward);
+    const std::vector<double> bytes = offloadable_bytes(model_, schedule_.micro_batch_scale, recompute);
+    for (std::size_t k = 0; k + 1 < copies.size(); ++k) {
+      if (copies[k + 1].forward >= copies[k].load) continue;
+      const Op& op = ops[copies[k].forward];
+      const double part = schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
+      moved[2 * copies[k + 1].forward + 1] -= bytes[op.stage.index()] * part;
+      moved[2 * copies[k].load] += bytes[op.stage.index()] * part;
+    }
+    return moved;
+  }
+
   [[nodiscard]] double held_between_steps(std::size_t worker) const {
     double amount = 0;
     const double versions = schedule_.updates ? static_cast<double>(schedule_.updates->versions) : 1;
@@ -128,13 +153,43 @@ double most_within(const std::vector<MemoryPoint>& points, std::size_t& next, co
   return most;
 }
 
+std::set<StageId> offloaded_by(const StageModel& model) {
+  std::set<StageId> offload;
+  for (std::size_t s = 0; model.costs.offload && s < model.costs.offload->bytes.size(); ++s) {
+    if (model.costs.offload->bytes[s] > 0) offload.emplace(static_cast<std::int64_t>(s));
+  }
+  return offload;
+}
+
+/// Adds stages until every worker fits; workers before need no more memory than before. `freed`: [S].
+template <class Peak>
+std::optional<std::set<StageId>> stages_that_fit(OrderLedger& ledger, std::size_t workers, double memory_bytes,
+                                                 const std::vector<double>& freed, const Peak& peak) {
+  std::set<StageId> chosen;
+  for (std::size_t w = 0; w < workers;) {
+    if (peak(w, chosen) <= memory_bytes) {
+      ++w;
+      continue;
+    }
+    const auto stage = ledger.largest(w, chosen, freed);
+    if (!stage) return std::nullopt;
+    chosen.insert(*stage);
+  }
+  return chosen;
+}
+
 }  // namespace
 
 std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                    const std::set<StageId>& recompute) {
+  return peaks_by_order(schedule, model, recompute, offloaded_by(model));
+}
+
+std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
+                                   const std::set<StageId>& recompute, const std::set<StageId>& offload) {
   OrderLedger ledger(schedule, model);
   std::vector<double> peaks;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) peaks.push_back(ledger.peak(w, recompute));
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) peaks.push_back(ledger.peak(w, recompute, offload));
   return peaks;
 }
 
@@ -159,18 +214,21 @@ std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& mod
 std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                      double memory_bytes) {
   OrderLedger ledger(schedule, model);
-  std::set<StageId> recompute;
-  for (std::size_t w = 0; w < schedule.workers.size();) {
-    if (ledger.peak(w, recompute) <= memory_bytes) {
-      ++w;
-      continue;
-    }
-    const auto stage = ledger.largest(w, recompute);
-    if (!stage) return std::nullopt;
-    recompute.insert(*stage);
-    // Workers before w need no more memory than before.
-  }
-  return recompute;
+  std::vector<double> freed;
+  for (const StageMemory& memory : model.costs.memory) freed.push_back(memory.activations - memory.boundary);
+  const std::set<StageId> offload = offloaded_by(model);
+  const auto peak = [&](std::size_t w, const std::set<StageId>& recompute) {
+    return ledger.peak(w, recompute, offload);
+  };
+  return stages_that_fit(ledger, schedule.workers.size(), memory_bytes, freed, peak);
+}
+
+std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
+                                                   const std::set<StageId>& recompute, double memory_bytes) {
+  OrderLedger ledger(schedule, model);
+  const std::vector<double> freed = offloadable_bytes(model, schedule.micro_batch_scale, recompute);
+  const auto peak = [&](std::size_t w, const std::set<StageId>& offload) { return ledger.peak(w, recompute, offload); };
+  return stages_that_fit(ledger, schedule.workers.size(), memory_bytes, freed, peak);
 }
 
 }  // namespace chimera

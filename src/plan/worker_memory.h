@@ -17,6 +17,10 @@ namespace chimera {
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute);
 
+/// The same with `offload` in place of CostModel::offload. A forward counts until the next offloaded one has ended.
+[[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
+                                                 const std::set<StageId>& recompute, const std::set<StageId>& offload);
+
 /// Returns the peak bytes [worker] in the timeline: amounts of explain() plus working sets.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
@@ -26,5 +30,10 @@ namespace chimera {
 /// suffice.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
+
+/// The same for offloading.
+[[nodiscard]] std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
+                                                                 const std::set<StageId>& recompute,
+                                                                 double memory_bytes);
 
 }  // namespace chimera

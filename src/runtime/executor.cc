@@ -71,7 +71,6 @@ Op first_slice_of(Op op) {
   return op;
 }
 
-/// Cuts a tensor [b, L, H] at `bounds`.
 std::vector<TensorSpec> slices_of(const TensorSpec& whole, const std::vector<std::int64_t>& bounds) {
   std::vector<TensorSpec> slices;
   for (std::size_t end = 1; end < bounds.size(); ++end) {
@@ -163,8 +162,11 @@ void Executor::begin(const std::vector<Instruction>& program) {
   trains_ = has_backward(program);
   result_ = {};
   recomputed_.clear();
+  offloaded_.clear();
+  prepare_copies(program);
   for (const auto& [kind, op, peer, group, step] : program) {
     if (kind == InstructionKind::Recompute) recomputed_.insert(op.stage);
+    if (kind == InstructionKind::Offload) offloaded_.insert(key(op));
     if (kind == InstructionKind::UpdateWeights && !versions_.contains(op.stage)) {
       stages_.at(op.stage)->zero_gradients();
       versions_.emplace(op.stage, WeightVersions(*stages_.at(op.stage), op.weight_version - 1));
@@ -175,6 +177,12 @@ void Executor::begin(const std::vector<Instruction>& program) {
   }
   if (trains_) return;
   for (auto& [id, versions] : versions_) versions.use(versions.newest());
+}
+
+void Executor::prepare_copies(const std::vector<Instruction>& program) {
+  const bool offloads = std::ranges::find(program, InstructionKind::Offload, &Instruction::kind) != program.end();
+  if (!offloads || copies_ != nullptr) return;
+  copies_ = std::make_shared<HostCopies>(groups_.begin()->second->gradients().device());
 }
 
 void Executor::drop() {
@@ -232,6 +240,8 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
       return;
     case InstructionKind::UpdateWeights: return update_weights(op, hooks);
     case InstructionKind::DropWeights: return versions_.at(op.stage).drop(op.weight_version);
+    case InstructionKind::Offload: return offload(op);
+    case InstructionKind::Load: return activations_.at(key(forward_of(op))).saved->load(*copies_);
   }
 }
 
@@ -285,6 +295,7 @@ Executor::Forward Executor::begin_forward(const Op& op, const StepHooks& hooks) 
     if (trains_) input.requires_grad_(true);
   }
   forward.keeps_graph = trains_ && !recomputed_.contains(op.stage);
+  if (offloaded_.contains(key(op))) forward.activation.saved = std::make_unique<SavedTensors>();
   forward.batch = load(op, hooks);
   return forward;
 }
@@ -330,10 +341,26 @@ void Executor::recompute(const Op& backward, const StepHooks& hooks) {
   use_weights(op);
   Forward again{.op = op, .stage = stages_.at(op.stage), .batch = load(op, hooks)};
   Activation& activation = activations_.at(key(op));
+  await_load(activation);
   again.activation.input = std::move(activation.input);
   run(again);
   activation = std::move(again.activation);
   op_times_.add_recomputation(op.stage, stopwatch.elapsed());
+}
+
+void Executor::offload(const Op& op) {
+  Activation& activation = activations_.at(key(op));
+  if (recomputed_.contains(op.stage)) {
+    activation.saved_input = activation.saved->add(std::exchange(activation.input, {}).detach());
+  }
+  activation.saved->offload(*copies_);
+}
+
+void Executor::await_load(Activation& activation) {
+  if (activation.saved == nullptr) return;
+  activation.saved->await();
+  activation.saved.reset();
+  if (activation.saved_input) activation.input = std::exchange(activation.saved_input, {})->value.requires_grad_(true);
 }
 
 void Executor::run(Forward& forward) {
@@ -341,6 +368,7 @@ void Executor::run(Forward& forward) {
   Activation& activation = forward.activation;
   if (forward.keeps_graph) activation.weight_gradients = c10::make_intrusive<WeightGradients>();
   const WeightGradients::Scope scope(activation.weight_gradients);
+  const SavedTensors::Scope saved(activation.saved.get());
   activation.output = forward.stage->forward(activation.input, forward.batch);
   forward.batch = {};
 }
@@ -363,6 +391,7 @@ void Executor::weight_gradient(const Op& op) { weight_gradients_.extract(key(for
 Executor::Activation Executor::propagate(const Op& op, bool defer_weight_gradients) {
   const bool spoiled = fault_point("backward");
   Activation activation = std::move(activations_.extract(key(forward_of(op))).mapped());
+  await_load(activation);
   if (defer_weight_gradients) activation.weight_gradients->defer();
   at::Tensor gradient;
   if (op.stage != last_stage_) gradient = take_gradient(at_stage(op, op.stage.value() + 1));

@@ -22,6 +22,7 @@
 #include "runtime/gradient_norms.h"
 #include "runtime/non_finite.h"
 #include "runtime/recorded_steps.h"
+#include "runtime/saved_tensors.h"
 #include "runtime/step_sums.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
@@ -56,13 +57,11 @@ class HelperThread {
 struct StepHooks {
   /// Step number, from 1; both ends of a message must agree.
   std::int64_t step = 0;
-  /// Called before every instruction, if set.
   std::function<void(const Instruction& instruction)> on_instruction = {};
   /// Loads the tensors of a micro-batch that `stage` reads: tokens (first stage), targets (last stage), masks if used.
   std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load;
   /// Updates the weights, given the gradient norm over all stages. Not called by programs without backwards.
   std::function<void(double gradient_norm)> optimizer_step;
-  /// Returns the peak bytes of this worker's process.
   std::function<double()> peak_memory;
   /// Returns the bytes in use on this worker's device, by all processes. Empty on the CPU.
   std::function<double()> used_memory = {};
@@ -76,7 +75,6 @@ struct StepHooks {
   /// If set, a step with a non-finite loss or gradient norm changes no weights. Called on all workers with the source;
   /// `is_own` is true on the worker that made it. May throw.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
-  /// Skips the update of this step.
   bool leaves_out_update = false;
   /// Records instruction times in the step that it has begun; borrowed, may be null.
   Tracer* tracer = nullptr;
@@ -99,7 +97,8 @@ struct StepResult {
 
 /// Runs a worker's program. Stages, transport and hooks are borrowed. The forward of a pair runs on a helper thread. A
 /// backward frees its activations and received gradient; after I, only the data for W stay. WaitSend frees a sent
-/// activation. A recomputed forward keeps only its input. Keys and values of slices stay until the backward of slice 0.
+/// activation. A recomputed forward keeps only its input. Offload leaves input and output of a stage that is not
+/// recomputed. Keys and values of slices stay until the backward of slice 0.
 /// A program may be a piece of a longer one: pending operations and weight versions carry over.
 class Executor {
  public:
@@ -133,9 +132,7 @@ class Executor {
   /// Calls Transport::connect_sums() for all parameter groups. Call it once, before the first step; collective.
   void connect_sums() const;
 
-  /// Returns the current instruction as text; empty between steps.
   [[nodiscard]] std::string current() const;
-  /// Durations of training ops so far.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
   void forget_op_times() { op_times_.forget(); }
 
@@ -144,6 +141,8 @@ class Executor {
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
+    std::unique_ptr<SavedTensors> saved;  // null: stays on the device
+    SavedTensors::Pointer saved_input;    // the offloaded input of a recomputed forward
   };
   struct Forward {  // forward in progress
     Op op;
@@ -157,6 +156,7 @@ class Executor {
   static Key key(const Op& op);
 
   void begin(const std::vector<Instruction>& program);
+  void prepare_copies(const std::vector<Instruction>& program);
   void run_part(std::span<const Instruction> part, const StepHooks& hooks);
   void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
@@ -170,6 +170,8 @@ class Executor {
   static void run(Forward& forward);
   void end_forward(Forward forward);
   void recompute(const Op& backward, const StepHooks& hooks);
+  void offload(const Op& op);
+  static void await_load(Activation& activation);
   void backward(const Op& op);
   void input_gradient(const Op& op);
   void weight_gradient(const Op& op);
@@ -210,6 +212,8 @@ class Executor {
   std::optional<HelperThread> helper_;  // created at the first pair
   RecordedSteps recorded_;
   std::unordered_set<StageId> recomputed_;
+  std::unordered_set<Key> offloaded_;                     // forwards
+  std::shared_ptr<HostCopies> copies_;                    // null until a program offloads
   std::unordered_map<StageId, WeightVersions> versions_;  // versions of the stages that are updated separately
   std::unordered_map<Key, Activation> activations_;       // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by forward op

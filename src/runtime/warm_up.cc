@@ -49,6 +49,8 @@ void Executor::warm_up(const std::vector<Instruction>& program, StepHooks hooks)
   const auto tied = groups_.find(tied_matrix(shape_.stages()));
   WithoutMessages transport(transport_, groups_.begin()->second->gradients().device());
   Executor other(worker_, stages_, transport, message_, shape_, tied == groups_.end() ? nullptr : tied->second);
+  prepare_copies(program);
+  other.copies_ = copies_;
   hooks.votes = nullptr;
   hooks.tracer = nullptr;
   hooks.record = {};

@@ -29,6 +29,8 @@ std::string to_text(const Instruction& instruction, std::int64_t slices) {
       return fmt::format("update stage {} to version {}", instruction.op.stage.value(), instruction.op.weight_version);
     case InstructionKind::DropWeights:
       return fmt::format("drop version {} of stage {}", instruction.op.weight_version, instruction.op.stage.value());
+    case InstructionKind::Offload: return "offload " + to_text(instruction.op, slices);
+    case InstructionKind::Load: return "load for " + to_text(instruction.op, slices);
   }
   return {};
 }

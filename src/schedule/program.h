@@ -31,6 +31,8 @@ enum class InstructionKind : std::uint8_t {
   UpdateWeights,
   /// Free weight version `op.weight_version` of `op.stage`; the newest version only right before its replacement.
   DropWeights,
+  Offload,  ///< start to move the activations of forward `op` to host memory; the device waits for the previous Offload
+  Load,     ///< start to move the activations of backward `op` (B or I) back; the device waits for their Offload
 };
 
 /// An instruction of a worker. A tensor is named by the op that makes it.
@@ -48,9 +50,10 @@ struct Program {
   std::int64_t micro_batches = 0;
   Placement placement;
   std::vector<std::vector<Instruction>> workers;
-  bool tied = false;        // stage 0 and the last share a matrix
-  std::int64_t steps = 1;   // equal in number of micro-batches
-  std::int64_t slices = 1;  // k: slices of a micro-batch
+  bool tied = false;                // stage 0 and the last share a matrix
+  std::int64_t steps = 1;           // equal in number of micro-batches
+  std::int64_t slices = 1;          // k: slices of a micro-batch
+  std::int64_t most_on_device = 0;  // micro-batches of offloaded stages not in or on the way to host memory; 0: any
 };
 
 /// How messages between two workers are matched.

@@ -105,6 +105,10 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
   require_time(model.pair.value_or(0), "pair");
   require_optional_list(model.optimizer, stages, "optimizer");
   require_optional_list(model.recompute, stages, "recompute");
+  if (model.offload) {
+    require_time(model.offload->beta, "offload: beta");
+    require_list(model.offload->bytes, stages, "offload: bytes");
+  }
   require_memory(model.memory, stages);
   if (schedule.slices > 1) require_slices(model.slices, schedule.slices);
   if (model.links) require_links(*model.links, schedule);
@@ -207,6 +211,7 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
   if (model.pair && has_pairs(schedule)) pair_ = model.pair;
   if (slices_ > 1) parts_of_tokens_ = parts_of_tokens(model.slices, slices_);
   add_durations(model, schedule.micro_batch_scale);
+  if (model.offload) add_offloads(*model.offload, schedule.micro_batch_scale);
   if (model.links) add_links(schedule, *model.links);
   if (!model.all_reduce) return;
   all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
@@ -228,6 +233,13 @@ void CostTable::add_durations(const CostModel& model, double scale) {
         durations_.push_back(model.stages[s].of(kind) * scale * parts[slice] + again);
       }
     }
+  }
+}
+
+void CostTable::add_offloads(const OffloadCosts& costs, double scale) {
+  for (std::size_t s = 0; s < costs.bytes.size(); ++s) {
+    if (costs.bytes[s] > 0) offloaded_.emplace(static_cast<std::int64_t>(s));
+    offloads_.push_back(costs.beta * costs.bytes[s] * scale);
   }
 }
 
@@ -357,6 +369,11 @@ AllReduceCosts read_all_reduce(const JsonValue& value, std::int64_t stages) {
   return costs;
 }
 
+OffloadCosts read_offload(const JsonValue& value, std::int64_t stages) {
+  value.expect_object({"beta", "bytes"});
+  return {value.number("beta"), value.field("bytes").numbers(stages, "stage")};
+}
+
 StageMemory read_memory(const JsonValue& value) {
   value.expect_object({"weights", "gradients", "optimizer", "activations", "boundary", "deferred", "keys_and_values"});
   StageMemory memory{value.number("weights"), value.number("gradients"), value.number("optimizer"),
@@ -440,6 +457,7 @@ std::string costs_to_json(const CostModel& costs) {
   if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
   if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
   if (!costs.recompute.empty()) json["recompute"] = costs.recompute;
+  if (costs.offload) json["offload"] = {{"beta", costs.offload->beta}, {"bytes", costs.offload->bytes}};
   if (!costs.memory.empty()) json["memory"] = memory_json(costs.memory);
   if (costs.buffers.receives_ahead > 0 || costs.buffers.sends_behind > 0) {
     json["buffers"] = {{"receives_ahead", costs.buffers.receives_ahead}, {"sends_behind", costs.buffers.sends_behind}};
@@ -451,7 +469,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
   root.expect_object({"latency", "stages", "pair", "attention", "slice_bounds", "links", "all_reduce", "optimizer",
-                      "recompute", "memory", "buffers"});
+                      "recompute", "offload", "memory", "buffers"});
   CostModel costs;
   costs.latency = root.number("latency");
   for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
@@ -462,6 +480,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);
   if (root.has("optimizer")) costs.optimizer = root.field("optimizer").numbers(stages, "stage");
   if (root.has("recompute")) costs.recompute = root.field("recompute").numbers(stages, "stage");
+  if (root.has("offload")) costs.offload = read_offload(root.field("offload"), stages);
   if (root.has("memory")) {
     for (const JsonValue& stage : root.field("memory").list(stages, "stage"))
       costs.memory.push_back(read_memory(stage));

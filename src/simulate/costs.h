@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -99,6 +100,12 @@ struct SliceCosts {
 /// Returns [k]: each slice's part of an op's time. Requires bounds of k slices, or none.
 [[nodiscard]] std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices);
 
+/// Copies of activations to host memory and back: `beta` per byte, each way.
+struct OffloadCosts {
+  double beta = 0;
+  std::vector<double> bytes = {};  // [S], of a full micro-batch; 0: the stage is not offloaded
+};
+
 struct CostModel {
   std::vector<StageCosts> stages;  // [S]
   double latency = 0;              // delay of a message to another worker; any number may be in flight
@@ -109,6 +116,7 @@ struct CostModel {
   std::vector<double> optimizer = {};                       // [S], update of a copy of the stage; empty: no time
   // [S], recomputation before each B or I; it can precede the gradient's arrival. Empty or 0: none
   std::vector<double> recompute = {};
+  std::optional<OffloadCosts> offload = std::nullopt;
   std::vector<StageMemory> memory = {};  // [S]; empty: memory is counted in stage units
   MessageBuffers buffers = {};           // used with `memory`
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
@@ -142,6 +150,10 @@ class CostTable {
     return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[cell(stage, slice)];
   }
   [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage, op.slice); }
+  [[nodiscard]] const std::set<StageId>& offloaded_stages() const { return offloaded_; }
+  [[nodiscard]] double offload(const Op& forward) const {
+    return offloads_[forward.stage.index()] * part_of_tokens(forward);
+  }
   [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
   /// Times of an op, or of a pair that runs together.
   [[nodiscard]] double duration(std::span<const Op> at_once) const;
@@ -197,6 +209,7 @@ class CostTable {
     return 2 * (made.replica.index() * boundaries + boundary) + (onward ? 0 : 1);
   }
   void add_durations(const CostModel& model, double scale);
+  void add_offloads(const OffloadCosts& costs, double scale);
   void add_links(const Schedule& schedule, const LinkCosts& links);
   void add_copies(const Schedule& schedule, const LinkCosts& links);
   void add_matrix(const Schedule& schedule, const LinkCosts& links);
@@ -213,6 +226,8 @@ class CostTable {
   std::vector<double> copies_;       // [replica][stage][forward, backward]
   std::vector<double> all_reduces_;  // [parameter group]
   AllReduceOptions sums_;
+  std::set<StageId> offloaded_;
+  std::vector<double> offloads_;  // [stage]; empty: nothing is offloaded
   std::vector<double> optimizer_;
   std::optional<double> pair_;  // only if the schedule has pairs
   double delay_ = 0;

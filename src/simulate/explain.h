@@ -16,14 +16,15 @@ namespace chimera {
 ///   worker has ops left, then Sync.
 /// - until the last input is computed, WarmUp for the first op of a synchronous step or run, else Dependency;
 /// - Latency until that input arrives;
-/// - WarmUp or Dependency again if the op starts even later, as a just-in-time forward does.
+/// - WarmUp or Dependency again if the op starts even later, as a just-in-time forward does, or a backward that
+///   waits for offloaded activations.
 ///
 /// After the last op, they are Imbalance while other workers run ops, otherwise Sync.
 ///
 /// *Memory* is in bytes if the costs give them, else in stage units (activations only). It includes:
 /// - weights (each version and copy), gradients and optimizer state;
 /// - activations from F to the end of B or I, and the part for W until its end. With recomputation, only the boundary
-///   is kept until B or I starts.
+///   is kept until B or I starts. Offloaded bytes are away between their copies (OffloadCopies).
 /// - messages: on the sender until arrival, unless part of its activations; then on the receiver until the op starts
 ///   (forward) or ends (backward). CostModel::buffers extends both.
 ///

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "simulate/copy_engines.h"
+
 namespace chimera {
 namespace {
 
@@ -67,7 +69,6 @@ UpdateCounter::UpdateCounter(const Schedule& schedule) {
 
 namespace {
 
-/// Time, and change of memory.
 using Change = std::pair<double, double>;
 
 class Ledger {
@@ -87,6 +88,7 @@ class Ledger {
       }
     }
     for (std::size_t w = 0; w < changes_.size(); ++w) add_activations(w);
+    if (costs_.offload && !costs_.memory.empty()) add_offloads();
     std::vector<std::vector<MemoryPoint>> points;
     for (auto& changes : changes_) points.push_back(add_up(changes));
     return points;
@@ -94,7 +96,6 @@ class Ledger {
 
  private:
   const StageMemory& memory(StageId stage) const { return costs_.memory[stage.index()]; }
-  /// Returns bytes as a fraction of a full micro-batch's.
   double part_of_bytes(const Op& op) const {
     if (parts_of_tokens_.empty()) return schedule_.micro_batch_scale;
     return schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
@@ -186,6 +187,24 @@ class Ledger {
       if (ops[i].kind == OpKind::BackwardInput && deferred != whole)
         changes_[worker].emplace_back(time.end, (deferred - whole) * scale);
       if (ops[i].kind == OpKind::BackwardWeight) changes_[worker].emplace_back(time.end, -deferred * scale);
+    }
+  }
+
+  void add_offloads() {
+    const CostTable costs(schedule_, costs_);
+    if (costs.offloaded_stages().empty()) return;
+    CopyEngines engines(schedule_, costs);
+    for (std::size_t w = 0; w < changes_.size(); ++w) {
+      const auto& ops = schedule_.workers[w];
+      for (std::size_t i = 0; i < ops.size();) {
+        const std::size_t end = i + num_concurrent(ops, i, costs.pairs());
+        engines.end_ops(w, i, end, timeline_.workers[w].ops[i].end);
+        i = end;
+      }
+      for (const OffloadCopies& copies : engines.copies(w)) {
+        const Op& op = ops[copies.forward];
+        hold(w, copies.out_end, copies.load, -costs_.offload->bytes[op.stage.index()] * part_of_bytes(op));
+      }
     }
   }
 

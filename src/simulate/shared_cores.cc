@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "schedule/dependencies.h"
+#include "simulate/copy_engines.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
 #include "simulate/memory.h"
@@ -49,7 +50,6 @@ struct Activity {
 
 class Activities {
  public:
-  /// `cores` is the number of cores of each node.
   Activities(double cores, std::size_t nodes) : cores_(cores), demands_(nodes) {}
 
   void begin(const Activity& activity) { running_.push_back(activity); }
@@ -95,13 +95,11 @@ class Activities {
 /// Links like Links (links.h), for messages whose speed changes in transit.
 class LinkQueues {
  public:
-  /// Returns whether the message starts now.
   [[nodiscard]] bool push(std::size_t from, std::size_t to, OpIndex made) {
     std::deque<OpIndex>& queue = queues_[key(from, to)];
     queue.push_back(made);
     return queue.size() == 1;
   }
-  /// Returns the next message, if any.
   [[nodiscard]] std::optional<OpIndex> pop(std::size_t from, std::size_t to) {
     std::deque<OpIndex>& queue = queues_.at(key(from, to));
     queue.pop_front();
@@ -150,6 +148,7 @@ class CoresRun {
         buckets_(std::max(cores.nodes.count(), schedule.workers.size())),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
+        copies_(schedule, costs),
         workers_(schedule.workers.size()),
         arrived_(table_.size(), kNever) {}
 
@@ -203,7 +202,8 @@ class CoresRun {
   }
 
   double op_ready(std::size_t w) const {
-    double start = workers_[w].free;
+    const std::size_t position = workers_[w].position;
+    double start = std::max(workers_[w].free, copies_.loaded(w, position, position + next_ops(w).size()));
     if (recomputes_first(w)) return start;
     for (const Op& op : next_ops(w)) {
       for (const OpIndex input : table_.inputs(op)) {
@@ -258,7 +258,6 @@ class CoresRun {
     begin(w, Work::Op, time, now, 1, time > 0 ? in_order / time : 1);
   }
 
-  /// `share` is the fraction of time that computes.
   void begin(std::size_t w, Work kind, double time, double now, double share = 1, double cores = 1) {
     workers_[w].busy = true;
     begin({.kind = kind, .of = w, .left = time, .demand = share * cores, .share = share, .since = now});
@@ -348,6 +347,7 @@ class CoresRun {
     Worker& worker = workers_[w];
     const auto ops = next_ops(w);
     worker.recomputed.reset();
+    worker.free = copies_.end_ops(w, worker.position, worker.position + ops.size(), now);
     for (const Op& op : ops) {
       const std::size_t position = worker.position++;
       timeline_.workers[w].ops[position].end = now;
@@ -375,7 +375,6 @@ class CoresRun {
     for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
   }
 
-  /// After the last worker has finished its step, updates can start.
   void end_sums(std::size_t w) {
     const Worker& worker = workers_[w];
     if (!worker.ended_ops || !sums_.is_free(w)) return;
@@ -498,6 +497,7 @@ class CoresRun {
   TokenBuckets buckets_;              // burst allowance of each network interface
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
+  CopyEngines copies_;
   std::vector<Worker> workers_;
   std::size_t workers_summed_ = 0;  // finished the current step's ops and all-reduces
   double last_summed_ = 0;          // end of the last of them

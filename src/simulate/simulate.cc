@@ -8,6 +8,7 @@
 
 #include "core/signals.h"
 #include "schedule/dependencies.h"
+#include "simulate/copy_engines.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
 #include "simulate/memory.h"
@@ -61,7 +62,8 @@ class StepRun {
         links_(links),
         free_(free),
         timeline_(timeline),
-        updates_(part.schedule()) {
+        updates_(part.schedule()),
+        copies_(part.schedule(), costs) {
     for (std::size_t w = 0; w < ranges.size(); ++w) timed_.push_back(timeline.workers[w].ops.data() + ranges[w].begin);
     if (costs.has_traffic()) arrived_.resize(table_.size());
   }
@@ -90,11 +92,12 @@ class StepRun {
     return arrived_.empty() ? timed(made, maker).end + costs_.delay(table_.op(made)) : arrived_[made];
   }
 
-  /// Times `ops`, an op or a pair that starts at `index`.
   void time_at_once(OpIndex index, std::span<const Op> ops) {
     const std::size_t worker = table_.worker(index);
+    const std::size_t position = index - table_.first(worker);
+    const double free = std::max(free_[worker], copies_.loaded(worker, position, position + ops.size()));
     const double again = costs_.recomputation(ops);
-    const double recomputed = free_[worker] + again;
+    const double recomputed = free + again;
     double ready = recomputed;
     for (const Op& op : ops) {
       for (const OpIndex input : table_.inputs(op)) {
@@ -102,8 +105,8 @@ class StepRun {
       }
     }
     const double end = ready + (costs_.duration(ops) - again);
-    const double start = ready > recomputed ? std::max(free_[worker], ready - again) : free_[worker];
-    free_[worker] = end;
+    const double start = ready > recomputed ? std::max(free, ready - again) : free;
+    free_[worker] = copies_.end_ops(worker, position, position + ops.size(), end);
     for (const Op& op : ops) {
       timed(index, worker) = {start, end};
       if (!arrived_.empty()) send(index, op, worker, end);
@@ -139,6 +142,7 @@ class StepRun {
   std::vector<double>& free_;
   Timeline& timeline_;
   UpdateCounter updates_;
+  CopyEngines copies_;
   std::vector<TimedOp*> timed_;  // [worker]: its first op
   std::vector<double> arrived_;  // [op]; empty if every arrival is the op's end plus the delay
 };

@@ -19,6 +19,8 @@ namespace chimera {
 /// backward, which starts as late as possible. Ops of a pair that run together start when the inputs of both have
 /// arrived, and end at the same time.
 ///
+/// A backward of offloaded activations, with its recomputation, starts once they are back (simulate/copy_engines.h).
+///
 /// A result for another worker is sent when its op ends (simulate/links.h); the sender continues unless sends block. A
 /// synchronous step ends with all-reduces and, after all of them, one update per worker (simulate/sum_lanes.h). In an
 /// asynchronous schedule, a worker all-reduces and updates right after the op that completes an update.

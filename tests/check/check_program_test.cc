@@ -47,6 +47,43 @@ TEST(CheckProgramTest, RecomputationIsSafeInBothDisciplines) {
   }
 }
 
+TEST(CheckProgramTest, OffloadingIsSafeInBothDisciplines) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
+      const Schedule schedule = generator.generate(shape);
+      LoweringOptions options;
+      for (std::int64_t s = 0; s < schedule.stages; ++s) options.offload.emplace(s);
+      if (schedule.micro_batches % 2 == 0) options.recompute = {StageId(0), StageId(schedule.stages - 1)};
+      options.pairs = has_pairs(schedule) ? Pairs::Together : Pairs::InOrder;
+      for (const ChannelDiscipline discipline : kDisciplines) {
+        options.discipline = discipline;
+        const auto violations = check(lower(schedule, options), discipline);
+        ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ": " << violations[0].message;
+      }
+    }
+  }
+}
+
+TEST(CheckProgramTest, ActivationsAreLoadedBeforeTheirBackward) {
+  Program program = lower(find_generator("1f1b").generate({4, 4}), {.offload = {StageId(0)}});
+  ASSERT_EQ(program.most_on_device, 2);
+  ASSERT_TRUE(check(program, ChannelDiscipline::PerDirection).empty());
+  Program crowded = program;
+  crowded.most_on_device = 1;
+  EXPECT_THAT(check(crowded, ChannelDiscipline::PerDirection).front().message,
+              HasSubstr("more than 1 micro-batches of offloaded stages are on the device"));
+  std::erase_if(program.workers[0], [](const Instruction& instruction) {
+    return instruction.kind == InstructionKind::Load && instruction.op.micro_batch == MicroBatchId(2);
+  });
+  const auto violations = check(program, ChannelDiscipline::PerDirection);
+  ASSERT_THAT(violations, SizeIs(2));
+  EXPECT_EQ(violations[0].kind, ViolationKind::BadDataFlow);
+  EXPECT_THAT(violations[0].message, HasSubstr("(0B2): its activations are in host memory"));
+  const Place at = violations[0].places.at(0);
+  EXPECT_EQ(to_text(program.workers[at.worker][at.position]), "0B2") << "the counterexample";
+  EXPECT_THAT(violations[1].message, HasSubstr("worker 0 never loads activations that it has offloaded"));
+}
+
 TEST(CheckProgramTest, SumsOfATiedMatrixAreSafeInBothDisciplines) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {

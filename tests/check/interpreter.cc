@@ -177,11 +177,14 @@ class WorkerList {
 
   bool means_something() {
     const auto& list = program_.workers[worker_];
+    for (const Instruction& instruction : list) {
+      if (instruction.kind == InstructionKind::Offload) offloads_.insert(instruction.op.stage);
+    }
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (begins_pair(list[i]) && (i + 1 == list.size() || !can_run_beside(list[i + 1], list[i]))) return false;
       if (!follows(list[i])) return false;
     }
-    if (sends_ != 0 || receives_ != 0 || num_scalars_ != program_.steps) return false;
+    if (!in_host_.empty() || sends_ != 0 || receives_ != 0 || num_scalars_ != program_.steps) return false;
     if (num_steps_ != (trains_ && !updates_stages_ ? 1 : 0)) return false;
     for (const auto& [copy, weights] : weights_) {
       if (updates_stages_ && (weights.gradients > 0 || !weights.held.contains(weights.newest))) return false;
@@ -237,6 +240,8 @@ class WorkerList {
       case InstructionKind::ReduceScalars: return instruction.step == num_scalars_ && num_scalars_++ < program_.steps;
       case InstructionKind::OptimizerStep: ++num_steps_; return num_scalars_ == program_.steps;
       case InstructionKind::UpdateWeights: return update(instruction.op);
+      case InstructionKind::Offload: return offload(instruction.op);
+      case InstructionKind::Load: return load(instruction.op);
       case InstructionKind::DropWeights:
         return is_here(instruction.op) && weights(instruction.op).held.erase(instruction.op.weight_version) == 1;
     }
@@ -256,7 +261,27 @@ class WorkerList {
     if (!has_inputs(op, program_.stages, program_.slices, here_)) return false;
     made_.insert(task(op));
     here_.insert(task(op));
-    return true;
+    if (offloads_.contains(op.stage)) on_device_ += op.kind == OpKind::Forward ? 1 : needs_activations(op) ? -1 : 0;
+    return has_room() && !(needs_activations(op) && in_host_.contains(task(OpKind::Forward, op)));
+  }
+
+  static bool needs_activations(const Op& op) {
+    return op.kind == OpKind::Backward || op.kind == OpKind::BackwardInput;
+  }
+
+  bool has_room() const { return program_.most_on_device <= 0 || on_device_ <= program_.most_on_device; }
+
+  bool offload(const Op& op) {
+    if (op.kind != OpKind::Forward || !is_here(op) || !here_.contains(task(op))) return false;
+    if (here_.contains(task(OpKind::Backward, op)) || here_.contains(task(OpKind::BackwardInput, op))) return false;
+    --on_device_;
+    return in_host_.insert(task(op)).second;
+  }
+
+  bool load(const Op& op) {
+    if (!needs_activations(op) || !is_here(op) || in_host_.erase(task(OpKind::Forward, op)) == 0) return false;
+    ++on_device_;
+    return has_room();
   }
 
   Weights& weights(const Op& op) { return weights_[{op.replica, op.stage}]; }
@@ -280,7 +305,7 @@ class WorkerList {
   bool recompute(const Op& op) {
     if (op.kind != OpKind::Backward && op.kind != OpKind::BackwardInput) return false;
     if (!is_here(op)) return false;
-    if (!weights(op).held.contains(op.weight_version)) return false;
+    if (!weights(op).held.contains(op.weight_version) || in_host_.contains(task(OpKind::Forward, op))) return false;
     return here_.contains(task(OpKind::Forward, op, 0)) && !here_.contains(task(op));
   }
 
@@ -308,6 +333,9 @@ class WorkerList {
   int receives_ = 0;  // posted, not yet waited for
   std::int64_t num_scalars_ = 0;
   int num_steps_ = 0;
+  std::set<StageId> offloads_;  // of this worker
+  std::set<Task> in_host_;
+  std::int64_t on_device_ = 0;  // micro-batches of these stages
 };
 
 bool lists_mean_something(const Program& program) {

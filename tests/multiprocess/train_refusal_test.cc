@@ -123,10 +123,19 @@ TEST_F(TrainRefusalTest, Slices) {
   });
 }
 
+TEST_F(TrainRefusalTest, Offloading) {
+  expect_refusals({
+      {{"--offload", "ful"}, {"unknown --offload 'ful'; did you mean 'full'?"}},
+      {{"--offload", "99"}, {"--offload 99: expected none, full, auto, or stages of 0 to"}},
+      {{"--offload", "auto", "--memory", "0.00001"}, {"even if all stages offload their activations"}},
+      {{"--offload", "auto", "--recompute", "auto", "--memory", "4"}, {"give only one of them"}},
+  });
+}
+
 TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
   expect_refusals({
       {{"--validate-batches", "2"}, {"--validate-batches is for --validate-every"}},
-      {{"--memory", "4"}, {"--memory is for --recompute auto or --plan auto"}},
+      {{"--memory", "4"}, {"--memory is for --recompute auto, --offload auto or --plan auto"}},
       {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
       {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
       {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},

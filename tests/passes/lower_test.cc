@@ -8,6 +8,8 @@
 namespace chimera {
 namespace {
 
+using ::testing::HasSubstr;
+
 std::vector<std::string> in_words(const std::vector<Instruction>& instructions) {
   std::vector<std::string> lines;
   for (const Instruction& instruction : instructions) lines.push_back(to_text(instruction));
@@ -66,6 +68,32 @@ TEST(LowerTest, RecomputationComesBeforeTheInputGradientOfASplitBackward) {
       EXPECT_EQ(instruction.op.kind, OpKind::BackwardInput);
     }
   }
+}
+
+TEST(LowerTest, OffloadedActivationsReturnOneOpBeforeTheirBackward) {
+  const Program program =
+      lower(find_generator("1f1b").generate({4, 4}), {.offload = {StageId(0), StageId(1), StageId(2), StageId(3)}});
+  const auto without_messages = [&](std::size_t worker) {
+    std::vector<Instruction> kept = program.workers[worker];
+    std::erase_if(kept, [](const Instruction& each) { return is_transfer(each.kind) || !names_an_op(each.kind); });
+    return in_words(kept);
+  };
+  EXPECT_THAT(without_messages(0),
+              ::testing::ElementsAre("0F0", "offload 0F0", "0F1", "offload 0F1", "0F2", "offload 0F2", "load for 0B0",
+                                     "0F3", "offload 0F3", "load for 0B1", "0B0", "load for 0B2", "0B1", "load for 0B3",
+                                     "0B2", "0B3"));
+  // Fewer than two ops between 2F0 and 2B0, and between 2F3 and 2B3: nothing to gain.
+  EXPECT_THAT(without_messages(2), ::testing::ElementsAre("2F0", "2F1", "offload 2F1", "2B0", "load for 2B1", "2F2",
+                                                          "offload 2F2", "2B1", "load for 2B2", "2F3", "2B2", "2B3"));
+  EXPECT_THAT(without_messages(3), ::testing::Not(::testing::Contains(HasSubstr("load"))));
+  EXPECT_EQ(program.most_on_device, 2);
+}
+
+TEST(LowerTest, ARecomputedFirstStageHasNothingToOffload) {
+  const Program program = lower(find_generator("gpipe").generate({2, 8}),
+                                {.recompute = {StageId(0), StageId(1)}, .offload = {StageId(0), StageId(1)}});
+  EXPECT_EQ(count(program, InstructionKind::Offload), 8);  // of stage 1
+  EXPECT_EQ(count(program, InstructionKind::Load), 8);
 }
 
 TEST(LowerTest, StagesOnOneWorkerSendNoMessage) {

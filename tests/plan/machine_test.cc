@@ -181,6 +181,16 @@ TEST(MachineTest, SizeHasNoCostByDefault) {
             "here.json: kernels.score_traffic: needs memory_bandwidth, in bytes per second");
 }
 
+TEST(MachineTest, HostBandwidthIsUnknownByDefault) {
+  json machine = read_json(to_json(round_machine()));
+  EXPECT_FALSE(machine.contains("host_bandwidth"));
+  machine["host_bandwidth"] = 5e10;
+  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
+  EXPECT_EQ(other.host_bandwidth, 5e10);
+  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
+  EXPECT_EQ(merge_machines({other, other}).host_bandwidth, 5e10);
+}
+
 TEST(MachineTest, ThereIsNoContentionByDefault) {
   json machine = read_json(to_json(round_machine()));
   machine["contention"] = {{"ops_by_sums", 0.25}, {"sums_by_ops", 0.5}, {"transfers", 1}};

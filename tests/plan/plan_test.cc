@@ -200,6 +200,33 @@ TEST(PlanTest, RecomputesOnlyAsMemoryRequires) {
   FAIL() << "the candidate does not fit";
 }
 
+TEST(PlanTest, OffloadsOnlyAsMemoryRequires) {
+  PlanProblem problem = problem_of(4, 32);
+  problem.machine.host_bandwidth = 1e12;
+  PlanOptions options;
+  options.schedules = {"1f1b"};
+  options.given = {.stages = {4}, .micro_batch_sizes = {4}};
+  options.partition = {PartitionRule::Even};
+  options.recompute = {RecomputeRule::None};
+  const double roomy = planned(problem, options).ranked.front().prediction.peak_memory_bytes;
+  problem.memory_bytes = roomy - kMiB;
+  EXPECT_THROW((void)planned(problem, options), ConfigError);
+  options.offload = {RecomputeRule::Auto};
+  const RankedCandidate fitting = planned(problem, options).ranked.front();
+  EXPECT_TRUE(fitting.candidate.offload.contains(StageId(0)));
+  EXPECT_FALSE(fitting.candidate.offload.contains(StageId(3)));
+  EXPECT_LE(fitting.prediction.peak_memory_bytes, problem.memory_bytes);
+  const auto flags = train_flags(problem, fitting.candidate);
+  EXPECT_TRUE(std::ranges::any_of(flags, [](const TrainFlag& flag) { return flag.name == "offload"; }));
+  // Beside recomputation the faster one wins: copies behind the ops, unless they are slow.
+  options.recompute = {RecomputeRule::Auto};
+  EXPECT_FALSE(planned(problem, options).ranked.front().candidate.offload.empty());
+  problem.machine.host_bandwidth = 1e3;
+  const Candidate recomputing = planned(problem, options).ranked.front().candidate;
+  EXPECT_TRUE(recomputing.offload.empty());
+  EXPECT_FALSE(recomputing.recompute.empty());
+}
+
 TEST(PlanTest, GivenParametersAreNotSearched) {
   const PlanProblem problem = problem_of(8, 32);
   PlanOptions options;

@@ -32,5 +32,13 @@ TEST(RecomputeChoiceTest, RefusesAnythingElse) {
     refusal(junk, "expected none, attention, full, auto, or stages such as 0,1");
 }
 
+TEST(RecomputeChoiceTest, OffloadTakesStagesButNotAttention) {
+  for (const char* text : {"none", "full", "auto", "0,1,5"}) EXPECT_EQ(to_text(parse_offload(text)), text);
+  EXPECT_THAT([] { (void)parse_offload("attention"); },
+              ThrowsMessage<ConfigError>(HasSubstr("unknown --offload 'attention'")));
+  EXPECT_THAT([] { (void)parse_offload("-1"); },
+              ThrowsMessage<ConfigError>("--offload -1: expected none, full, auto, or stages such as 0,1"));
+}
+
 }  // namespace
 }  // namespace chimera

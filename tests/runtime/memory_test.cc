@@ -34,6 +34,12 @@ LoweringOptions recomputing_all() {
   return options;
 }
 
+LoweringOptions offloading_all() {
+  LoweringOptions options;
+  options.offload = recomputing_all().recompute;
+  return options;
+}
+
 /// Bytes of the hidden states in one message.
 std::int64_t message_bytes() {
   return kSize.sequences * kSize.tokens * find_model("gpt2-tiny").hidden * static_cast<std::int64_t>(sizeof(float));
@@ -113,10 +119,25 @@ TEST_P(MemoryTest, RecomputationKeepsStageInputsAndOneStagesActivations) {
   }
 }
 
+TEST_P(MemoryTest, OffloadingKeepsStageInputsAndOutputsAndThreeMicroBatches) {
+  // On the device: the running forward, the next backward's activations, which are loaded before the op that precedes
+  // it, and its own. All micro-batches keep the input and output of the stage.
+  constexpr std::int64_t kMicroBatches = 16;
+  const auto one = measure("gpipe", 1, GetParam());
+  const auto kept = measure("gpipe", kMicroBatches, GetParam());
+  const auto offloaded = measure("gpipe", kMicroBatches, GetParam(), offloading_all());
+  const std::int64_t under_way = 2 * LoweringOptions().sends_behind + LoweringOptions().receives_ahead;
+  const std::int64_t messages = 2 * kMicroBatches + under_way;
+  for (std::size_t w = 0; w + 1 < one.size(); ++w) {  // the last stage also keeps what the loss needs
+    EXPECT_LE(offloaded[w].peak_bytes, 3 * one[w].peak_bytes + messages * message_bytes()) << "worker " << w;
+    EXPECT_LT(offloaded[w].peak_bytes, kept[w].peak_bytes / 2) << "worker " << w;
+  }
+}
+
 TEST_P(MemoryTest, NothingOutlivesTheStep) {
   // Gloo's thread keeps the few numbers of its last all-reduce until the next.
   const std::int64_t slack = GetParam() == Exchange::ByReference ? 0 : 1024;
-  for (const LoweringOptions& lowering : {LoweringOptions(), recomputing_all()}) {
+  for (const LoweringOptions& lowering : {LoweringOptions(), recomputing_all(), offloading_all()}) {
     for (const StepMemory& worker : measure("chimera", kStages, GetParam(), lowering)) {
       EXPECT_LE(worker.after_bytes, slack);
     }

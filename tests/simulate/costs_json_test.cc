@@ -43,6 +43,15 @@ TEST(CostsJsonTest, ReadsTheTimeOfAPair) {
   EXPECT_THAT(refusal(with(R"(, "pair": -1)")), ::testing::HasSubstr("pair: expected a finite number of 0 or more"));
 }
 
+TEST(CostsJsonTest, ReadsTheCostsOfOffloading) {
+  const CostModel costs = read(with(R"(, "offload": {"beta": 0.5, "bytes": [3, 0]})"));
+  EXPECT_EQ(costs.offload->beta, 0.5);
+  EXPECT_EQ(costs.offload->bytes, (std::vector<double>{3, 0}));
+  EXPECT_EQ(costs_to_json(read(costs_to_json(costs))), costs_to_json(costs));
+  EXPECT_FALSE(read(with("")).offload);
+  EXPECT_THAT(refusal(with(R"(, "offload": {"beta": 0.5, "bytes": [3]})")), ::testing::HasSubstr("offload.bytes"));
+}
+
 TEST(CostsJsonTest, ReadsTheCostsOfSlices) {
   const CostModel costs = read(with(R"(, "attention": 0.25, "slice_bounds": [0, 0.6, 1])"));
   EXPECT_EQ(costs.slices, (SliceCosts{0.25, {0, 0.6, 1}}));

@@ -82,7 +82,9 @@ class ProgramTimer {
       case InstructionKind::OptimizerStep: return update(w, update_[w]);
       case InstructionKind::UpdateWeights: return update(w, costs_.optimizer(op.stage));
       case InstructionKind::ReduceScalars: return wait_for_all(w);
-      case InstructionKind::DropWeights: return true;
+      case InstructionKind::DropWeights:
+      case InstructionKind::Offload:
+      case InstructionKind::Load: return true;
     }
     return true;
   }

@@ -301,6 +301,9 @@ TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
   options.dropout = 0.1;
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --dropout 0"));
   options.dropout = 0;
+  options.offload = {RecomputeRule::Full};
+  EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --offload none"));
+  options.offload = {};
   options.transport = TransportKind::Threads;
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --transport processes"));
   EXPECT_EQ(refusal_of(options, 1), "");

@@ -72,7 +72,7 @@ Record record_of(const RankProgress& progress) {
 
 bool makes_sense(const Record& record) {
   return record.phase <= static_cast<std::uint8_t>(RankProgress::Phase::Ending) && record.op < kOpKinds &&
-         record.instruction <= static_cast<std::uint8_t>(InstructionKind::DropWeights) && record.step >= 0 &&
+         record.instruction <= static_cast<std::uint8_t>(InstructionKind::Load) && record.step >= 0 &&
          record.stage >= 0 && record.micro_batch >= 0 && record.replica >= 0 && record.peer >= 0 && record.group >= 0;
 }
 

@@ -25,17 +25,14 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
-const std::set<StageId>& listed_stages(const RecomputeChoice& choice, std::int64_t count) {
+const std::set<StageId>& listed_stages(const char* flag, const char* words, const RecomputeChoice& choice,
+                                       std::int64_t count) {
   if (choice.stages.rbegin()->value() < count) return choice.stages;
   throw ConfigError(
-      fmt::format("--recompute {}: expected none, attention, full, auto, or stages of 0 to {} such as 0,1",
-                  to_text(choice), count - 1));
+      fmt::format("{} {}: expected {}, or stages of 0 to {} such as 0,1", flag, to_text(choice), words, count - 1));
 }
 
-std::set<StageId> stages_for_memory(const Job& job) {
-  if (job.options.memory <= 0) {
-    throw ConfigError("--recompute auto needs --memory: the GiB that a worker has");
-  }
+StageModel bytes_of_stages(const Job& job) {
   StageModel model = stage_bytes(job.model, job.partition, job.schedule, workload_of(job.options));
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
@@ -44,12 +41,37 @@ std::set<StageId> stages_for_memory(const Job& job) {
     for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
       model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
   }
+  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
+  return model;
+}
+
+[[noreturn]] void refuse_memory(const Job& job, const std::vector<double>& peaks, const char* what) {
+  throw ConfigError(fmt::format(
+      "--memory {:g}: a worker needs {:.3g} GiB even if all stages {}; use more stages or smaller micro-batches",
+      job.options.memory, *std::ranges::max_element(peaks) / kGiB, what));
+}
+
+std::set<StageId> stages_for_memory(const Job& job) {
+  if (job.options.memory <= 0) {
+    throw ConfigError("--recompute auto needs --memory: the GiB that a worker has");
+  }
+  const StageModel model = bytes_of_stages(job);
   const auto stages = stages_to_recompute(job.schedule, model, job.options.memory * kGiB);
   if (stages) return *stages;
-  const auto peaks = peaks_by_order(job.schedule, model, all_stages(job.schedule.stages));
-  throw ConfigError(fmt::format(
-      "--memory {:g}: a worker needs {:.3g} GiB even if all stages recompute; use more stages or smaller micro-batches",
-      job.options.memory, *std::ranges::max_element(peaks) / kGiB));
+  refuse_memory(job, peaks_by_order(job.schedule, model, all_stages(job.schedule.stages)), "recompute");
+}
+
+std::set<StageId> offload_for_memory(const Job& job) {
+  if (job.options.memory <= 0) return {};
+  if (job.options.recompute.rule == RecomputeRule::Auto) {
+    throw ConfigError("--offload auto: --recompute auto already makes workers fit in --memory; give only one of them");
+  }
+  const StageModel model = bytes_of_stages(job);
+  const std::set<StageId> recompute = recomputed_stages(job);
+  const auto stages = stages_to_offload(job.schedule, model, recompute, job.options.memory * kGiB);
+  if (stages) return *stages;
+  refuse_memory(job, peaks_by_order(job.schedule, model, recompute, all_stages(job.schedule.stages)),
+                "offload their activations");
 }
 
 }  // namespace
@@ -72,7 +94,20 @@ std::set<StageId> recomputed_stages(const Job& job) {
     case RecomputeRule::Attention: return {};
     case RecomputeRule::Full: return all_stages(job.schedule.stages);
     case RecomputeRule::Auto: return stages_for_memory(job);
-    case RecomputeRule::Listed: return listed_stages(choice, job.schedule.stages);
+    case RecomputeRule::Listed:
+      return listed_stages("--recompute", "none, attention, full, auto", choice, job.schedule.stages);
+  }
+  return {};
+}
+
+std::set<StageId> offloaded_stages(const Job& job) {
+  const RecomputeChoice& choice = job.options.offload;
+  switch (choice.rule) {
+    case RecomputeRule::None:
+    case RecomputeRule::Attention: return {};
+    case RecomputeRule::Full: return all_stages(job.schedule.stages);
+    case RecomputeRule::Auto: return offload_for_memory(job);
+    case RecomputeRule::Listed: return listed_stages("--offload", "none, full, auto", choice, job.schedule.stages);
   }
   return {};
 }
@@ -83,7 +118,6 @@ constexpr double kAssumedBandwidth = 4e9;  // Bytes/s of messages
 constexpr double kAssumedLatency = 30e-6;  // Seconds per message between processes
 constexpr double kUpdatedBytes = 28;       // Read and written by AdamW per float32 parameter
 
-/// Returns the FLOP/s of a matrix product as wide as a small layer.
 double product_speed(at::ScalarType type, int threads) {
   constexpr std::int64_t kWidth = 512;
   constexpr int kProducts = 5;
@@ -118,6 +152,7 @@ Candidate candidate_of(const Job& job, const PlanProblem& problem) {
                       .data_parallel = job.ranks.data_parallel,
                       .micro_batch_size = job.options.micro_batch_size,
                       .recompute = recomputed_stages(job),
+                      .offload = offloaded_stages(job),
                       .recompute_attention = problem.workload.recompute_attention,
                       .replica_layout = job.ranks.replicas};
   candidate.shape.micro_batches = job.schedule.micro_batches;
@@ -212,7 +247,11 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
   const PlannedSchedule planned{std::make_shared<const Schedule>(job.schedule), job.partition,
                                 model_of(job, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);
-  Forecast result{machine.name, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
+  std::string source = machine.name;
+  if (!candidate.offload.empty() && machine.host_bandwidth == 0) {
+    source += fmt::format(", {:g} GB/s to host memory (assumed)", kHostBandwidth / 1e9);
+  }
+  Forecast result{source, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
   for (const StageLayers& layers : job.partition) {
     result.stage_parameters.push_back(parameter_count(job.model, layers));
   }

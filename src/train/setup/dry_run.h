@@ -21,6 +21,9 @@ namespace chimera {
 /// and if recomputing all stages does not fit.
 [[nodiscard]] std::set<StageId> recomputed_stages(const Job& job);
 
+/// The same for --offload; `auto` without --memory selects none.
+[[nodiscard]] std::set<StageId> offloaded_stages(const Job& job);
+
 struct HeldStage {
   ReplicaId replica;
   StageId stage;

@@ -459,15 +459,17 @@ std::vector<std::int64_t> slice_bounds(const JobShape& job) {
 
 void lower_training(Job& job, std::int64_t receives_ahead) {
   const std::set<StageId> recompute = recomputed_stages(job);
+  const std::set<StageId> offload = offloaded_stages(job);
   if (job.schedule.updates) {
     for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
       const std::int64_t steps = job.run_of(step).steps;
-      if (!job.runs.contains(steps)) job.runs.emplace(steps, stream_program(job, steps, recompute));
+      if (!job.runs.contains(steps)) job.runs.emplace(steps, stream_program(job, steps, recompute, offload));
     }
     return;
   }
   job.training = training_program(job, {.sync = job.options.sync,
                                         .recompute = recompute,
+                                        .offload = offload,
                                         .pairs = job.options.pairs,
                                         .canonical = job.canonical.has_value(),
                                         .receives_ahead = receives_ahead});

@@ -136,7 +136,8 @@ struct TrainOptions {
   std::optional<int> gpu;               // GPU of this process if another launcher started it; empty: its rank's number
   std::optional<int> local_ranks;       // Ranks on this host if another launcher started them; empty: all
   RecomputeChoice recompute;            // Activation checkpointing
-  double memory = 0;                    // GiB per worker, for recompute "auto"
+  RecomputeChoice offload;              // Activations in host memory; not Attention
+  double memory = 0;                    // GiB per worker, for recompute and offload "auto"
   // Maximum time without progress, beyond the longest op; 0: no hang detection
   double hang_seconds = kHangSeconds;
   double rendezvous_seconds = 120;    // Rendezvous timeout if another launcher started the ranks

@@ -1,0 +1,158 @@
+#include "runtime/saved_tensors.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "core/error.h"
+#include "runtime/memory_meter.h"
+
+namespace chimera {
+namespace {
+
+thread_local SavedTensors* current_tensors = nullptr;
+
+struct Hooks final : torch::autograd::SavedVariableHooks {
+  explicit Hooks(SavedTensors& tensors) : to(tensors) {}
+  void call_pack_hook(const at::Tensor& tensor) override { saved = to.add(tensor); }
+  at::Tensor call_unpack_hook() override { return saved->value; }
+
+  SavedTensors& to;
+  SavedTensors::Pointer saved;
+};
+
+/// LibTorch asks its engine for the hooks of saved tensors.
+struct HookingEngine final : torch::autograd::Engine {
+  HookingEngine() = default;
+  ~HookingEngine() override { stop(); }
+  HookingEngine(const HookingEngine&) = delete;
+  HookingEngine& operator=(const HookingEngine&) = delete;
+
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return current_tensors == nullptr ? nullptr : std::make_unique<Hooks>(*current_tensors);
+  }
+};
+
+torch::autograd::Engine& hooking_engine() {
+  static HookingEngine engine;
+  return engine;
+}
+
+bool set_hooking_engine() {
+  using torch::autograd::Engine;
+  if (&Engine::get_default_engine() != &Engine::get_base_engine()) {
+    throw Error("activations cannot be offloaded: Python's autograd engine is in use");
+  }
+  torch::autograd::set_default_engine_stub(hooking_engine);
+  return true;
+}
+
+at::Tensor flat_bytes(const at::Tensor& tensor) {
+  const c10::Storage& storage = tensor.storage();
+  return at::empty({0}, tensor.options().dtype(at::kByte))
+      .set_(storage, 0, {static_cast<std::int64_t>(storage.nbytes())}, {1});
+}
+
+std::vector<std::vector<SavedTensors::Pointer>> by_storage(std::vector<SavedTensors::Pointer> tensors) {
+  std::vector<std::vector<SavedTensors::Pointer>> groups;
+  std::unordered_map<const c10::StorageImpl*, std::size_t> group_of;
+  for (SavedTensors::Pointer& tensor : tensors) {
+    const auto [found, is_new] = group_of.emplace(tensor->value.storage().unsafeGetStorageImpl(), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back(std::move(tensor));
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tensors, StreamMark& end) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& tensor : tensors) copies.push_back(take(tensor.numel()));
+  last_.await();
+  end = last_ = stream_.run(StreamMark(device_), [&] {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      copies[i].copy_(tensors[i], /*non_blocking=*/true);
+      use_on_current_stream(tensors[i]);
+    }
+  });
+  return copies;
+}
+
+std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, StreamMark& end) {
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& tensor : tensors) {
+    results.push_back(at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte)));
+  }
+  end = stream_.run(StreamMark(device_), [&] {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      results[i].copy_(tensors[i], /*non_blocking=*/true);
+      use_on_current_stream(results[i]);
+    }
+  });
+  for (at::Tensor& tensor : tensors) free_[tensor.numel()].push_back(std::move(tensor));
+  return results;
+}
+
+at::Tensor HostCopies::take(std::int64_t bytes) {
+  std::vector<at::Tensor>& free = free_[bytes];
+  if (free.empty()) {
+    const MemoryMeter::HostRecording apart;
+    return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(!device_.is_cpu()));
+  }
+  at::Tensor memory = std::move(free.back());
+  free.pop_back();
+  return memory;
+}
+
+SavedTensors::Scope::Scope(SavedTensors* saved) : before_(current_tensors) {
+  if (saved != nullptr) {
+    [[maybe_unused]] static const bool is_set = set_hooking_engine();
+  }
+  current_tensors = saved;
+}
+
+SavedTensors::Scope::~Scope() { current_tensors = before_; }
+
+SavedTensors::Pointer SavedTensors::add(const at::Tensor& tensor) {
+  auto saved = std::make_shared<SavedTensor>();
+  const bool stays = tensor.is_leaf() && tensor.requires_grad();
+  saved->value = stays ? tensor : tensor.detach();  // without the graph, which refers to the hooks
+  if (!stays && tensor.layout() == at::kStrided) tensors_.push_back(saved);
+  return saved;
+}
+
+void SavedTensors::offload(HostCopies& copies) {
+  const at::NoGradGuard no_graph;
+  std::vector<at::Tensor> on_device;
+  for (const std::vector<Pointer>& sharers : by_storage(std::exchange(tensors_, {}))) {
+    const c10::Storage& storage = sharers.front()->value.storage();
+    if (storage.nbytes() == 0 || storage.use_count() > sharers.size()) continue;
+    on_device.push_back(flat_bytes(sharers.front()->value));
+    std::vector<View>& views = views_.emplace_back();
+    for (const Pointer& tensor : sharers) {
+      const at::Tensor value = std::exchange(tensor->value, {});
+      views.push_back(
+          {tensor, value.scalar_type(), value.sizes().vec(), value.strides().vec(), value.storage_offset()});
+    }
+  }
+  in_host_ = copies.to_host(on_device, offloaded_);
+}
+
+void SavedTensors::load(HostCopies& copies) {
+  const at::NoGradGuard no_graph;
+  offloaded_.await();
+  const std::vector<at::Tensor> loaded = copies.to_device(std::exchange(in_host_, {}), loaded_);
+  for (std::size_t i = 0; i < loaded.size(); ++i) {
+    for (const View& view : views_[i]) {
+      view.tensor->value = at::empty({0}, loaded[i].options().dtype(view.type))
+                               .set_(loaded[i].storage(), view.offset, view.sizes, view.strides);
+    }
+  }
+  views_.clear();
+}
+
+}  // namespace chimera

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "transport/stream.h"
+
+namespace chimera {
+
+/// Copies between a device and host memory on a stream of their own; on the CPU, at once to other CPU memory.
+class HostCopies {
+ public:
+  explicit HostCopies(at::Device device) : device_(device), stream_(device) {}
+
+  /// Starts to copy tensors [bytes] to host memory, until `end`. They may be freed at once. Makes the current stream
+  /// wait for the previous call's copy, whose memory is then free.
+  [[nodiscard]] std::vector<at::Tensor> to_host(const std::vector<at::Tensor>& tensors, StreamMark& end);
+  /// Starts to copy results of to_host() back, until `end`.
+  [[nodiscard]] std::vector<at::Tensor> to_device(std::vector<at::Tensor> tensors, StreamMark& end);
+
+ private:
+  [[nodiscard]] at::Tensor take(std::int64_t bytes);
+
+  at::Device device_;
+  RankStream stream_;
+  StreamMark last_;  // end of the previous copy to host memory
+  /// By bytes; kept, because an allocation of page-locked memory can wait for the whole GPU.
+  std::map<std::int64_t, std::vector<at::Tensor>> free_;
+};
+
+/// Tensor that a graph has saved for backward; undefined while it is in host memory.
+struct SavedTensor {
+  at::Tensor value;
+};
+
+/// Tensors that a forward's graph saves for backward. The graph reads them through saved-tensor hooks, so they can
+/// move.
+class SavedTensors {
+ public:
+  using Pointer = std::shared_ptr<SavedTensor>;
+
+  /// Adds what graphs of this thread save; null: no effect. Throws Error if Python's autograd engine is in use.
+  class Scope {
+   public:
+    explicit Scope(SavedTensors* saved);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    SavedTensors* before_;
+  };
+
+  Pointer add(const at::Tensor& tensor);
+  /// Starts to move all tensors that nobody else holds to host memory. Leaves that need gradients stay.
+  void offload(HostCopies& copies);
+  /// Starts to move them back. Makes the current stream wait for the end of offload().
+  void load(HostCopies& copies);
+  /// Makes the current stream wait for load().
+  void await() const { loaded_.await(); }
+
+ private:
+  struct View {
+    Pointer tensor;
+    at::ScalarType type;
+    std::vector<std::int64_t> sizes;
+    std::vector<std::int64_t> strides;
+    std::int64_t offset;
+  };
+
+  std::vector<Pointer> tensors_;
+  std::vector<at::Tensor> in_host_;
+  std::vector<std::vector<View>> views_;  // [in_host_]
+  StreamMark offloaded_;
+  StreamMark loaded_;
+};
+
+}  // namespace chimera
