@@ -24,11 +24,19 @@ def flattened(value: Any) -> tuple[list[Any], Any]:
     unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)}
     if not unknown:
         return leaves, tree
-    with _REGISTRATION:  # Rank threads
-        for kind in unknown:
-            if kind not in _pytree.SUPPORTED_NODES:
-                _pytree.register_dataclass(kind)
+    _register(unknown)
     return flattened(value)
+
+
+def _register(kinds: set[type]) -> None:
+    with _REGISTRATION:  # Rank threads
+        for kind in kinds - _pytree.SUPPORTED_NODES.keys():
+            _pytree.register_dataclass(kind)
+
+
+def _dataclasses_in(tree: Any) -> set[type]:
+    own = {tree.type} if dataclasses.is_dataclass(tree.type) else set()
+    return own.union(*map(_dataclasses_in, tree.children()))
 
 
 def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -134,6 +142,10 @@ class Layout:
         if not layout.tensors:
             raise TypeError("it has no tensor")
         return layout
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _register(_dataclasses_in(self.tree))  # Another process has made it
 
     @functools.cached_property
     def tensors(self) -> list[_Leaf]:
