@@ -26,6 +26,7 @@ class KeyedLayer(nn.Module):
         self._gives, self._drops = gives, set(drops)
 
     def forward(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns `values` with the module's results, without those to drop."""
         result = self.module(*[values[key] for key in self._takes])
         given = {self._gives: result} if isinstance(self._gives, str) else dict(zip(self._gives, result, strict=True))
         return {key: value for key, value in {**values, **given}.items() if key not in self._drops}

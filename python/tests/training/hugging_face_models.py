@@ -94,7 +94,7 @@ def loss_of(output, targets):
 
 
 def unpipelined(model, inputs, targets):
-    """Returns the mean loss of micro-batches of a sample, and gradients by name."""
+    """Returns the mean loss of micro-batches of a sample, and gradients by name; shared ones by each."""
     total = 0
     for sample in range(len(targets)):
         output = model(**{name: tensor[sample : sample + 1] for name, tensor in inputs.items()})
@@ -103,6 +103,6 @@ def unpipelined(model, inputs, targets):
         total = total + loss_of(result, targets[sample : sample + 1])
     loss = total / targets.numel()
     loss.backward()
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters(remove_duplicate=False)}
     model.zero_grad()
-    return loss.item(), gradients
+    return loss.item(), {name: gradient for name, gradient in gradients.items() if gradient is not None}

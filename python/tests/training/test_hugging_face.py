@@ -12,9 +12,9 @@ def expect_equal(model, pipeline, inputs, targets, expected):
     loss, gradients = expected
     step = pipeline.step(inputs, targets)
     assert step.loss == pytest.approx(loss, rel=1e-10)
-    found = {name: parameter for name, parameter in model.named_parameters() if name in gradients}
-    assert len(found) == len(gradients) > 0
-    for name, parameter in found.items():
+    named = dict(model.named_parameters(remove_duplicate=False))
+    assert gradients
+    for name, parameter in ((name, named[name]) for name in gradients):
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=0, atol=1e-10, msg=f"{name} of {type(model)}")
 
 
