@@ -18,10 +18,10 @@ STEPS, SAMPLES, LENGTH = 20, 16, 32
 
 def load(folder):
     if folder:
-        return LlamaForCausalLM.from_pretrained(folder, tie_word_embeddings=False, dtype=torch.float32)
+        return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     torch.manual_seed(1)
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 6}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=256, num_key_value_heads=2, tie_word_embeddings=False, **sizes))
+    return LlamaForCausalLM(LlamaConfig(vocab_size=256, num_key_value_heads=2, **sizes))
 
 
 def loss(logits, targets):

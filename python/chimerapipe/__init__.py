@@ -19,6 +19,7 @@ from ._timeline import Bubble, Timeline
 if TYPE_CHECKING:
     from ._checkpoint import CheckpointError, LoadedCheckpoint, Saving
     from ._hugging_face import layers_of
+    from ._keyed_layer import KeyedLayer
     from ._measure import measure, profile
     from ._pipeline import ConfigError, PeerLostError, Pipeline, Step
 
@@ -28,6 +29,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "Costs",
+    "KeyedLayer",
     "LayerCost",
     "LoadedCheckpoint",
     "Op",
@@ -61,6 +63,7 @@ __all__ = [
 _OF_TORCH = {
     "CheckpointError": "_pipeline",
     "ConfigError": "_pipeline",
+    "KeyedLayer": "_keyed_layer",
     "LoadedCheckpoint": "_pipeline",
     "PeerLostError": "_pipeline",
     "Pipeline": "_pipeline",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import operator
+import pickle
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from . import _training
 from ._agreement import in_short
 from ._devices import generator_states
+from ._messages import Layout, is_plain, mapped, part_of, samples_of
 
 LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
 Recompute: TypeAlias = bool | str | Iterable[int] | Callable[[int], bool]
@@ -34,11 +36,67 @@ class Autocast:
     def in_words(self) -> str:
         return str(self._dtype)
 
-    def call(self, function: Callable[..., Any], *arguments: Tensor) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         if self._dtype is None:
             return function(*arguments)
         with torch.autocast(self._type, dtype=self._dtype):
             return function(*arguments)
+
+
+class Inputs:
+    """Inputs of a step. If they are several tensors, the executor gets the indices of their samples."""
+
+    def __init__(self) -> None:
+        self._value: Any = None
+
+    def take_over(self, value: Any) -> Tensor:
+        """Returns the inputs for the executor."""
+        if isinstance(value, Tensor):
+            self._value = None
+            return value
+        self._value = value
+        return torch.arange(samples_of(value))
+
+    def of(self, given: Tensor) -> Any:
+        """Returns a micro-batch; `given` is the executor's part of it. Copies of several tensors, which a layer may
+        change."""
+        return given if self._value is None else mapped(Tensor.clone, part_of(self._value, int(given[0]), len(given)))
+
+
+class Boundaries:
+    """Layouts of messages by the stage that sends them. The first forwards find them, and a store tells other
+    processes. None: the stage sends its output as it is."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._known: dict[int, Layout | None] = {}
+
+    def announce(self, stage: int, layout: Layout | None) -> None:
+        self._known[stage] = layout
+        if self._store is not None:
+            self._store.set(str(stage), pickle.dumps(layout))
+
+    def after(self, stage: int) -> Layout | None:
+        if stage not in self._known and self._store is not None:
+            self._known[stage] = pickle.loads(self._store.get(str(stage)))
+        return self._known[stage]
+
+
+_VALUE = "chimerapipe_value"  # Attribute of a tensor that stands for a value
+
+
+def carrier_of(value: Any) -> Tensor:
+    """Returns a tensor that the executor can pass to the next layer or to the loss of this stage."""
+    if isinstance(value, Tensor):
+        return value
+    carrier = torch.empty(0)
+    setattr(carrier, _VALUE, value)
+    return carrier
+
+
+def value_of(carrier: Tensor) -> Any:
+    """Returns the value of carrier_of()."""
+    return getattr(carrier, _VALUE, carrier)
 
 
 class HeldLayer:
@@ -52,6 +110,7 @@ class HeldLayer:
         own: bool,
         autocast: Autocast,
         device: torch.device,
+        inputs: Inputs,
     ) -> None:
         self.index = index
         self.stage = stage
@@ -60,17 +119,49 @@ class HeldLayer:
         self.repeats = repeats  # Replicated or recomputed
         self.shares_buffers = False  # With another stage
         self.own = own  # This rank is the owner among its replicas
+        self.of_stage = [self]  # All layers of the stage
+        self.sends = False  # To another stage
+        self.boundaries = Boundaries(None)
         self._autocast = autocast
+        self._inputs = inputs
         self._probing = False
+        self._probed = torch.empty(0)  # Message to the first layer of a stage
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        output = self._autocast.call(self._probe if self._probing else self.module, tensor)
-        if not isinstance(output, Tensor):
-            raise TypeError(
-                f"{self._name()} returns a {type(output).__name__}; a layer must map one tensor to one tensor, so wrap "
-                "it in a module that does"
-            )
-        return output
+        value = self._received(tensor) if self is self.of_stage[0] else value_of(tensor)
+        output = self._autocast.call(self._probe if self._probing else self.module, value)
+        return self._message(output) if self.sends else carrier_of(output)
+
+    def _received(self, message: Tensor) -> Any:
+        if self._probing:
+            self._probed = message
+        if self.stage == 0:
+            return self._inputs.of(message)
+        layout = self.boundaries.after(self.stage - 1)
+        return message if layout is None else layout.unpack(message)
+
+    def _message(self, output: Any) -> Tensor:
+        again = self._output_with_graph() if self._probing and not is_plain(output) else None
+        try:
+            if self._probing:
+                self.boundaries.announce(self.stage, None if is_plain(output) else Layout.of(again))
+            layout = self.boundaries.after(self.stage)
+            if layout is None and not is_plain(output):
+                raise TypeError("at first it was a tensor of floating-point numbers")
+            message: Tensor = output if layout is None else layout.pack(output)
+            return message
+        except TypeError as error:
+            raise TypeError(f"{self._name()} returns a {type(output).__name__}: {error}") from None
+
+    def _output_with_graph(self) -> Any:
+        """Returns the stage's output for its first message, to find the tensors with gradients."""
+        with torch.enable_grad(), contextlib.ExitStack() as kept:
+            first = self.of_stage[0]
+            value = first._received(first._probed.detach().requires_grad_(self.stage > 0))
+            for layer in self.of_stage:
+                kept.enter_context(layer.untouched_buffers())
+                value = self._autocast.call(layer.module, value)
+            return value
 
     @contextlib.contextmanager
     def untouched_buffers(self) -> Iterator[None]:
@@ -93,11 +184,11 @@ class HeldLayer:
         finally:
             self._probing = False
 
-    def _probe(self, tensor: Tensor) -> Any:
+    def _probe(self, value: Any) -> Any:
         with self.untouched_buffers():
             before = generator_states(self._device)
             versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
-            output = self.module(tensor)
+            output = self.module(value)
             if self.repeats or self.shares_buffers:
                 self._require_repeatable(before, versions)
             return output

@@ -1,88 +1,476 @@
-"""Hugging Face models as lists of layers."""
+"""Models of transformers as lists of layers.
+
+Each layer runs the model's own forward, in which stand-ins replace all modules of other layers. Those of earlier layers
+return what the value from the layer before holds, or placeholders if nothing depends on their results; the first block
+of a later layer ends the forward. So masks, positions and control flow are the model's own.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ._messages import as_inputs, mapped, tensors_of
 from ._torch_version import require_same_torch
 
 require_same_torch()
 from . import _training  # noqa: E402
 
+ConfigError = _training.ConfigError
 
-def layers_of(model: nn.Module) -> list[nn.Module]:
-    """Returns the layers of a LlamaForCausalLM, GPT2LMHeadModel or BertForMaskedLM for `Pipeline`.
 
-    They map token ids [b, L] to logits [b, L, vocabulary]; BERT attends to all tokens. They share the model's
-    parameters, so after `Pipeline.gather`, `model.save_pretrained` writes the trained values. Raises ConfigError for
-    another model, and if embedding and head share a matrix.
+def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
+    """Returns the layers of a model of transformers, or of a PEFT model around one, for `Pipeline`.
+
+    The first layer runs what precedes the blocks, the last what follows them; each block is a layer. Inputs are those
+    of the model: token ids, or a dict or BatchEncoding. The result is the logits, or a dict of `logits` and `aux_loss`
+    if the model has an auxiliary loss. Layers share the model's parameters, so after `Pipeline.gather`,
+    `model.save_pretrained` writes the trained values.
+
+    `example`: inputs, for models whose inputs are neither token ids nor images.
+
+    Runs the model and the layers on a few tokens. Raises ConfigError if they differ, or the model has no blocks.
     """
-    make = {"LlamaForCausalLM": _llama, "GPT2LMHeadModel": _gpt2, "BertForMaskedLM": _bert}.get(type(model).__name__)
-    if make is None:
-        raise _training.ConfigError(
-            f"layers_of: expected LlamaForCausalLM, GPT2LMHeadModel or BertForMaskedLM, not {type(model).__name__}; "
-            "give other models as a list of layers"
-        )
-    head = model.get_output_embeddings()
-    if head.weight is model.get_input_embeddings().weight:
-        raise _training.ConfigError(
-            "layers_of: embedding and head share a matrix, but are on different ranks; set tie_word_embeddings=False"
-        )
-    layers: list[nn.Module] = make(model)
-    return layers
+    name = type(model).__name__
+    if hasattr(model, "get_base_model"):  # PEFT
+        if getattr(model.active_peft_config, "is_prompt_learning", False):
+            raise ConfigError(f"layers_of: {name} adds prompts to the inputs; use an adapter of layers, such as LoRA")
+        model = model.get_base_model()
+    if not all(hasattr(model, part) for part in ("config", "main_input_name", "base_model")):
+        raise ConfigError(f"layers_of: expected a model of transformers, not {name}; give other models as a list")
+    with _eval_mode(model), torch.no_grad():
+        inputs = _as_dict(model.main_input_name, as_inputs(_example_of(model, name) if example is None else example))
+        try:
+            cut = _cut(model, inputs)
+            layers = [TransformersLayer(model, cut, number) for number in range(len(cut.blocks) + 2)]
+            _carry_only_what_is_used(layers, cut, inputs)
+            _require_equal(model, layers, inputs)
+        except Exception as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ConfigError(f"layers_of: {name} cannot be cut into layers: {reason}") from error
+    return list(layers)
 
 
-class _Block(nn.Module):
-    """A transformer layer with its mask and positions."""
+@contextlib.contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
-    def __init__(self, layer: nn.Module, config: Any, causal: bool, rotary: nn.Module | None = None) -> None:
-        super().__init__()
-        self.layer = layer
-        self._config, self._causal = config, causal
-        # A list, because all layers share this module of the model
-        self._rotary = [rotary] if rotary is not None else []
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        from transformers import masking_utils
+def _example_of(model: Any, name: str) -> dict[str, Tensor]:
+    """Returns two short texts, the second padded, or two images."""
+    config, device = model.config, next(model.parameters()).device
+    if model.main_input_name == "input_ids":
+        ids = torch.arange(8, device=device).view(2, 4) % model.get_input_embeddings().weight.shape[0]
+        inputs = {"input_ids": ids}
+        if "attention_mask" in inspect.signature(model.forward).parameters:
+            inputs["attention_mask"] = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]], device=device)
+        if getattr(config, "is_encoder_decoder", False):
+            inputs["decoder_input_ids"] = ids[:, 1:]
+        return inputs
+    if model.main_input_name == "pixel_values" and hasattr(config, "image_size"):
+        size = config.image_size if isinstance(config.image_size, list | tuple) else [config.image_size] * 2
+        numbers = torch.linspace(-1, 1, 2 * config.num_channels * size[0] * size[1], device=device, dtype=model.dtype)
+        return {"pixel_values": numbers.view(2, config.num_channels, *size)}
+    raise ConfigError(f"layers_of: {name} takes {model.main_input_name}; give an example: layers_of(model, example)")
 
-        make_mask = masking_utils.create_causal_mask if self._causal else masking_utils.create_bidirectional_mask
-        arguments = {"past_key_values": None} if self._causal else {}
-        mask = make_mask(config=self._config, inputs_embeds=hidden, attention_mask=None, **arguments)
-        more: dict[str, Any] = {}
-        for rotary in self._rotary:
-            positions = torch.arange(hidden.shape[1], device=hidden.device)[None]
-            more = {"position_ids": positions, "position_embeddings": rotary(hidden, positions)}
-        result = self.layer(hidden, attention_mask=mask, **more)
-        output: Tensor = result[0] if isinstance(result, tuple) else result
+
+def _as_dict(main: str, inputs: Any) -> dict[str, Any]:
+    """Returns the arguments of the model's forward. Pipelines get labels as targets."""
+    if isinstance(inputs, Tensor):
+        return {main: inputs}
+    if not isinstance(inputs, Mapping) or not isinstance(inputs.get(main), Tensor):
+        raise ConfigError(f"inputs: expected a tensor, or a dict of the model's arguments with the tensor '{main}'")
+    return {key: value for key, value in inputs.items() if key != "labels"}
+
+
+def _result(output: Any) -> Any:
+    if isinstance(output, Tensor):
         return output
+    logits = output.get("logits") if isinstance(output, Mapping) else None
+    if logits is None:
+        return output[0]
+    auxiliary = output.get("aux_loss")
+    return logits if auxiliary is None else {"logits": logits, "aux_loss": auxiliary}
 
 
-class _Gpt2Embedding(nn.Module):
-    def __init__(self, body: Any) -> None:
+@dataclass
+class _Unit:
+    """A module outside of the blocks that one of their ancestors calls."""
+
+    segments: set[int] = field(default_factory=set)  # Numbers of blocks before its calls
+    keeps_shape: bool = True  # Its results have the shapes of its first arguments
+
+
+@dataclass
+class _Cut:
+    """Order of the calls in a model."""
+
+    blocks: list[str]  # Names in the order of calls
+    results: list[int]  # Number of results of each block; 0: a tensor
+    ancestors: set[str]  # Of blocks, and lists of other modules
+    units: dict[str, _Unit]
+    skeletons: dict[str, nn.Module]  # Copies of units, without memory
+    names: dict[int, str]  # Names of units by id
+
+    def has_units_between_blocks(self) -> bool:
+        return any(0 < segment < len(self.blocks) for unit in self.units.values() for segment in unit.segments)
+
+
+def _cut(model: nn.Module, inputs: Mapping[str, Any]) -> _Cut:
+    """Runs the model and finds its blocks: the modules of outermost ModuleLists, if each runs once."""
+    calls: list[tuple[str, bool, Any, Any]] = []  # Name, whether it ends, first argument, result; tensors as shapes
+
+    def note(name: str, ends: bool) -> Any:
+        def hook(module: nn.Module, arguments: Any, named: Any, *result: Any) -> None:
+            shapes = [_shape(_first_tensor(arguments, named)), *map(_shape, result)]
+            calls.append((name, ends, shapes[0], shapes[-1]))
+
+        return hook
+
+    names = {name: module for name, module in model.named_modules() if name}
+    with contextlib.ExitStack() as hooks:
+        for name, module in names.items():
+            for handle in (
+                module.register_forward_pre_hook(note(name, False), with_kwargs=True),
+                module.register_forward_hook(note(name, True), with_kwargs=True),
+            ):
+                hooks.callback(handle.remove)
+        model(**inputs)
+    begun = [name for name, ends, _, _ in calls if not ends]
+    lists = [name for name, module in names.items() if isinstance(module, nn.ModuleList) and len(module)]
+    outer = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    blocks: set[str] = set()
+    for name in outer:
+        children = [f"{name}.{child}" for child, _ in model.get_submodule(name).named_children()]
+        if all(begun.count(child) == 1 for child in children):
+            blocks |= set(children)
+    if not blocks:
+        raise ConfigError("it has no ModuleList of blocks that each run once")
+    return _ordered(model, names, calls, blocks)
+
+
+def _first_tensor(arguments: Any, named: Mapping[str, Any]) -> Any:
+    return next((value for value in (*arguments, *named.values()) if isinstance(value, Tensor)), None)
+
+
+def _shape(value: Any) -> Any:
+    """Returns the number of results of a tuple, 0 for other values."""
+    return value.shape if isinstance(value, Tensor) else len(value) if isinstance(value, tuple) else 0
+
+
+def _ordered(model: nn.Module, names: Mapping[str, nn.Module], calls: list[Any], blocks: set[str]) -> _Cut:
+    ancestors = {""} | {name for name in names if any(block.startswith(f"{name}.") for block in blocks)}
+    units: dict[str, _Unit] = {}
+    for name, module in names.items():
+        if name.rpartition(".")[0] in ancestors and name not in ancestors | blocks:
+            if isinstance(module, nn.ModuleList | nn.ModuleDict):
+                ancestors.add(name)
+            else:
+                units[name] = _Unit()
+    order, results, open_block = [], [], ""
+    for name, ends, argument, result in calls:
+        if name in blocks:
+            open_block = "" if ends else name
+            if ends:
+                results.append(result if isinstance(result, int) else 0)
+            else:
+                order.append(name)
+        elif name in units:
+            if open_block:
+                raise ConfigError(f"its block {open_block} calls {name}, which is outside of the block")
+            units[name].segments.add(len(order))
+            units[name].keeps_shape &= not ends or argument == result
+    skeletons = {name: _skeleton(names[name]) for name in units}
+    return _Cut(order, results, ancestors, units, skeletons, {id(names[name]): name for name in units})
+
+
+def _skeleton(module: nn.Module) -> nn.Module:
+    """Returns a copy whose tensors have types and shapes only."""
+    memo: dict[int, Any] = {}
+    for parameter in module.parameters():
+        memo[id(parameter)] = nn.Parameter(parameter.detach().to("meta"), requires_grad=False)
+    for buffer in module.buffers():
+        memo[id(buffer)] = buffer.to("meta")
+    skeleton: nn.Module = copy.deepcopy(module, memo)
+    return skeleton
+
+
+class _Stop(Exception):
+    """Ends the model's forward at the end of a layer."""
+
+
+class _Replay:
+    """A forward of the model, of which a layer computes only its own modules."""
+
+    def __init__(self, number: int, blocks: int) -> None:
+        self.number = number
+        self.blocks = blocks
+        self.used: set[str] | None = None  # Results of units between blocks that later layers use; None: not known yet
+        self.begin({})
+
+    def begin(self, value: Mapping[str, Any]) -> None:
+        self.position = 0  # Blocks called so far
+        self.hidden = value.get("hidden")  # First argument of the layer's block
+        self.rest = value.get("rest", ())  # Other results of the block before
+        self.kept = dict(value.get("kept", {}))
+        self.captured = {key: list(tensors) for key, tensors in value.get("captured", {}).items()}
+
+    @property
+    def own_segment(self) -> int:
+        """Number of blocks before the layer's units; -1 for the layer of the last block, which has none."""
+        if self.number == self.blocks:
+            return -1
+        return min(self.number, self.blocks)
+
+    def value(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {key: result for key, result in self.kept.items() if self.used is None or key in self.used}
+        return {"inputs": inputs, "hidden": self.hidden, "rest": self.rest, "kept": kept, "captured": self.captured}
+
+
+class _StandIn(nn.Module):
+    """Stands for a module in a layer's copy of the model. It has the parameters of the layer's own modules only."""
+
+    def __init__(self, replay: _Replay, target: Any, is_own: bool) -> None:
+        self.__dict__["_target"] = [target]  # A list: no submodule, as names are those of the model
+        mode = target.training if is_own else False
         super().__init__()
-        self.wte, self.wpe, self.drop = body.wte, body.wpe, body.drop
+        self._replay, self.is_own = replay, is_own
+        if is_own:
+            target.training = mode
+            self.__dict__.update({name: target.__dict__[name] for name in ("_modules", "_parameters", "_buffers")})
 
-    def forward(self, ids: Tensor) -> Tensor:
-        embedded: Tensor = self.drop(self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device)))
-        return embedded
+    @property
+    def training(self) -> bool:
+        return bool(getattr(self._target[0], "training", False))
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._target[0].training = mode
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__") or "_target" not in self.__dict__:
+                raise
+            return getattr(self._target[0], name)
 
 
-def _llama(model: Any) -> list[nn.Module]:
-    body = model.model
-    blocks = [_Block(layer, model.config, True, body.rotary_emb) for layer in body.layers]
-    return [body.embed_tokens, *blocks, nn.Sequential(body.norm, model.lm_head)]
+class _Block(_StandIn):
+    def __init__(self, replay: _Replay, target: Any, is_own: bool, results: int, ends_list: bool) -> None:
+        super().__init__(replay, target, is_own)
+        self._results, self._ends_list = results, ends_list
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        replay = self._replay
+        if replay.position == replay.number:  # The layer's block has run, or it has none
+            replay.hidden = arguments[0] if arguments else named["hidden_states"]
+            raise _Stop
+        if self.is_own and replay.position != replay.number - 1:
+            raise ConfigError("the model skips blocks, or runs them in another order; set its layerdrop to 0")
+        replay.position += 1
+        if not self.is_own:
+            return self._of_earlier_layer()
+        if arguments:
+            arguments = (replay.hidden, *arguments[1:])
+        else:
+            named["hidden_states"] = replay.hidden
+        with _capturing(replay.captured):
+            result = self._target[0](*arguments, **named)
+        hidden, *rest = result if self._results else (result,)
+        replay.rest = () if self._ends_list else tuple(rest)
+        if replay.position == replay.blocks:
+            replay.hidden = hidden
+            raise _Stop
+        return result
+
+    def _of_earlier_layer(self) -> Any:
+        replay = self._replay
+        collected = _collected()
+        if collected and replay.number > replay.blocks:
+            for key, tensors in replay.captured.items():
+                collected[key] += tensors
+            replay.captured = {}
+        if not self._results:
+            return replay.hidden
+        missing = self._results - 1 - len(replay.rest)
+        return (replay.hidden, *replay.rest, *[None] * missing)
 
 
-def _gpt2(model: Any) -> list[nn.Module]:
-    body = model.transformer
-    blocks = [_Block(layer, model.config, True) for layer in body.h]
-    return [_Gpt2Embedding(body), *blocks, nn.Sequential(body.ln_f, model.lm_head)]
+class _UnitCall(_StandIn):
+    def __init__(self, replay: _Replay, target: Any, is_own: bool, name: str, keeps_shape: bool) -> None:
+        super().__init__(replay, target, is_own)
+        self._name, self._keeps_shape = name, keeps_shape
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        replay = self._replay
+        key = f"{self._name} {replay.position}"
+        if replay.position == replay.own_segment:
+            result = self._target[0](*arguments, **named)
+            if 0 < replay.position < replay.blocks:
+                replay.kept[key] = result
+            return result
+        if key in replay.kept:
+            return replay.kept[key]
+        first = _first_tensor(arguments, named)
+        if isinstance(self._target[0], nn.Embedding) and first is not None:
+            return replay.hidden.new_zeros(()).expand(*first.shape, self._target[0].embedding_dim)
+        return first if self._keeps_shape and first is not None else replay.hidden
 
 
-def _bert(model: Any) -> list[nn.Module]:
-    body = model.bert
-    blocks = [_Block(layer, model.config, False) for layer in body.encoder.layer]
-    return [body.embeddings, *blocks, model.cls]
+def _collected() -> Any:
+    """Returns the outputs that transformers records in this forward, such as logits of routers, by name."""
+    try:
+        module = importlib.import_module("transformers.utils.output_capturing")
+    except ImportError:
+        return None
+    return module._active_collector.get()
+
+
+@contextlib.contextmanager
+def _capturing(captured: dict[str, list[Any]]) -> Iterator[None]:
+    """Adds what transformers records meanwhile."""
+    collected = _collected() or {}
+    before = {key: len(tensors) for key, tensors in collected.items()}
+    yield
+    for key, count in before.items():
+        captured[key] = captured.get(key, []) + collected[key][count:]
+
+
+class TransformersLayer(nn.Module):
+    """A layer of a model of transformers."""
+
+    def __init__(self, model: Any, cut: _Cut, number: int) -> None:
+        super().__init__()
+        self._main = model.main_input_name
+        self.replay = _Replay(number, len(cut.blocks))
+        self._copies: list[nn.Module] = []  # Of the blocks' ancestors; the first is of the model
+        self._own: list[_StandIn] = []
+        self._configs: dict[int, Any] = {}
+        self._copy_of(model, "", cut)
+        del self._configs
+        for name, child in self._copies[0].named_children():
+            self.add_module(name, child)
+
+    def forward(self, value: Any) -> Any:
+        """Takes the model's inputs in the first layer, and returns its result in the last."""
+        replay = self.replay
+        if replay.number == 0:
+            given = inputs = _as_dict(self._main, value)
+            if inputs[self._main].is_floating_point():  # Later layers need only its shape
+                given = {**inputs, self._main: tuple(inputs[self._main].shape)}
+            replay.begin({})
+        else:
+            given = value["inputs"]
+            sizes = given[self._main]
+            zeros = value["hidden"].new_zeros(())
+            inputs = {**given, self._main: sizes if isinstance(sizes, Tensor) else zeros.expand(sizes)}
+            replay.begin(value)
+        for each in self._copies:
+            each.training = any(own.training for own in self._own)
+        try:
+            result = _result(self._copies[0](**inputs))
+            if replay.position < replay.blocks:
+                raise ConfigError("the model skips blocks; set its layerdrop to 0")
+        except _Stop:
+            result = replay.value(given)
+        finally:
+            replay.begin({})
+        return result
+
+    def _copy_of(self, module: nn.Module, name: str, cut: _Cut) -> nn.Module:
+        """Returns a shallow copy of an ancestor of blocks."""
+        made: nn.Module = type(module).__new__(type(module))
+        made.__dict__.update(module.__dict__)
+        if "config" in made.__dict__:
+            made.__dict__["config"] = self._config_of(made.__dict__["config"])
+        made.__dict__["_modules"] = {}
+        self._copies.append(made)
+        for child_name, child in module._modules.items():
+            full = f"{name}.{child_name}".lstrip(".")
+            made._modules[child_name] = child if child is None else self._child(child, full, cut)
+        return made
+
+    def _child(self, child: nn.Module, name: str, cut: _Cut) -> nn.Module:
+        if name in cut.ancestors:
+            return self._copy_of(child, name, cut)
+        if name in cut.blocks:
+            return self._noted(self._block(child, name, cut))
+        name = cut.names[id(child)]
+        unit = cut.units[name]
+        if unit.segments and not any(True for _ in child.parameters()) and not isinstance(child, nn.Dropout):
+            return child  # Every layer computes it, such as rotary positions
+        is_own = self.replay.own_segment in unit.segments
+        target = child if is_own else cut.skeletons[name]
+        return self._noted(_UnitCall(self.replay, target, is_own, name, unit.keeps_shape))
+
+    def _block(self, child: nn.Module, name: str, cut: _Cut) -> _Block:
+        place = cut.blocks.index(name)
+        following = cut.blocks[place + 1] if place + 1 < len(cut.blocks) else ""
+        ends_list = name.rpartition(".")[0] != following.rpartition(".")[0]
+        is_own = place == self.replay.number - 1
+        plain = {key: value for key, value in vars(child).items() if not key.startswith("_")}
+        target = child if is_own else SimpleNamespace(**plain)
+        return _Block(self.replay, target, is_own, cut.results[place], ends_list)
+
+    def _noted(self, stand_in: _StandIn) -> _StandIn:
+        if stand_in.is_own:
+            self._own.append(stand_in)
+        return stand_in
+
+    def _config_of(self, config: Any) -> Any:
+        """Returns a copy without caches, which other layers do not share."""
+        if id(config) not in self._configs:
+            made = self._configs[id(config)] = copy.deepcopy(config)
+            for name in ("use_cache", "output_hidden_states", "output_attentions"):
+                if getattr(made, name, False):
+                    setattr(made, name, False)
+            if getattr(made, "return_dict", True) is False:
+                made.return_dict = True
+        return self._configs[id(config)]
+
+
+def _carry_only_what_is_used(layers: list[TransformersLayer], cut: _Cut, inputs: Any) -> None:
+    """Finds the results of units between blocks that later layers use, as an encoder's output, by their gradients."""
+    if not cut.has_units_between_blocks():
+        return
+    used: set[str] = set()
+    value = layers[0](inputs)
+    with torch.enable_grad():
+        for layer in layers[1:]:
+            value = mapped(lambda tensor: tensor.detach().requires_grad_(tensor.is_floating_point()), value)
+            kept, value = value["kept"], layer(value)
+            results = value if layer is layers[-1] else (value["hidden"], value["rest"])
+            reached = [tensor for tensor in tensors_of(results) if tensor.requires_grad]
+            ones = [torch.ones_like(tensor) for tensor in reached]
+            for key, result in kept.items():
+                found = torch.autograd.grad(reached, tensors_of(result), ones, retain_graph=True, allow_unused=True)
+                if any(gradient is not None for gradient in found):
+                    used.add(key)
+    for layer in layers:
+        layer.replay.used = used
+
+
+def _require_equal(model: nn.Module, layers: list[TransformersLayer], inputs: Any) -> None:
+    """Raises ConfigError if the layers do not compute what the model computes."""
+    expected, found = _result(model(**inputs)), inputs
+    for layer in layers:
+        found = layer(found)
+    for wanted, tensor in zip(tensors_of(expected), tensors_of(found), strict=True):
+        if wanted.shape != tensor.shape or not (tensor - wanted).abs().max() <= 1e-3 * wanted.abs().max():
+            raise ConfigError("they compute something else than the model")

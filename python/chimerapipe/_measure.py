@@ -11,20 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from ._job import rank_0s
+from ._messages import Layout, as_inputs, is_plain, mapped, part_of, samples_of, tensors_of
 from ._profile import LayerCost, Profile
 
 
 def measure(
-    layers: Sequence[nn.Module], example: Tensor, *, repeats: int = 5, optimizer_bytes: float = 2.0
+    layers: Sequence[nn.Module], example: Any, *, repeats: int = 5, optimizer_bytes: float = 2.0
 ) -> list[LayerCost]:
-    """Measures seconds and bytes of each layer for one micro-batch, `example`.
+    """Measures seconds and bytes of each layer for one micro-batch, `example`: inputs as of `Pipeline.step`.
 
     Times are medians of `repeats` runs after a warm-up. I is the gradient of the input; W is the rest of the backward.
     Activations are the tensors that autograd saves. `optimizer_bytes`: optimizer state per byte of parameters, 2 for
     Adam. Gradients stay unchanged.
     """
     costs = []
-    hidden = example.detach()
+    hidden = mapped(lambda tensor: _leaf(tensor, tensor.is_floating_point()), as_inputs(example))
     for index, layer in enumerate(layers):
         kept = [parameter.grad for parameter in layer.parameters()]
         cost, hidden = _measured(layer, hidden, repeats, optimizer_bytes, f"{index} {type(layer).__name__}")
@@ -36,7 +37,7 @@ def measure(
 
 def profile(
     model: nn.Module | Sequence[nn.Module],
-    example: Tensor,
+    example: Any,
     *,
     sizes: Sequence[int] = (),
     repeats: int = 5,
@@ -51,45 +52,55 @@ def profile(
     In a job, rank 0 measures and all ranks get its profile. See `measure` for the rest. Raises ValueError for no layers
     or an impossible size.
     """
-    layers = listed(model)
-    wanted = sorted(set(sizes or (1, len(example))))
-    if not layers or wanted[0] < 1 or wanted[-1] > len(example):
-        raise ValueError(f"profile: needs layers, and sizes from 1 to the example's {len(example)} samples")
+    layers, example = listed(model, example), as_inputs(example)
+    samples = samples_of(example)
+    wanted = sorted(set(sizes or (1, samples)))
+    if not layers or wanted[0] < 1 or wanted[-1] > samples:
+        raise ValueError(f"profile: needs layers, and sizes from 1 to the example's {samples} samples")
 
     def measured() -> Profile:
         def costs(size: int) -> tuple[LayerCost, ...]:
-            return tuple(measure(layers, example[:size], repeats=repeats, optimizer_bytes=optimizer_bytes))
+            part = part_of(example, 0, size)
+            return tuple(measure(layers, part, repeats=repeats, optimizer_bytes=optimizer_bytes))
 
         return Profile({size: costs(size) for size in wanted})
 
-    arguments = [[type(layer).__name__ for layer in layers], list(example.shape), wanted, repeats]
+    shapes = [list(tensor.shape) for tensor in tensors_of(example)]
+    arguments = [[type(layer).__name__ for layer in layers], shapes, wanted, repeats]
     return rank_0s("profile", arguments, measured)
 
 
-def listed(model: Any) -> list[Any]:
+def listed(model: Any, example: Any = None) -> list[Any]:
     """Returns the layers of a list, or of a model that `layers_of` supports."""
     if isinstance(model, nn.Sequential | nn.ModuleList) or not isinstance(model, nn.Module):
         return list(model)
     from ._hugging_face import layers_of  # Imports the compiled training half
 
-    return list(layers_of(model))
+    return list(layers_of(model, example))
+
+
+def _leaf(tensor: Tensor, has_gradient: bool) -> Tensor:
+    leaf: Tensor = tensor.detach().requires_grad_(has_gradient)
+    return leaf
 
 
 def _measured(
-    layer: nn.Module, example: Tensor, repeats: int, optimizer_bytes: float, name: str
-) -> tuple[LayerCost, Tensor]:
-    differentiable = example.is_floating_point()
-    example = example.detach().requires_grad_(differentiable)
+    layer: nn.Module, example: Any, repeats: int, optimizer_bytes: float, name: str
+) -> tuple[LayerCost, Any]:
+    """Returns also the layer's output, as an example for the next layer."""
+    wanted = [tensor for tensor in tensors_of(example) if tensor.requires_grad]
+    on = tensors_of(example)[0]
     forward, whole, input_alone = [], [], []
     for run in range(repeats + 1):
-        seconds, output = _timed(example, lambda: layer(example))
-        gradient = torch.ones_like(output)
-        inner, _ = _timed(example, lambda: _input_gradient(output, example, gradient) if differentiable else None)
-        both, _ = _timed(example, lambda: output.backward(gradient) if output.requires_grad else None)
+        seconds, output = _timed(on, lambda: layer(example))
+        outputs = [tensor for tensor in tensors_of(output) if tensor.requires_grad]
+        ones = [torch.ones_like(tensor) for tensor in outputs]
+        inner, _ = _timed(on, lambda: _input_gradient(outputs, wanted, ones) if outputs and wanted else None)
+        both, _ = _timed(on, lambda: torch.autograd.backward(outputs, ones) if outputs else None)
         if run > 0:
             forward.append(seconds)
             whole.append(both)
-            input_alone.append(inner if differentiable else 0.0)
+            input_alone.append(inner if wanted else 0.0)
     weights = float(sum(p.nbytes for p in layer.parameters()))
     backward = statistics.median(whole)
     inner = min(statistics.median(input_alone), backward)
@@ -100,10 +111,10 @@ def _measured(
         weights=weights,
         state=weights * (1 + optimizer_bytes),
         activations=_saved_bytes(layer, example),
-        output=float(output.nbytes),
+        output=float(output.nbytes if is_plain(output) else Layout.of(output).nbytes),
         name=name,
     )
-    return cost, output.detach()
+    return cost, mapped(lambda tensor: _leaf(tensor, tensor.requires_grad or is_plain(output)), output)
 
 
 def _timed(example: Tensor, call: Callable[[], Any]) -> tuple[float, Any]:
@@ -115,11 +126,11 @@ def _timed(example: Tensor, call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def _input_gradient(output: Tensor, example: Tensor, gradient: Tensor) -> None:
-    torch.autograd.grad(output, example, gradient, retain_graph=True, allow_unused=True)
+def _input_gradient(outputs: list[Tensor], inputs: list[Tensor], gradients: list[Tensor]) -> None:
+    torch.autograd.grad(outputs, inputs, gradients, retain_graph=True, allow_unused=True)
 
 
-def _saved_bytes(layer: nn.Module, example: Tensor) -> float:
+def _saved_bytes(layer: nn.Module, example: Any) -> float:
     own = {parameter.untyped_storage().data_ptr() for parameter in layer.parameters()}
     saved: dict[int, int] = {}
 

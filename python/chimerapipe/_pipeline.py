@@ -45,7 +45,9 @@ from ._checkpoint import (  # noqa: E402
 from ._devices import bring_to, own_device, require_on, untouched_generators, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,
+    Boundaries,
     HeldLayer,
+    Inputs,
     LayerOrFactory,
     Recompute,
     copied,
@@ -55,8 +57,10 @@ from ._held_layer import (  # noqa: E402
     recomputed_stages,
     require_trainable,
     share_memory,
+    value_of,
 )
 from ._measure import listed  # noqa: E402
+from ._messages import as_inputs, flattened, mapped, named_tensors  # noqa: E402
 from ._processes import OtherRankError, Processes  # noqa: E402
 from ._shared import SharedParameter, SharedParameters, shared_parameters  # noqa: E402
 
@@ -86,7 +90,7 @@ class Pipeline:
     def __init__(
         self,
         layers: nn.Module | Sequence[LayerOrFactory],
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: Callable[[Any, Tensor], Tensor],
         schedule: Schedule,
         *,
         micro_batch_size: int = 1,
@@ -126,7 +130,7 @@ class Pipeline:
 
     def _make(
         self,
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: Callable[[Any, Tensor], Tensor],
         schedule: Schedule,
         partition: Sequence[int] | Partition,
         recompute: Recompute,
@@ -182,7 +186,7 @@ class Pipeline:
         self._agreed_key: tuple[object, ...] | None = None  # Of the last call
         self._agreed_rows: Tensor | None = None
         self._started = self._validated = self._failed = self._used = False
-        self._autocast = Autocast(self._device)
+        self._autocast, self._inputs = Autocast(self._device), Inputs()
         self._saver = Saver(self._processes)
         self._loss, self._count = self._checked(loss), counted(count)
         shared = dict(shared_parameters(self._layers, self._plan.stage_layers))
@@ -243,7 +247,7 @@ class Pipeline:
 
     def step(
         self,
-        inputs: Tensor,
+        inputs: Any,
         targets: Tensor,
         *,
         optimizer: torch.optim.Optimizer | None = None,
@@ -252,7 +256,8 @@ class Pipeline:
         """Trains on a mini-batch.
 
         `inputs`, `targets`: `batch_size` samples in the first dimension, equal on all ranks of a group. The first stage
-        reads the inputs, the last stage the targets.
+        reads the inputs, the last stage the targets. Inputs are a tensor, or tensors in a tuple, list, dict, dataclass
+        or BatchEncoding.
         `optimizer`: over `parameters()`; without it the caller updates them.
         `clip`: largest global gradient norm; 0 disables clipping.
 
@@ -271,7 +276,7 @@ class Pipeline:
         self._last = Step(loss, norm)
         return self._last
 
-    def validate(self, inputs: Tensor, targets: Tensor) -> float:
+    def validate(self, inputs: Any, targets: Tensor) -> float:
         """Returns the mean loss of a mini-batch in eval mode, equal on every rank."""
         with torch.inference_mode(False):
             inputs, targets = self._prepare("validate", inputs, targets, None, 0.0)
@@ -462,8 +467,12 @@ class Pipeline:
                         parameter.data = parameter.data.contiguous()  # Before others share its memory
                 if isinstance(self._layers[index], nn.Module):
                     made = self._own_or_copy(made, rank, stage, shared, memo)
-                held.append(HeldLayer(index, stage, made, repeats, is_owner, self._autocast, self._device))
-                held[-1].shares_buffers = self._shares_buffers(index, stage)
+                layer = HeldLayer(index, stage, made, repeats, is_owner, self._autocast, self._device, self._inputs)
+                layer.shares_buffers = self._shares_buffers(index, stage)
+                held.append(layer)
+            for layer in held[first - end :]:
+                layer.of_stage = held[first - end :]
+            held[-1].sends = stage + 1 < len(self._plan.stage_layers)
         return held
 
     def _shares_buffers(self, index: int, stage: int) -> bool:
@@ -528,9 +537,9 @@ class Pipeline:
             given[layer.index] = _training.Layer(type(layer.module).__name__, layer, values)
         return given
 
-    def _checked(self, loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    def _checked(self, loss: Callable[[Any, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
         def checked(output: Tensor, target: Tensor) -> Tensor:
-            value = self._autocast.call(loss, output, target)
+            value = self._autocast.call(loss, value_of(output), target)
             if not isinstance(value, Tensor):
                 raise TypeError(f"the loss returns a {type(value).__name__}; it must return the sum as a tensor")
             return value
@@ -540,9 +549,11 @@ class Pipeline:
     def _prepare(
         self, call: str, inputs: Any, targets: Any, optimizer: torch.optim.Optimizer | None, clip: Any
     ) -> tuple[Tensor, Tensor]:
-        """Checks the arguments on all ranks before any message, and starts the run if messages change."""
+        """Checks the arguments on all ranks before any message, and starts the run if messages change. Returns what
+        the executor gets."""
         if self._failed:
             raise _training.Error("this pipeline has failed before; create a new one")
+        inputs = as_inputs(inputs)
         problem: Exception | None = None
         key = self._key(call, inputs, targets, optimizer, clip)
         if key is None or key != self._agreed_key or not self._started:
@@ -555,25 +566,33 @@ class Pipeline:
             if self._processes.guarded(lambda: self._agree(call, problem)):
                 self._started = False
             self._agreed_key = key
-        inputs, targets = (each.clone() if each.is_inference() else each for each in (inputs, targets))
+        inputs, targets = (
+            mapped(lambda tensor: tensor.clone() if tensor.is_inference() else tensor, each)
+            for each in (inputs, targets)
+        )
+        inputs = self._inputs.take_over(inputs)
         if not self._started:
             self._start(inputs, targets)
         return inputs, targets
 
     def _key(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> tuple[object, ...] | None:
         """Returns what `_facts` depends on, None for arguments that it refuses."""
-        if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
+        leaves, tree = flattened(inputs)
+        own = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if not own or not isinstance(targets, Tensor):
             return None
         self._autocast.take_over()
         groups = [len(group["params"]) for group in getattr(optimizer, "param_groups", ())]
         flags = [parameter.requires_grad for parameter in self._parameters]
-        tensors = [(each.shape, each.dtype, each.device) for each in (inputs, targets)]
+        tensors = [(each.shape, each.dtype, each.device) for each in (*own, targets)]
+        others = [repr(leaf) for leaf in leaves if not isinstance(leaf, Tensor)]
         modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
-        return (call, repr(clip), optimizer, groups, tensors, modes, flags)
+        return (call, repr(clip), optimizer, groups, tree, tensors, others, modes, flags)
 
     def _facts(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> dict[str, str]:
         """Returns what all ranks must agree on, by `_fact_names`. Raises ConfigError for wrong arguments."""
-        for name, tensor in (("inputs", inputs), ("targets", targets)):
+        named = named_tensors("inputs", inputs)
+        for name, tensor in (*named, ("targets", targets)):
             require_on(self._device, name, tensor)
             if tensor.dim() == 0 or len(tensor) != self.batch_size:
                 found, wanted = len(tensor) if tensor.dim() else "no", self.batch_size
@@ -590,9 +609,11 @@ class Pipeline:
         facts = {"call": call, "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}
         facts["autocast"] = self._autocast.in_words()
         stages = {layer.stage for layer in self._all()}
-        for stage, name, tensor in ((0, "inputs", inputs), (len(self._plan.stage_layers) - 1, "targets", targets)):
-            if stage in stages:
-                facts[name] = f"samples {tensor_in_words(tensor.shape[1:], tensor.dtype)}"
+        samples = {name: f"samples {tensor_in_words(each.shape[1:], each.dtype)}" for name, each in named}
+        if 0 in stages:
+            facts["inputs"] = samples.get("inputs") or f"{samples}"
+        if len(self._plan.stage_layers) - 1 in stages:
+            facts["targets"] = f"samples {tensor_in_words(targets.shape[1:], targets.dtype)}"
         frozen: dict[int, list[str]] = {stage: [] for stage in stages}
         for layer in self._all():
             for name, parameter in layer.module.named_parameters():
@@ -668,7 +689,9 @@ class Pipeline:
             self._processes.guarded(self._connect)
         self._used = True
         with torch.inference_mode(False), untouched_generators(self._device), contextlib.ExitStack() as probes:
+            boundaries = Boundaries(self._processes.store())
             for layer in self._all():
+                layer.boundaries = boundaries
                 probes.enter_context(layer.probing())
             self._processes.guarded(lambda: self._run.start(inputs, targets))
         self._processes.guarded(self._shared.connect)

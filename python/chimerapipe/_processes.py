@@ -111,6 +111,12 @@ class Processes:
             return None
         return torch.distributed.ProcessGroupGloo(store, list(ranks).index(self.rank), len(ranks), _PATIENCE)
 
+    def store(self) -> Any:
+        """Returns a new key-value store of all processes, None for a single one. All ranks call it together."""
+        if self.world == 1:
+            return None
+        return torch.distributed.PrefixStore(f"chimerapipe/store {next(_SEQUENCE)}", common_store())
+
     def finish(self, work: Any) -> None:
         """Waits for a collective of a group."""
         try:

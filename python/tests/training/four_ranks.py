@@ -3,6 +3,7 @@
 Usage: four_ranks.py FOLDER, which contains a checkpoint of rank threads.
 """
 
+import itertools
 import os
 import runpy
 import sys
@@ -12,6 +13,8 @@ from unittest import mock
 
 import torch
 from equality import MODELS, SCHEDULES, expect_equal
+from hugging_face_models import MODELS as TRANSFORMERS
+from hugging_face_models import batch_of, loss_of, unpipelined
 from test_checkpoints import LAYOUTS, train, trainer
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -28,6 +31,7 @@ def report(words):
 def main(folder):
     torch.set_num_threads(1)
     check_gradients()
+    check_transformers()
     go_on_from_checkpoints(folder)
     train_over_pairs()
     runpy.run_path(str(EXAMPLES / "fine_tune_llama.py"))["main"](folder / "llama")
@@ -42,6 +46,23 @@ def check_gradients():
             except AssertionError as error:
                 raise AssertionError(f"{model}, {schedule}: {error}") from None
     report(f"{len(MODELS) * len(SCHEDULES)} cases, {gradients} gradients")
+
+
+def check_transformers():
+    """An encoder with a decoder, and a tied model, with padded batches."""
+    for name, schedule in itertools.product(("t5", "gemma"), ("1f1b", "chimera-zb")):
+        torch.manual_seed(5)
+        model = TRANSFORMERS[name]()
+        inputs, targets = batch_of(name, 8)
+        loss, gradients = unpipelined(model, inputs, targets)
+        pipeline = cp.Pipeline(model, loss_of, cp.schedule(schedule, 2, 4), data_parallel=2)
+        share = slice(pipeline.group * 4, pipeline.group * 4 + 4)
+        step = pipeline.step({key: tensor[share] for key, tensor in inputs.items()}, targets[share])
+        assert abs(step.loss - loss) <= 1e-10 * abs(loss), (name, schedule)
+        for key, parameter in pipeline.named_parameters():
+            expected = gradients[key.split(".", 1)[1]]
+            torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-10, msg=f"{name} {schedule} {key}")
+    report("transformers")
 
 
 def go_on_from_checkpoints(folder):

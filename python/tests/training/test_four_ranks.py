@@ -39,6 +39,10 @@ def test_every_schedule_has_the_gradients_of_the_whole_model(run):
     assert len(lines(run[2], f"{cases} cases, [1-9]\\d* gradients")) == 4, run[2]
 
 
+def test_models_of_transformers_have_the_gradients_of_the_whole_model(run):
+    assert len(lines(run[2], "transformers")) == 4, run[2]
+
+
 def test_checkpoints_of_threads_and_processes_are_one_format(run):
     folder, expected, printed = run
     losses = lines(printed, r"losses (.*)")

@@ -1,44 +1,90 @@
-"""Hugging Face models on rank threads, compared with the unpipelined model."""
+"""Models of transformers on rank threads, compared with the unpipelined model."""
 
 import pytest
 import torch
-from equality import TOLERANCE
-from hugging_face_models import gpt2, llama
-from models import cross_entropy
+from hugging_face_models import MODELS, batch_of, llama, loss_of, transformers, unpipelined
+from users import SCHEDULES
 
 import chimerapipe as cp
 
 
-@pytest.mark.parametrize("name", ["1f1b", "chimera", "zb-h1", "zb-v"])
+def expect_equal(model, pipeline, inputs, targets, expected):
+    loss, gradients = expected
+    step = pipeline.step(inputs, targets)
+    assert step.loss == pytest.approx(loss, rel=1e-10)
+    named = dict(model.named_parameters(remove_duplicate=False))
+    assert gradients
+    for name, parameter in ((name, named[name]) for name in gradients):
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=0, atol=1e-10, msg=f"{name} of {type(model)}")
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_gradients_are_those_of_the_model_itself(name):
-    """GPT-2; test_equality.py tests Llama and BERT."""
-    model = gpt2()
-    ids, targets = torch.randint(31, (8, 5)), torch.randint(31, (8, 5))
-    loss = cross_entropy(model(ids).logits, targets) / targets.numel()
-    loss.backward()
-    expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    schedule = cp.schedule(name, 2, 2)
-    pipeline = cp.Pipeline(model, cross_entropy, schedule, micro_batch_size=2, data_parallel=2)
-    step = pipeline.step(ids, targets)
-    assert step.loss == pytest.approx(loss.item(), rel=TOLERANCE)
-    for name, parameter in model.named_parameters():
-        if name in expected:
-            torch.testing.assert_close(parameter.grad, expected[name], rtol=0, atol=TOLERANCE, msg=name)
+    model = MODELS[name]()
+    inputs, targets = batch_of(name)
+    expected = unpipelined(model, inputs, targets)
+    for schedule in SCHEDULES:
+        pipeline = cp.Pipeline(model, loss_of, cp.schedule(schedule, 4, 4))
+        expect_equal(model, pipeline, inputs, targets, expected)
+    validated = pipeline.validate(inputs, targets)
+    assert validated == pytest.approx(expected[0], rel=1e-10)
+    names = {name.split(".", 1)[1] for name in pipeline.state_dict()}
+    assert names <= set(model.state_dict())
 
 
-def test_a_tied_matrix_and_unknown_models_are_refused():
-    with pytest.raises(Exception, match="tie_word_embeddings=False"):
-        cp.layers_of(llama(tie_word_embeddings=True))
-    with pytest.raises(Exception, match="expected LlamaForCausalLM.*not Linear"):
-        cp.layers_of(torch.nn.Linear(2, 2))
+def test_models_that_cannot_be_cut_are_refused_in_a_line():
+    for model, words in (
+        (torch.nn.Linear(2, 2), "expected a model of transformers, not Linear"),
+        (llama(num_hidden_layers=0), "cannot be cut into layers: it has no ModuleList"),
+    ):
+        with pytest.raises(cp.ConfigError, match=words) as refusal:
+            cp.layers_of(model)
+        assert "\n" not in str(refusal.value)
 
 
 def test_a_model_is_profiled_by_its_layers():
-    found = cp.profile(llama(), torch.randint(31, (2, 5)), repeats=1)
+    inputs, _ = batch_of("llama", 2)
+    found = cp.profile(llama(), inputs, repeats=1)
     assert len(found) == 4 and found[3].weights == 16 * 31 * 8 + 16 * 8  # Head and norm, in float64
+    # Hidden states, token ids and masks; integers take a number per byte
+    assert found[0].output == 8 * (2 * 5 * 16 + 2 * 2 * 5 * 8)
     best = cp.plan(found, workers=2, mini_batch=4, stages=[2], memory=1e9).best
     assert sum(best.partition) == 4
-    with pytest.raises(Exception, match="expected LlamaForCausalLM.*not Linear"):
-        cp.profile(torch.nn.Linear(2, 2), torch.randn(2, 2))
-    cut = cp.partition(llama(), 2, torch.randint(31, (2, 5)), memory=1e9)
+    cut = cp.partition(llama(), 2, inputs, memory=1e9)
     assert sum(cut.layers) == 4 and cut.layer_costs[3].weights == found[3].weights
+
+
+def test_adapters_of_peft_train_and_frozen_bits_stay():
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(llama(), config)
+    frozen = {name: value.clone() for name, value in adapted.named_parameters() if not value.requires_grad}
+    inputs, targets = batch_of("llama")
+    expected = unpipelined(adapted, inputs, targets)
+    for schedule in SCHEDULES:
+        pipeline = cp.Pipeline(adapted, loss_of, cp.schedule(schedule, 2, 4))
+        expect_equal(adapted, pipeline, inputs, targets, expected)
+    pipeline.step(inputs, targets, optimizer=torch.optim.AdamW(pipeline.parameters(), lr=0.1, weight_decay=0.1))
+    for name, value in adapted.named_parameters():
+        assert not value.requires_grad or "lora" in name
+        assert value.requires_grad or torch.equal(value, frozen[name]), name
+
+
+def test_dropout_between_blocks_draws_once_and_modes_follow_the_model():
+    config = transformers.T5Config(vocab_size=31, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2)
+    model = transformers.T5ForConditionalGeneration(config).double().eval()
+    inputs, targets = batch_of("t5")
+    layers = cp.layers_of(model)
+    value, modes = inputs, [module.training for module in model.modules()]
+    for layer in layers:
+        value = layer(value)
+    assert not any(modes)
+    torch.testing.assert_close(value, model(**inputs).logits, rtol=0, atol=1e-12)
+    model.train()
+    torch.manual_seed(3)
+    expected = model(**inputs).logits
+    torch.manual_seed(3)
+    value = inputs
+    for layer in layers:
+        value = layer(value)
+    torch.testing.assert_close(value, expected, rtol=0, atol=1e-12)

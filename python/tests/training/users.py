@@ -1,6 +1,7 @@
 """What users do with models, on rank threads or on two processes, compared with plain torch in float64."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from equality import TOLERANCE
@@ -146,6 +147,57 @@ class Skips(nn.Linear):
         return super().forward(x) if x.sum() > 0 else x
 
 
+@dataclass
+class Split:
+    halves: tuple
+    numbers: dict
+
+
+class Splits(nn.Module):
+    """Returns tensors of several types, with and without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6).double()
+
+    def forward(self, values):
+        hidden = self.inner(values["x"])
+        numbers = {"ids": values["ids"], "mask": values["mask"], "none": None, "power": 2}
+        return Split((hidden[..., :3].float(), hidden[..., 3:]), {**numbers, "plain": hidden.detach()})
+
+
+class Passes(nn.Module):
+    """Changes a tensor; the others skip it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3).double()
+
+    def forward(self, split):
+        assert not split.numbers["plain"].requires_grad and split.numbers["none"] is None
+        return Split((split.halves[0], self.inner(split.halves[1]).tanh()), split.numbers)
+
+
+class Joins(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(9, 6).double()
+
+    def forward(self, split):
+        hidden = torch.cat([split.halves[0].double(), split.halves[1]], -1) + self.table(split.numbers["ids"])
+        return (hidden + split.numbers["plain"]) ** split.numbers["power"] * split.numbers["mask"]
+
+
+def several_tensors(schedule, stages=2):
+    """A dict of inputs; a dataclass between stages, with a skip connection; another loss output."""
+    pair = Pair([Splits(), Passes(), Passes(), Joins()], schedule, stages=stages, recompute=[0])
+    inputs, targets = samples()
+    for _ in range(2):
+        values = {"x": inputs, "ids": torch.randint(9, (4,)), "mask": torch.rand(4, 6) > 0.5}
+        pair.step(values, targets)
+    assert pair.pipeline.validate(values, targets) > 0
+
+
 def nothing_trained_in_places(schedule):
     """A frozen embedding, a stage of Tanh, and weights that a micro-batch does not use."""
     embedding = nn.Embedding(9, 6).double().requires_grad_(False)
@@ -164,4 +216,4 @@ def nothing_trained_in_places(schedule):
         pair.expect_equal()
 
 
-CASES = [tied, one_layer_in_two_stages, frozen_and_unfrozen, hooks_and_attributes, other_lengths]
+CASES = [tied, one_layer_in_two_stages, frozen_and_unfrozen, hooks_and_attributes, other_lengths, several_tensors]
