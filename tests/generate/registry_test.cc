@@ -41,7 +41,8 @@ std::vector<PipelineShape> all_shapes(const Generator& generator) {
   }
   for (const TakenAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
-    const std::int64_t end = axis.is_number() ? 8 : static_cast<std::int64_t>(axis.names.size());
+    const std::int64_t most = taken.axis == Axis::Slices ? 4 : 8;  // k multiplies the ops
+    const std::int64_t end = axis.is_number() ? most : static_cast<std::int64_t>(axis.names.size());
     std::vector<PipelineShape> varied;
     for (const PipelineShape& shape : shapes) {
       for (std::int64_t value = axis.is_number() ? -1 : 0; value < end; ++value) {
