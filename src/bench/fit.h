@@ -56,11 +56,9 @@ struct MachineFit {
   FitErrors errors;
 };
 
-/// Minimizes the soft absolute errors (quadratic below about 10 %) of logarithms of step times, by
-/// Levenberg-Marquardt from the machine's own values. Figures are left out by fits of their own. Single runs are left
-/// out, and runs resampled, with predictions that are linear in the logarithms of the scalars. `expected_error` is the
-/// median absolute error of left-out figures, else of left-out runs. Deterministic. Throws ConfigError for fewer than
-/// two runs per scalar, or if a run cannot be predicted.
+/// Fits from the machine's own values (docs/machine_profile.md). Single runs are left out, and runs resampled, with
+/// predictions that are linear in the logarithms of the scalars. Deterministic. Throws ConfigError for fewer than two
+/// runs per scalar, or if a run cannot be predicted.
 [[nodiscard]] MachineFit fit_machine(const MachineProfile& machine, const std::vector<MeasuredRun>& runs,
                                      const std::vector<FitScalar>& scalars);
 

@@ -31,10 +31,7 @@ struct GridRun {
 
 [[nodiscard]] ModelConfig model_of(const GridRun& run);
 
-/// Returns the grid. 96 runs combine four schedules (one with split backwards), 2 and 4 workers, N = D and 2D, two
-/// models, as processes with and without recomputation, and as threads. Further runs are dominated by all-reduces
-/// (large vocabularies, short sequences, three ways to replicate stages, in shared memory and over sockets) or by
-/// attention (sequences of 1,024).
+/// Returns the grid (docs/validation.md).
 [[nodiscard]] std::vector<GridRun> validation_grid();
 
 /// Returns, for example, `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.
@@ -108,8 +105,7 @@ using PredictRun = std::function<RunPrediction(const MachineProfile&, const Grid
 [[nodiscard]] Validation run_validation(const ValidationOptions& options, const MeasureGrid& measure,
                                         const PredictRun& predict, const std::function<void(const std::string&)>& say);
 
-/// Predicts the measured runs of to_json() again, with its profiles. Throws ConfigError, naming `source`, for other
-/// texts.
+/// Predicts the runs of to_json() again, with its profiles. Throws ConfigError, naming `source`, for other texts.
 [[nodiscard]] Validation predict_again(const std::string& text, const std::string& source, const PredictRun& predict);
 
 [[nodiscard]] RunPrediction predict_run(const MachineProfile& machine, const GridRun& run);

@@ -115,8 +115,8 @@ inline constexpr double kHostBandwidth = 25e9;
 [[nodiscard]] double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::int64_t copies,
                                  double bytes);
 
-/// Returns the link of an all-reduce of devices on several nodes, `near` on each: each device of a node passes an equal
-/// part between nodes, and they share the node's interface by `node_transfers`. Not faster than links within a node.
+/// Returns the link of an all-reduce of devices on several nodes, `near` on each, which pass equal parts between nodes
+/// and share an interface by `node_transfers`.
 [[nodiscard]] LinkTimes link_of_rings(const MachineProfile& machine, std::int64_t near);
 
 /// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, with file and entry, if an

@@ -16,7 +16,7 @@ struct StageModel {
   CostModel costs;
   std::vector<StageFootprint> footprints;  // [S], for the schedule's micro-batches and each of the T workers
   std::vector<LayerTime> tensor_sums;      // [S]: part of the costs in all-reduces over T workers
-  std::vector<double> gathers = {};        // [S]: part of the updates in all-gathers of sharded parameters, or empty
+  std::vector<double> gathers = {};        // [S]: all-gathers of sharded parameters, part of the updates
   double step_seconds = 0;                 // overhead per step
   NodePlacement nodes = {};                // Empty: all workers are on one node
   double computing_share_of_sums = 1;      // share of all-reduce time that uses cores: their time on a single node
@@ -26,10 +26,9 @@ struct StageModel {
 ///
 /// Ranks follow RankLayout and fill nodes in order. A boundary uses links between nodes if its workers are on two nodes
 /// in any replica or group; a single such boundary gives all messages the alpha of these links. All-reduces use them if
-/// copies are on several nodes; devices use as many rings as each node has copies. The T workers of a stage are
-/// neighbors and divide its costs (tensor_parallel.h). If the optimizer is sharded, each of r copies updates 1/r of the
-/// stage; sums and the all-gather each take half the time of an all-reduce. Throws ConfigError as layer_time() and
-/// stage_footprint() do.
+/// copies are on several nodes. The T workers of a stage are neighbors and divide its costs (tensor_parallel.h). If the
+/// optimizer is sharded, each of r copies updates 1/r of the stage; sums and the all-gather each take half the time of
+/// an all-reduce. Throws ConfigError as layer_time() and stage_footprint() do.
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
