@@ -16,6 +16,8 @@ torch_packages="torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13
 full_torch_package="torch==2.11.0"
 # Packages that Python tests compare with, in addition to the complete torch
 oracle_packages="transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0"
+# Packages that need a torch, so that pip would install another one with them
+adapter_packages="peft==0.21.2 accelerate==1.15.0 psutil==7.2.2"
 # Packages that build and test the Python package
 python_packages="scikit-build-core==1.1.2 nanobind==3.1.0 nanobind-backend==1.0.0 pytest==9.2.0 mypy==2.4.1"
 preset=release
@@ -80,12 +82,14 @@ install_full_torch() {
 # Into .venv-oracles, without torch: it uses the torch of .venv-cuda or TORCH_DIR, so the disk has one copy
 install_oracles() {
   install_full_torch
-  wanted="$oracle_packages ${TORCH_DIR:-}"
+  wanted="$oracle_packages $adapter_packages ${TORCH_DIR:-}"
   [ "$(cat .venv-oracles/oracle-packages 2>/dev/null)" != "$wanted" ] || return 0
-  say "installing into .venv-oracles what Python tests compare with ($oracle_packages)"
+  say "installing into .venv-oracles what Python tests compare with ($oracle_packages $adapter_packages)"
   python3 -m venv .venv-oracles
   # shellcheck disable=SC2086
   .venv-oracles/bin/pip install -q --disable-pip-version-check $oracle_packages
+  # shellcheck disable=SC2086
+  .venv-oracles/bin/pip install -q --disable-pip-version-check --no-deps $adapter_packages
   borrow_packages .venv-oracles .venv-cuda .venv-python
   printf '%s\n' "$wanted" > .venv-oracles/oracle-packages
 }

@@ -252,7 +252,8 @@ class _StandIn(nn.Module):
         self._replay, self.is_own = replay, is_own
         if is_own:
             target.training = mode
-            self.__dict__.update({name: target.__dict__[name] for name in ("_modules", "_parameters", "_buffers")})
+            shared = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set")
+            self.__dict__.update({name: target.__dict__[name] for name in shared})
 
     @property
     def training(self) -> bool:

@@ -120,9 +120,9 @@ def _balanced(costs: tuple[LayerCost, ...], schedule: Schedule, memory: float, r
 def _costs_of(layers: Sequence[LayerCost] | Any, example: Any) -> tuple[LayerCost, ...]:
     if example is not None:
         from ._measure import profile  # Imports torch
-        from ._messages import samples_of
+        from ._messages import as_inputs, samples_of
 
-        return profile(layers, example, sizes=[samples_of(example)]).layers
+        return profile(layers, example, sizes=[samples_of(as_inputs(example))]).layers
     costs = tuple(layers) if isinstance(layers, Iterable) else ()
     if not costs or not all(isinstance(cost, LayerCost) for cost in costs):
         raise ScheduleError(

@@ -15,7 +15,7 @@ SIZES = {"vocab_size": 31, "num_hidden_layers": 2, "num_attention_heads": 2, "ti
 TIED = {**SIZES, "hidden_size": 16, "intermediate_size": 24, "num_key_value_heads": 1, "tie_word_embeddings": True}
 ENCODER = {"hidden_size": 16, "intermediate_size": 24, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
 T5 = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "dropout_rate": 0}
-EXPERTS = {"num_experts_per_tok": 2, "output_router_logits": True}
+EXPERTS = {"num_experts_per_tok": 2, "output_router_logits": True, "experts_implementation": "eager"}
 
 
 def llama(**sizes):

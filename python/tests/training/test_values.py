@@ -7,7 +7,7 @@ from torch import nn
 from users import SCHEDULES, Pair, refused, samples, several_tensors
 
 import chimerapipe as cp
-from chimerapipe._messages import Layout
+from chimerapipe._messages import Layout, tensors_of
 
 
 def test_results_are_those_of_plain_torch_on_four_stages():
@@ -28,7 +28,8 @@ def test_messages_keep_all_bits():
     message = layout.pack(value)
     assert message.dim() == 1 and message.nbytes == layout.nbytes and message.dtype == torch.float64
     found = layout.unpack(message)
-    torch.testing.assert_close(found, value, rtol=0, atol=0, equal_nan=True)
+    assert found["none"][:4] == value["none"][:4]
+    torch.testing.assert_close(tensors_of(found), tensors_of(value), rtol=0, atol=0, equal_nan=True)
     assert Layout.of(torch.arange(3)).dtype == torch.float32
 
 
