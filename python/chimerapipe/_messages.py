@@ -36,8 +36,8 @@ def _register(kinds: set[type]) -> None:
 
 
 def _dataclasses_in(tree: Any) -> set[type]:
-    kind: Any = tree.type
-    own: set[type] = {kind} if dataclasses.is_dataclass(kind) else set()
+    is_one = dataclasses.is_dataclass(tree.type)
+    own: set[type] = {tree.type} if is_one else set()
     return own.union(*map(_dataclasses_in, tree.children()))
 
 
