@@ -225,7 +225,7 @@ class _Replay:
 
     def begin(self, value: Mapping[str, Any]) -> None:
         self.position = 0  # Blocks called so far
-        self.hidden = value.get("hidden")  # First argument of the layer's block
+        self.hidden: Any = value.get("hidden")  # First argument of the layer's block
         self.rest = value.get("rest", ())  # Other results of the block before
         self.kept = dict(value.get("kept", {}))
         self.captured = {key: list(tensors) for key, tensors in value.get("captured", {}).items()}
@@ -396,7 +396,8 @@ class TransformersLayer(nn.Module):
 
     def _copy_of(self, module: nn.Module, name: str, cut: _Cut) -> nn.Module:
         """Returns a shallow copy of an ancestor of blocks."""
-        made: nn.Module = type(module).__new__(type(module))
+        kind: Any = type(module)
+        made: nn.Module = kind.__new__(kind)
         made.__dict__.update(module.__dict__)
         if "config" in made.__dict__:
             made.__dict__["config"] = self._config_of(made.__dict__["config"])

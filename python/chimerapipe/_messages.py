@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ def _register(kinds: set[type]) -> None:
 
 
 def _dataclasses_in(tree: Any) -> set[type]:
-    own = {tree.type} if dataclasses.is_dataclass(tree.type) else set()
+    is_one = dataclasses.is_dataclass(tree.type)
+    own: set[type] = {tree.type} if is_one else set()
     return own.union(*map(_dataclasses_in, tree.children()))
 
 
@@ -91,13 +93,13 @@ class _Leaf:
     @property
     def is_wide(self) -> bool:
         """Whether it is complex, or of a floating-point type of more than a byte."""
-        return self.dtype.is_complex or (self.dtype.is_floating_point and self.dtype.itemsize > 1)
+        return bool(self.dtype.is_complex or (self.dtype.is_floating_point and self.dtype.itemsize > 1))
 
     @property
     def numbers(self) -> int:
         """Elements of a message."""
-        of_element = 2 if self.dtype.is_complex else 1 if self._keeps_values else self.dtype.itemsize
-        return torch.Size(self.sizes).numel() * of_element
+        of_element: int = 2 if self.dtype.is_complex else 1 if self._keeps_values else self.dtype.itemsize
+        return math.prod(self.sizes) * of_element
 
     @property
     def _keeps_values(self) -> bool:
@@ -165,7 +167,7 @@ class Layout:
     @property
     def nbytes(self) -> int:
         """Bytes of a message."""
-        return sum(self._sizes) * self.dtype.itemsize
+        return sum(self._sizes) * int(self.dtype.itemsize)
 
     def pack(self, value: Any) -> Tensor:
         """Returns a message of one dimension. Raises TypeError for a value of another layout."""
