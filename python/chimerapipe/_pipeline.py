@@ -538,8 +538,10 @@ class Pipeline:
         return given
 
     def _checked(self, loss: Callable[[Any, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        autocast = self._autocast  # Not self: the run, which holds the result, would never be freed
+
         def checked(output: Tensor, target: Tensor) -> Tensor:
-            value = self._autocast.call(loss, value_of(output), target)
+            value = autocast.call(loss, value_of(output), target)
             if not isinstance(value, Tensor):
                 raise TypeError(f"the loss returns a {type(value).__name__}; it must return the sum as a tensor")
             return value

@@ -1,6 +1,8 @@
 """Pipelines of Python modules on rank threads: results of the unpipelined model, and refusals."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -27,6 +29,17 @@ def expect_unpipelined(example, pipeline):
 def pipeline_of(example, name="chimera", stages=4, micro_batches=4, parameters=None, **options):
     schedule = cp.schedule(name, stages, micro_batches, **(parameters or {}))
     return cp.Pipeline(example.layers, example.loss, schedule, **options)
+
+
+def test_a_deleted_pipeline_is_freed_with_its_threads_and_copies():
+    example = perceptron(samples=8)
+    pipeline = pipeline_of(example, micro_batch_size=2)
+    expect_unpipelined(example, pipeline)
+    pipeline.validate(example.inputs, example.targets)
+    freed = weakref.ref(pipeline)
+    del pipeline
+    gc.collect()
+    assert freed() is None
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1", "chimera"])
