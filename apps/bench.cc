@@ -289,8 +289,7 @@ void add_flags(CLI::App& command, Options& options) {
            "predict the runs of this file, which --validate --format json wrote, again; train nothing");
   command.add_option("--grid-folder", options.validation.folder)->group("");  // hidden flag for the ranks of --validate
   begin_group(command, heading::kOutput);
-  add_format(command, options.format, {Format::Text, Format::Json});
-  guard_outputs(command, {add_path(command, "--output", options.output, "write the table to this file")});
+  add_format_and_output(command, options.format, {Format::Text, Format::Json}, options.output);
 }
 
 }  // namespace

@@ -44,9 +44,8 @@ void add_compare(CLI::App& program, int&) {
   auto options = std::make_shared<CompareArguments>();
   command->add_option("RUN", options->runs, "folders of runs, or metrics files")->required();
   begin_group(*command, heading::kOutput);
-  add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html});
-  guard_outputs(*command,
-                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
+  add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html},
+                        options->output);
   command->callback([options] { write_output(options->output, compared(*options)); });
 }
 

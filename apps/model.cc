@@ -147,9 +147,8 @@ void add_model(CLI::App& program, int&) {
   add_count(*command, "--micro-batches", options->micro_batches,
             "micro-batches per step (N; default: as many as --stages)");
   begin_group(*command, heading::kOutput);
-  add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs});
-  guard_outputs(*command,
-                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
+  add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs},
+                        options->output);
   set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",
                               "--partition", "--schedule", "--format", "--output"});
   command->callback([options] { write_output(options->output, printed(report_of(*options), options->format)); });

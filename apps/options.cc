@@ -176,6 +176,25 @@ CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>
       fmt::format("output format (default {})", names.front()));
 }
 
+CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vector<Format>& formats,
+                                   std::string& output) {
+  CLI::Option* given = add_format(app, format, formats);
+  CLI::Option* file =
+      add_path(app, "--output", output, "output file instead of standard output; its ending sets the format");
+  follow_ending(*file, *given, format, formats);
+  guard_outputs(app, {file});
+  return given;
+}
+
+void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats) {
+  file.each([&given, &format, formats](const std::string& path) {
+    const std::string ending = std::filesystem::path(path).extension().string();
+    for (const Format one : formats) {
+      if (given.count() == 0 && ending == fmt::format(".{}", to_text(one))) format = one;
+    }
+  });
+}
+
 void ShapeFlags::add_to(CLI::App& app, Counts counts) {
   begin_group(app, heading::kSchedule);
   const bool lists = counts == Counts::Lists;

@@ -100,6 +100,11 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
 }
 /// The first choice is the default.
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
+/// Adds --format, --output and --overwrite, as follow_ending() describes. Returns --format.
+CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vector<Format>& formats,
+                                   std::string& output);
+/// Sets the format by the ending of the output file, such as .json, unless --format (`given`) is there.
+void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats);
 
 /// Flag of a parameter that only some schedules have.
 struct AxisFlag {

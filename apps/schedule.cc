@@ -108,7 +108,7 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule chimera --stages 8 --micro-batches 8 --pipelines 4\n"
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
-      "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
+      "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --output page.html\n"
       "  chimera schedule chimera --with 1f1b --with zb-h1 --stages 4,8,16 --micro-batches D..4D\n"
       "\nIn the picture, a cell names stage, op and micro-batch (2F5). All slots have equal length; beside a schedule "
       "with split backwards, a whole backward takes two slots. If a schedule has two orders and --order is not given, "
@@ -122,12 +122,10 @@ void add_schedule(CLI::App& program, int&) {
   options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
-  options->format_option =
-      add_format(*command, options->format,
-                 {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
+  options->format_option = add_format_and_output(
+      *command, options->format, {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto},
+      options->output);
   command->add_flag("--communication", options->communication, "include sends and receives, with --format csv");
-  guard_outputs(*command,
-                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
   command->callback([options] {
     if (options->communication && options->format != Format::Csv) {
       throw ConfigError("schedule: --communication goes with --format csv");

@@ -245,7 +245,7 @@ void add_simulate(CLI::App& program, int&) {
       "Examples:\n"
       "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
       "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
-      "  chimera simulate schedule.json --with chimera --format html --output page.html\n"
+      "  chimera simulate schedule.json --with chimera --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
       "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
@@ -284,11 +284,9 @@ void add_simulate(CLI::App& program, int&) {
                          "schedules above the limit are rejected, and have no row in a sweep (default: no limit)");
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
-  options->format_option =
-      add_format(*command, options->format,
-                 {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
-  guard_outputs(*command,
-                {add_path(*command, "--output", options->output, "write to this file instead of standard output")});
+  options->format_option = add_format_and_output(
+      *command, options->format, {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto},
+      options->output);
   set_common_flags(*command, {"--file", "--schedules", "--stages", "--micro-batches", "--pipelines", "--chunks",
                               "--forward", "--backward", "--latency", "--costs", "--with", "--format", "--output"});
   command->callback([options] {

@@ -225,7 +225,7 @@ std::string as_json_lines(const std::vector<SweepRow>& rows) {
 std::vector<SweepRow> sweep_rows(const Sweep& sweep) { return Sweeper(sweep).rows(); }
 
 Format format_of_sweep(const CLI::Option& given, Format format) {
-  if (given.count() == 0) return Format::Csv;
+  if (given.count() == 0 && format == Format::Text) return Format::Csv;
   if (format == Format::Csv || format == Format::Json || format == Format::Text) return format;
   throw ConfigError(fmt::format("--format {} shows one schedule; a sweep is csv, json or text", to_text(format)));
 }
@@ -515,7 +515,8 @@ void add_sweep(CLI::App& program, int&) {
   begin_group(*command, heading::kOutput);
   CLI::Option* output =
       add_path(*command, "--output", options->output, "write the table to this file instead of standard output");
-  add_format(*command, options->format, {Format::Csv, Format::Json});
+  follow_ending(*output, *add_format(*command, options->format, {Format::Csv, Format::Json}), options->format,
+                {Format::Csv, Format::Json});
   command->add_flag("--pareto", options->pareto,
                     "keep only rows that no other row of the same schedule, D and N beats in both time and memory");
   CLI::Option* chart = add_path(*command, "--chart", options->chart, "write a chart to this SVG file");

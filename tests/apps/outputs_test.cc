@@ -108,6 +108,21 @@ TEST(OutputsTest, ALimitOnFileSizesIsAFullDisk) {
   }
 }
 
+TEST(OutputsTest, TheEndingSetsTheFormat) {
+  const Scratch scratch;
+  const auto written = [&scratch](const Words& words, const std::string& name) {
+    const ProgramResult result = run_program(words + kShape + Words{"--output", scratch.path(name), "--overwrite"});
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return read_file(scratch.path(name));
+  };
+  written({"schedule", "chimera"}, "mine.json");
+  EXPECT_EQ(run_program({"check", scratch.path("mine.json")}).exit_code, 0);
+  EXPECT_THAT(written({"simulate", "chimera"}, "page.html"), ::testing::StartsWith("<!doctype html>"));
+  EXPECT_THAT(written({"sweep", "--schedules", "gpipe"}, "rows.json"), ::testing::StartsWith("{"));
+  EXPECT_THAT(written({"sweep", "--schedules", "gpipe"}, "rows"), ::testing::StartsWith("schedule,"));
+  EXPECT_THAT(written({"schedule", "chimera", "--format", "text"}, "mine.json"), HasSubstr("worker 0 |"));
+}
+
 TEST(OutputsTest, FlagsWithoutEffectAreRefused) {
   const Scratch scratch;
   const std::string lines = scratch.write("metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n");
