@@ -35,12 +35,6 @@ def _register(kinds: set[type]) -> None:
             _pytree.register_dataclass(kind)
 
 
-def _dataclasses_in(tree: Any) -> set[type]:
-    is_one = dataclasses.is_dataclass(tree.type)
-    own: set[type] = {tree.type} if is_one else set()
-    return own.union(*map(_dataclasses_in, tree.children()))
-
-
 def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     """Returns the value with `function` applied to each tensor."""
     leaves, tree = flattened(value)
@@ -145,9 +139,12 @@ class Layout:
             raise TypeError("it has no tensor")
         return layout
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A value with numbers for leaves stands for its structure, which has no stable format of its own."""
+        return {"value": _pytree.tree_unflatten(range(len(self.leaves)), self.tree), "leaves": self.leaves}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        _register(_dataclasses_in(self.tree))  # Another process has made it
+        self.__dict__.update(tree=flattened(state["value"])[1], leaves=state["leaves"])
 
     @functools.cached_property
     def tensors(self) -> list[_Leaf]:

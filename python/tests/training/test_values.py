@@ -1,10 +1,12 @@
 """Layers that take and return several tensors; users.py has a case for rank threads and processes."""
 
+import pickle
+
 import pytest
 import torch
 from models import squares
 from torch import nn
-from users import SCHEDULES, Pair, refused, samples, several_tensors
+from users import SCHEDULES, Pair, Split, refused, samples, several_tensors
 
 import chimerapipe as cp
 from chimerapipe._messages import Layout, tensors_of
@@ -31,6 +33,12 @@ def test_messages_keep_all_bits():
     assert found["none"][:4] == value["none"][:4]
     torch.testing.assert_close(tensors_of(found), tensors_of(value), rtol=0, atol=0, equal_nan=True)
     assert Layout.of(torch.arange(3)).dtype == torch.float32
+
+
+@pytest.mark.filterwarnings("error")
+def test_layouts_reach_other_processes():
+    layout = Layout.of({"split": Split((torch.ones(2), None), {"a": 3}), "list": [torch.ones(1)]})
+    assert pickle.loads(pickle.dumps(layout)) == layout
 
 
 class Returns(nn.Linear):
