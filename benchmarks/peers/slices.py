@@ -18,14 +18,22 @@ import compare
 
 OURS = ["--schedule 1f1b", "--schedule chimera-zb", "--schedule 1f1b --slices 4", "--schedule chimera-zb --slices 2",
         "--schedule chimera-zb --slices 4", "--schedule chimera-zb --slices 8"]
-THEIRS = ["1f1b", "interleaved-zb", "zbv"]
+THEIRS = ["1f1b", "zbv"]
+MODEL = """family = "gpt2"
+layers = 8
+hidden = 384
+heads = 6
+feed_forward = 1536
+vocabulary = 4096
+positions = 8192
+tied = false
+"""
 
 
 def training_flags(folder, stages, sequence, steps):
-    return ["--model", "gpt2-mini", "--layers", "8", "--hidden", "384", "--heads", "6", "--vocabulary", "4096", "--tied",
-            "false", "--data", str(folder / "text"), "--micro-batch-size", "1", "--sequence", str(sequence),
-            "--stages", str(stages), "--micro-batches", str(stages), "--steps", str(steps),
-            "--threads", "1"]
+    return ["--model", str(folder / "model.toml"), "--data", str(folder / "text"), "--micro-batch-size", "1", "--sequence",
+            str(sequence), "--stages", str(stages), "--micro-batches", str(stages), "--steps", str(steps), "--threads",
+            "1"]
 
 
 def contest(options, folder, stages, sequence):
@@ -78,6 +86,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         compare.write_text(folder / "text")
+        (folder / "model.toml").write_text(MODEL)
         for stages in options.stages:
             for sequence in options.sequence:
                 report(options, folder, stages, sequence)
