@@ -1,15 +1,9 @@
 """Small models of transformers in float64, without dropout, and padded batches for them."""
 
-import os
-
-import pytest
 import torch
-from models import cross_entropy
+from models import cross_entropy, oracle
 
-if os.environ.get("CHIMERA_NEED_ORACLES"):
-    import transformers
-else:
-    transformers = pytest.importorskip("transformers")
+transformers = oracle("transformers")
 
 SIZES = {"vocab_size": 31, "num_hidden_layers": 2, "num_attention_heads": 2, "tie_word_embeddings": False}
 TIED = {**SIZES, "hidden_size": 16, "intermediate_size": 24, "num_key_value_heads": 1, "tie_word_embeddings": True}

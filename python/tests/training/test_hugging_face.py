@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hugging_face_models import MODELS, batch_of, llama, loss_of, transformers, unpipelined
+from models import oracle
 from users import SCHEDULES
 
 import chimerapipe as cp
@@ -56,7 +57,7 @@ def test_a_model_is_profiled_by_its_layers():
 
 
 def test_adapters_of_peft_train_and_frozen_bits_stay():
-    peft = pytest.importorskip("peft")
+    peft = oracle("peft")
     config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     adapted = peft.get_peft_model(llama(), config)
     frozen = {name: value.clone() for name, value in adapted.named_parameters() if not value.requires_grad}
