@@ -62,8 +62,9 @@ void write_times(const std::string& folder, const GridTimes& times) {
     for (const MachineProfile& machine : machines) list.push_back(to_json(machine));
     return list;
   };
-  std::ofstream(times_file(folder)) << nlohmann::json{
+  const nlohmann::json json = {
       {"seconds", times.seconds}, {"machines", texts(times.machines)}, {"on_sockets", texts(times.on_sockets)}};
+  write_whole(times_file(folder), json_text(json));
 }
 
 GridTimes read_times(const std::string& folder) {
