@@ -127,6 +127,7 @@ TEST_F(TrainRefusalTest, Offloading) {
   expect_refusals({
       {{"--offload", "ful"}, {"unknown --offload 'ful'; did you mean 'full'?"}},
       {{"--offload", "99"}, {"--offload 99: expected none, full, auto, or stages of 0 to"}},
+      {{"--offload", "auto"}, {"--offload auto needs --memory: the GiB that a worker has"}},
       {{"--offload", "auto", "--memory", "0.00001"}, {"even if all stages offload their activations"}},
       {{"--offload", "auto", "--recompute", "auto", "--memory", "4"}, {"give only one of them"}},
   });
@@ -139,6 +140,7 @@ TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
       {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
       {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
       {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},
+      {{"--schedule", "none", "--chunks", "2"}, {"--chunks does not apply to --schedule none"}},
   });
 }
 
