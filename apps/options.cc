@@ -398,6 +398,14 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
   return costs;
 }
 
+void CostFlags::report_without_slices(bool any) const {
+  const auto report = [&](bool is_given, const char* flag) {
+    if (is_given && !any) messages().write(fmt::format("chimera: {} has no effect without --slices\n", flag));
+  };
+  report(given(&CostFlags::attention), "--attention");
+  report(slice_lengths_option->count() > 0, "--slice-lengths");
+}
+
 bool CostFlags::given(double CostFlags::*time) const {
   return std::ranges::find(times, time, &TimeFlag::time)->option->count() > 0;
 }

@@ -40,6 +40,7 @@ class Sweeper {
   explicit Sweeper(const Sweep& sweep) : sweep_(sweep) {}
 
   std::vector<SweepRow> rows() {
+    require_taken_axes();
     const std::vector<CostFlags> all_costs = sweep_.costs.listed();
     const bool has_only_files = std::ranges::all_of(sweep_.schedules, names_schedule_file) && !sweep_.shape.given();
     for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
@@ -55,10 +56,22 @@ class Sweeper {
     }
     if (rows_.empty()) throw ConfigError("simulate: " + why_none());
     report_left_out();
+    sweep_.costs.report_without_slices(has_slices_);
+    sweep_.pairs.report_without_pairs(has_pairs_);
     return std::move(rows_);
   }
 
  private:
+  void require_taken_axes() const {
+    for (const AxisFlag& flag : sweep_.shape.axes) {
+      const auto takes = [&](const std::string& name) {
+        return !names_schedule_file(name) && find_axis(find_generator(name), flag.axis.axis) != nullptr;
+      };
+      if (!flag.given() || std::ranges::any_of(sweep_.schedules, takes)) continue;
+      throw ConfigError(fmt::format("{} applies to none of {}", flag.axis.flag(), fmt::join(sweep_.schedules, ", ")));
+    }
+  }
+
   void add(const Generator& generator, const PipelineShape& lists, const CostFlags& flags) {
     const auto asked = sweep_.shape.applicable_shape(generator, lists);
     if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
@@ -92,7 +105,9 @@ class Sweeper {
     add_row(path, nullptr, own, flags, panel(sweep_.pairs.paired(schedule), flags));
   }
 
-  [[nodiscard]] Panel panel(const Schedule& schedule, const CostFlags& flags) const {
+  [[nodiscard]] Panel panel(const Schedule& schedule, const CostFlags& flags) {
+    has_slices_ = has_slices_ || schedule.slices > 1;
+    has_pairs_ = has_pairs_ || has_pairs(schedule);
     const CostModel costs = sweep_.pairs.with_time(flags.costs_of(schedule));
     return panel_of(schedule, simulate(schedule, costs), costs);
   }
@@ -168,6 +183,8 @@ class Sweeper {
   std::vector<LeftOut> left_out_;
   std::string refusal_;  // the last one
   std::int64_t too_large_ = 0;
+  bool has_slices_ = false;  // any of the simulated schedules
+  bool has_pairs_ = false;
 };
 
 std::string as_table(const std::vector<SweepRow>& rows) {
