@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_descriptor.h"
 #include "launch/flight/rank_progress.h"
 #include "schedule/rank_layout.h"
 
@@ -31,6 +32,7 @@ class FlightRecorder {
 
  private:
   struct File;
+  FileDescriptor lock_;  ///< Of the file, for require_flight_folder(); without effect where there are no locks
   File* file_ = nullptr;
 };
 
@@ -60,7 +62,8 @@ struct FlightVerdict {
 /// Returns `folder`/rank-0003.flight.
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);
 
-/// Throws ConfigError if `folder` or `folder`-previous has other files, which would be lost.
+/// Throws ConfigError if `folder` or `folder`-previous has other files, which would be lost, or if ranks record in
+/// `folder`.
 void require_flight_folder(const std::string& folder);
 /// Creates the folder for an attempt; renames an existing one to `folder`-previous. Throws Error, or as
 /// require_flight_folder() does.

@@ -1,5 +1,7 @@
 #include "train/setup/job.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -87,6 +89,7 @@ namespace {
 struct Output {
   const char* flag;
   const std::string& path;
+  const char* begin;  // First characters of each such file; empty if the file has steps
 };
 
 /// Returns false for files such as /dev/null, which several flags may share.
@@ -179,6 +182,28 @@ void require_replaceable(const Output& output) {
   }
 }
 
+bool is_in_use(const std::string& path) {
+  std::error_code absent;
+  return std::filesystem::is_regular_file(path, absent) && !std::filesystem::is_empty(path, absent);
+}
+
+/// An earlier start of the run may have written the file.
+void require_as_written(const Output& output) {
+  if (!is_in_use(output.path)) return;
+  std::string begin(std::string_view(output.begin).size(), '\0');
+  std::ifstream(output.path, std::ios::binary).read(begin.data(), std::ssize(begin));
+  if (begin == output.begin) return;
+  throw ConfigError(fmt::format("{} {}: exists already and is not of this run; give another file, or --overwrite",
+                                output.flag, output.path));
+}
+
+/// A rank locks the folder later, when files of another run may already be replaced.
+void require_unlocked_folder(const std::string& folder) {
+  const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
+}
+
 /// Checks the nearest existing parent, because the run creates the folder later.
 void require_folder(const std::string& flag, const std::string& path) {
   namespace fs = std::filesystem;
@@ -222,12 +247,13 @@ void require_outputs(const Job& job) {
     throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
   }
   std::vector<Output> given;
-  for (const Output& output : std::initializer_list<Output>{{"--metrics", options.metrics},
-                                                            {"--trace", options.trace},
-                                                            {"--op-times", options.op_times},
-                                                            {"--tensor-memory", options.tensor_memory},
-                                                            {"--timeline", options.timeline},
-                                                            {"--report", options.report}}) {
+  for (const Output& output :
+       std::initializer_list<Output>{{"--metrics", options.metrics, ""},
+                                     {"--trace", options.trace, "{\"displayTimeUnit\""},
+                                     {"--op-times", options.op_times, "{\n \"latency\""},
+                                     {"--tensor-memory", options.tensor_memory, "{\"peak_bytes\""},
+                                     {"--timeline", options.timeline, "<!doctype html>"},
+                                     {"--report", options.report, "<!doctype html>"}}) {
     if (output.path.empty()) continue;
     require_no_input(output, options);
     for (const Output& other : given) require_distinct(output, other);
@@ -241,7 +267,10 @@ void require_outputs(const Job& job) {
     }
   }
   if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
-  if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
+  if (!options.checkpoint.folder.empty()) {
+    require_folder("--checkpoint", options.checkpoint.folder);
+    if (options.reports) require_unlocked_folder(options.checkpoint.folder);
+  }
   if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
     throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
   }
@@ -251,10 +280,23 @@ void require_outputs(const Job& job) {
     if (!options.reports) continue;
     if (is_metrics) {
       require_own_metrics(job);
-    } else if (job.first_step == 0 && !options.is_restart) {  // else they are from the run before
+    } else if (job.first_step == 0 && !options.is_restart) {
       require_unused(output.flag, output.path, options.overwrite);
+    } else if (!options.overwrite) {
+      require_as_written(output);
     }
   }
+}
+
+void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text) {
+  const bool replaces = job.options.overwrite || job.options.is_restart || job.first_step > 0;
+  std::string own = path;
+  for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);
+  if (own != path) {
+    messages().write(
+        fmt::format("chimera: {} {}: another run has written it since the start; wrote {}\n", flag, path, own));
+  }
+  write_whole(own, text);
 }
 
 namespace {
@@ -635,8 +677,9 @@ std::int64_t descriptors_needed(const Job& job) {
     files += memory_files(job, count);
     most = std::max(most, memory_files(job, count));
   }
-  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files;
-  return kOwn + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
+  const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // Of each rank
+  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
+  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
 }
 
 }  // namespace chimera

@@ -103,6 +103,10 @@ void require_exportable(const JobShape& job);
 /// by two flags.
 void require_outputs(const Job& job);
 
+/// Writes an output at the end of a run. If another run has written the file since the start, adds a number to the name
+/// and reports it. Throws ConfigError if it cannot write.
+void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text);
+
 /// Returns the maximum number of open files of a rank, a process of thread ranks, or the launcher.
 [[nodiscard]] std::int64_t descriptors_needed(const Job& job);
 
