@@ -385,14 +385,21 @@ std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArgum
     throw ConfigError(
         fmt::format("--output {}: has the row {}... of another sweep; give another file", options.output, key));
   }
+  const auto content = [&] { return std::filesystem::exists(options.output) ? read_whole(options.output) : ""; };
+  const bool is_file = !options.output.empty() && options.output != "-" &&
+                       (!std::filesystem::exists(options.output) || std::filesystem::is_regular_file(options.output));
+  std::string own = is_file ? content() : "";
   std::vector<SweepRow> done;
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
     const auto cells = known != before.end() ? known->second : measure(row, options.train, more);
     for (std::size_t c = 0; c < kMeasured.size(); ++c) row.push_back({kMeasured[c], cells[c]});
     done.push_back(std::move(row));
-    if (!options.output.empty() && options.output != "-" && known == before.end())
-      write_whole(options.output, as_csv(done));
+    if (!is_file || known != before.end()) continue;
+    if (content() != own)
+      throw Error(fmt::format("--output {}: another sweep writes this file, too; give another file", options.output));
+    own = as_csv(done);
+    write_whole(options.output, own);
   }
   return done;
 }

@@ -108,8 +108,17 @@ TEST(TrainingFolderTest, AResumedRunContinuesItsOwnMetricsOnly) {
     EXPECT_THAT(refused.messages, ::testing::AllOf(HasSubstr("--metrics " + path), HasSubstr("--overwrite")));
     EXPECT_EQ(read_file(path), foreign);
   }
-  const ProgramResult rest = run_program(resumed);
+  const std::string diary = scratch.write("diary.html", "a diary");
+  for (const char* flag : {"--report", "--timeline", "--trace", "--op-times", "--tensor-memory"}) {
+    const ProgramResult refused = run_program(resumed + Arguments{flag, diary});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.messages, HasSubstr(flag + (" " + diary) + ": exists already and is not of this run"));
+    EXPECT_EQ(read_file(diary), "a diary");
+  }
+  const std::string report = scratch.write("report.html", "<!doctype html>\nof the start before");
+  const ProgramResult rest = run_program(resumed + Arguments{"--report", report});
   EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_THAT(read_file(report), HasSubstr("</html>"));
   EXPECT_THAT(read_file(metrics), ::testing::StartsWith(own));
   EXPECT_EQ(read_metrics(metrics).size(), 6U);
 }
