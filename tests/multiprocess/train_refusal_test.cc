@@ -105,7 +105,7 @@ TEST_F(TrainRefusalTest, DocumentsWithoutBoundaries) {
       {{"--documents", "split", "--data", raw, "--vocabulary", "300"},
        {"--documents split: " + raw, "no token of the vocabulary is known to separate", "--end-of-document"}},
       {{"--documents", "split", "--data", raw, "--vocabulary", "300", "--end-of-document", "300"},
-       {"no token of the vocabulary"}},
+       {"no token of the vocabulary", "--end-of-document 300 is not below its size, 300"}},
       {{"--end-of-document", "1"}, {"--end-of-document is for --documents split"}},
       {{"--end-of-document", "1", "--documents", "split"}, {"is for raw and llm.c tokens"}},
   });

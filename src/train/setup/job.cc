@@ -621,8 +621,11 @@ void require_documents(const Job& job) {
     const bool separates = source.stream().separates_documents();
     separates_any = separates_any || separates;
     if (separates || is_text(source)) continue;
-    refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; give --end-of-document",
-                       source.name()));
+    refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; {}", source.name(),
+                       options.end_of_document == kNoToken
+                           ? "give --end-of-document"
+                           : fmt::format("--end-of-document {} is not below its size, {}", options.end_of_document,
+                                         job.model.vocabulary)));
   }
   if (!separates_any) {
     refuse(
