@@ -325,8 +325,8 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
     if (options->folder.empty()) {
       compare(*options, shared);
     } else {
-      for (const char* flag :
-           {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries", "--format", "--output"}) {
+      for (const char* flag : {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries",
+                               "--most-disturbed", "--format", "--output"}) {
         if (command->count(flag) > 0) throw ConfigError(fmt::format("{}: --export runs nothing; leave one out", flag));
       }
       for (const char* name : {"weights.safetensors", "batches.safetensors", "job.json"}) {
