@@ -235,7 +235,7 @@ void require_exportable(const JobShape& job) {
   std::uint64_t bytes = 0;
   for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
   try {
-    require_new_folder(job.options.export_folder, bytes);
+    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("--export {}", error.what()));
   }
