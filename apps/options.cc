@@ -514,7 +514,7 @@ bool names_this(const std::string& path, const std::string& word) {
   return std::filesystem::exists(word, absent) && is_same_file(path, word);
 }
 
-/// Returns the word and its parts: paths in `--data=FILE`, in lists, in mixtures and in several words of one argument.
+/// Includes paths in `--data=FILE`, lists, mixtures and several words.
 std::vector<std::string> names_in(const std::string& word) {
   std::vector<std::string> names = {word, ""};
   for (const char letter : word) {
@@ -527,7 +527,6 @@ std::vector<std::string> names_in(const std::string& word) {
   return names;
 }
 
-/// Returns whether commands read a file of this name in a folder.
 bool has_name_of_input(const std::string& path) {
   constexpr std::array kEndings = {"config.json",  "manifest.json", "tokenizer.json", "vocab.json",
                                    "_map.json",    "_tokens.json",  "metrics.jsonl",  ".index.json",

@@ -193,7 +193,7 @@ struct CostFlags {
   [[nodiscard]] std::vector<CostFlags> listed() const;
   /// Throws ConfigError if flags contradict each other, or if a file cannot be read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
-  /// Reports --attention and --slice-lengths if no schedule (`any`) has slices.
+  /// `any`: whether any schedule has slices.
   void report_without_slices(bool any) const;
 
  private:

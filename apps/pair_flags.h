@@ -33,7 +33,6 @@ struct PairFlags {
   [[nodiscard]] Schedule paired(Schedule schedule) const;
   /// Throws ConfigError if `costs` has a time of pairs.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
-  /// Reports --pair-time if no schedule (`any`) has pairs.
   void report_without_pairs(bool any) const;
 };
 

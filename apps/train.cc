@@ -339,8 +339,7 @@ MachineProfile machine_of(const Job& job, const std::string& machine) {
   return usual;
 }
 
-/// Reports values that change nothing in this run. They are no errors, because plans and scripts may have them for
-/// other runs, too.
+/// Reports no errors, because plans and scripts may have the flags for other runs.
 void report_without_effect(const Job& job) {
   const TrainOptions& options = job.options;
   const auto report = [](bool is_idle, const char* flag, const char* reason) {

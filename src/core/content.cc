@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::size_t kBytesOfText = 100;          // at least, for each zero byte
-constexpr std::size_t kBytesBetweenControls = 50;  // at least, in text
-constexpr std::ptrdiff_t kFewControls = 16;        // of a small text
+constexpr std::size_t kBytesOfText = 100;  // at least, for each zero byte
+constexpr std::size_t kBytesBetweenControls = 50;
+constexpr std::ptrdiff_t kFewControls = 16;
 constexpr std::string_view kControlsOfText = "\b\t\n\v\f\r\x1B";
-constexpr std::string_view kSafetensorsLength("\0\0\0\0{\"", 6);  // end of the header's length, begin of the header
+constexpr std::string_view kSafetensorsLength("\0\0\0\0{\"", 6);  // end of length, header
 
 struct Kind {
   std::size_t place;
@@ -79,12 +79,10 @@ bool is_web_page(std::string_view head) {
   return begin == "<!doctype html" || begin.starts_with("<html");
 }
 
-/// Returns the text after the first bracket.
 std::string_view inside_of(std::string_view begin) { return begin_of_text(begin.substr(begin.empty() ? 0 : 1)); }
 
 bool has_texts(std::string_view begin) { return begin.starts_with('[') && inside_of(begin).starts_with('"'); }
 
-/// Accepts a JSON object with a name, or an array of objects or texts.
 bool is_json(std::string_view begin) {
   return (begin.starts_with('{') && inside_of(begin).starts_with('"')) ||
          (begin.starts_with('[') && inside_of(begin).starts_with('{')) || has_texts(begin);
@@ -94,7 +92,7 @@ bool is_control(char letter) {
   return letter > '\0' && letter < ' ' && kControlsOfText.find(letter) == kControlsOfText.npos;
 }
 
-/// Returns the encoding that puts zero bytes at these places of four; empty if there is none.
+/// Empty for a binary file.
 std::string wide_encoding(std::string_view head) {
   std::array<std::size_t, 4> zeros{};
   for (std::size_t i = 0; i < head.size(); ++i) zeros[i % 4] += head[i] == '\0' ? 1 : 0;
@@ -113,7 +111,6 @@ std::string wide_encoding(std::string_view head) {
   refuse(path, "is " + encoding, "make UTF-8 of it: iconv -f " + encoding + " -t UTF-8 FILE");
 }
 
-/// Throws ConfigError for other encodings and binary files.
 void require_utf8(const std::string& path, std::string_view head) {
   constexpr std::string_view kUtf32Mark("\xFF\xFE\0\0", 4);
   if (head.starts_with(kUtf32Mark)) refuse_encoding(path, "UTF-32");

@@ -39,7 +39,7 @@ bool has_bytes(const std::string& path, std::int64_t bytes) {
   return ::stat(path.c_str(), &status) == 0 && status.st_size >= bytes;
 }
 
-/// Returns false if another process has renamed the file since it was opened.
+/// False if another process has renamed it since.
 bool is_named(const FileDescriptor& file, const std::string& path) {
   struct stat own {};
   struct stat named {};

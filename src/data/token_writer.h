@@ -32,7 +32,6 @@ class TokenWriter {
  public:
   /// Returns the finished files of such a writer.
   [[nodiscard]] static std::vector<std::string> paths(const std::string& prefix, TokenFileFormat format);
-  /// Returns the name of a file before finish().
   [[nodiscard]] static std::string unfinished(const std::string& path);
   /// Returns whether such a writer left at least `written` unfinished.
   [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,

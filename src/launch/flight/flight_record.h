@@ -32,7 +32,7 @@ class FlightRecorder {
 
  private:
   struct File;
-  FileDescriptor lock_;  ///< Of the file, for require_flight_folder(); without effect where there are no locks
+  FileDescriptor lock_;  ///< For require_flight_folder()
   File* file_ = nullptr;
 };
 

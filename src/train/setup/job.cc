@@ -89,7 +89,7 @@ namespace {
 struct Output {
   const char* flag;
   const std::string& path;
-  const char* begin;  // First characters of each such file; empty if the file has steps
+  const char* begin;  // Of each such file; empty: see require_own_metrics()
 };
 
 /// Returns false for files such as /dev/null, which several flags may share.
@@ -187,7 +187,6 @@ bool is_in_use(const std::string& path) {
   return std::filesystem::is_regular_file(path, absent) && !std::filesystem::is_empty(path, absent);
 }
 
-/// An earlier start of the run may have written the file.
 void require_as_written(const Output& output) {
   if (!is_in_use(output.path)) return;
   std::string begin(std::string_view(output.begin).size(), '\0');
@@ -197,7 +196,7 @@ void require_as_written(const Output& output) {
                                 output.flag, output.path));
 }
 
-/// A rank locks the folder later, when files of another run may already be replaced.
+/// A rank locks the folder later.
 void require_unlocked_folder(const std::string& folder) {
   const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;

@@ -103,8 +103,7 @@ void require_exportable(const JobShape& job);
 /// by two flags.
 void require_outputs(const Job& job);
 
-/// Writes an output at the end of a run. If another run has written the file since the start, adds a number to the name
-/// and reports it. Throws ConfigError if it cannot write.
+/// Writes an output, with a number in its name if another run has written it since the start. Throws ConfigError.
 void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text);
 
 /// Returns the maximum number of open files of a rank, a process of thread ranks, or the launcher.
