@@ -257,7 +257,6 @@ double number_in(const SweepRow& row, const std::string& column) {
   return std::stod(cell->text);
 }
 
-/// Returns D, N and the times of a row, which rows to be compared have in common.
 std::string conditions_of(const SweepRow& row) {
   std::string text;
   for (const SweepCell& cell : row) {
@@ -266,7 +265,6 @@ std::string conditions_of(const SweepRow& row) {
   return text;
 }
 
-/// Problems stay in their order.
 void sort_by_makespan(std::vector<SweepRow>& rows) {
   std::map<std::string, std::size_t> positions;
   for (const SweepRow& row : rows) positions.try_emplace(conditions_of(row), positions.size());
@@ -376,7 +374,6 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
 }
 
-/// Writes rows one by one, and skips training for rows that the file has.
 std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArguments& options,
                                     const std::vector<std::string>& more) {
   const auto before = measured_before(options.output, rows.front());

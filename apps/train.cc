@@ -302,7 +302,6 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   require("--rendezvous-seconds", is_joined, kJoined);
 }
 
-/// Moves a file in --schedule to --schedule-file.
 void separate_schedule_file(CLI::App& command, const TrainCommandLine& flags) {
   const std::string file = flags.options.schedule;
   if (flags.schedule->count() == 0 || !names_schedule_file(file)) return;

@@ -45,11 +45,8 @@ class TokenWriter {
   /// Appends tokens stored as type().
   void write(std::string_view tokens);
   void end_document();
-  /// Syncs to the disk.
   void save();
-  /// Renames the files to their final names.
   void finish();
-  /// Deletes the unfinished files.
   void discard();
 
   [[nodiscard]] std::string tokens_path() const;

@@ -483,7 +483,6 @@ std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokeni
   return id;
 }
 
-/// Destination of the tokens, and progress of an earlier run.
 class Output {
  public:
   Output(const TokenizeOptions& options, const Tokenizer& tokenizer) : options_(options) {
@@ -533,7 +532,6 @@ class Output {
     return {writer_->tokens_path()};
   }
 
-  /// Deletes the unfinished files if no progress is saved.
   void give_up() {
     if (writer_ && !has_saved_) writer_->discard();
   }
@@ -562,7 +560,6 @@ class Output {
                     options_.output, path));
   }
 
-  /// Continues an interrupted run with the same key if its files still exist.
   void go_on(std::int64_t vocabulary) {
     const auto earlier = read_resume(resume_path(), key_);
     if (!earlier || !TokenWriter::has(options_.output, options_.format, vocabulary, earlier->written)) return;

@@ -104,7 +104,6 @@ bool is_in_folder(const std::string& path, const std::string& folder) {
   return std::filesystem::is_directory(folder, absent) && is_same_file(parent.empty() ? "." : parent, folder);
 }
 
-/// Returns whether runs read a file of this name in a folder of --data.
 bool has_name_of_data(const std::string& path) {
   return std::ranges::any_of(std::array{".bin", ".idx", ".txt"},
                              [&](const char* ending) { return path.ends_with(ending); });
@@ -475,7 +474,6 @@ std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t
                                 fmt::join(lengths, ","), slices, options.sequence));
 }
 
-/// Throws ConfigError if the run cannot be cut.
 std::vector<std::int64_t> slice_bounds(const JobShape& job) {
   const TrainOptions& options = job.options;
   const std::int64_t slices = job.schedule.slices;
