@@ -256,6 +256,9 @@ void require_flight_folder(const std::string& folder) {
       throw ConfigError(fmt::format("{}: {}; give another folder", replaced, other));
     }
   }
+}
+
+void require_no_recording(const std::string& folder) {
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(folder, absent)) {
     if (entry.path().extension() != ".flight" || !is_recorded(entry.path())) continue;

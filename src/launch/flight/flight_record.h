@@ -32,7 +32,7 @@ class FlightRecorder {
 
  private:
   struct File;
-  FileDescriptor lock_;  ///< For require_flight_folder()
+  FileDescriptor lock_;  ///< For require_no_recording()
   File* file_ = nullptr;
 };
 
@@ -62,9 +62,10 @@ struct FlightVerdict {
 /// Returns `folder`/rank-0003.flight.
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);
 
-/// Throws ConfigError if `folder` or `folder`-previous has other files, which would be lost, or if ranks record in
-/// `folder`.
+/// Throws ConfigError if `folder` or `folder`-previous has other files, which would be lost.
 void require_flight_folder(const std::string& folder);
+/// Throws ConfigError if a rank records in the folder.
+void require_no_recording(const std::string& folder);
 /// Creates the folder for an attempt; renames an existing one to `folder`-previous. Throws Error, or as
 /// require_flight_folder() does.
 void begin_flight(const std::string& folder, const FlightJob& job);

@@ -260,6 +260,7 @@ void require_outputs(const Job& job) {
   if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
     try {
       require_flight_folder(flight);
+      if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
     } catch (const ConfigError& error) {
       throw ConfigError(fmt::format("--flight-record {}", error.what()));
     }
@@ -267,7 +268,7 @@ void require_outputs(const Job& job) {
   if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
   if (!options.checkpoint.folder.empty()) {
     require_folder("--checkpoint", options.checkpoint.folder);
-    if (options.reports) require_unlocked_folder(options.checkpoint.folder);
+    if (options.reports && !options.is_restart) require_unlocked_folder(options.checkpoint.folder);
   }
   if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
     throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
