@@ -22,7 +22,6 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "core/files.h"
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/process.h"
