@@ -311,6 +311,9 @@ TEST_F(TrainRefusalTest, FilesOfOtherRuns) {
   const std::string folder = scratch_.path("texts");
   std::filesystem::create_directory(folder);
   static_cast<void>(scratch_.write("texts/a.txt", sample_text()));
+  const std::string notes = scratch_.path("notes");
+  std::filesystem::create_directory(notes);
+  const std::string latest = scratch_.write("notes/latest", "the last notes");
   const std::string report = scratch_.write("report.html", "the last report");
   expect_refusal(
       {run + Arguments{"--metrics", metrics_}, {"--metrics " + metrics_ + ": exists already", "--overwrite"}});
@@ -318,6 +321,7 @@ TEST_F(TrainRefusalTest, FilesOfOtherRuns) {
   expect_refusals({
       {{"--data", folder, "--metrics", folder + "/b.txt"}, {"is in the folder " + folder, "give another folder"}},
       {{"--flight-record", folder}, {"--flight-record " + folder + ": has a.txt, which is no flight record"}},
+      {{"--checkpoint", notes}, {"--checkpoint " + notes + ": " + latest + " does not name a checkpoint"}},
   });
   EXPECT_EQ(read_file(metrics_), "the last run\n");
   EXPECT_EQ(read_file(report), "the last report");
