@@ -588,18 +588,18 @@ namespace {
 class Repeated final : public RecordedWork {
  public:
   Repeated(std::shared_ptr<FakeDevice::Recording> work, std::size_t kernels)
-      : work_(std::move(work)), num_kernels_(static_cast<std::int64_t>(kernels)) {}
+      : work_(std::move(work)), kernels_(kernels, "kernel") {}
   void repeat() override {
     FakeDevice::get().given();
     if (std::exchange(is_done_, true)) {
       for (const auto& kernel : *work_) kernel();
     }
   }
-  [[nodiscard]] std::int64_t num_kernels() const override { return num_kernels_; }
+  [[nodiscard]] std::vector<std::string> kernels() const override { return kernels_; }
 
  private:
   std::shared_ptr<FakeDevice::Recording> work_;
-  std::int64_t num_kernels_;
+  std::vector<std::string> kernels_;
   bool is_done_ = false;
 };
 
