@@ -319,7 +319,7 @@ Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vect
   options.data_parallel = data_parallel;
   options.micro_batch_size = micro_batch_size;
   for (const std::int64_t stage : recompute) options.recompute.stages.emplace(stage);
-  if (!recompute.empty()) options.recompute.rule = RecomputeRule::Listed;
+  if (!recompute.empty()) options.recompute.rule = StageRule::Listed;
   options.reduction = parse_named<ReductionOrder>("reduction", reduction);
   return {schedule, layers, std::move(options)};
 }

@@ -173,9 +173,9 @@ TEST_F(RecordedStepsTest, EveryKindOfScheduleTrainsAsWithoutRecording) {
 TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
   std::map<std::string, TrainOptions> ways;
   ways["recomputation"] = options_of("gpt2-tiny", "chimera");
-  ways["recomputation"].recompute.rule = RecomputeRule::Full;
+  ways["recomputation"].recompute.rule = StageRule::Full;
   ways["recomputed attention"] = options_of("llama-tiny", "zb-h1");
-  ways["recomputed attention"].recompute.rule = RecomputeRule::Attention;
+  ways["recomputed attention"].recompute.rule = StageRule::Attention;
   ways["copies"] = options_of("gpt2-tiny", "1f1b");
   ways["copies"].shape = {2, 4};
   ways["copies"].data_parallel = 2;
@@ -301,7 +301,7 @@ TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
   options.dropout = 0.1;
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --dropout 0"));
   options.dropout = 0;
-  options.offload = {RecomputeRule::Full};
+  options.offload = {StageRule::Full};
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --offload none"));
   options.offload = {};
   options.transport = TransportKind::Threads;
