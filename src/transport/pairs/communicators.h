@@ -77,6 +77,7 @@ struct Communicators {
   std::vector<Group> process_groups = {};  // by parameter group; null if this rank is not a member, or the only one
   Group everyone = {};                     // null for a single rank
   bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
+  int receive_blocks = 0;                  // multiprocessors that waiting receives of messages hold
   /// Least timeout of an operation (Transport::note_longest_step). c10d's default for NCCL is 10 minutes.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Called once all ranks have connected all groups. May be empty.

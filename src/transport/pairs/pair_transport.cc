@@ -1,11 +1,14 @@
 #include "transport/pairs/pair_transport.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -153,9 +156,39 @@ class OwnersOperations final : public Pending {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
+/// Makes cuBLASLt's products, those with a bias, leave multiprocessors free (CUDABlas.cpp, gemm_and_bias). Beside a
+/// waiting receive a persistent kernel would otherwise run in two waves. Keeps a number that the user has set.
+class Carveout {
+ public:
+  explicit Carveout(int multiprocessors) : before_(at::globalContext()._SMCarveout_EXPERIMENTAL()) {
+    if (!before_) set(multiprocessors);
+  }
+  Carveout(const Carveout&) = delete;
+  Carveout& operator=(const Carveout&) = delete;
+  ~Carveout() {
+    if (!before_) set(std::nullopt);
+  }
+
+ private:
+  /// PyTorch warns that the setting is experimental.
+  struct Silence final : c10::WarningHandler {
+    void process(const c10::Warning& /*warning*/) override {}
+  };
+  static void set(std::optional<std::int32_t> multiprocessors) {
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+    at::globalContext()._setSMCarveout_EXPERIMENTAL(multiprocessors);
+  }
+
+  std::optional<std::int32_t> before_;
+};
+
 class PairTransport final : public Transport {
  public:
-  explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {}
+  explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {
+    // Other numbers may select other kernels, with other bits.
+    if (!to_.device.is_cpu() && !to_.sums_in_order && to_.receive_blocks > 0) carveout_.emplace(to_.receive_blocks);
+  }
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
 
@@ -375,6 +408,7 @@ class PairTransport final : public Transport {
   }
 
   Communicators to_;
+  std::optional<Carveout> carveout_;
   std::chrono::milliseconds timeout_{0};
   int exceptions_before_ = std::uncaught_exceptions();
 };
