@@ -47,8 +47,7 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// launched before the graphs with its communicator have completed: each step waits for its graph first. Captured
 /// buffers are not registered: that exchanges data between the hosts during the capture (nvls.cc, ncclShmemAllgather),
 /// and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer). PyTorch's allocator may reuse
-/// blocks that several streams have used, such as messages, within the capture (CUDACachingAllocator.cpp,
-/// free_safe_blocks_in_capture).
+/// blocks that several streams have used within the capture (CUDACachingAllocator.cpp, free_safe_blocks_in_capture).
 [[nodiscard]] VariableList graph_variables();
 
 /// Returns the variable for equal cuBLAS results on any stream (cuBLAS, Results Reproducibility).
@@ -139,8 +138,7 @@ struct NewCommunicator {
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);
 
 /// Aborts all groups, a thread each; ignores exceptions. Sequential aborts could deadlock, since NCCL frees memory only
-/// when kernels of other communicators have ended. An NCCL group call does not help, as c10d aborts each communicator
-/// on its own thread.
+/// when kernels of other communicators have ended.
 void abort_together(const std::vector<Communicators::Group>& groups);
 
 }  // namespace chimera

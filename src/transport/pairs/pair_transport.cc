@@ -42,9 +42,9 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
 }
 
 /// Returns a view that keeps `tensor` alive, for c10d's send() and recv(). These call recordStream(), after which
-/// CUDA's allocator reuses the memory only once the device has passed the transfer, but the host is up to a step ahead.
-/// The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWork keeps the tensor until the
-/// current stream waits.
+/// CUDA's allocator reuses the memory only once the device has passed the transfer, and not during a capture. The host
+/// is up to a step ahead. The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWork keeps
+/// the tensor until the current stream waits.
 at::Tensor unrecorded(const at::Tensor& tensor) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
       .deleter([tensor](void* /*data*/) {})
@@ -192,9 +192,7 @@ class PairTransport final : public Transport {
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
 
-  /// Issues the first call of each kind on every group, in the order of make_communicators(). NCCL's first transfer
-  /// between two members blocks each thread until the other member's call, so ranks that first receive from each other
-  /// would deadlock.
+  /// Issues the first call of each kind on every group, in the order of make_communicators().
   void connect() {
     set_timeouts(to_.timeout);
     if (to_.everyone) connect_groups();
@@ -325,7 +323,6 @@ class PairTransport final : public Transport {
  private:
   static constexpr int kTag = 0;  // NCCL has no tags
 
-  /// Calls `visit(owner, part)` for each nonempty part.
   template <class Visit>
   static void for_each_part(const at::Tensor& buffer, const std::vector<std::int64_t>& counts, const Visit& visit) {
     std::int64_t offset = 0;
