@@ -37,7 +37,6 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Process groups of this rank, in creation order.
 class Groups {
  public:
   using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;

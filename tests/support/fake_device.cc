@@ -123,11 +123,14 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
 
 bool is_fake(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kFakeDevice; }
 
+/// Deleter of the device's allocator.
+void free_memory(void* owner) { delete static_cast<at::Tensor*>(owner); }
+
 /// The same memory, sizes and strides on another device.
 at::Tensor same_memory(const at::Tensor& tensor, at::Device device) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
       .strides(tensor.strides())
-      .deleter([tensor](void* /*data*/) {})
+      .context(new at::Tensor(tensor), free_memory)
       .options(tensor.options().device(device))
       .target_device(device)
       .make_tensor();
@@ -432,6 +435,10 @@ void FakeDevice::install() {
   if (at::isPrivateUse1HooksRegistered()) return;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::register_privateuse1_backend("fake");
+}
+
+bool FakeDevice::has_allocated(const at::Tensor& tensor) {
+  return tensor.storage().data_ptr().get_deleter() == &free_memory;
 }
 
 void FakeDevice::clear() {

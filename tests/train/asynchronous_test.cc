@@ -217,12 +217,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
              [](TrainOptions& o) {
                o.dropout = 0.1;
-               o.recompute = {RecomputeRule::Full};
+               o.recompute = {StageRule::Full};
              }},
         Case{"PipeDreamAttentionRecomputed", "pipedream", 4, 4,
              [](TrainOptions& o) {
                o.dropout = 0.1;
-               o.recompute = {RecomputeRule::Attention};
+               o.recompute = {StageRule::Attention};
              }},
         Case{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
         Case{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},

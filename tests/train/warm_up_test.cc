@@ -130,9 +130,9 @@ std::map<std::string, TrainOptions> all_options() {
     }
   }
   all["recomputation"] = options_of("gpt2-tiny", "chimera");
-  all["recomputation"].recompute.rule = RecomputeRule::Full;
+  all["recomputation"].recompute.rule = StageRule::Full;
   all["recomputed attention"] = options_of("llama-tiny", "zb-h1");
-  all["recomputed attention"].recompute.rule = RecomputeRule::Attention;
+  all["recomputed attention"].recompute.rule = StageRule::Attention;
   all["dropout"] = options_of("bert-tiny", "chimera");
   all["dropout"].dropout = 0.1;
   all["copies"] = options_of("gpt2-tiny", "1f1b");
