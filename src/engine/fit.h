@@ -45,10 +45,11 @@ struct SampleRange {
   std::int64_t count = 0;
 };
 
-/// `count` samples along the first dimension of both.
+/// `count` samples along the first dimension of all.
 struct Batch {
   at::Tensor input;
   at::Tensor target;
+  std::vector<at::Tensor> more_inputs = {};  // The first layer takes `input` and these
 };
 
 /// Deterministic function. Ranks of the first and last stage call it concurrently and repeatedly for the same range.
