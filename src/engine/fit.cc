@@ -427,7 +427,6 @@ StepHooks RankFit::hooks(std::int64_t step, const Update& update) {
   };
 }
 
-/// Loads targets if the last stage is on this rank, and sums counts over all ranks.
 void RankFit::load_targets(std::int64_t step) {
   targets_.clear();
   const StageId last(run_.schedule.stages - 1);

@@ -41,7 +41,6 @@ concept ErasedModule = requires(T module, const at::Tensor& tensor) {
 template <class T>
 concept LayerModule = ModulePointer<T> || ErasedModule<T> || ModulePointer<T, TensorVector>;
 
-/// A function without parameters.
 template <class T, class Input = at::Tensor>
 concept LayerFunction = std::invocable<T&, const Input&> && LayerResult<std::invoke_result_t<T&, const Input&>>;
 

@@ -7,8 +7,6 @@
 
 #include "model/layers.h"
 
-// One tensor that carries all tensors from a stage to the next.
-
 namespace chimera {
 
 struct TensorShape {
@@ -18,8 +16,8 @@ struct TensorShape {
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
-/// The tensors that a stage sends, equal for all micro-batches. A single floating-point tensor with dimensions is the
-/// message; other tensors are packed.
+/// The tensors that a stage sends, equal for all micro-batches. A single floating-point tensor with dimensions is its
+/// own message (`is_plain`); others are packed into one.
 using MessageLayout = std::vector<TensorShape>;
 
 /// Returns why no message can carry the values; empty if one can.
@@ -29,18 +27,16 @@ using MessageLayout = std::vector<TensorShape>;
 /// Returns whether pack() takes values of the layout `found`: only gradients may be missing.
 [[nodiscard]] bool fits(const MessageLayout& found, const MessageLayout& layout);
 
-/// Returns whether the message is the only tensor itself.
 [[nodiscard]] bool is_plain(const MessageLayout& layout);
 [[nodiscard]] TensorShape message_shape(const MessageLayout& layout);
 /// Returns the message. It has one dimension and a type that represents all floating-point tensors exactly; integers
-/// take a number per byte. `values` fit the layout.
+/// take a number per byte.
 [[nodiscard]] at::Tensor pack(const TensorVector& values, const MessageLayout& layout);
 /// Returns the values of pack(). Gradients flow to tensors with `has_gradient`.
 [[nodiscard]] TensorVector unpack(const at::Tensor& message, const MessageLayout& layout);
 
 /// Returns for example `[2, 3] of Float, [2] of Long without a gradient, nothing`.
 [[nodiscard]] std::string in_words(const MessageLayout& layout);
-/// Does not mention gradients.
 [[nodiscard]] std::string in_words(const TensorVector& values);
 
 }  // namespace chimera

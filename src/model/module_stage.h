@@ -29,8 +29,7 @@ struct LossSum {
   std::int64_t count = 0;  // elements in `sum`
 };
 
-/// The loss of a step is the total of all sums divided by the total of all counts. Each micro-batch back-propagates its
-/// sum times 1 / (count of the step).
+/// The loss of a step is the total of all sums divided by the total of all counts.
 struct Loss {
   std::function<LossSum(const at::Tensor& output, const at::Tensor& target)> sum;
   /// Returns the count of `sum` from the target only, because backwards start before the last forward of a step.
@@ -57,8 +56,7 @@ class ValueGuard {
 };
 
 /// Consecutive layers of a user's model. Parameter names are the global layer index and the name in the module:
-/// `3.weight`. Uses these fields of a MicroBatch: `tokens`, `more_inputs` and `targets` (any shape),
-/// `token_loss_scale`, `dropout`.
+/// `3.weight`.
 class ModuleStage final : public Stage {
  public:
   /// A stage without trained parameters gets one without use. Throws ConfigError if a layer does not support `use`, a
