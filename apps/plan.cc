@@ -321,6 +321,8 @@ void check_flags(const PlanArguments& options) {
   if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
   if (options.run == 0 && !options.data.empty())
     throw ConfigError("--data is for --run; give that too, or leave it out");
+  if (options.format == Format::Csv && options.questions.explain > 0)
+    throw ConfigError("--explain: a CSV table has no explanations; use --format text or json");
   if (options.sbatch.empty() && options.ranks_option->count() > 0) {
     throw ConfigError("--ranks-per-node is for --sbatch; give that too, or leave it out");
   }
@@ -448,6 +450,11 @@ void add_plan(CLI::App& program, int& exit_code) {
     }
     if (command->count("--fit-scalars") > 0) throw ConfigError("--fit-scalars is for --fit; give that too");
     check_flags(*options);
+    for (const char* flag : {"--format", "--explain", "--pareto"}) {
+      if (options->sbatch != "-" || command->count(flag) == 0) continue;
+      throw ConfigError(
+          fmt::format("{}: --sbatch - prints the job in place of the table; leave out one of them", flag));
+    }
     PlanReport report = make_report(*options);
     measure(*options, report);
     write_plan(*options, report);

@@ -105,7 +105,7 @@ TEST_F(TrainRefusalTest, DocumentsWithoutBoundaries) {
       {{"--documents", "split", "--data", raw, "--vocabulary", "300"},
        {"--documents split: " + raw, "no token of the vocabulary is known to separate", "--end-of-document"}},
       {{"--documents", "split", "--data", raw, "--vocabulary", "300", "--end-of-document", "300"},
-       {"no token of the vocabulary"}},
+       {"no token of the vocabulary", "--end-of-document 300 is not below its size, 300"}},
       {{"--end-of-document", "1"}, {"--end-of-document is for --documents split"}},
       {{"--end-of-document", "1", "--documents", "split"}, {"is for raw and llm.c tokens"}},
   });
@@ -127,6 +127,7 @@ TEST_F(TrainRefusalTest, Offloading) {
   expect_refusals({
       {{"--offload", "ful"}, {"unknown --offload 'ful'; did you mean 'full'?"}},
       {{"--offload", "99"}, {"--offload 99: expected none, full, auto, or stages of 0 to"}},
+      {{"--offload", "auto"}, {"--offload auto needs --memory: the GiB that a worker has"}},
       {{"--offload", "auto", "--memory", "0.00001"}, {"even if all stages offload their activations"}},
       {{"--offload", "auto", "--recompute", "auto", "--memory", "4"}, {"give only one of them"}},
   });
@@ -139,6 +140,7 @@ TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
       {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
       {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
       {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},
+      {{"--schedule", "none", "--chunks", "2"}, {"--chunks does not apply to --schedule none"}},
   });
 }
 

@@ -69,7 +69,7 @@ TEST(OffloadTrainingTest, EveryModelAndShapeReadsTheSameBits) {
 TEST(OffloadTrainingTest, AutoOffloadsWhatMemoryRequires) {
   TrainOptions options = testing::small_options("gpt2-tiny", "gpipe", {2, 8});
   options.offload = {StageRule::Auto};
-  EXPECT_FALSE(offloads(options)) << "without a limit";
+  EXPECT_THROW((void)prepare_job(options), ConfigError) << "without --memory";
   options.memory = 1;
   EXPECT_FALSE(offloads(options)) << "1 GiB is enough";
   const auto peak = [&] {

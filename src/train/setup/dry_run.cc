@@ -62,7 +62,9 @@ std::set<StageId> stages_for_memory(const Job& job) {
 }
 
 std::set<StageId> offload_for_memory(const Job& job) {
-  if (job.options.memory <= 0) return {};
+  if (job.options.memory <= 0) {
+    throw ConfigError("--offload auto needs --memory: the GiB that a worker has");
+  }
   if (job.options.recompute.rule == StageRule::Auto) {
     throw ConfigError("--offload auto: --recompute auto already makes workers fit in --memory; give only one of them");
   }
