@@ -1,4 +1,4 @@
-"""Runs four ranks as torchrun's agent does, but forked from a process that has imported torch.
+"""Runs the cases of four ranks.
 
 Usage: four_ranks.py FOLDER, which contains a checkpoint of rank threads.
 """
@@ -13,10 +13,10 @@ from unittest import mock
 
 import torch
 from equality import MODELS, SCHEDULES, expect_equal
+from forked_ranks import launch
 from hugging_face_models import MODELS as TRANSFORMERS
 from hugging_face_models import batch_of, loss_of, unpipelined
 from test_checkpoints import LAYOUTS, train, trainer
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import chimerapipe as cp
 
@@ -108,5 +108,4 @@ def train_over_pairs():
 
 
 if __name__ == "__main__":
-    agent = LaunchConfig(1, 1, 4, run_id="four", rdzv_backend="c10d", start_method="fork", max_restarts=0)
-    elastic_launch(agent, main)(Path(sys.argv[1]))
+    launch(4, main, Path(sys.argv[1]))
