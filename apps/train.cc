@@ -289,7 +289,7 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   // With `--plan none`, --memory may come from a file that plans.
   const bool is_planned = flags.plan.is_auto() || command.get_option("--plan")->count() > 0;
   const bool fits_memory =
-      options.recompute.rule == RecomputeRule::Auto || options.offload.rule == RecomputeRule::Auto || is_planned;
+      options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || is_planned;
   constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
   const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
     if (command.get_option(flag)->count() == 0 || has_effect) return;

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::read_file;
 using testing::Scratch;
 
-std::string refusal_of(const std::string& folder, std::uint64_t bytes = 0) {
+std::string folder_refusal_of(const std::string& folder, std::uint64_t bytes = 0) {
   try {
     require_new_folder(folder, bytes);
   } catch (const ConfigError& error) {
@@ -56,7 +56,7 @@ TEST(StagedFolderTest, AppearsAtomically) {
 TEST(StagedFolderTest, CreatesMissingParents) {
   const Scratch scratch;
   const std::string folder = scratch.path("models/new/out");
-  EXPECT_EQ(refusal_of(folder + "/"), "");
+  EXPECT_EQ(folder_refusal_of(folder + "/"), "");
   EXPECT_FALSE(std::filesystem::exists(scratch.path("models"))) << "the check creates nothing";
   StagedFolder staged(folder);
   staged.write("config.json", "{}");
@@ -107,21 +107,23 @@ TEST(StagedFolderTest, AnInputIsNoLeftover) {
 
 TEST(StagedFolderTest, OverwritesNothing) {
   const Scratch scratch;
-  EXPECT_EQ(refusal_of(scratch.path("out")), "");
+  EXPECT_EQ(folder_refusal_of(scratch.path("out")), "");
   std::filesystem::create_directory(scratch.path("out"));
-  EXPECT_EQ(refusal_of(scratch.path("out")), "") << "an empty folder may be filled";
+  EXPECT_EQ(folder_refusal_of(scratch.path("out")), "") << "an empty folder may be filled";
   StagedFolder staged(scratch.path("out"));
   scratch.write("out/kept", "text");
-  EXPECT_THAT(refusal_of(scratch.path("out")), HasSubstr("exists already"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("out")), HasSubstr("exists already"));
   EXPECT_THROW(staged.commit(), ConfigError);
   EXPECT_EQ(read_file(scratch.path("out/kept")), "text");
-  EXPECT_THAT(refusal_of(scratch.path("out/kept")), HasSubstr("exists already"));
-  EXPECT_THAT(refusal_of(scratch.path("out/kept/new")), HasSubstr("out/kept/new: cannot be written (Not a directory)"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("out/kept")), HasSubstr("exists already"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("out/kept/new")),
+              HasSubstr("out/kept/new: cannot be written (Not a directory)"));
   std::filesystem::create_directory(scratch.path("empty"));
   std::filesystem::create_directory_symlink(scratch.path("empty"), scratch.path("link"));
-  EXPECT_THAT(refusal_of(scratch.path("link/")), HasSubstr("exists already")) << "a folder cannot replace a link";
-  EXPECT_THAT(refusal_of(scratch.path("empty/.")), HasSubstr("is not a valid name for a new folder"));
-  EXPECT_THAT(refusal_of(scratch.path("other"), std::uint64_t{1} << 60), HasSubstr("the files need"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("link/")), HasSubstr("exists already"))
+      << "a folder cannot replace a link";
+  EXPECT_THAT(folder_refusal_of(scratch.path("empty/.")), HasSubstr("is not a valid name for a new folder"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("other"), std::uint64_t{1} << 60), HasSubstr("the files need"));
 }
 
 }  // namespace

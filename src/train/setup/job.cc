@@ -370,14 +370,14 @@ RunShape shape_of(const TrainOptions& options) {
 std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
-  const bool attention_only = options.recompute.rule == RecomputeRule::Attention;
+  const bool attention_only = options.recompute.rule == StageRule::Attention;
   return named_partition(options.partition,
                          {.schedule = job.schedule,
                           .model = job.model,
                           .workload = {.micro_batch_size = options.micro_batch_size,
                                        .sequence = options.sequence,
                                        .recompute_attention = attention_only},
-                          .recompute = options.recompute.rule != RecomputeRule::None && !attention_only});
+                          .recompute = options.recompute.rule != StageRule::None && !attention_only});
 }
 
 std::string ranks_in_words(const JobShape& job) {
