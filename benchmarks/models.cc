@@ -143,7 +143,7 @@ class Contestant {
       host.push_back(seconds_since(start));
       wait();
     }
-    auto forward = gpus.record([&] { static_cast<void>(forward()); })->kernels();
+    auto forward = gpus.record([&] { static_cast<void>(this->forward()); })->kernels();
     const auto both = gpus.record([&] { run_one(); });
     std::vector<double> device;
     for (int round = 0; round <= rounds; ++round) {

@@ -26,10 +26,10 @@ namespace py = pybind11;
 namespace chimera {
 namespace {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+using NamedParts = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Writes a shard of the rank, unless it has no tensors.
-void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int ranks, const NamedTensors& tensors,
+void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int ranks, const NamedParts& tensors,
                    std::vector<FileRecord>& files) {
   if (tensors.empty()) return;
   std::vector<at::Tensor> rows;  // Keeps the data that `shard` refers to
@@ -43,7 +43,7 @@ void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int 
 }
 
 void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks,
-                const NamedTensors& weights, const NamedTensors& state) {
+                const NamedParts& weights, const NamedParts& state) {
   const std::string unfinished = open_unfinished(real_disk(), folder.string(), step);
   std::vector<FileRecord> files;
   write_tensors(ShardKind::Weights, unfinished, rank, ranks, weights, files);
