@@ -258,12 +258,15 @@ def twin_of(parameter: nn.Parameter) -> nn.Parameter:
     twin = nn.Parameter(torch.empty(0, dtype=parameter.dtype, device=parameter.device), parameter.requires_grad)
     share_memory(twin, parameter)
     twin.__dict__.update(parameter.__dict__)
-    twin.requires_grad_()  # Hooks need it
-    for hook in (parameter._backward_hooks or {}).values():
-        twin.register_hook(hook)
-    for hook in (parameter._post_accumulate_grad_hooks or {}).values():
-        twin.register_post_accumulate_grad_hook(hook)
-    return twin.requires_grad_(parameter.requires_grad)
+    share_hooks(twin, parameter)
+    return twin
+
+
+def share_hooks(twin: nn.Parameter, parameter: nn.Parameter) -> None:
+    """Gives the twin the parameter's own dicts of hooks, which torch makes for the first hook."""
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        if getattr(twin, name) is not getattr(parameter, name):
+            setattr(twin, name, getattr(parameter, name))
 
 
 def share_memory(twin: nn.Parameter, parameter: nn.Parameter) -> None:
@@ -281,6 +284,32 @@ def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], keeps_b
     if keeps_buffers:
         memo.update({id(buffer): buffer for buffer in module.buffers()})
     return copy.deepcopy(module, memo)
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_FLAGS_OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
+
+
+def called_modules(layer: nn.Module) -> Iterator[nn.Module]:
+    """Yields the layer's modules, and those that stand-ins of `layers_of` call."""
+    for module in layer.modules():
+        yield module
+        yield from (target for target in vars(module).get("_target", ()) if isinstance(target, nn.Module))
+
+
+def hooks_of(module: nn.Module) -> list[int]:
+    """Returns the ids of the module's hooks."""
+    return [key for name in _HOOKS for key in getattr(module, name)]
+
+
+def follow_hooks(made: nn.Module, module: nn.Module) -> None:
+    """Adds the module's later hooks to a copy, and removes those that the module has lost."""
+    for name in _HOOKS + _FLAGS_OF_HOOKS:
+        own, hooks = getattr(made, name), getattr(module, name)
+        for key in own.keys() - hooks.keys():
+            del own[key]
+        own.update({key: hook for key, hook in hooks.items() if key not in own})
+    made._is_full_backward_hook = module._is_full_backward_hook
 
 
 def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:

@@ -50,12 +50,16 @@ from ._held_layer import (  # noqa: E402
     Inputs,
     LayerOrFactory,
     Recompute,
+    called_modules,
     copied,
     counted,
+    follow_hooks,
+    hooks_of,
     in_words,
     made_layer,
     recomputed_stages,
     require_trainable,
+    share_hooks,
     share_memory,
     value_of,
 )
@@ -196,6 +200,7 @@ class Pipeline:
         self._shared = SharedParameters(self._processes, self._plan, list(shared.values()))
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
+        self._copies: list[tuple[nn.Module, nn.Module]] = []  # A given module, and a copy
         self._held = [self._layers_of(rank, shared) for rank in ranks]
         self._find_twins(shared)
         self._updated = list(self._find_updated())
@@ -490,7 +495,11 @@ class Pipeline:
         here = set(self._plan.stages_of(rank)) if self._world > 1 else set(range(len(self._plan.stage_layers)))
         uses = {id(parameter): shared.get(id(parameter)) for parameter in layer.parameters()}
         own = {key for key, use in uses.items() if keeps and (use is None or min(here & {*use.stages}) == stage)}
-        made = layer if keeps and own == uses.keys() else copied(layer, memo, own, keeps)
+        if keeps and own == uses.keys():
+            made = layer
+        else:
+            made = copied(layer, memo, own, keeps)
+            self._copies += zip(called_modules(layer), called_modules(made), strict=True)
         for original, parameter in zip(layer.parameters(), made.parameters(), strict=True):
             if use := shared.get(id(original)):
                 use.leaves[rank, stage] = parameter
@@ -589,7 +598,9 @@ class Pipeline:
         tensors = [(each.shape, each.dtype, each.device) for each in (*own, targets)]
         others = [repr(leaf) for leaf in leaves if not isinstance(leaf, Tensor)]
         modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
-        return (call, repr(clip), optimizer, groups, tree, tensors, others, modes, flags)
+        hooks = [(p._backward_hooks is None, p._post_accumulate_grad_hooks is None) for p, _ in self._twins]
+        of_modules = [key for module, _ in self._copies for key in hooks_of(module)]
+        return (call, repr(clip), optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules)
 
     def _facts(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> dict[str, str]:
         """Returns what all ranks must agree on, by `_fact_names`. Raises ConfigError for wrong arguments."""
@@ -606,6 +617,9 @@ class Pipeline:
         for main, twin in self._twins:
             if twin.requires_grad != main.requires_grad:
                 twin.requires_grad_(main.requires_grad)
+            share_hooks(twin, main)
+        for module, made in self._copies:
+            follow_hooks(made, module)
         if optimizer is not None:
             self._require_own(optimizer)
         facts = {"call": call, "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}

@@ -109,21 +109,21 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
 
 /// Throws ConfigError for nonexistent stages, for `attention`, because a user's modules may have none, and for `auto`,
 /// because their memory is unknown.
-std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t stages) {
+std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stages) {
   std::set<StageId> all;
   for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);
   switch (choice.rule) {
-    case RecomputeRule::None: return {};
-    case RecomputeRule::Attention:
+    case StageRule::None: return {};
+    case StageRule::Attention:
       throw ConfigError(
           fmt::format("recompute attention: only GPT-2, BERT and Llama models have it, not modules of "
                       "your own; use none, full, or stages of 0 to {} such as 0,1",
                       stages - 1));
-    case RecomputeRule::Full: return all;
-    case RecomputeRule::Listed:
+    case StageRule::Full: return all;
+    case StageRule::Listed:
       if (std::ranges::includes(all, choice.stages)) return choice.stages;
       break;
-    case RecomputeRule::Auto: break;
+    case StageRule::Auto: break;
   }
   throw ConfigError(
       fmt::format("recompute {}: expected none, full, or stages of 0 to {} such as 0,1", to_text(choice), stages - 1));
@@ -184,33 +184,45 @@ FitRun prepare_fit(Model model, Data data, FitOptions options) {
 
 namespace {
 
-constexpr std::size_t kMostDimensions = 16;
-
-/// Encodes type, number of dimensions and sizes for all_sum().
-std::vector<double> to_numbers(const TensorShape& shape, const std::string& name) {
-  if (shape.sizes.size() > kMostDimensions) {
-    throw ConfigError(fmt::format("{} gives a tensor of {} dimensions; messages have at most {}", name,
-                                  shape.sizes.size(), kMostDimensions));
+std::vector<double> to_numbers(const MessageLayout& layout) {
+  std::vector<double> numbers;
+  for (const TensorShape& shape : layout) {
+    numbers.push_back(static_cast<double>(shape.dtype));
+    numbers.push_back(static_cast<double>(shape.has_gradient));
+    numbers.push_back(static_cast<double>(shape.sizes.size()));
+    numbers.insert(numbers.end(), shape.sizes.begin(), shape.sizes.end());
   }
-  std::vector<double> numbers(kMostDimensions + 2, 0);
-  numbers[0] = static_cast<double>(shape.dtype);
-  numbers[1] = static_cast<double>(shape.sizes.size());
-  std::copy(shape.sizes.begin(), shape.sizes.end(), numbers.begin() + 2);
   return numbers;
 }
 
-TensorShape from_numbers(const std::vector<double>& numbers) {
-  TensorShape shape;
-  shape.dtype = static_cast<at::ScalarType>(numbers[0]);
-  const auto dimensions = static_cast<std::ptrdiff_t>(numbers[1]);
-  shape.sizes.assign(numbers.begin() + 2, numbers.begin() + 2 + dimensions);
-  return shape;
+MessageLayout from_numbers(const std::vector<double>& numbers) {
+  MessageLayout layout;
+  for (auto next = numbers.begin(); next != numbers.end();) {
+    TensorShape& shape = layout.emplace_back();
+    shape.dtype = static_cast<at::ScalarType>(*next++);
+    shape.has_gradient = *next++ > 0;
+    const auto dimensions = static_cast<std::ptrdiff_t>(*next++);
+    shape.sizes.assign(next, next + dimensions);
+    next += dimensions;
+  }
+  return layout;
+}
+
+/// Returns the layout of the only rank where it is not empty.
+MessageLayout on_all_ranks(const MessageLayout& own, Transport& transport) {
+  std::vector<double> numbers = to_numbers(own);
+  std::array<double, 1> count{static_cast<double>(numbers.size())};
+  transport.all_sum(count);
+  numbers.resize(static_cast<std::size_t>(count[0]), 0);
+  if (!numbers.empty()) transport.all_sum(numbers);
+  return from_numbers(numbers);
 }
 
 MicroBatch first_micro_batch(const FitRun& run) {
   const Batch batch = run.data({.step = 0, .first = 0, .count = run.micro_batch_size()});
   MicroBatch result;
   result.tokens = batch.input;
+  result.more_inputs = batch.more_inputs;
   result.targets = batch.target;
   result.dropout.seed = run.options.seed;
   return result;
@@ -282,18 +294,19 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
   for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
     const StageId id(s);
     const bool is_last = s + 1 == run.schedule.stages;
-    std::vector<double> numbers(kMostDimensions + 2, 0);
+    MessageLayout layout;
     if (rank == run.owner(id)) {
       const RankId giver = s == 0 ? rank : run.owner(StageId(s - 1));
       const at::Tensor input = giver == rank ? output : transport.post_receive(giver, boundaries.back(), {})->wait();
       ModuleStage& stage = *stages.at(id);
       output = stage.first_output(input, s == 0 || is_last ? first_micro_batch(run) : MicroBatch());
-      numbers = to_numbers({output.sizes().vec(), output.scalar_type()}, stage.name());
+      layout = stage.output_layout();
     }
-    transport.all_sum(numbers);
-    const TensorShape shape = from_numbers(numbers);
-    boundaries.push_back({shape.sizes, shape.dtype});
-    if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(shape);
+    layout = on_all_ranks(layout, transport);
+    const TensorShape message = message_shape(layout);
+    boundaries.push_back({message.sizes, message.dtype});
+    if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(layout);
+    if (const auto next = stages.find(StageId(s + 1)); next != stages.end()) next->second->expect_input(layout);
     if (rank == run.owner(id) && !is_last && run.owner(StageId(s + 1)) != rank) {
       sends.push_back(transport.start_send(run.owner(StageId(s + 1)), std::exchange(output, {}).contiguous(), {}));
     }
@@ -414,7 +427,6 @@ StepHooks RankFit::hooks(std::int64_t step, const Update& update) {
   };
 }
 
-/// Loads targets if the last stage is on this rank, and sums counts over all ranks.
 void RankFit::load_targets(std::int64_t step) {
   targets_.clear();
   const StageId last(run_.schedule.stages - 1);
@@ -435,7 +447,11 @@ void RankFit::load_targets(std::int64_t step) {
 MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
   const SampleRange samples = run_.samples(step, place_.group, micro_batch);
   MicroBatch batch;
-  if (stage == StageId(0)) batch.tokens = run_.data(samples).input;
+  if (stage == StageId(0)) {
+    Batch given = run_.data(samples);
+    batch.tokens = given.input;
+    batch.more_inputs = std::move(given.more_inputs);
+  }
   if (stage.value() + 1 == run_.schedule.stages) batch.targets = targets_.at(micro_batch);
   batch.token_loss_scale = loss_scale_;
   batch.dropout = {.seed = run_.options.seed, .step = step, .first_sample = samples.first};

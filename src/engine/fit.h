@@ -20,7 +20,7 @@
 #include "model/layers.h"
 #include "model/module_stage.h"
 #include "passes/lower.h"
-#include "plan/recompute_choice.h"
+#include "plan/stage_choice.h"
 #include "runtime/canonical_sums.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
@@ -40,15 +40,16 @@ struct Model {
 
 /// Samples first .. first + count - 1 of a step's mini-batch.
 struct SampleRange {
-  std::int64_t step = 0;  // index of the step, from 0
+  std::int64_t step = 0;  // from 0
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
-/// `count` samples along the first dimension of both.
+/// `count` samples along the first dimension of all.
 struct Batch {
   at::Tensor input;
   at::Tensor target;
+  std::vector<at::Tensor> more_inputs = {};  // The first layer takes `input` and these
 };
 
 /// Deterministic function. Ranks of the first and last stage call it concurrently and repeatedly for the same range.
@@ -68,10 +69,10 @@ struct FitOptions {
   std::int64_t data_parallel = 1;           // W, groups that run the schedule concurrently
   std::int64_t micro_batch_size = 1;        // samples
   std::int64_t steps = 1;
-  std::uint64_t seed = 1;  // seed of initial values and KeyedDropout
+  std::uint64_t seed = 1;  // of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;
   std::int64_t reduction_blocks = 0;                               // Q; 0: default_reduction_blocks()
-  RecomputeChoice recompute;                                       // not `auto`
+  StageChoice recompute;                                           // not `auto`
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;  // kReceivesAheadOnGpus for a GPU per rank
   OptimizerOptions optimizer;
   LearningRate learning_rate;
@@ -91,7 +92,6 @@ struct FitRun : RunShape {
   std::optional<CanonicalReduction> canonical;
 
   [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;
-  /// Returns the argument of make_module_stage().
   [[nodiscard]] ModuleStageSpec stage(StageId id) const;
   [[nodiscard]] ModuleUse use(StageId id) const;
   /// Returns the rank with the authoritative values: of replica 0 in group 0.
@@ -107,7 +107,7 @@ struct FitRun : RunShape {
 
 /// Identical on every rank.
 struct FitStep {
-  std::int64_t step = 0;  // number of the step, from 1
+  std::int64_t step = 0;  // from 1
   double loss = 0;        // mean over units of Loss::count
   double gradient_norm = 0;
   double learning_rate = 0;
@@ -117,9 +117,8 @@ struct FitStep {
 /// functions together.
 class RankFit {
  public:
-  /// `transport` connects all ranks (transport/threads/thread_transport.h, transport/gloo/gloo_transport.h). Makes
-  /// stages, synchronizes their copies and determines message shapes. Throws ConfigError if a module cannot be trained
-  /// (see ModuleStage), or if nothing is trained in any stage.
+  /// `transport` connects all ranks (transport/threads/thread_transport.h, transport/gloo/gloo_transport.h). Throws
+  /// ConfigError if a module cannot be trained (see ModuleStage), or if nothing is trained in any stage.
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
   /// On a GPU with several ranks, runs the ops of a training step, or of a validation, once without messages
@@ -138,7 +137,7 @@ class RankFit {
   double validation_loss(std::int64_t step);
 
   [[nodiscard]] const std::map<StageId, std::unique_ptr<ModuleStage>>& stages() const { return stages_; }
-  /// Returns the current instruction; empty between steps.
+  /// Empty between steps.
   [[nodiscard]] std::string current() const { return driver_->executor().current(); }
 
  private:
@@ -154,7 +153,7 @@ class RankFit {
   std::map<StageId, std::unique_ptr<ModuleStage>> stages_;
   std::unique_ptr<Optimizer> optimizer_;  // created by the first step that needs it
   std::unique_ptr<StepDriver> driver_;
-  std::map<MicroBatchId, at::Tensor> targets_;  // targets of the current step, if the last stage is on this rank
+  std::map<MicroBatchId, at::Tensor> targets_;  // of the current step, on ranks of the last stage
   double loss_scale_ = 1;                       // 1 / count of the step
   bool is_warm_ = false;
   bool is_validation_warm_ = false;

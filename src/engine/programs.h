@@ -28,9 +28,7 @@ struct ProgramChoices {
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;
 };
 
-/// Returns a step of a synchronous schedule. Groups interact only in collectives of all their workers, or of all
-/// holders of a stage. Therefore the proof for a single group holds for all. Throws ScheduleError if the program could
-/// deadlock.
+/// Returns a step of a synchronous schedule. Throws ScheduleError if the program could deadlock.
 [[nodiscard]] Program training_program(const RunShape& shape, const ProgramChoices& choices);
 
 /// Returns only the forwards. Throws as training_program() does.

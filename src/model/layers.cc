@@ -55,6 +55,11 @@ struct PackedSwigluFunction : torch::autograd::Function<PackedSwigluFunction> {
 
 }  // namespace
 
+const at::Tensor& only_value(const TensorVector& values) {
+  if (values.size() != 1) throw ConfigError(fmt::format("takes one tensor, but gets {}", values.size()));
+  return values.front();
+}
+
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return SwigluFunction::apply(gate, up); }
 
 at::Tensor swiglu(const at::Tensor& gate_and_up) { return PackedSwigluFunction::apply(gate_and_up); }

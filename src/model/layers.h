@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "model/dropout.h"
 #include "model/linear.h"
@@ -18,10 +19,16 @@
 
 namespace chimera {
 
-/// A holder of a torch::nn module (torch::nn::Linear, torch::nn::Sequential, ...) or a shared pointer to it.
+/// Tensors that layers exchange. An undefined tensor is a missing value.
+using TensorVector = std::vector<at::Tensor>;
+
 template <class T>
-concept ModulePointer = requires(T module, const at::Tensor& tensor) {
-  { module->forward(tensor) } -> std::convertible_to<at::Tensor>;
+concept LayerResult = std::convertible_to<T, at::Tensor> || std::convertible_to<T, TensorVector>;
+
+/// A holder of a torch::nn module (torch::nn::Linear, torch::nn::Sequential, ...) or a shared pointer to it.
+template <class T, class Input = at::Tensor>
+concept ModulePointer = requires(T module, const Input& input) {
+  { module->forward(input) } -> LayerResult;
 };
 
 /// torch::nn::AnyModule.
@@ -31,35 +38,61 @@ concept ErasedModule = requires(T module, const at::Tensor& tensor) {
   { module.forward(tensor) } -> std::convertible_to<at::Tensor>;
 };
 
-/// A function of one tensor, without parameters.
 template <class T>
-concept TensorMap = !ModulePointer<T> && !ErasedModule<T> && std::invocable<T&, const at::Tensor&> &&
-                    std::convertible_to<std::invoke_result_t<T&, const at::Tensor&>, at::Tensor>;
+concept LayerModule = ModulePointer<T> || ErasedModule<T> || ModulePointer<T, TensorVector>;
 
-/// A module or function that maps one tensor to one tensor. It must not write to its input.
+template <class T, class Input = at::Tensor>
+concept LayerFunction = std::invocable<T&, const Input&> && LayerResult<std::invoke_result_t<T&, const Input&>>;
+
+/// Returns the only tensor. Throws ConfigError if there are several.
+[[nodiscard]] const at::Tensor& only_value(const TensorVector& values);
+
+/// A module or function that takes a tensor or a TensorVector, and returns either. It must not write to its input.
 class Layer {
  public:
   template <class T>
-  requires ModulePointer<T> Layer(T module)  // NOLINT(google-explicit-constructor): a factory returns its module
-      : module_(pointer(module)),
-        forward_([held = std::move(module)](const at::Tensor& input) mutable { return held->forward(input); }) {}
+  requires LayerModule<T> Layer(T module)  // NOLINT(google-explicit-constructor): a factory returns its module
+      : module_(pointer(module)), forward_(on_values<takes_one<T>>(std::move(module), [](T& held, const auto& input) {
+          if constexpr (ErasedModule<T>) {
+            return held.forward(input);
+          } else {
+            return held->forward(input);
+          }
+        })) {}
 
   template <class T>
-  requires ErasedModule<T> Layer(T module)  // NOLINT(google-explicit-constructor): likewise
-      : module_(module.ptr()),
-        forward_([held = std::move(module)](const at::Tensor& input) mutable { return held.forward(input); }) {}
+  requires(!std::same_as<T, Layer> && !LayerModule<T> && (LayerFunction<T> || LayerFunction<T, TensorVector>))
+      Layer(T function)  // NOLINT(google-explicit-constructor): likewise
+      : forward_(
+            on_values<LayerFunction<T>>(std::move(function), [](T& held, const auto& input) { return held(input); })) {}
 
-  template <class T>
-  requires TensorMap<T> &&(!std::same_as<T, Layer>)Layer(T function)  // NOLINT(google-explicit-constructor): likewise
-      : forward_(std::move(function)) {}
-
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return forward_(input); }
+  [[nodiscard]] TensorVector operator()(const TensorVector& values) const { return forward_(values); }
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return only_value(forward_({input})); }
   /// Null for a function.
   [[nodiscard]] const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
   /// Returns the module's class, e.g. `torch::nn::LinearImpl`, or `function`.
   [[nodiscard]] std::string name() const { return module_ ? module_->name() : "function"; }
 
  private:
+  using Forward = std::function<TensorVector(const TensorVector&)>;
+
+  template <class T>
+  static constexpr bool takes_one = ModulePointer<T> || ErasedModule<T>;
+
+  template <bool takes_one_tensor, class T, class Call>
+  static Forward on_values(T held, Call call) {
+    return [held = std::move(held), call](const TensorVector& values) mutable {
+      if constexpr (takes_one_tensor) {
+        return as_vector(call(held, only_value(values)));
+      } else {
+        return as_vector(call(held, values));
+      }
+    };
+  }
+
+  static TensorVector as_vector(at::Tensor value) { return {std::move(value)}; }
+  static TensorVector as_vector(TensorVector values) { return values; }
+
   template <class T>
   static std::shared_ptr<torch::nn::Module> pointer(const std::shared_ptr<T>& module) {
     return module;
@@ -70,7 +103,7 @@ class Layer {
   }
 
   std::shared_ptr<torch::nn::Module> module_;
-  std::function<at::Tensor(const at::Tensor&)> forward_;
+  Forward forward_;
 };
 
 /// Makes a new layer at every call. Each rank calls the factories of its own stages, once per stage.

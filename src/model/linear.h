@@ -59,11 +59,10 @@ class WeightGradients : public torch::CustomClassHolder {
 /// Saves leaves in the context of a layer's forward. save_for_backward() might return copies, without gradients.
 void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
 [[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
-/// Saves the current queue in the context of a layer's forward.
 void save_queue(torch::autograd::AutogradContext* context);
-/// Returns the queue saved in the layer's forward; null: none.
+/// Null: none.
 [[nodiscard]] WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context);
-/// Passes `add` to the queue; runs it at once without a queue.
+/// Runs `add` at once without a queue.
 void hand_over(const WeightGradients::Pointer& queue, std::function<void()> add);
 /// Adds `term` to the parameter's gradient, through the queue if it is not null.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue);

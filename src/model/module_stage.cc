@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/pooling.h>
@@ -78,10 +77,6 @@ std::string in_words(const ModuleStageSpec& spec) {
   return spec.first_layer == last
              ? fmt::format("stage {} (layer {})", spec.stage.value(), last)
              : fmt::format("stage {} (layers {} to {})", spec.stage.value(), spec.first_layer, last);
-}
-
-std::string in_words(const TensorShape& shape) {
-  return fmt::format("[{}] of {}", fmt::join(shape.sizes, ", "), c10::toString(shape.dtype));
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -163,49 +158,70 @@ ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers,
 
 std::string ModuleStage::name() const { return in_words(spec_); }
 
+namespace {
+
+/// Writes to any of the inputs change it.
+std::int64_t versions_of(const at::Tensor& source, const MicroBatch& batch) {
+  std::int64_t sum = source._version();
+  for (const at::Tensor& input : batch.more_inputs) sum += input.defined() ? input._version() : 0;
+  return sum;
+}
+
+}  // namespace
+
 at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor& source = input.defined() ? input : batch.tokens;
-  const auto version = source._version();
-  const at::Tensor output = split_backward([&](const at::Tensor& tensor) { return run(tensor, batch); }, source);
-  if (source._version() != version) {
+  const auto versions = versions_of(source, batch);
+  const auto finished = [&](const at::Tensor& tensor) {
+    const TensorVector values = run(tensor, batch);
+    return spec_.loss == nullptr ? message(values) : scaled_loss(values, batch);
+  };
+  at::Tensor output = split_backward(finished, source);
+  if (versions_of(source, batch) != versions) {
     throw ConfigError(fmt::format(
         "{} writes to its input, which other stages still read; its first op must not be in place", name()));
   }
-  require_expected(output);
   return output;
 }
 
-at::Tensor ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) const {
-  at::Tensor hidden = input;
+TensorVector ModuleStage::received(const at::Tensor& input, const MicroBatch& batch) const {
+  if (!received_.empty()) return unpack(input, received_);
+  TensorVector values{input};
+  values.insert(values.end(), batch.more_inputs.begin(), batch.more_inputs.end());
+  return values;
+}
+
+TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) const {
+  TensorVector values = received(input, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
     const DropoutScope scope(batch.dropout, index);
     try {
-      hidden = layers_[i](hidden);
+      values = layers_[i](values);
     } catch (const UserCodeError&) {
       throw;
     } catch (...) {
       throw ConfigError(fmt::format("stage {}, layer {} ({}), on an input {}: {}", spec_.stage.value(), index,
-                                    layers_[i].name(), in_words({hidden.sizes().vec(), hidden.scalar_type()}),
-                                    current_reason()));
+                                    layers_[i].name(), in_words(values), current_reason()));
     }
   }
-  return spec_.loss == nullptr ? hidden : scaled_loss(hidden, batch);
+  return values;
 }
 
-at::Tensor ModuleStage::scaled_loss(const at::Tensor& output, const MicroBatch& batch) const {
+at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch& batch) const {
+  if (values.size() != 1) {
+    throw ConfigError(fmt::format("{} gives {} tensors to the loss, which takes one", name(), values.size()));
+  }
   LossSum loss;
   try {
-    loss = spec_.loss->sum(output, batch.targets);
+    loss = spec_.loss->sum(values.front(), batch.targets);
   } catch (const UserCodeError&) {
     throw;
   } catch (...) {
-    throw ConfigError(fmt::format("the loss, on an output {}: {}",
-                                  in_words({output.sizes().vec(), output.scalar_type()}), current_reason()));
+    throw ConfigError(fmt::format("the loss, on an output {}: {}", in_words(values), current_reason()));
   }
   if (loss.sum.dim() != 0) {
-    throw ConfigError(fmt::format("the loss must be a sum, one number, not {}",
-                                  in_words({loss.sum.sizes().vec(), loss.sum.scalar_type()})));
+    throw ConfigError(fmt::format("the loss must be a sum, one number, not {}", in_words(TensorVector{loss.sum})));
   }
   if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
     throw ConfigError(fmt::format("the loss counted {} elements, but Loss::count returned {}; both must be equal",
@@ -214,20 +230,26 @@ at::Tensor ModuleStage::scaled_loss(const at::Tensor& output, const MicroBatch& 
   return loss.sum * batch.token_loss_scale;
 }
 
-void ModuleStage::require_expected(const at::Tensor& output) const {
-  const TensorShape shape{output.sizes().vec(), output.scalar_type()};
-  if (expected_.sizes.empty() || shape == expected_) return;
-  throw ConfigError(fmt::format("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(),
-                                in_words(shape), in_words(expected_)));
+at::Tensor ModuleStage::message(const TensorVector& values) {
+  if (const std::string fault = fault_of(values); !fault.empty()) {
+    throw ConfigError(fmt::format("{} gives {}", name(), fault));
+  }
+  const MessageLayout found = layout_of(values);
+  if (sent_.empty()) sent_ = found;
+  if (!fits(found, sent_)) {
+    throw ConfigError(fmt::format("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(),
+                                  in_words(found), in_words(sent_)));
+  }
+  return pack(values, sent_);
 }
 
 at::Tensor ModuleStage::first_output(const at::Tensor& input, const MicroBatch& batch) {
   const at::NoGradGuard no_graph;
   const ValueGuard unchanged(buffers());
-  const at::Tensor output = forward(input, batch);
-  if (spec_.loss == nullptr && (!at::isFloatingType(output.scalar_type()) || output.dim() == 0)) {
-    throw ConfigError(fmt::format("{} gives {}; stages can send only floating-point tensors of one or more dimensions",
-                                  name(), in_words({output.sizes().vec(), output.scalar_type()})));
+  at::Tensor output = forward(input, batch);
+  if (spec_.loss == nullptr && !is_plain(sent_)) {
+    const at::AutoGradMode with_graph(true);  // Tells which tensors have gradients
+    sent_ = layout_of(run(input.defined() ? input.detach().requires_grad_() : batch.tokens, batch));
   }
   return output;
 }

@@ -9,6 +9,7 @@
 
 #include "core/ids.h"
 #include "model/layers.h"
+#include "model/message_layout.h"
 #include "model/stage.h"
 
 namespace chimera {
@@ -28,8 +29,7 @@ struct LossSum {
   std::int64_t count = 0;  // elements in `sum`
 };
 
-/// The loss of a step is the total of all sums divided by the total of all counts. Each micro-batch back-propagates its
-/// sum times 1 / (count of the step).
+/// The loss of a step is the total of all sums divided by the total of all counts.
 struct Loss {
   std::function<LossSum(const at::Tensor& output, const at::Tensor& target)> sum;
   /// Returns the count of `sum` from the target only, because backwards start before the last forward of a step.
@@ -41,12 +41,6 @@ struct ModuleStageSpec {
   std::int64_t first_layer = 0;
   std::int64_t end_layer = 0;
   const Loss* loss = nullptr;  // borrowed; last stage only
-};
-
-struct TensorShape {
-  std::vector<std::int64_t> sizes;
-  at::ScalarType dtype = at::kFloat;
-  friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
 /// Scope that restores the values of tensors at its end.
@@ -62,22 +56,24 @@ class ValueGuard {
 };
 
 /// Consecutive layers of a user's model. Parameter names are the global layer index and the name in the module:
-/// `3.weight`. Uses these fields of a MicroBatch: `tokens` and `targets` (any shape), `token_loss_scale`, `dropout`.
+/// `3.weight`.
 class ModuleStage final : public Stage {
  public:
   /// A stage without trained parameters gets one without use. Throws ConfigError if a layer does not support `use`, a
   /// parameter is in use elsewhere, or trained parameters differ in type or device.
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
-  /// Throws ConfigError if a layer fails, writes to the stage's input, or returns an output that differs from
-  /// expect_output(). Also throws it if the loss is not one number, or its count is not Loss::count. UserCodeError
-  /// passes through.
+  /// Takes and returns messages. Throws ConfigError if a layer fails, writes to the stage's input, or returns an output
+  /// that does not fit output_layout(). Also throws it if the loss is not one number, or its count is not Loss::count.
+  /// UserCodeError passes through.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
-  /// Returns forward()'s output, from a run without a graph that restores buffers. Throws ConfigError if other stages
-  /// cannot receive it.
+  /// Returns forward()'s output, from a run without a graph that restores buffers, and finds output_layout().
   [[nodiscard]] at::Tensor first_output(const at::Tensor& input, const MicroBatch& batch);
-  void expect_output(TensorShape shape) { expected_ = std::move(shape); }
+  /// Empty before the first forward, and on the last stage.
+  [[nodiscard]] const MessageLayout& output_layout() const { return sent_; }
+  void expect_output(MessageLayout layout) { sent_ = std::move(layout); }
+  void expect_input(MessageLayout layout) { received_ = std::move(layout); }
 
   /// Returns all parameters, trained or not, and buffers, by global name.
   [[nodiscard]] std::vector<Parameter> values() const;
@@ -86,13 +82,15 @@ class ModuleStage final : public Stage {
   [[nodiscard]] std::string name() const;
 
  private:
-  at::Tensor run(const at::Tensor& input, const MicroBatch& batch) const;
-  at::Tensor scaled_loss(const at::Tensor& output, const MicroBatch& batch) const;
-  void require_expected(const at::Tensor& output) const;
+  TensorVector run(const at::Tensor& input, const MicroBatch& batch) const;
+  TensorVector received(const at::Tensor& input, const MicroBatch& batch) const;
+  at::Tensor scaled_loss(const TensorVector& values, const MicroBatch& batch) const;
+  at::Tensor message(const TensorVector& values);
 
   ModuleStageSpec spec_;
   std::vector<Layer> layers_;
-  TensorShape expected_;  // no sizes: not checked
+  MessageLayout received_;  // empty: one tensor
+  MessageLayout sent_;      // empty: not known yet
 };
 
 /// Makes a stage from the factories of its layers, under a process-wide lock. Seeds torch's random generator from

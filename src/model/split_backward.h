@@ -15,9 +15,6 @@ namespace chimera {
 /// parameters. The queue's run() (W) starts from those nodes. B and W give the same bits. If `input` needs no gradient,
 /// I runs nothing and W everything.
 ///
-/// From I to W, the graph keeps the saved tensors of nodes with parameters and the gradients that arrived there: more
-/// than chimera::linear() keeps, and at most the stage's activations.
-///
 /// Hooks inside run once, in I. A node with post hooks computes all its gradients in I, which the hooks see. A Python
 /// node that feeds parameters (an autograd.Function with weights, a compiled module) also runs once, in I, because its
 /// backward may free its saved tensors. `function` must not contain layers of model/linear.h, which would queue their

@@ -18,6 +18,9 @@ std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
                              &batch.attention_mask, &batch.documents, &batch.next_sentence}) {
     if (tensor->defined()) tensors.push_back(tensor);
   }
+  for (at::Tensor& tensor : batch.more_inputs) {
+    if (tensor.defined()) tensors.push_back(&tensor);
+  }
   return tensors;
 }
 

@@ -31,6 +31,8 @@ struct MicroBatch {
   /// [b, L] int64, document number of each token; GPT-2, Llama; undefined = one document. A slice has them of all
   /// tokens up to its last.
   at::Tensor documents = {};
+  /// Further arguments of a user's first layer.
+  std::vector<at::Tensor> more_inputs = {};
   at::Tensor next_sentence = {};     ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
   double token_loss_scale = 1;       ///< 1 / target tokens of the whole step
   double sentence_loss_scale = 1;    ///< 1 / sequences of the whole step; BERT only

@@ -31,7 +31,6 @@ class TransformerStage : public Stage {
   [[nodiscard]] bool has_parameter(const std::string& name) const;
   [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout);
   [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon);
-  /// Returns the dropout of block `index` of this stage.
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
   [[nodiscard]] static std::int64_t first_position(const MicroBatch& batch);
   /// Returns `projections` with the keys and values of earlier tokens in the batch's cache or slices, if any.

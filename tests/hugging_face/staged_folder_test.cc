@@ -93,6 +93,18 @@ TEST(StagedFolderTest, RemovesLeftoversOfKilledWriters) {
   EXPECT_EQ(read_file(first.path() + "/config.json"), "{}") << "its writer lives";
 }
 
+TEST(StagedFolderTest, AnInputIsNoLeftover) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("out");
+  std::filesystem::create_directory(scratch.path("out.unfinished-1"));
+  EXPECT_NO_THROW(require_new_folder(folder, 0, {"", scratch.path("other")}));
+  for (const char* input : {"out.unfinished-1", "out.unfinished-1/tokenizer.json"}) {
+    EXPECT_THAT(
+        [&] { require_new_folder(folder, 0, {scratch.path(input)}); },
+        ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("out: would remove " + scratch.path(input))));
+  }
+}
+
 TEST(StagedFolderTest, OverwritesNothing) {
   const Scratch scratch;
   EXPECT_EQ(folder_refusal_of(scratch.path("out")), "");

@@ -220,12 +220,12 @@ INSTANTIATE_TEST_SUITE_P(
         AsynchronousCase{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
                          [](TrainOptions& o) {
                            o.dropout = 0.1;
-                           o.recompute = {RecomputeRule::Full};
+                           o.recompute = {StageRule::Full};
                          }},
         AsynchronousCase{"PipeDreamAttentionRecomputed", "pipedream", 4, 4,
                          [](TrainOptions& o) {
                            o.dropout = 0.1;
-                           o.recompute = {RecomputeRule::Attention};
+                           o.recompute = {StageRule::Attention};
                          }},
         AsynchronousCase{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
         AsynchronousCase{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},

@@ -72,7 +72,7 @@ TEST(CanonicalTest, ConcurrentPairsComputeTheSameBits) {
   const auto expect_same = [](TrainOptions options, const std::string& what) {
     options.pairs = Pairs::Together;
     expect_same_bits(options, what);
-    options.recompute = {RecomputeRule::Full};
+    options.recompute = {StageRule::Full};
     expect_same_bits(options, what + ", recomputed");
   };
   for (const std::int64_t depth : {2, 4}) {
@@ -102,7 +102,7 @@ TEST(CanonicalTest, ConcurrentGroupsComputeTheSameBits) {
 TEST(CanonicalTest, RecomputationChangesNoBit) {
   for (const std::string name : {"chimera", "zb-h1"}) {
     TrainOptions options = canonical(name, {4, kMicroBatches}, DataType::Float32);
-    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
       options.recompute = {rule};
       expect_same_bits(options, name + ", recomputed " + std::string(to_text(rule)));
     }

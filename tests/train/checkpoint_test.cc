@@ -113,7 +113,7 @@ std::vector<Layout> layouts() {
                                           })},
       {"1f1b, own cut", with(small_run("1f1b", two), [](TrainOptions& o) { o.partition = parse_partition("3,5"); })},
       {"chimera, recomputed",
-       with(small_run("chimera", two), [](TrainOptions& o) { o.recompute.rule = RecomputeRule::Full; })}};
+       with(small_run("chimera", two), [](TrainOptions& o) { o.recompute.rule = StageRule::Full; })}};
 }
 
 /// Bytes of all tensors, by name.

@@ -77,7 +77,7 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
     options.dropout = dropout;
     options.dtype = DataType::Float32;
     const auto kept = testing::train(options, 2);
-    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
       options.recompute = {rule};
       const auto recomputed = testing::train(options, 2);
       EXPECT_EQ(recomputed.losses, kept.losses) << to_text(rule);

@@ -89,18 +89,18 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
 /// The device's masks are not the CPU's, but equal for all schedules and for recomputation.
 TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
-    const auto trained = [&](const std::string& schedule, RecomputeRule recompute) {
+    const auto trained = [&](const std::string& schedule, StageRule recompute) {
       TrainOptions options = on_device(clipped_options(model, schedule));
       options.dropout = 0.1;
       options.recompute.rule = recompute;
       return testing::train(options, 3);
     };
-    const testing::Trained expected = trained("none", RecomputeRule::None);
+    const testing::Trained expected = trained("none", StageRule::None);
     for (const std::string schedule : {"1f1b", "chimera", "zb-h1"}) {
       SCOPED_TRACE(model + " " + schedule);
-      expect_same(trained(schedule, RecomputeRule::None), expected);
+      expect_same(trained(schedule, StageRule::None), expected);
     }
-    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
       expect_same(trained("none", rule), expected);
       expect_same(trained("zb-h1", rule), expected);
     }

@@ -54,7 +54,7 @@ TrainOptions options_of(const Run& run) {
   options.dropout = 0.1;
   options.learning_rate.peak = 0.01;
   options.data_parallel = run.data_parallel;
-  options.recompute = {run.recompute ? RecomputeRule::Full : RecomputeRule::None};
+  options.recompute = {run.recompute ? StageRule::Full : StageRule::None};
   options.shard_optimizer = run.shard_optimizer;
   options.sync = run.sync;
   return options;

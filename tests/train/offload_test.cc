@@ -15,7 +15,7 @@ constexpr std::int64_t kOffloadSteps = 2;
 
 void expect_bits_without_offload(const TrainOptions& options, const std::string& what) {
   TrainOptions offloading = options;
-  offloading.offload = {RecomputeRule::Full};
+  offloading.offload = {StageRule::Full};
   const auto expected = testing::train(options, kOffloadSteps);
   const auto trained = testing::train(offloading, kOffloadSteps);
   EXPECT_EQ(trained.losses, expected.losses) << what;
@@ -41,7 +41,7 @@ TEST(OffloadTrainingTest, EveryKindOfBackwardReadsTheSameBits) {
     expect_bits_without_offload(options, schedule);
     options.recompute = parse_recompute("0,2");
     expect_bits_without_offload(options, std::string(schedule) + ", two stages recomputed");
-    options.offload = {RecomputeRule::Full};
+    options.offload = {StageRule::Full};
     EXPECT_TRUE(offloads(options)) << schedule;
   }
 }
@@ -51,7 +51,7 @@ TEST(OffloadTrainingTest, EveryModelAndShapeReadsTheSameBits) {
   bert.dropout = 0.1;
   expect_bits_without_offload(bert, "BERT with dropout");
   TrainOptions llama = testing::small_options("llama-tiny", "zb-v", {2, 8});
-  llama.recompute = {RecomputeRule::Attention};
+  llama.recompute = {StageRule::Attention};
   llama.dtype = DataType::Float32;
   expect_bits_without_offload(llama, "Llama with recomputed attention");
   expect_bits_without_offload(
@@ -68,8 +68,8 @@ TEST(OffloadTrainingTest, EveryModelAndShapeReadsTheSameBits) {
 
 TEST(OffloadTrainingTest, AutoOffloadsWhatMemoryRequires) {
   TrainOptions options = testing::small_options("gpt2-tiny", "gpipe", {2, 8});
-  options.offload = {RecomputeRule::Auto};
-  EXPECT_FALSE(offloads(options)) << "without a limit";
+  options.offload = {StageRule::Auto};
+  EXPECT_THROW((void)prepare_job(options), ConfigError) << "without --memory";
   options.memory = 1;
   EXPECT_FALSE(offloads(options)) << "1 GiB is enough";
   const auto peak = [&] {

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "core/error.h"
 #include "generate/registry.h"
@@ -30,8 +34,9 @@ struct Outcome {
   std::string error;
 };
 
-Outcome train_over_pairs(const Job& job) {
+Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tensor&)>& records = {}) {
   testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), talking_pairs(job));
+  network.records = records;
   Outcome outcome;
   const auto train = [&](RankId rank) {
     at::set_num_threads(1);
@@ -67,6 +72,41 @@ TEST(PairQueuesTest, ProgramsOfEveryScheduleMatch) {
                   ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kPairSteps).losses))
           << what;
     }
+  }
+}
+
+/// Counts messages whose sends or receives have not been waited for.
+class PendingMessages {
+ public:
+  /// Called by the rank's thread.
+  void add(const at::Tensor& message) {
+    const std::scoped_lock lock(mutex_);
+    auto& own = messages_[std::this_thread::get_id()];
+    std::erase_if(own, [](const Message& each) { return each.expired(); });
+    own.emplace_back(message.getIntrusivePtr());
+    most_ = std::max(most_, own.size());
+  }
+  /// Maximum over all ranks.
+  [[nodiscard]] std::size_t most() const { return most_; }
+
+ private:
+  using Message = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  std::mutex mutex_;
+  std::map<std::thread::id, std::vector<Message>> messages_;
+  std::size_t most_ = 0;
+};
+
+TEST(PairQueuesTest, PendingMessagesDoNotGrowWithMicroBatches) {
+  const auto most = [](const char* schedule, std::int64_t micro_batches) {
+    PendingMessages pending;
+    const Job job = prepare_job(testing::small_options("gpt2-tiny", schedule, {4, micro_batches}));
+    EXPECT_EQ(train_over_pairs(job, [&](const at::Tensor& message) { pending.add(message); }).error, "");
+    return pending.most();
+  };
+  for (const char* schedule : {"1f1b", "chimera", "zb-h1"}) {
+    const std::size_t few = most(schedule, 16);
+    EXPECT_GT(few, 0U) << schedule;
+    EXPECT_LE(most(schedule, 32), few) << schedule;
   }
 }
 

@@ -67,7 +67,7 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
   TrainOptions options = sharded_options("chimera", {4, 8}, 2);
   options.dtype = DataType::Float32;
   options.reduction = ReductionOrder::Canonical;
-  options.recompute = {RecomputeRule::Full};
+  options.recompute = {StageRule::Full};
   options.dropout = 0.1;
   options.replica_layout = ReplicaLayout::Far;
   options.sync = AllReducePlacement::Eager;

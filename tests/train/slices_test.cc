@@ -81,24 +81,21 @@ struct Setting {
   double dropout = 0;
   bool splits_documents = false;
   bool tied = false;
-  RecomputeRule recompute = RecomputeRule::None;
+  StageRule recompute = StageRule::None;
   std::int64_t groups = 1;
 };
 
 const std::vector<Setting> kSettings = {
     {.name = "plain"},
-    {.name = "dropout, recomputed", .dropout = 0.2, .recompute = RecomputeRule::Full},
-    {.name = "dropout, tied, attention recomputed",
-     .dropout = 0.2,
-     .tied = true,
-     .recompute = RecomputeRule::Attention},
+    {.name = "dropout, recomputed", .dropout = 0.2, .recompute = StageRule::Full},
+    {.name = "dropout, tied, attention recomputed", .dropout = 0.2, .tied = true, .recompute = StageRule::Attention},
     {.name = "documents, two groups", .splits_documents = true, .groups = 2},
-    {.name = "documents, attention recomputed", .splits_documents = true, .recompute = RecomputeRule::Attention},
+    {.name = "documents, attention recomputed", .splits_documents = true, .recompute = StageRule::Attention},
     {.name = "everything",
      .dropout = 0.2,
      .splits_documents = true,
      .tied = true,
-     .recompute = RecomputeRule::Full,
+     .recompute = StageRule::Full,
      .groups = 2},
 };
 
@@ -121,7 +118,7 @@ const testing::Trained& whole_run(TrainOptions options, const std::string& setti
   options.given = nullptr;
   options.shape = {1, kSlicedMicroBatches * options.data_parallel};
   options.data_parallel = 1;
-  options.recompute = {RecomputeRule::None};
+  options.recompute = {StageRule::None};
   return found->second = testing::train_unpipelined(options, 1);
 }
 
@@ -215,7 +212,7 @@ TEST(SlicesOfSchedulesTest, CanonicalBitsAreEqualForTheSameSlices) {
   const auto expected = canonical(testing::small_options("gpt2-tiny", "none", shape));
   for (const char* schedule : {"gpipe", "1f1b", "chimera", "zb-h1", "zb-v"}) {
     TrainOptions options = in_slices("gpt2-tiny", schedule, 2);
-    for (const RecomputeRule rule : {RecomputeRule::None, RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::None, StageRule::Full, StageRule::Attention}) {
       options.recompute = {rule};
       const auto trained = canonical(options);
       EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << schedule;

@@ -44,7 +44,7 @@ const testing::Trained& tied_reference(TrainOptions options) {
   options.micro_batch_size = job.micro_batch_size();
   options.shape = {1, job.micro_batches()};
   options.data_parallel = 1;
-  options.recompute = {RecomputeRule::None};
+  options.recompute = {StageRule::None};
   options.schedule = "none";
   static std::map<std::string, testing::Trained> known;
   const std::string key = options.model + to_text(options.dtype) + to_text(options.reduction) +
@@ -132,7 +132,7 @@ TEST(TiedTest, GroupsRecomputationAndTheTimeOfSumsChangeNothing) {
     expect_same_numbers(options, name + std::string(", two groups"));
     expect_tied_bits(canonical(options, DataType::Float32), name + std::string(", two groups, canonical"));
     options = tied("gpt2-tiny", name, {4, kTiedMicroBatches});
-    options.recompute = {RecomputeRule::Full};
+    options.recompute = {StageRule::Full};
     expect_same_numbers(options, name + std::string(", recomputed"));
     expect_tied_bits(canonical(options, DataType::Float32), name + std::string(", recomputed, canonical"));
     for (const AllReducePlacement sync : {AllReducePlacement::Post, AllReducePlacement::Eager}) {

@@ -131,9 +131,9 @@ std::map<std::string, TrainOptions> all_options() {
     }
   }
   all["recomputation"] = warm_up_options("gpt2-tiny", "chimera");
-  all["recomputation"].recompute.rule = RecomputeRule::Full;
+  all["recomputation"].recompute.rule = StageRule::Full;
   all["recomputed attention"] = warm_up_options("llama-tiny", "zb-h1");
-  all["recomputed attention"].recompute.rule = RecomputeRule::Attention;
+  all["recomputed attention"].recompute.rule = StageRule::Attention;
   all["dropout"] = warm_up_options("bert-tiny", "chimera");
   all["dropout"].dropout = 0.1;
   all["copies"] = warm_up_options("gpt2-tiny", "1f1b");

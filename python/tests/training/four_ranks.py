@@ -1,9 +1,8 @@
-"""Runs the cases of four ranks.
+"""Runs the cases of four ranks, and then those of two.
 
 Usage: four_ranks.py FOLDER, which contains a checkpoint of rank threads.
 """
 
-import itertools
 import os
 import runpy
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+import users
 from equality import MODELS, SCHEDULES, expect_equal
 from forked_ranks import launch
 from hugging_face_models import MODELS as TRANSFORMERS
@@ -31,7 +31,7 @@ def report(words):
 def main(folder):
     torch.set_num_threads(1)
     check_gradients()
-    check_transformers()
+    check_transformers(["t5", "gemma"], width=2)
     go_on_from_checkpoints(folder)
     train_over_pairs()
     runpy.run_path(str(EXAMPLES / "fine_tune_llama.py"))["main"](folder / "llama")
@@ -48,21 +48,28 @@ def check_gradients():
     report(f"{len(MODELS) * len(SCHEDULES)} cases, {gradients} gradients")
 
 
-def check_transformers():
-    """An encoder with a decoder, and a tied model, with padded batches."""
-    for name, schedule in itertools.product(("t5", "gemma"), ("1f1b", "chimera-zb")):
+def check_transformers(names, width):
+    """Each class of models by one schedule of two stages; with CHIMERA_LONG_TESTS by all three."""
+    torch.set_num_threads(1)
+    for place, name in enumerate(names):
         torch.manual_seed(5)
         model = TRANSFORMERS[name]()
-        inputs, targets = batch_of(name, 8)
-        loss, gradients = unpipelined(model, inputs, targets)
-        pipeline = cp.Pipeline(model, loss_of, cp.schedule(schedule, 2, 4), data_parallel=2)
-        share = slice(pipeline.group * 4, pipeline.group * 4 + 4)
-        step = pipeline.step({key: tensor[share] for key, tensor in inputs.items()}, targets[share])
-        assert abs(step.loss - loss) <= 1e-10 * abs(loss), (name, schedule)
-        for key, parameter in pipeline.named_parameters():
-            expected = gradients[key.split(".", 1)[1]]
-            torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-10, msg=f"{name} {schedule} {key}")
-    report("transformers")
+        inputs, targets = batch_of(name, 4 * width)
+        expected = unpipelined(model, inputs, targets)
+        layers = cp.layers_of(model)
+        chosen = users.SCHEDULES if "CHIMERA_LONG_TESTS" in os.environ else [users.SCHEDULES[place % 3]]
+        for schedule in chosen:
+            pipeline = cp.Pipeline(layers, loss_of, cp.schedule(schedule, 2, 4), data_parallel=width)
+            share = slice(pipeline.group * 4, pipeline.group * 4 + 4)
+            step = pipeline.step({key: tensor[share] for key, tensor in inputs.items()}, targets[share])
+            assert abs(step.loss - expected[0]) <= 1e-10 * abs(expected[0]), (name, schedule)
+            found = {key.split(".", 1)[1]: parameter.grad for key, parameter in pipeline.named_parameters()}
+            compared = found.keys() & expected[1].keys()
+            assert compared
+            for key in compared:
+                words = f"{name} {schedule} {key}"
+                torch.testing.assert_close(found[key], expected[1][key], rtol=0, atol=1e-10, msg=words)
+        report(f"{name} in {width} groups by {len(chosen)}")
 
 
 def go_on_from_checkpoints(folder):
@@ -109,3 +116,4 @@ def train_over_pairs():
 
 if __name__ == "__main__":
     launch(4, main, Path(sys.argv[1]))
+    launch(2, check_transformers, list(TRANSFORMERS), 1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from equality import SCHEDULES
-from models import perceptron
+from models import perceptron, squares
 from test_pipeline import pipeline_of
 
 import chimerapipe as cp
@@ -70,3 +70,11 @@ def test_only_canonical_pipelines_use_deterministic_kernels():
 def test_refusals():
     with pytest.raises(Exception, match="'natrual' is none.*canonical|reduction.*natural"):
         cp.Pipeline(perceptron(4).layers, lambda x, y: x, cp.schedule("1f1b", 2, 4), reduction="natrual")
+
+
+def test_stages_that_share_a_parameter_are_refused_by_name():
+    layers, schedule = perceptron(4).layers, cp.schedule("1f1b", 2, 4)
+    layers[1][0].weight = layers[0][0].weight
+    cp.Pipeline(layers, squares, schedule, partition=[2, 2], reduction="canonical")
+    with pytest.raises(cp.ConfigError, match="canonical: stages share the parameter 0.0.weight; use natural$"):
+        cp.Pipeline(layers, squares, schedule, partition=[1, 3], reduction="canonical")

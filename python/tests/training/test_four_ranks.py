@@ -1,4 +1,4 @@
-"""Repeats the tests of rank threads on four processes, in one start."""
+"""Repeats the tests of rank threads on four processes, and models of transformers on two, in one start."""
 
 import ast
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from equality import MODELS, SCHEDULES
+from hugging_face_models import MODELS as TRANSFORMERS
 from hugging_face_models import transformers
 from test_checkpoints import LAYOUTS, chimera, train, trainer
 
@@ -40,7 +41,10 @@ def test_every_schedule_has_the_gradients_of_the_whole_model(run):
 
 
 def test_models_of_transformers_have_the_gradients_of_the_whole_model(run):
-    assert len(lines(run[2], "transformers")) == 4, run[2]
+    for name in TRANSFORMERS:
+        assert len(lines(run[2], f"{name} in 1 groups by [13]")) == 2, (name, run[2])
+    for name in ("t5", "gemma"):
+        assert len(lines(run[2], f"{name} in 2 groups by [13]")) == 4, (name, run[2])
 
 
 def test_checkpoints_of_threads_and_processes_are_one_format(run):

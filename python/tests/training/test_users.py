@@ -157,6 +157,7 @@ def test_inference_mode_does_not_spoil_a_pipeline():
         ({"layers": [torch.tanh, nn.Linear(6, 6)]}, "layer 0: tanh() fails: "),
         ({"layers": [lambda x: x, nn.Linear(6, 6)]}, "give an nn.Module, or a function without arguments that"),
         ({"layers": [nn.Linear(6, 6, dtype=torch.complex64), nn.Linear(6, 6)]}, "parameter 'weight' is complex64"),
+        ({"layers": [nn.Linear(6, 6).to(torch.float8_e4m3fn), nn.Linear(6, 6)]}, "'weight' is float8_e4m3fn"),
     ],
 )
 def test_wrong_arguments_have_one_line(arguments, words):

@@ -105,6 +105,15 @@ def hooks_and_attributes(schedule):
     pair.plain = whole(plain)
     pair.step(*samples())
     assert all(layer.module[0].weight.no_decay for layer in pair.pipeline._all())
+    later = []
+    for model in (pair.plain, pair.layers):
+        later.append(model[1][0].bias.register_hook(lambda gradient: gradient * 5))
+        later.append(model[0][0].weight.register_hook(lambda gradient: gradient * 5))
+        later.append(model[2].register_forward_hook(lambda module, inputs, output: output * 2))
+    pair.step(*samples())
+    for hook in later:
+        hook.remove()
+    pair.step(*samples())
 
 
 class Shift(nn.Module):
