@@ -69,8 +69,8 @@ TokenIds greedy_without_cache(const ModelConfig& config, TokenIds ids, std::int6
   return {ids.begin() + static_cast<std::ptrdiff_t>(prompt), ids.end()};
 }
 
-class ContinuationTest : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Families, ContinuationTest, testing::Values(Family::Gpt2, Family::Llama),
+class ContinuationTest : public ::testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Families, ContinuationTest, ::testing::Values(Family::Gpt2, Family::Llama),
                          [](const auto& family) { return to_text(family.param); });
 
 TEST_P(ContinuationTest, EqualsReadingWholeSequences) {

@@ -114,21 +114,20 @@ struct SlicedModel {
   Bounds bounds;  // of 6 tokens
 };
 
-class CarriedKeyValuesTest : public testing::TestWithParam<SlicedModel> {};
-INSTANTIATE_TEST_SUITE_P(Slices, CarriedKeyValuesTest,
-                         testing::Values(SlicedModel{Family::Gpt2, {0, 2, 6}}, SlicedModel{Family::Gpt2, {0, 3, 4, 6}},
-                                         SlicedModel{Family::Gpt2, {0, 1, 2, 3, 4, 5, 6}},
-                                         SlicedModel{Family::Llama, {0, 4, 6}},
-                                         SlicedModel{Family::Llama, {0, 2, 3, 6}},
-                                         SlicedModel{Family::Llama, {0, 1, 2, 3, 4, 5, 6}}));
+class CarriedKeyValuesTest : public ::testing::TestWithParam<SlicedModel> {};
+INSTANTIATE_TEST_SUITE_P(
+    Slices, CarriedKeyValuesTest,
+    ::testing::Values(SlicedModel{Family::Gpt2, {0, 2, 6}}, SlicedModel{Family::Gpt2, {0, 3, 4, 6}},
+                      SlicedModel{Family::Gpt2, {0, 1, 2, 3, 4, 5, 6}}, SlicedModel{Family::Llama, {0, 4, 6}},
+                      SlicedModel{Family::Llama, {0, 2, 3, 6}}, SlicedModel{Family::Llama, {0, 1, 2, 3, 4, 5, 6}}));
 
 TEST_P(CarriedKeyValuesTest, LossAndGradientsAreThoseOfTheWholeMicroBatch) {
   const auto& [family, bounds] = GetParam();
   for (const bool splits_documents : {false, true}) {
     for (const double dropout : {0.0, 0.3}) {
       for (const bool recomputes_attention : {false, true}) {
-        SCOPED_TRACE(testing::Message() << "documents split " << splits_documents << ", dropout " << dropout
-                                        << ", attention recomputed " << recomputes_attention);
+        SCOPED_TRACE(::testing::Message() << "documents split " << splits_documents << ", dropout " << dropout
+                                          << ", attention recomputed " << recomputes_attention);
         MicroBatch batch = small_batch(family);
         if (splits_documents)
           batch.documents = at::tensor({0, 0, 1, 1, 1, 2, 0, 1, 1, 2, 2, 2}, at::kLong).view({2, 6});

@@ -12,8 +12,8 @@
 namespace chimera {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 at::Tensor trained_embedding(const at::Tensor& tensor) { return tensor.detach().clone().set_requires_grad(true); }
 

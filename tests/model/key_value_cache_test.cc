@@ -18,11 +18,12 @@ struct Pieces {
   std::vector<std::int64_t> lengths;  // their sum is 6
 };
 
-class KeyValueCacheTest : public testing::TestWithParam<Pieces> {};
+class KeyValueCacheTest : public ::testing::TestWithParam<Pieces> {};
 INSTANTIATE_TEST_SUITE_P(Pieces, KeyValueCacheTest,
-                         testing::Values(Pieces{Family::Gpt2, {6}}, Pieces{Family::Gpt2, {1, 1, 1, 1, 1, 1}},
-                                         Pieces{Family::Gpt2, {3, 1, 2}}, Pieces{Family::Llama, {6}},
-                                         Pieces{Family::Llama, {1, 1, 1, 1, 1, 1}}, Pieces{Family::Llama, {2, 3, 1}}));
+                         ::testing::Values(Pieces{Family::Gpt2, {6}}, Pieces{Family::Gpt2, {1, 1, 1, 1, 1, 1}},
+                                           Pieces{Family::Gpt2, {3, 1, 2}}, Pieces{Family::Llama, {6}},
+                                           Pieces{Family::Llama, {1, 1, 1, 1, 1, 1}},
+                                           Pieces{Family::Llama, {2, 3, 1}}));
 
 /// Logits [b, L, V] of stages run in order, each with its own cache.
 at::Tensor read(const std::vector<std::unique_ptr<Stage>>& stages, const at::Tensor& tokens,

@@ -9,8 +9,8 @@
 namespace chimera {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 at::Tensor tokens(std::vector<std::int64_t> values) { return at::tensor(values, at::kLong); }
 

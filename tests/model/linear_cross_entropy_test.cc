@@ -15,8 +15,8 @@
 namespace chimera {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 constexpr std::int64_t kHeadTokens = 23;
 constexpr std::int64_t kWidth = 6;

@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-class SafetensorsFileTest : public testing::Test {
+class SafetensorsFileTest : public ::testing::Test {
  protected:
   ~SafetensorsFileTest() override { std::filesystem::remove(path_); }
 
@@ -23,7 +23,7 @@ class SafetensorsFileTest : public testing::Test {
     return path_;
   }
 
-  std::string path_ = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::string path_ = ::testing::TempDir() + ::testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
 TEST_F(SafetensorsFileTest, GivesTensorsAndMetadata) {

@@ -18,8 +18,8 @@
 namespace chimera {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 std::vector<std::unique_ptr<Stage>> cut(const ModelConfig& config, std::int64_t stages) {
   std::vector<std::unique_ptr<Stage>> result;
@@ -37,11 +37,11 @@ at::Tensor all_gradients(const std::vector<std::unique_ptr<Stage>>& stages) {
   return at::cat(parts);
 }
 
-class StageTest : public testing::TestWithParam<Family> {
+class StageTest : public ::testing::TestWithParam<Family> {
  protected:
   StageTest() { at::set_num_threads(1); }  // tensors this small do not gain from threads
 };
-INSTANTIATE_TEST_SUITE_P(Families, StageTest, testing::Values(Family::Gpt2, Family::Bert, Family::Llama),
+INSTANTIATE_TEST_SUITE_P(Families, StageTest, ::testing::Values(Family::Gpt2, Family::Bert, Family::Llama),
                          [](const auto& family) { return to_text(family.param); });
 
 // The same operations run in the same order.

@@ -11,10 +11,10 @@
 namespace chimera {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
 
 const std::string kGood = R"(family = "bert"
 layers = 3
@@ -27,7 +27,7 @@ tied = true
 )";
 
 /// A model file that is removed after the test.
-class ModelFileTest : public testing::Test {
+class ModelFileTest : public ::testing::Test {
  protected:
   ~ModelFileTest() override { std::filesystem::remove(path_); }
 
@@ -51,7 +51,7 @@ class ModelFileTest : public testing::Test {
   }
 
   std::string path_ =
-      testing::TempDir() + "model_" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml";
+      ::testing::TempDir() + "model_" + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml";
 };
 
 TEST_F(ModelFileTest, GivesEveryField) {

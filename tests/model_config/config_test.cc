@@ -12,9 +12,9 @@
 namespace chimera {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(ModelConfigTest, EveryPresetIsValidAndFoundByItsName) {
   EXPECT_EQ(preset_names().size(), 16U);

@@ -10,10 +10,10 @@
 namespace chimera {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::IsSupersetOf;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 ModelConfig untied(const std::string& name) { return with_overrides(find_model(name), {.tied = false}); }
 

@@ -9,10 +9,10 @@
 namespace chimera {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(EvenPartitionTest, GivesTheRemainderToTheFirstStages) {
   EXPECT_THAT(even_partition(10, 4), ElementsAre(StageLayers{0, 3, true, false}, StageLayers{3, 6, false, false},

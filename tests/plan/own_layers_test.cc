@@ -19,7 +19,7 @@ OwnLayer own_layer(double weight = 1) {
   return result;
 }
 
-PlanProblem problem_of(std::vector<OwnLayer> layers) {
+PlanProblem problem_of_layers(std::vector<OwnLayer> layers) {
   PlanProblem problem;
   problem.model.layers = static_cast<std::int64_t>(layers.size());
   problem.layers = std::move(layers);
@@ -37,7 +37,7 @@ TEST(OwnLayersTest, TimesLieOnTheLineOfTheMeasuredSizes) {
 }
 
 TEST(OwnLayersTest, StagesAddUpTheirLayers) {
-  Predictor predictor(problem_of({own_layer(), own_layer(7), own_layer()}));
+  Predictor predictor(problem_of_layers({own_layer(), own_layer(7), own_layer()}));
   const Candidate candidate{.schedule = "1f1b", .shape = {.stages = 2, .micro_batches = 2}, .micro_batch_size = 4};
   const CostModel costs = predictor.prepare(candidate).model.costs;
   EXPECT_DOUBLE_EQ(costs.stages[0].forward, 8 * 4);
@@ -50,7 +50,7 @@ TEST(OwnLayersTest, StagesAddUpTheirLayers) {
 }
 
 TEST(OwnLayersTest, PlansBalanceTheLayers) {
-  Predictor predictor(problem_of({own_layer(4), own_layer(), own_layer(), own_layer(), own_layer()}));
+  Predictor predictor(problem_of_layers({own_layer(4), own_layer(), own_layer(), own_layer(), own_layer()}));
   const Plan plan = make_plan(predictor, {.schedules = {"1f1b"}, .given = {.stages = {2}}});
   EXPECT_EQ(plan.ranked.front().candidate.partition.layers, (std::vector<std::int64_t>{1, 4}));
 }

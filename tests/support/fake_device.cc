@@ -170,9 +170,9 @@ std::function<void()> again(const c10::OperatorHandle& op, const torch::jit::Sta
 }
 
 /// The inputs of an op on the device, as CPU tensors.
-class Call {
+class DispatchedCall {
  public:
-  explicit Call(const c10::OperatorHandle& op) : op_(op) {}
+  explicit DispatchedCall(const c10::OperatorHandle& op) : op_(op) {}
 
   void run(torch::jit::Stack& stack) {
     const std::size_t arguments = op_.schema().arguments().size();
@@ -274,7 +274,7 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   FakeDevice::get().launched(name, kernels_of(op, *stack));
   if (depends_on_values(name)) FakeDevice::get().waited(name);
   FakeDevice::get().used(name, tensors_in(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
-  Call(op).run(*stack);
+  DispatchedCall(op).run(*stack);
 }
 
 at::Scalar read_element(const at::Tensor& tensor) {

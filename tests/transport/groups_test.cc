@@ -21,7 +21,7 @@ TEST(GroupsTest, RejectsARankWithoutAReplica) {
     static_cast<void>(place_in_group(kGroups, ParameterGroupId(1), RankId(3)));
     FAIL() << "rank 3 holds no copy of stage 1";
   } catch (const TransportError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("rank 3: all-reduce of stage 1"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 3: all-reduce of stage 1"));
   }
   EXPECT_THROW(static_cast<void>(place_in_group(kGroups, ParameterGroupId(2), RankId(0))), TransportError);
 }

@@ -28,8 +28,8 @@ TEST(RecorderTest, RecordsEveryCallInOrder) {
   send->wait();
   EXPECT_THAT(
       recorder.lines(),
-      testing::ElementsAre("receive from 0: [2] Float", "send to 1: [2, 3] Float", "all-reduce stage 1: [10] Double",
-                           "all-sum: 2", "wait all-reduce stage 1", "wait receive from 0", "wait send to 1"));
+      ::testing::ElementsAre("receive from 0: [2] Float", "send to 1: [2, 3] Float", "all-reduce stage 1: [10] Double",
+                             "all-sum: 2", "wait all-reduce stage 1", "wait receive from 0", "wait send to 1"));
 }
 
 TEST(RecorderTest, DeliversPrimedMessagesInOrderOfPosting) {

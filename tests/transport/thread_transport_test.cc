@@ -58,14 +58,14 @@ std::string peer_lost(const std::function<void()>& action) {
   return {};
 }
 
-class ThreadContractTest : public testing::TestWithParam<contract::Scenario> {};
+class ThreadContractTest : public ::testing::TestWithParam<contract::Scenario> {};
 
 TEST_P(ThreadContractTest, Holds) {
   ThreadHub hub(contract::kWorkers, contract::groups());
   EXPECT_EQ(run_ranks(hub, contract::kWorkers, GetParam().play), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadContractTest, testing::ValuesIn(contract::scenarios()),
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadContractTest, ::testing::ValuesIn(contract::scenarios()),
                          [](const auto& scenario) { return scenario.param.name; });
 
 TEST(ThreadTransportTest, HandsTensorsOverWithoutCopying) {
@@ -112,7 +112,7 @@ TEST(ThreadTransportTest, RejectsAMessageOfAnotherShapeOrType) {
     shape->wait();
     FAIL() << "expected [2], sent [3]";
   } catch (const TransportError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("receive from rank 0: expected [2] Float, got [3] Float"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("receive from rank 0: expected [2] Float, got [3] Float"));
   }
   EXPECT_THROW(type->wait(), TransportError);
 }
@@ -165,7 +165,7 @@ TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
       started.wait();
       hub.close("gone");
     }
-    ASSERT_THAT(errors, testing::Each(testing::EndsWith(": gone")));
+    ASSERT_THAT(errors, ::testing::Each(::testing::EndsWith(": gone")));
   }
 }
 
