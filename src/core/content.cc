@@ -115,6 +115,9 @@ void require_utf8(const std::string& path, std::string_view head) {
   constexpr std::string_view kUtf32Mark("\xFF\xFE\0\0", 4);
   if (head.starts_with(kUtf32Mark)) refuse_encoding(path, "UTF-32");
   if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) refuse_encoding(path, "UTF-16");
+  if (head.size() > 1 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5) {
+    refuse(path, "is a pickle", "write its text to a file");
+  }
   const auto is_more_than = [&](auto count, std::size_t bytes_for_each) {
     return static_cast<std::size_t>(count) * bytes_for_each > head.size();
   };

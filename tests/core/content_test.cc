@@ -77,6 +77,7 @@ TEST(ContentTest, TextIsUtf8WithoutJson) {
       {std::string("h\0\0\0i\0\0\0", 8), "UTF-32LE; make UTF-8 of it: iconv -f UTF-32LE -t UTF-8 a"},
       {std::string("\0\0\0h\0\0\0i", 8), "UTF-32BE; "},
       {std::string("ab\0\0\0\0cd", 8), "not text: it has many zero bytes, as binary files have; give UTF-8 text"},
+      {"\x80\x04\x95\x10", "a pickle; write its text to a file"},
       {"\xFF\xD8" + std::string(16, '\x01') + std::string(700, 'a'), "not text: it has many control characters"},
       {std::string("\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\"", 20), "a safetensors file; give the folder of its model"},
       {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "JSON with an object per line, not text; read it"},
