@@ -62,8 +62,9 @@ void write_times(const std::string& folder, const GridTimes& times) {
     for (const MachineProfile& machine : machines) list.push_back(to_json(machine));
     return list;
   };
-  std::ofstream(times_file(folder)) << nlohmann::json{
+  const nlohmann::json json = {
       {"seconds", times.seconds}, {"machines", texts(times.machines)}, {"on_sockets", texts(times.on_sockets)}};
+  write_whole(times_file(folder), json_text(json));
 }
 
 GridTimes read_times(const std::string& folder) {
@@ -324,8 +325,8 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
     if (options->folder.empty()) {
       compare(*options, shared);
     } else {
-      for (const char* flag :
-           {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries", "--format", "--output"}) {
+      for (const char* flag : {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries",
+                               "--most-disturbed", "--format", "--output"}) {
         if (command->count(flag) > 0) throw ConfigError(fmt::format("{}: --export runs nothing; leave one out", flag));
       }
       for (const char* name : {"weights.safetensors", "batches.safetensors", "job.json"}) {

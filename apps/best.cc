@@ -228,6 +228,9 @@ void add_best(CLI::App& program, int&) {
                               "--activation-bytes", "--weight-bytes", "--format"});
   command->callback([options] {
     const Ranking ranking = ranking_of(*options);
+    options->costs.report_without_slices(std::ranges::any_of(options->shape.axes, [](const AxisFlag& flag) {
+      return flag.axis.axis == Axis::Slices && flag.given() && flag.values.front() > 1;
+    }));
     write_output("",
                  options->format == Format::Json ? ranking_json(ranking) : ranking_text(ranking, options->shape.shape));
   });

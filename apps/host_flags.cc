@@ -37,6 +37,13 @@ void add_ways_to_hosts(CLI::App& command, HostFlags& flags) {
       ->type_name("HOST");
 }
 
+void require_hosts(const CLI::App& command, const std::vector<std::string>& flags) {
+  for (const std::string& flag : flags) {
+    if (command.count(flag) == 0 || command.count("--hosts") > 0) continue;
+    throw ConfigError(fmt::format("{} is for --hosts; give that too, or leave it out", flag));
+  }
+}
+
 std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
                                     const std::vector<std::string>& arguments) {
   const std::string folder = std::filesystem::current_path().string();

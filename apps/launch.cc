@@ -204,12 +204,13 @@ void add_launch(CLI::App& program, int& exit_code) {
       "\nMore: docs/clusters.md");
   auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);
-  command->callback([options, &exit_code] {
+  command->callback([command, options, &exit_code] {
     if (options->part) {
       exit_code = run_host_ranks(STDIN_FILENO);
       return;
     }
     check_flags(*options);
+    require_hosts(*command, {"--ssh", "--master"});
     static_cast<void>(spares_of(*options));
     if (options->dry_run) {
       return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));

@@ -144,14 +144,21 @@ void add_model(CLI::App& program, int&) {
                                    "printed; some have more than D stages (default ") +
                            kPlainSchedule + ")")
           ->type_name("NAME");
-  add_count(*command, "--micro-batches", options->micro_batches,
-            "micro-batches per step (N; default: as many as --stages)");
+  const CLI::Option* micro_batches =
+      add_count(*command, "--micro-batches", options->micro_batches,
+                "micro-batches per step, for --schedule (N; default: as many as --stages)");
   begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs},
                         options->output);
   set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",
                               "--partition", "--schedule", "--format", "--output"});
-  command->callback([options] { write_output(options->output, printed(report_of(*options), options->format)); });
+  command->callback([options, micro_batches] {
+    const bool has_schedule = options->schedule_option->count() > 0;
+    if (micro_batches->count() > 0 && !has_schedule && options->partition.rule != PartitionRule::Balanced) {
+      throw ConfigError("--micro-batches is for --schedule; give that too, or leave it out");
+    }
+    write_output(options->output, printed(report_of(*options), options->format));
+  });
 }
 
 }  // namespace chimera::apps

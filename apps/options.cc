@@ -398,6 +398,14 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
   return costs;
 }
 
+void CostFlags::report_without_slices(bool any) const {
+  const auto report = [&](bool is_given, const char* flag) {
+    if (is_given && !any) messages().write(fmt::format("chimera: {} has no effect without --slices\n", flag));
+  };
+  report(given(&CostFlags::attention), "--attention");
+  report(slice_lengths_option->count() > 0, "--slice-lengths");
+}
+
 bool CostFlags::given(double CostFlags::*time) const {
   return std::ranges::find(times, time, &TimeFlag::time)->option->count() > 0;
 }
@@ -506,6 +514,43 @@ bool names_this(const std::string& path, const std::string& word) {
   return std::filesystem::exists(word, absent) && is_same_file(path, word);
 }
 
+/// Includes paths in `--data=FILE`, lists, mixtures and several words.
+std::vector<std::string> names_in(const std::string& word) {
+  std::vector<std::string> names = {word, ""};
+  for (const char letter : word) {
+    if (std::string_view(" =:,").find(letter) == std::string_view::npos) {
+      names.back() += letter;
+    } else {
+      names.emplace_back();
+    }
+  }
+  return names;
+}
+
+bool has_name_of_input(const std::string& path) {
+  constexpr std::array kEndings = {"config.json",  "manifest.json", "tokenizer.json", "vocab.json",
+                                   "_map.json",    "_tokens.json",  "metrics.jsonl",  ".index.json",
+                                   ".safetensors", ".bin",          ".idx",           ".txt"};
+  return std::ranges::any_of(kEndings, [&](const char* ending) { return path.ends_with(ending); });
+}
+
+void require_no_input(const CLI::Option& output, const std::string& path, const std::vector<std::string>& words) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  std::error_code absent;
+  const bool may_be_read = std::filesystem::exists(path, absent) && has_name_of_input(path);
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("{} {}: {}; give another one", output.get_name(), path, why));
+  };
+  for (const std::string& word : words) {
+    for (const std::string& name : names_in(word)) {
+      if (names_this(path, name)) refuse("another argument names this file");
+      if (!may_be_read || parse_number<double>(name) || !names_this(folder, name)) continue;
+      refuse(fmt::format("exists in the folder {}, which another argument names", name));
+    }
+  }
+}
+
 /// Several flags may share a file such as /dev/null.
 bool is_device(const std::string& path) {
   std::error_code absent;
@@ -520,16 +565,17 @@ std::string named_file(const CLI::Option& option) {
 
 void require_only_output(const CLI::App& app, const CLI::Option& output, const std::vector<CLI::Option*>& outputs) {
   const std::string path = named_file(output);
+  if (is_device(path)) return;
   for (const CLI::Option* other : app.get_options()) {
     if (other == &output || other->count() == 0) continue;
-    const bool is_output = std::ranges::find(outputs, other) != outputs.end();
-    const auto is_this = [&](const std::string& word) {
-      return is_output ? is_same_file(path, word) : names_this(path, word);
-    };
-    if (std::ranges::none_of(other->results(), is_this) || (is_output && is_device(path))) continue;
-    throw ConfigError(fmt::format("{} {}: {} names this file; give another one", output.get_name(), path,
-                                  is_output ? other->get_name() : "another argument"));
+    if (std::ranges::find(outputs, other) == outputs.end()) {
+      require_no_input(output, path, other->results());
+    } else if (is_same_file(path, other->results().back())) {
+      throw ConfigError(
+          fmt::format("{} {}: {} names this file; give another one", output.get_name(), path, other->get_name()));
+    }
   }
+  require_no_input(output, path, app.remaining());
 }
 
 }  // namespace

@@ -193,6 +193,8 @@ struct CostFlags {
   [[nodiscard]] std::vector<CostFlags> listed() const;
   /// Throws ConfigError if flags contradict each other, or if a file cannot be read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
+  /// `any`: whether any schedule has slices.
+  void report_without_slices(bool any) const;
 
  private:
   [[nodiscard]] CostModel given_times(const Schedule& schedule) const;
@@ -208,7 +210,9 @@ struct CostFlags {
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes);
 
 /// Adds --overwrite. When the command line is parsed, throws ConfigError if one of these outputs is a file that another
-/// argument names, or exists and is not empty, unless --overwrite is given. If `continuing` is given on the command
+/// argument names, or a model, tokenizer, text or metrics in a folder that one names, or exists and is not empty,
+/// unless
+/// --overwrite is given. If `continuing` is given on the command
 /// line, the command continues the first output, which may exist. Call once per command.
 void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing = nullptr);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "options.h"
 #include "passes/pair_neighbors.h"
@@ -41,6 +42,11 @@ CostModel PairFlags::with_time(CostModel costs) const {
   if (costs.pair) throw ConfigError("--pair-time: --costs gives it already; give one of the two");
   costs.pair = time;
   return costs;
+}
+
+void PairFlags::report_without_pairs(bool any) const {
+  if (any || time_option == nullptr || time_option->count() == 0) return;
+  messages().write("chimera: --pair-time has no effect: no schedule has pairs; --pairs neighbors makes them\n");
 }
 
 }  // namespace chimera::apps

@@ -33,6 +33,7 @@ struct PairFlags {
   [[nodiscard]] Schedule paired(Schedule schedule) const;
   /// Throws ConfigError if `costs` has a time of pairs.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
+  void report_without_pairs(bool any) const;
 };
 
 }  // namespace apps

@@ -105,8 +105,8 @@ struct PlanArguments {
   PartitionChoice partition = {PartitionRule::Balanced};
   CLI::Option* partition_option = nullptr;
   GivenConfiguration given;
-  RecomputeChoice recompute = {RecomputeRule::Auto};
-  RecomputeChoice offload = {};
+  StageChoice recompute = {StageRule::Auto};
+  StageChoice offload = {};
   PlanQuestions questions;
   std::int64_t top = 10;
   std::int64_t run = 0;
@@ -189,12 +189,12 @@ void require_papers_choice(const PlanArguments& options) {
     throw ConfigError("--rule paper knows no tensor parallelism; leave out --tensor-parallel, or --rule");
   if (options.given.slices != std::vector<std::int64_t>{1})
     throw ConfigError("--rule paper knows no slices; leave out --slices, or --rule");
-  if (!options.given.empty() || options.recompute.rule != RecomputeRule::Auto) {
+  if (!options.given.empty() || options.recompute.rule != StageRule::Auto) {
     throw ConfigError(
         "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and "
         "--recompute itself; leave them out, or --rule");
   }
-  if (options.offload.rule != RecomputeRule::None)
+  if (options.offload.rule != StageRule::None)
     throw ConfigError("--rule paper knows no offloading; leave out --offload, or --rule");
   if (options.questions.pareto)
     throw ConfigError("--rule paper takes all the memory there is; leave out --pareto, or --rule");
@@ -211,7 +211,7 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
       to_text(flags.optimizer), flags.shard_optimizer ? " (sharded)" : "", flags.dropout ? ", dropout" : "",
       options.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(options.schedules, ", ")),
       to_text(options.partition), to_text(options.recompute),
-      options.offload.rule == RecomputeRule::None ? "" : fmt::format("offload {}, ", to_text(options.offload)),
+      options.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(options.offload)),
       to_text(flags.sync))};
   const std::vector<std::int64_t>& slices = options.given.slices;
   if (slices.empty()) notes.front() += ", slices auto";
@@ -224,7 +224,7 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
   for (const std::string& source : problem.machine.sources) {
     if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
   }
-  if (options.offload.rule != RecomputeRule::None && problem.machine.host_bandwidth == 0) {
+  if (options.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0) {
     notes.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
                                 kHostBandwidth / 1e9));
   }
@@ -240,7 +240,7 @@ PlanReport make_report(const PlanArguments& options) {
                                  .offload = options.offload,
                                  .top = options.top};
   PlanProblem problem = options.problem.problem();
-  problem.workload.recompute_attention = options.recompute.rule == RecomputeRule::Attention;
+  problem.workload.recompute_attention = options.recompute.rule == StageRule::Attention;
   PlanReport report = plan_report(problem, plan_options, options.rule, options.questions);
   report.notes = notes_of(options, problem);
   return report;
@@ -321,6 +321,8 @@ void check_flags(const PlanArguments& options) {
   if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
   if (options.run == 0 && !options.data.empty())
     throw ConfigError("--data is for --run; give that too, or leave it out");
+  if (options.format == Format::Csv && options.questions.explain > 0)
+    throw ConfigError("--explain: a CSV table has no explanations; use --format text or json");
   if (options.sbatch.empty() && options.ranks_option->count() > 0) {
     throw ConfigError("--ranks-per-node is for --sbatch; give that too, or leave it out");
   }
@@ -448,6 +450,11 @@ void add_plan(CLI::App& program, int& exit_code) {
     }
     if (command->count("--fit-scalars") > 0) throw ConfigError("--fit-scalars is for --fit; give that too");
     check_flags(*options);
+    for (const char* flag : {"--format", "--explain", "--pareto"}) {
+      if (options->sbatch != "-" || command->count(flag) == 0) continue;
+      throw ConfigError(
+          fmt::format("{}: --sbatch - prints the job in place of the table; leave out one of them", flag));
+    }
     PlanReport report = make_report(*options);
     measure(*options, report);
     write_plan(*options, report);

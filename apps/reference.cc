@@ -196,6 +196,9 @@ void add_reference(CLI::App& program, int&) {
     if ((options->kind == "all") != !options->folder.empty()) {
       throw ConfigError("reference: all and --folder DIR go together");
     }
+    if (options->kind == "all" && !options->command.empty()) {
+      throw ConfigError("--command: reference all writes all commands; leave it out");
+    }
     if (options->kind == "all") return write_folder(entry, *options);
     if (options->overwrites) throw ConfigError("--overwrite: standard output replaces no file; leave it out");
     write_output("", written(entry, *options));

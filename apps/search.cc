@@ -246,6 +246,8 @@ SearchedPlacements searched_placements(const SearchArguments& options) {
 std::string found(const SearchArguments& options) {
   const SearchedPlacements searched = searched_placements(options);
   const auto& problems = searched.problems;
+  options.costs.report_without_slices(
+      std::ranges::any_of(problems, [](const SearchProblem& problem) { return problem.layout.slices > 1; }));
   const auto starts = [&](std::size_t i) {
     return searched.given ? std::vector{*searched.given} : generated_starts(problems[i].layout, searched.shapes[i]);
   };

@@ -232,6 +232,10 @@ std::string written(const SimulateArguments& options) {
   }
   const Panel& first = panels.front();
   require_limit(options, first);
+  options.costs.report_without_slices(
+      std::ranges::any_of(panels, [](const Panel& panel) { return panel.schedule.slices > 1; }));
+  options.pairs.report_without_pairs(
+      std::ranges::any_of(panels, [](const Panel& panel) { return has_pairs(panel.schedule); }));
   if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
   if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
   return drawn(options.format, panels);

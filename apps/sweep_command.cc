@@ -40,6 +40,7 @@ class Sweeper {
   explicit Sweeper(const Sweep& sweep) : sweep_(sweep) {}
 
   std::vector<SweepRow> rows() {
+    require_taken_axes();
     const std::vector<CostFlags> all_costs = sweep_.costs.listed();
     const bool has_only_files = std::ranges::all_of(sweep_.schedules, names_schedule_file) && !sweep_.shape.given();
     for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
@@ -55,10 +56,22 @@ class Sweeper {
     }
     if (rows_.empty()) throw ConfigError("simulate: " + why_none());
     report_left_out();
+    sweep_.costs.report_without_slices(has_slices_);
+    sweep_.pairs.report_without_pairs(has_pairs_);
     return std::move(rows_);
   }
 
  private:
+  void require_taken_axes() const {
+    for (const AxisFlag& flag : sweep_.shape.axes) {
+      const auto takes = [&](const std::string& name) {
+        return !names_schedule_file(name) && find_axis(find_generator(name), flag.axis.axis) != nullptr;
+      };
+      if (!flag.given() || std::ranges::any_of(sweep_.schedules, takes)) continue;
+      throw ConfigError(fmt::format("{} applies to none of {}", flag.axis.flag(), fmt::join(sweep_.schedules, ", ")));
+    }
+  }
+
   void add(const Generator& generator, const PipelineShape& lists, const CostFlags& flags) {
     const auto asked = sweep_.shape.applicable_shape(generator, lists);
     if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
@@ -92,7 +105,9 @@ class Sweeper {
     add_row(path, nullptr, own, flags, panel(sweep_.pairs.paired(schedule), flags));
   }
 
-  [[nodiscard]] Panel panel(const Schedule& schedule, const CostFlags& flags) const {
+  [[nodiscard]] Panel panel(const Schedule& schedule, const CostFlags& flags) {
+    has_slices_ = has_slices_ || schedule.slices > 1;
+    has_pairs_ = has_pairs_ || has_pairs(schedule);
     const CostModel costs = sweep_.pairs.with_time(flags.costs_of(schedule));
     return panel_of(schedule, simulate(schedule, costs), costs);
   }
@@ -168,6 +183,8 @@ class Sweeper {
   std::vector<LeftOut> left_out_;
   std::string refusal_;  // the last one
   std::int64_t too_large_ = 0;
+  bool has_slices_ = false;  // any of the simulated schedules
+  bool has_pairs_ = false;
 };
 
 std::string as_table(const std::vector<SweepRow>& rows) {
@@ -240,7 +257,6 @@ double number_in(const SweepRow& row, const std::string& column) {
   return std::stod(cell->text);
 }
 
-/// Returns D, N and the times of a row, which rows to be compared have in common.
 std::string conditions_of(const SweepRow& row) {
   std::string text;
   for (const SweepCell& cell : row) {
@@ -249,7 +265,6 @@ std::string conditions_of(const SweepRow& row) {
   return text;
 }
 
-/// Problems stay in their order.
 void sort_by_makespan(std::vector<SweepRow>& rows) {
   std::map<std::string, std::size_t> positions;
   for (const SweepRow& row : rows) positions.try_emplace(conditions_of(row), positions.size());
@@ -359,7 +374,6 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
 }
 
-/// Writes rows one by one, and skips training for rows that the file has.
 std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArguments& options,
                                     const std::vector<std::string>& more) {
   const auto before = measured_before(options.output, rows.front());
@@ -368,14 +382,21 @@ std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArgum
     throw ConfigError(
         fmt::format("--output {}: has the row {}... of another sweep; give another file", options.output, key));
   }
+  const auto content = [&] { return std::filesystem::exists(options.output) ? read_whole(options.output) : ""; };
+  const bool is_file = !options.output.empty() && options.output != "-" &&
+                       (!std::filesystem::exists(options.output) || std::filesystem::is_regular_file(options.output));
+  std::string own = is_file ? content() : "";
   std::vector<SweepRow> done;
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
     const auto cells = known != before.end() ? known->second : measure(row, options.train, more);
     for (std::size_t c = 0; c < kMeasured.size(); ++c) row.push_back({kMeasured[c], cells[c]});
     done.push_back(std::move(row));
-    if (!options.output.empty() && options.output != "-" && known == before.end())
-      write_whole(options.output, as_csv(done));
+    if (!is_file || known != before.end()) continue;
+    if (content() != own)
+      throw Error(fmt::format("--output {}: another sweep writes this file, too; give another file", options.output));
+    own = as_csv(done);
+    write_whole(options.output, own);
   }
   return done;
 }

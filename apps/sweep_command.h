@@ -18,7 +18,6 @@ struct Sweep {
   std::string limited_by = {};  // flags of these limits, for messages
 };
 
-/// JSON shows numbers without quotes.
 struct SweepCell {
   std::string column;
   std::string text;

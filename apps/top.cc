@@ -75,8 +75,8 @@ void add_top(CLI::App& program, int&) {
       add_number(*command, "--interval", options->interval, "seconds between views (default 1)", 0.1);
   auto* format = add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, format, interval] {
-    if (options->once && interval->count() > 0) {
-      throw ConfigError("--interval is for a view that updates; leave out --interval or --once");
+    if ((options->once || format->count() > 0) && interval->count() > 0) {
+      throw ConfigError("--interval is for a view that updates; leave out --interval, or --once and --format");
     }
     const bool lives = !options->once && format->count() == 0 && takes_escapes(STDOUT_FILENO);
     if (lives) return show_live(*options);

@@ -240,7 +240,13 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   }
   require_positive_shape(flags);
   const PipelineShape defaults = options.shape;
-  if (options.schedule != "none") options.shape = flags.shape.shape_for(find_generator(options.schedule));
+  if (options.schedule == "none") {
+    for (const AxisFlag& axis : flags.shape.axes) {
+      if (axis.given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis.flag()));
+    }
+  } else {
+    options.shape = flags.shape.shape_for(find_generator(options.schedule));
+  }
   options.shape.stages = flags.shape.stages->count() > 0 ? flags.shape.shape.stages : defaults.stages;
   options.shape.micro_batches =
       flags.shape.micro_batches->count() > 0 ? flags.shape.shape.micro_batches : defaults.micro_batches;
@@ -283,7 +289,7 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   // With `--plan none`, --memory may come from a file that plans.
   const bool is_planned = flags.plan.is_auto() || command.get_option("--plan")->count() > 0;
   const bool fits_memory =
-      options.recompute.rule == RecomputeRule::Auto || options.offload.rule == RecomputeRule::Auto || is_planned;
+      options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || is_planned;
   constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
   const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
     if (command.get_option(flag)->count() == 0 || has_effect) return;
@@ -296,7 +302,6 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   require("--rendezvous-seconds", is_joined, kJoined);
 }
 
-/// Moves a file in --schedule to --schedule-file.
 void separate_schedule_file(CLI::App& command, const TrainCommandLine& flags) {
   const std::string file = flags.options.schedule;
   if (flags.schedule->count() == 0 || !names_schedule_file(file)) return;
@@ -333,8 +338,32 @@ MachineProfile machine_of(const Job& job, const std::string& machine) {
   return usual;
 }
 
+/// Reports no errors, because plans and scripts may have the flags for other runs.
+void report_without_effect(const Job& job) {
+  const TrainOptions& options = job.options;
+  const auto report = [](bool is_idle, const char* flag, const char* reason) {
+    if (is_idle) messages().write(fmt::format("chimera: {} has no effect: {}\n", flag, reason));
+  };
+  const bool has_copies = std::ranges::any_of(job.rank_groups(), [](const auto& group) { return group.size() > 1; });
+  constexpr const char* kNoCopies = "no stage has a second copy";
+  report(options.sync != AllReducePlacement::EagerOpt && !has_copies, "--sync", kNoCopies);
+  report(options.shard_optimizer && !has_copies, "--shard-optimizer", kNoCopies);
+  report(options.shard_optimizer && has_copies && moments_of(options.optimizer.kind) == 0, "--shard-optimizer",
+         "--optimizer sgd has no state");
+  report(options.replica_layout == ReplicaLayout::Far && job.ranks.data_parallel == 1, "--replica-layout",
+         "there is one data-parallel group");
+  report(options.partition.rule != PartitionRule::Even && options.given == nullptr && options.schedule == "none",
+         "--partition", "one stage has all layers");
+  report(options.verify_messages && job.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
+  report(options.optimizer.decayed != OptimizerOptions().decayed && options.optimizer.weight_decay == 0, "--decay",
+         "--weight-decay is 0");
+  report(!options.validation.empty() && options.validate_every == 0, "--validation",
+         "--validate-every is 0; the other data are for training");
+}
+
 ExitCode print_dry_run(const TrainRequest& all) {
   Job job = cut_job(job_shape(all.options));
+  report_without_effect(job);
   require_space(job, 0);
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
@@ -353,6 +382,9 @@ ExitCode print_dry_run(const TrainRequest& all) {
 double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);
+    if (!all.machine.empty() && !all.plans && speaks) {
+      messages().write("chimera: --machine has no effect: the MFU of a run on GPUs is of their own peak\n");
+    }
     if (peak.flops == 0 && speaks) {
       messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
     }
@@ -528,7 +560,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       take_gpu(all.options, place->local_rank, place->local_size);
     }
     Job job = prepare_job(all.options);
-    if (job.options.reports) report_threads(job);
+    if (job.options.reports) {
+      report_threads(job);
+      report_without_effect(job);
+    }
     const bool speaks = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
     job.peak_flops = peak_flops(job, all, speaks);
     if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint

@@ -12,8 +12,10 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/machine_line.h"
@@ -22,6 +24,7 @@
 #include "core/resident_memory.h"
 #include "data/samples.h"
 #include "launch/local/launcher.h"
+#include "model/linear.h"
 #include "model/stage.h"
 #include "model_config/parameters.h"
 #include "profile/device_difference.h"
@@ -100,12 +103,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Seconds of a micro-batch, and kernels, copies and fills of a block.
+/// Seconds of a micro-batch, and kernels, copies and fills of all blocks.
 struct Launches {
   double host_seconds = 0;    // to enqueue it on an idle device
   double device_seconds = 0;  // to run it as a CUDA graph, which needs no launches
-  double forward_kernels = 0;
-  double backward_kernels = 0;
+  std::vector<std::string> forward;
+  std::vector<std::string> both;
 };
 
 /// A model on one worker, whole or only its blocks. Times a forward and a backward of each micro-batch.
@@ -140,7 +143,7 @@ class Contestant {
       host.push_back(seconds_since(start));
       wait();
     }
-    const auto forward = gpus.record([&] { static_cast<void>(stage_->forward(input(), batch_)); })->num_kernels();
+    auto forward = gpus.record([&] { static_cast<void>(forward()); })->kernels();
     const auto both = gpus.record([&] { run_one(); });
     std::vector<double> device;
     for (int round = 0; round <= rounds; ++round) {
@@ -149,11 +152,10 @@ class Contestant {
       wait();
       if (round > 0) device.push_back(seconds_since(start) / micro_batches_);
     }
-    const auto blocks = static_cast<double>(config_.layers);
     return {.host_seconds = median(host),
             .device_seconds = median(device),
-            .forward_kernels = static_cast<double>(forward) / blocks,
-            .backward_kernels = static_cast<double>(both->num_kernels() - forward) / blocks};
+            .forward = std::move(forward),
+            .both = both->kernels()};
   }
 
   [[nodiscard]] double median_seconds() const { return median(seconds_); }
@@ -166,7 +168,12 @@ class Contestant {
   [[nodiscard]] at::Tensor input() const {
     return hidden_.defined() ? hidden_.detach().requires_grad_() : at::Tensor();
   }
-  void run_one() { torch::autograd::backward({stage_->forward(input(), batch_)}, {gradient_}); }
+  /// As the executor does: kernels for many tensors then add the small weight gradients.
+  at::Tensor forward() {
+    const WeightGradients::Scope scope(c10::make_intrusive<WeightGradients>());
+    return stage_->forward(input(), batch_);
+  }
+  void run_one() { torch::autograd::backward({forward()}, {gradient_}); }
   void wait() { static_cast<void>(stage_->gradients()[0].item<double>()); }
 
   std::string model_;
@@ -218,17 +225,34 @@ bool compare(const Options& options, at::Device device) {
 
 using Contestants = std::vector<std::unique_ptr<Contestant>>;
 
+/// Prints how often the forwards and backwards of a block start each kernel.
+void print_kernels(const Contestant& contestant, const Launches& found) {
+  std::map<std::string, std::pair<int, int>> counts;
+  for (const std::string& name : found.forward) ++counts[name].first;
+  for (const std::string& name : found.both) ++counts[name].second;
+  const double blocks = contestant.config().layers;
+  fmt::print("{} {}: forward, backward and name of each kernel of a block\n", contestant.model(), contestant.dtype());
+  for (const auto& [name, count] : counts) {
+    fmt::print("{:>6.1f} {:>6.1f}  {}\n", count.first / blocks, (count.second - count.first) / blocks,
+               name.substr(0, 200));
+  }
+}
+
 /// Host time against device time, kernels of a block, and peak memory so far.
 void print_launches(const Contestants& contestants, const Options& options) {
   fmt::print("{:<16} {:<9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "model", "type", "host ms", "device ms",
              "bound by", "forward k.", "backward k.", "peak MiB");
+  std::vector<Launches> all;
   for (const auto& each : contestants) {
-    const Launches found = each->launches(gpu_library(), options.rounds);
+    const Launches& found = all.emplace_back(each->launches(gpu_library(), options.rounds));
+    const double forward = static_cast<double>(found.forward.size()) / each->config().layers;
+    const double both = static_cast<double>(found.both.size()) / each->config().layers;
     fmt::print("{:<16} {:<9} {:>10.2f} {:>10.2f} {:>10} {:>10.1f} {:>10.1f} {:>10.0f}\n", each->model(), each->dtype(),
                1e3 * found.host_seconds, 1e3 * found.device_seconds,
-               found.host_seconds > found.device_seconds ? "launches" : "compute", found.forward_kernels,
-               found.backward_kernels, static_cast<double>(gpu_library().peak_bytes(0)) / kMebibyte);
+               found.host_seconds > found.device_seconds ? "launches" : "compute", forward, both - forward,
+               static_cast<double>(gpu_library().peak_bytes(0)) / kMebibyte);
   }
+  for (std::size_t i = 0; i < all.size(); ++i) print_kernels(*contestants[i], all[i]);
 }
 
 void run_all(const Options& options, at::Device device) {
@@ -290,7 +314,7 @@ int main(int count, char** words) {
   app.add_flag("--blocks", options.blocks, "without embedding and head, from hidden states to hidden states");
   app.add_flag(
       "--kernels", options.kernels,
-      "also count the kernels of a block, and compare the host's time to enqueue with the device's; GPUs only");
+      "also list the kernels of a block, and compare the host's time to enqueue with the device's; GPUs only");
   app.add_flag("--compare", options.compare, "name the first tensor that differs from the CPU's; measure nothing")
       ->excludes("--blocks")
       ->excludes("--kernels");

@@ -107,7 +107,7 @@ TrainOptions train_options(const Options& options, const Problem& problem, const
   train.micro_batch_size = candidate.micro_batch_size;
   train.sequence = problem.sequence;
   train.partition = candidate.partition;
-  train.recompute = recompute_choice(candidate.recompute, num_stages(candidate));
+  train.recompute = stage_choice(candidate.recompute, num_stages(candidate));
   train.threads = 1;
   train.steps = 1'000'000;  // of the learning-rate schedule
   return train;

@@ -3,7 +3,8 @@
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
 # LIGHT compiles with less optimization, for code that is not critical for speed.
 # TORCH links LibTorch and reuses the precompiled header torch_pch.h. Other targets that use fmt reuse room_pch.h.
-# Sources of a room are compiled together, seven at a time, so a name in an unnamed namespace is shared by the room.
+# Sources of a room are compiled together, seven at a time, and so are its tests, so they share the names in an unnamed
+# namespace.
 # -DCHIMERA_UNITY=OFF compiles each source by itself, without precompiled headers in rooms without LibTorch; that finds
 # missing includes.
 
@@ -68,29 +69,58 @@ function(chimera_precompile_rooms)
   endif()
 endfunction()
 
-# Compiles the sources of a target together, seven at a time, unless -DCHIMERA_UNITY=OFF. CMake's UNITY_BUILD would use
-# absolute paths, so other clones could not use the compiler cache's entries.
-function(chimera_compile_together target)
-  if(NOT CHIMERA_UNITY)
-    return()
-  endif()
-  get_target_property(sources ${target} SOURCES)
+# Sets `result` to units that include the sources (absolute paths), seven at a time. CMake's UNITY_BUILD would
+# use absolute paths, so other clones could not use the compiler cache's entries.
+function(chimera_make_units name sources result)
   set(units "")
   set(text "")
   set(count 0)
   foreach(source ${sources})
-    get_filename_component(source ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${source})
     string(APPEND text "#include \"${path}\"\n")
     math(EXPR count "${count} + 1")
     math(EXPR position "${count} % 7")
     list(LENGTH sources number)
     if(position EQUAL 0 OR count EQUAL number)
-      set(unit ${CMAKE_CURRENT_BINARY_DIR}/${target}_unit_${count}.cc)
+      set(unit ${CMAKE_CURRENT_BINARY_DIR}/${name}_unit_${count}.cc)
       file(CONFIGURE OUTPUT ${unit} CONTENT "${text}" @ONLY)
       list(APPEND units ${unit})
       set(text "")
     endif()
+  endforeach()
+  set(${result} ${units} PARENT_SCOPE)
+endfunction()
+
+# Compiles the sources of a target together, unless -DCHIMERA_UNITY=OFF: those of each folder if FOLDERS is given, and
+# sources with definitions of their own alone.
+function(chimera_compile_together target)
+  cmake_parse_arguments(ARG "FOLDERS" "" "" ${ARGN})
+  if(NOT CHIMERA_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  set(units "")
+  set(names "")
+  foreach(source ${sources})
+    get_filename_component(source ${source} ABSOLUTE)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    set(name ${target})
+    if(ARG_FOLDERS)
+      get_filename_component(folder ${source} DIRECTORY)
+      get_filename_component(folder ${folder} NAME)
+      string(APPEND name "_${folder}")
+    endif()
+    if(definitions)
+      list(APPEND units ${source})
+    else()
+      list(APPEND names ${name})
+      list(APPEND sources_of_${name} ${source})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES names)
+  foreach(name ${names})
+    chimera_make_units(${name} "${sources_of_${name}}" of_name)
+    list(APPEND units ${of_name})
   endforeach()
   set_property(TARGET ${target} PROPERTY SOURCES ${units})
   # The warning is meant for headers. An unnamed namespace in sources that are compiled together is no error.

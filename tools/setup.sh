@@ -2,10 +2,10 @@
 # Installation and building, shared by ./dev and the scripts in tools/. Nothing is done twice.
 
 pip_packages="ca-certificates python3-venv" # For pip
-packages="$pip_packages ccache clang cmake g++ ninja-build bible-kjv libcli11-dev libeigen3-dev libfmt-dev libgloo-dev
+packages="$pip_packages ccache clang cmake ninja-build bible-kjv libcli11-dev libeigen3-dev libfmt-dev libgloo-dev
   libgmock-dev libgtest-dev libicu-dev librandom123-dev librapidcheck-dev libsimdjson-dev libssl-dev
   libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev"
-sanitizer_packages="libclang-rt-dev"
+sanitizer_packages="g++ libclang-rt-dev"
 web_packages="emscripten nodejs" # For the page of `chimera playground`
 page_test_packages="$web_packages chromium"
 binding_packages="python3-dev" # For the Python package
@@ -24,6 +24,7 @@ preset=release
 [ -z "${CI:-}" ] || preset=ci # The same build folder, with warnings as errors
 export CXX="${CXX:-clang++}" # CXX=g++ also compiles everything, but more slowly; presets may set another compiler
 jobs=$(nproc)
+package_lists="apt-get update -qq && " # Read once
 tests_at_once=$((jobs + jobs / 2)) # Because tests spend much of their time waiting
 
 say() { printf '\n== %s\n' "$*" >&2; }
@@ -57,7 +58,7 @@ install_missing() { # install_missing PACKAGE...
   [ -n "$missing" ] || return 0
   say "installing$missing"
   install="DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends$missing"
-  as_root "apt-get update -qq && $install"
+  as_root "$package_lists$install" && package_lists=
 }
 
 install_torch() {
@@ -66,15 +67,20 @@ install_torch() {
   say "installing LibTorch into .venv ($torch_packages)"
   python3 -m venv .venv
   # shellcheck disable=SC2086
-  .venv/bin/pip install -q --disable-pip-version-check --no-deps $torch_packages
+  .venv/bin/pip install -q --disable-pip-version-check --no-deps --no-compile $torch_packages # No Python runs
   printf '%s\n' "$torch_packages" > .venv/torch-packages
 }
 
-install_full_torch() {
+install_full_torch() { # Shares the files of torch with .venv, so pip downloads only the packages that torch needs
   [ -z "${TORCH_DIR:-}" ] || return 0
   [ "$(cat .venv-cuda/torch-packages 2>/dev/null)" != "$full_torch_package" ] || return 0
+  install_torch
   say "installing the full set of torch into .venv-cuda ($full_torch_package, 4.9 GB)"
-  python3 -m venv .venv-cuda
+  python3 -m venv --clear .venv-cuda
+  for packages_folder in .venv-cuda/lib/python3*/site-packages; do
+    cp -al .venv"${packages_folder#.venv-cuda}"/*torch* "$packages_folder"
+    .venv-cuda/bin/python3 -m compileall -q -j 0 "$packages_folder"/*torch*
+  done
   .venv-cuda/bin/pip install -q --disable-pip-version-check --no-cache-dir "$full_torch_package"
   printf '%s\n' "$full_torch_package" > .venv-cuda/torch-packages
 }

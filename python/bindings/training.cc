@@ -153,7 +153,7 @@ class Run {
 
   /// Takes connected process groups. `both`: for each peer, the groups to the peer and from it (see Communicators).
   void join_groups(const Group& everyone, const std::vector<Group>& groups,
-                   const std::map<int, std::pair<Group, Group>>& both) {
+                   const std::map<int, std::pair<Group, Group>>& both, int receive_blocks) {
     std::map<int, Communicators::Pair> pairs;
     for (const auto& [peer, pair] : both) pairs[peer] = {.out = pair.first, .in = pair.second};
     Communicators to{.rank = static_cast<int>(first_rank_),
@@ -162,7 +162,8 @@ class Run {
                      .groups = runs_.front()->rank_groups(),
                      .process_groups = groups,
                      .everyone = everyone,
-                     .sums_in_order = runs_.front()->canonical.has_value()};
+                     .sums_in_order = runs_.front()->canonical.has_value(),
+                     .receive_blocks = receive_blocks};
     to.end = [all = all_groups(to)](bool has_failed) {
       if (has_failed) return abort_together(all);
       for (const Group& group : all) group->shutdown();
@@ -319,7 +320,7 @@ Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vect
   options.data_parallel = data_parallel;
   options.micro_batch_size = micro_batch_size;
   for (const std::int64_t stage : recompute) options.recompute.stages.emplace(stage);
-  if (!recompute.empty()) options.recompute.rule = RecomputeRule::Listed;
+  if (!recompute.empty()) options.recompute.rule = StageRule::Listed;
   options.reduction = parse_named<ReductionOrder>("reduction", reduction);
   return {schedule, layers, std::move(options)};
 }
@@ -378,7 +379,8 @@ PYBIND11_MODULE(_training, module) {
            py::arg("device"))
       .def("join_in_file", &join_in_file)
       .def("join_at_server", &join_at_server)
-      .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"))
+      .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"),
+           py::arg("receive_blocks"))
       .def("start", &Run::start)
       .def("warm_up", &Run::warm_up, py::arg("inputs"), py::arg("targets"), py::arg("validates"))
       .def("step", &Run::step)

@@ -22,7 +22,7 @@
 #include "passes/lower.h"
 #include "passes/unroll.h"
 #include "plan/plan.h"
-#include "plan/recompute_choice.h"
+#include "plan/stage_choice.h"
 #include "plan/train_flags.h"
 #include "plan/worker_memory.h"
 #include "render/colors.h"
@@ -181,14 +181,14 @@ std::set<StageId> all_stages(std::int64_t stages) {
 }
 
 /// Returns the stages to recompute. With `auto`, all stages if even this does not fit.
-std::set<StageId> recomputed(const RecomputeChoice& choice, const Schedule& schedule, const StageModel& model,
+std::set<StageId> recomputed(const StageChoice& choice, const Schedule& schedule, const StageModel& model,
                              double memory) {
   switch (choice.rule) {
-    case RecomputeRule::None:
-    case RecomputeRule::Attention: return {};
-    case RecomputeRule::Full: return all_stages(schedule.stages);
-    case RecomputeRule::Listed: break;
-    case RecomputeRule::Auto: return stages_to_recompute(schedule, model, memory).value_or(all_stages(schedule.stages));
+    case StageRule::None:
+    case StageRule::Attention: return {};
+    case StageRule::Full: return all_stages(schedule.stages);
+    case StageRule::Listed: break;
+    case StageRule::Auto: return stages_to_recompute(schedule, model, memory).value_or(all_stages(schedule.stages));
   }
   for (const StageId stage : choice.stages) {
     if (stage.value() >= schedule.stages)
@@ -230,12 +230,12 @@ Json workers_json(const Schedule& schedule, const StageModel& model, const std::
 Json modeled(const JsonValue& request) {
   const ModelConfig model = requested_model(request);
   const Schedule schedule = valid_schedule(request.field("schedule"));
-  const RecomputeChoice choice = parse_recompute(text_or(request, "recompute", "none"));
+  const StageChoice choice = parse_recompute(text_or(request, "recompute", "none"));
   Workload workload = requested_workload(request);
-  workload.recompute_attention = choice.rule == RecomputeRule::Attention;
+  workload.recompute_attention = choice.rule == StageRule::Attention;
   const auto partition = named_partition(
       parse_partition(text_or(request, "partition", "even")),
-      {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == RecomputeRule::Full});
+      {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == StageRule::Full});
   const StageModel stages = stage_bytes(model, partition, schedule, workload);
   const double memory = number_or(request, "memory_bytes", 0);
   const std::set<StageId> recompute = recomputed(choice, schedule, stages, memory);
@@ -245,13 +245,13 @@ Json modeled(const JsonValue& request) {
   CostModel costs = flop_costs(report);
   if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
   for (const StageId stage : recompute) costs.recompute[stage.index()] = costs.stages[stage.index()].forward;
-  return {{"model", read_json(model_json(report))},
-          {"partition", to_text(partition)},
-          {"recompute",
-           workload.recompute_attention ? to_text(choice) : to_text(recompute_choice(recompute, schedule.stages))},
-          {"workers", workers_json(schedule, stages, recompute)},
-          {"model_flops", model_flops(model, workload)},
-          {"costs", {{"file", costs_to_json(costs)}}}};
+  return {
+      {"model", read_json(model_json(report))},
+      {"partition", to_text(partition)},
+      {"recompute", workload.recompute_attention ? to_text(choice) : to_text(stage_choice(recompute, schedule.stages))},
+      {"workers", workers_json(schedule, stages, recompute)},
+      {"model_flops", model_flops(model, workload)},
+      {"costs", {{"file", costs_to_json(costs)}}}};
 }
 
 namespace {

@@ -1,8 +1,9 @@
 #include "bench/random_letters.h"
 
 #include <cstdint>
-#include <fstream>
+#include <string>
 
+#include "core/files.h"
 #include "core/random.h"
 
 namespace chimera {
@@ -15,7 +16,7 @@ void write_random_letters(const std::string& path) {
     const std::uint64_t letter = random.below(i, 32);
     text += letter < 26 ? static_cast<char>('a' + letter) : ' ';
   }
-  std::ofstream(path) << text;
+  write_whole(path, text);
 }
 
 }  // namespace chimera

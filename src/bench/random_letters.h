@@ -4,7 +4,8 @@
 
 namespace chimera {
 
-/// Writes a file of 500,000 random lowercase letters and spaces, identical in every call. Ignores write errors.
+/// Writes a file of 500,000 random lowercase letters and spaces, identical in every call. Throws ConfigError if it
+/// cannot write.
 void write_random_letters(const std::string& path);
 
 }  // namespace chimera

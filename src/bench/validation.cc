@@ -251,7 +251,7 @@ void count_tensors(const ValidationOptions& options, const TemporaryFolder& fold
   const std::string tensors = folder.file("tensors.json");
   const std::string metrics = folder.file("memory.jsonl");
   std::vector<std::string> words = training_flags(one.run);
-  words.insert(words.end(), {"--data", options.data, "--steps", "3", "--tensor-memory", tensors});
+  words.insert(words.end(), {"--data", options.data, "--steps", "3", "--tensor-memory", tensors, "--overwrite"});
   TrainingRun run(with_words(shell_word(options.program) + " train", words) + " --metrics \"$CHIMERA_METRICS\"",
                   metrics);
   (void)run.wait(0);
@@ -300,18 +300,22 @@ Validation run_validation(const ValidationOptions& options, const MeasureGrid& m
                           const std::function<void(const std::string&)>& say) {
   const std::vector<GridRun> runs = chosen_runs(options.only);
   if (!options.machine.empty()) (void)predict(read_machine(options.machine), runs.front());  // fails early
-  const GridTimes times = measure(runs);
-  Validation all{.runs = {}, .measured_on = {}, .machine = machine_of(options, times.machines)};
-  all.on_sockets = times.on_sockets.empty() ? all.machine : machine_of(options, times.on_sockets);
   const TemporaryFolder folder;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const RunPrediction prediction = predict(runs[i].sockets ? all.on_sockets : all.machine, runs[i]);
-    Validated one{runs[i], prediction.step_seconds, times.seconds[i], prediction.peak_bytes};
-    count_tensors(options, folder, one);
-    all.runs.push_back(one);
+  Validation all;
+  for (const GridRun& run : runs) {
+    count_tensors(options, folder, all.runs.emplace_back(Validated{.run = run}));
     say(".");
   }
   say("\n");
+  const GridTimes times = measure(runs);
+  all.machine = machine_of(options, times.machines);
+  all.on_sockets = times.on_sockets.empty() ? all.machine : machine_of(options, times.on_sockets);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunPrediction prediction = predict(runs[i].sockets ? all.on_sockets : all.machine, runs[i]);
+    all.runs[i].predicted_seconds = prediction.step_seconds;
+    all.runs[i].seconds = times.seconds[i];
+    all.runs[i].predicted_bytes = prediction.peak_bytes;
+  }
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstddef>
 
 #include "core/error.h"
 
@@ -12,6 +13,10 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kBytesOfText = 100;  // at least, for each zero byte
+constexpr std::size_t kBytesBetweenControls = 50;
+constexpr std::ptrdiff_t kFewControls = 16;
+constexpr std::string_view kControlsOfText = "\b\t\n\v\f\r\x1B";
+constexpr std::string_view kSafetensorsLength("\0\0\0\0{\"", 6);  // end of length, header
 
 struct Kind {
   std::size_t place;
@@ -33,6 +38,9 @@ const std::array kKinds = {
     Kind{0, "\x28\xB5\x2F\xFD", "is a zstd archive", "unpack it: unzstd FILE"},
     Kind{0, "\x04\x22\x4D\x18", "is an lz4 archive", "unpack it: unlz4 FILE"},
     Kind{0, "PK\x03\x04", "is a zip archive", "unpack it: unzip FILE"},
+    Kind{0, "PK\x05\x06", "is a zip archive without files", "give another file"},
+    Kind{0, "Rar!\x1A\x07", "is a rar archive", "unpack it: unrar x FILE"},
+    Kind{4, "sNaPpY", "is a snappy archive", "unpack it: snzip -dk FILE"},
     Kind{0, "7z\xBC\xAF\x27\x1C", "is a 7z archive", "unpack it: 7z x FILE"},
     Kind{257, "ustar", "is a tar archive", "unpack it: tar -xf FILE"},
     Kind{0, "PAR1", "is a Parquet table", kMakeLines},
@@ -43,6 +51,8 @@ const std::array kKinds = {
          "write its 16-bit tokens: python3 -c 'import numpy; "
          "numpy.load(\"FILE\").astype(\"uint16\").tofile(\"tokens.bin\")'"},
     Kind{0, "%PDF-", "is a PDF document", "write its text: pdftotext FILE"},
+    Kind{0, "{\\rtf1", "is an RTF document", "save it as text"},
+    Kind{0, "\x89PNG\r\n", "is an image", "give a text or tokens"},
     Kind{0, "SQLite format 3", "is a database of SQLite", "write its text to a file"},
     Kind{0, "\x89HDF\r\n", "is an HDF5 file", "write its text or tokens to a file"},
     Kind{0, "GGUF", "is a model of llama.cpp", "give the folder of the model with safetensors"},
@@ -69,11 +79,54 @@ bool is_web_page(std::string_view head) {
   return begin == "<!doctype html" || begin.starts_with("<html");
 }
 
-/// Accepts a JSON object with a name, or an array of objects.
+std::string_view inside_of(std::string_view begin) { return begin_of_text(begin.substr(begin.empty() ? 0 : 1)); }
+
+bool has_texts(std::string_view begin) { return begin.starts_with('[') && inside_of(begin).starts_with('"'); }
+
 bool is_json(std::string_view begin) {
-  const char first = begin.empty() ? ' ' : begin[0];
-  const std::string_view inside = begin_of_text(begin.substr(begin.empty() ? 0 : 1));
-  return (first == '{' && inside.starts_with('"')) || (first == '[' && inside.starts_with('{'));
+  return (begin.starts_with('{') && inside_of(begin).starts_with('"')) ||
+         (begin.starts_with('[') && inside_of(begin).starts_with('{')) || has_texts(begin);
+}
+
+bool is_control(char letter) {
+  return letter > '\0' && letter < ' ' && kControlsOfText.find(letter) == kControlsOfText.npos;
+}
+
+/// Empty for a binary file.
+std::string wide_encoding(std::string_view head) {
+  std::array<std::size_t, 4> zeros{};
+  for (std::size_t i = 0; i < head.size(); ++i) zeros[i % 4] += head[i] == '\0' ? 1 : 0;
+  const auto has_zeros = [&](std::string_view places) {
+    return std::ranges::all_of(std::array<std::size_t, 4>{0, 1, 2, 3}, [&](std::size_t p) {
+      return places[p] == '0' ? zeros[p] > head.size() / kBytesOfText : zeros[p] <= head.size() / (4 * kBytesOfText);
+    });
+  };
+  if (has_zeros("a000")) return "UTF-32LE";
+  if (has_zeros("000a")) return "UTF-32BE";
+  if (has_zeros("a0a0")) return "UTF-16LE";
+  return has_zeros("0a0a") ? "UTF-16BE" : "";
+}
+
+[[noreturn]] void refuse_encoding(const std::string& path, const std::string& encoding) {
+  refuse(path, "is " + encoding, "make UTF-8 of it: iconv -f " + encoding + " -t UTF-8 FILE");
+}
+
+void require_utf8(const std::string& path, std::string_view head) {
+  constexpr std::string_view kUtf32Mark("\xFF\xFE\0\0", 4);
+  if (head.starts_with(kUtf32Mark)) refuse_encoding(path, "UTF-32");
+  if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) refuse_encoding(path, "UTF-16");
+  const auto is_more_than = [&](auto count, std::size_t bytes_for_each) {
+    return static_cast<std::size_t>(count) * bytes_for_each > head.size();
+  };
+  if (is_more_than(std::ranges::count(head, '\0'), kBytesOfText)) {
+    const std::string encoding = wide_encoding(head);
+    if (!encoding.empty()) refuse_encoding(path, encoding);
+    refuse(path, "is not text: it has many zero bytes, as binary files have", "give UTF-8 text, or tokens");
+  }
+  const auto controls = std::ranges::count_if(head, is_control);
+  if (controls >= kFewControls && is_more_than(controls, kBytesBetweenControls)) {
+    refuse(path, "is not text: it has many control characters, as binary files have", "give UTF-8 text, or tokens");
+  }
 }
 
 /// Returns whether the first line of JSON is an object, or too long to tell.
@@ -105,18 +158,17 @@ void require_downloaded_content(const std::string& path, std::string_view head) 
 
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy) {
   require_no_foreign_content(path, head);
-  if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) {
-    refuse(path, "is UTF-16", "make UTF-8 of it: iconv -f UTF-16 -t UTF-8 FILE");
+  if (head.substr(std::min<std::size_t>(head.size(), 4)).starts_with(kSafetensorsLength)) {
+    refuse(path, "is a safetensors file", "give the folder of its model, or text or tokens");
   }
   head = head.substr(0, kContentHead);
-  if (kBytesOfText * static_cast<std::size_t>(std::ranges::count(head, '\0')) > head.size()) {
-    refuse(path, "is not text: it has many zero bytes, as UTF-16 and binary files have",
-           "make UTF-8 of UTF-16: iconv -f UTF-16LE -t UTF-8 FILE");
-  }
+  require_utf8(path, head);
   const std::string_view begin = begin_of_text(head);
   if (lines_remedy.empty() || path.ends_with(".txt") || !is_json(begin)) return;
   if (has_object_in_line(begin)) refuse(path, "is JSON with an object per line, not text", lines_remedy);
-  refuse(path, "is JSON, not text", "make a file with an object per line: jq -c '.[]' FILE > FILE.jsonl");
+  refuse(path, "is JSON, not text",
+         "make a file with an object per line: jq -c '.[]" + std::string(has_texts(begin) ? " | {text: .}" : "") +
+             "' FILE > FILE.jsonl");
 }
 
 }  // namespace chimera

@@ -16,7 +16,7 @@ inline constexpr std::size_t kContentHead = 4096;
 void require_no_foreign_content(const std::string& path, std::string_view head);
 /// Same, and throws ConfigError for a web page. For files that are downloaded by name.
 void require_downloaded_content(const std::string& path, std::string_view head);
-/// Same as the first, and throws ConfigError for UTF-16, more than 1 % of zero bytes and, unless the name ends in .txt,
+/// Same as the first, and throws ConfigError for UTF-16, UTF-32, other binary files and, unless the name ends in .txt,
 /// JSON. `lines_remedy`: advice for a file with a JSON object per line, where FILE stands for the path; empty: JSON is
 /// welcome.
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy);

@@ -169,8 +169,13 @@ void require_writable_whole(const std::string& path) {
 }
 
 TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "chimera-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw Error("cannot make a folder " + pattern);
+  std::error_code error;
+  std::string pattern = (std::filesystem::temp_directory_path(error) / "chimera-XXXXXX").string();
+  if (!error && ::mkdtemp(pattern.data()) == nullptr) error = {errno, std::generic_category()};
+  if (error) {
+    throw ConfigError("a folder for temporary files cannot be made (" + error.message() +
+                      "); set TMPDIR to a folder that can be written");
+  }
   folder_ = pattern;
 }
 

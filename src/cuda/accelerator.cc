@@ -10,6 +10,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Type.h>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -35,7 +37,6 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Process groups of this rank, in creation order.
 class Groups {
  public:
   using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
@@ -98,6 +99,29 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   }
 }
 
+/// Returns a function of the driver, which this library does not link.
+template <typename Function>
+Function* driver_function(const char* name, unsigned int since) {
+  void* found = nullptr;
+  C10_CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &found, since, cudaEnableDefault, nullptr));
+  return reinterpret_cast<Function*>(found);
+}
+
+/// The runtime names only kernels that it launched itself; cuBLAS and cuDNN use the driver.
+std::string kernel_name(cudaGraphNode_t node) {
+  static const auto parameters_of =
+      driver_function<CUresult(CUgraphNode, CUDA_KERNEL_NODE_PARAMS*)>("cuGraphKernelNodeGetParams", 12000);
+  static const auto function_name = driver_function<CUresult(const char**, CUfunction)>("cuFuncGetName", 12030);
+  static const auto kernel_name = driver_function<CUresult(const char**, CUkernel)>("cuKernelGetName", 12030);
+  CUDA_KERNEL_NODE_PARAMS parameters{};
+  if (parameters_of == nullptr || parameters_of(node, &parameters) != CUDA_SUCCESS) return "kernel";
+  const char* name = nullptr;
+  const bool is_known = parameters.func != nullptr
+                            ? function_name != nullptr && function_name(&name, parameters.func) == CUDA_SUCCESS
+                            : kernel_name != nullptr && kernel_name(&name, parameters.kern) == CUDA_SUCCESS;
+  return is_known ? c10::demangle(name) : "kernel";
+}
+
 class CudaGraph final : public RecordedWork {
  public:
   /// Thread-local, because other threads use calls that a capture forbids: the loader pins memory, c10d queries events.
@@ -110,24 +134,28 @@ class CudaGraph final : public RecordedWork {
       throw;
     }
     graph_.capture_end();
-    num_kernels_ = count_kernels(graph_.raw_cuda_graph());
+    kernels_ = kernels_of(graph_.raw_cuda_graph());
     graph_.instantiate();
   }
   void repeat() override { graph_.replay(); }
-  [[nodiscard]] std::int64_t num_kernels() const override { return num_kernels_; }
+  [[nodiscard]] std::vector<std::string> kernels() const override { return kernels_; }
 
  private:
   /// Leaves out nodes that only order others.
-  static std::int64_t count_kernels(cudaGraph_t graph) {
+  static std::vector<std::string> kernels_of(cudaGraph_t graph) {
     std::size_t count = 0;
     C10_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
     std::vector<cudaGraphNode_t> nodes(count);
     C10_CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
-    return std::ranges::count_if(nodes, [](cudaGraphNode_t node) {
+    std::vector<std::string> names;
+    for (cudaGraphNode_t node : nodes) {
       cudaGraphNodeType type{};
       C10_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
-      return type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeMemset;
-    });
+      if (type == cudaGraphNodeTypeKernel) names.push_back(kernel_name(node));
+      if (type == cudaGraphNodeTypeMemcpy) names.emplace_back("copy");
+      if (type == cudaGraphNodeTypeMemset) names.emplace_back("fill");
+    }
+    return names;
   }
   /// An aborted capture throws again here.
   void end_quietly() {
@@ -136,8 +164,8 @@ class CudaGraph final : public RecordedWork {
     } catch (const c10::Error&) {
     }
   }
-  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};  // count_kernels() reads the graph after the capture
-  std::int64_t num_kernels_ = 0;
+  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};  // kernels_of() reads the graph after the capture
+  std::vector<std::string> kernels_;
 };
 
 class CudaAccelerator final : public Accelerator {
@@ -206,7 +234,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_6() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_7() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

@@ -85,16 +85,23 @@ void require_16_bits(const DataFile& file) {
   std::vector<std::uint16_t> numbers(std::min(static_cast<std::size_t>(file.size()) / sizeof(std::uint16_t), kMost));
   file.read(0, std::as_writable_bytes(std::span(numbers)));
   std::size_t small_lower = 0;
+  bool fits_16_bits = true;
+  bool is_64_bits = file.size() % 8 == 0;
   for (std::size_t i = 0; i < numbers.size(); i += 2) {
     if (numbers[i + 1] > kUpper) return;
     if (numbers[i] <= kUpper) ++small_lower;
+    fits_16_bits = fits_16_bits && numbers[i + 1] == 0;
+    is_64_bits = is_64_bits && (i % 4 == 0 || (numbers[i] == 0 && numbers[i + 1] == 0));
   }
   if (numbers.size() < kLeast || small_lower > numbers.size() * 3 / 8) return;
-  throw ConfigError(fmt::format(
-      "{0}: looks like tokens of 32 or 64 bits; raw tokens have 16: write them as 16 bits, python3 -c 'import "
-      "numpy; numpy.fromfile(\"{0}\", \"uint32\").astype(\"uint16\").tofile(\"tokens.bin\")', or make files "
-      "for a larger vocabulary with chimera tokenize",
-      file.path()));
+  const std::string narrow = fmt::format(
+      "write them as 16 bits, python3 -c 'import numpy; numpy.fromfile(\"{}\", "
+      "\"{}\").astype(\"uint16\").tofile(\"tokens.bin\")', or ",
+      file.path(), is_64_bits ? "uint64" : "uint32");
+  throw ConfigError(
+      fmt::format("{}: looks like tokens of 32 or 64 bits; raw tokens have 16: {}make files for a larger vocabulary "
+                  "with chimera tokenize",
+                  file.path(), fits_16_bits ? narrow : ""));
 }
 
 TokenFile open_text(DataFile file, const TokenOptions& options) {
@@ -191,8 +198,10 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
       throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index.string(), tokens.string()));
   }
   if (shards.empty() && texts.empty()) {
+    const std::string others = passed_over(folder, entries, {kRawSuffix, kTextSuffix});
     throw ConfigError(
-        fmt::format("the folder {} has neither .bin nor .txt files; expected shards of tokens or text", folder));
+        fmt::format("the folder {} has neither .bin nor .txt files; expected shards of tokens or text{}{}", folder,
+                    others.empty() ? "" : "; ", others));
   }
   if (!shards.empty() && !texts.empty()) {
     throw ConfigError(

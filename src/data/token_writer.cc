@@ -39,12 +39,20 @@ bool has_bytes(const std::string& path, std::int64_t bytes) {
   return ::stat(path.c_str(), &status) == 0 && status.st_size >= bytes;
 }
 
+/// False if another process has renamed it since.
+bool is_named(const FileDescriptor& file, const std::string& path) {
+  struct stat own {};
+  struct stat named {};
+  return ::fstat(file.get(), &own) == 0 && ::stat(path.c_str(), &named) == 0 && own.st_dev == named.st_dev &&
+         own.st_ino == named.st_ino;
+}
+
 /// Locks a file and truncates it to `bytes` bytes. Throws ConfigError if another process has locked it.
 FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
   make_parents(path);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) cannot_write(path, errno);
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_named(file, path)) {
     throw ConfigError(path + ": another run is writing it; wait for its end, or give another --output");
   }
   if (::ftruncate(file.get(), bytes) != 0 || ::lseek(file.get(), 0, SEEK_END) < 0) cannot_write(path, errno);
@@ -105,6 +113,8 @@ bool TokenWriter::has(const std::string& prefix, TokenFileFormat format, std::in
   }
   return has_bytes(tokens_path_of(prefix) + kUnfinished, token_bytes(format, token_type(format, vocabulary), written));
 }
+
+std::string TokenWriter::unfinished(const std::string& path) { return path + kUnfinished; }
 
 std::vector<std::string> TokenWriter::paths(const std::string& prefix, TokenFileFormat format) {
   if (format != TokenFileFormat::Megatron) return {tokens_path_of(prefix)};

@@ -32,6 +32,7 @@ class TokenWriter {
  public:
   /// Returns the finished files of such a writer.
   [[nodiscard]] static std::vector<std::string> paths(const std::string& prefix, TokenFileFormat format);
+  [[nodiscard]] static std::string unfinished(const std::string& path);
   /// Returns whether such a writer left at least `written` unfinished.
   [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                                 const WrittenTokens& written);
@@ -44,11 +45,8 @@ class TokenWriter {
   /// Appends tokens stored as type().
   void write(std::string_view tokens);
   void end_document();
-  /// Syncs to the disk.
   void save();
-  /// Renames the files to their final names.
   void finish();
-  /// Deletes the unfinished files.
   void discard();
 
   [[nodiscard]] std::string tokens_path() const;

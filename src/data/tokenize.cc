@@ -439,6 +439,15 @@ void write_resume(const std::string& path, const std::string& key, const Tokeniz
   write_whole(path, json_text(file) + "\n");
 }
 
+namespace {
+
+bool has_progress(const std::string& path) {
+  const json file = try_json(read_whole(path));
+  return file.is_object() && file.contains("key") && file.contains("place");
+}
+
+}  // namespace
+
 std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
@@ -474,7 +483,6 @@ std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokeni
   return id;
 }
 
-/// Destination of the tokens, and progress of an earlier run.
 class Output {
  public:
   Output(const TokenizeOptions& options, const Tokenizer& tokenizer) : options_(options) {
@@ -483,7 +491,13 @@ class Output {
                       fmt::format("{} {} {} {}", to_text(options.format), options.end_of_document,
                                   to_text(options.invalid), to_text(options.empty)));
     saves_ = !has_stream(options.inputs);
-    for (const std::string& path : TokenWriter::paths(options.output, options.format)) require_free(path);
+    for (const std::string& path : TokenWriter::paths(options.output, options.format)) {
+      require_no_input(path);
+      require_no_input(TokenWriter::unfinished(path));
+      require_unused("--output", path, options_.overwrite);
+    }
+    require_no_input(resume_path());
+    require_own_progress();
     if (saves_) go_on(tokenizer.vocabulary_size());
     if (writer_) return;
     writer_.emplace(options.output, options.format, tokenizer.vocabulary_size());
@@ -518,13 +532,12 @@ class Output {
     return {writer_->tokens_path()};
   }
 
-  /// Deletes the unfinished files if no progress is saved.
   void give_up() {
     if (writer_ && !has_saved_) writer_->discard();
   }
 
  private:
-  void require_free(const std::string& path) const {
+  void require_no_input(const std::string& path) const {
     for (const std::string& input : options_.inputs.paths) {
       if (!is_same_file(path, input)) continue;
       throw ConfigError(
@@ -535,10 +548,18 @@ class Output {
       throw ConfigError(
           fmt::format("--output {}: would replace {} of the tokenizer; give another name", options_.output, file.path));
     }
-    require_unused("--output", path, options_.overwrite);
   }
 
-  /// Continues an interrupted run with the same key if its files still exist.
+  void require_own_progress() const {
+    std::error_code absent;
+    const std::string path = resume_path();
+    if (options_.overwrite || !fs::is_regular_file(path, absent) || has_progress(path)) return;
+    throw ConfigError(
+        fmt::format("--output {}: would replace {}, which is no progress of this command; give another "
+                    "name, or --overwrite",
+                    options_.output, path));
+  }
+
   void go_on(std::int64_t vocabulary) {
     const auto earlier = read_resume(resume_path(), key_);
     if (!earlier || !TokenWriter::has(options_.output, options_.format, vocabulary, earlier->written)) return;

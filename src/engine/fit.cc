@@ -109,21 +109,21 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
 
 /// Throws ConfigError for nonexistent stages, for `attention`, because a user's modules may have none, and for `auto`,
 /// because their memory is unknown.
-std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t stages) {
+std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stages) {
   std::set<StageId> all;
   for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);
   switch (choice.rule) {
-    case RecomputeRule::None: return {};
-    case RecomputeRule::Attention:
+    case StageRule::None: return {};
+    case StageRule::Attention:
       throw ConfigError(
           fmt::format("recompute attention: only GPT-2, BERT and Llama models have it, not modules of "
                       "your own; use none, full, or stages of 0 to {} such as 0,1",
                       stages - 1));
-    case RecomputeRule::Full: return all;
-    case RecomputeRule::Listed:
+    case StageRule::Full: return all;
+    case StageRule::Listed:
       if (std::ranges::includes(all, choice.stages)) return choice.stages;
       break;
-    case RecomputeRule::Auto: break;
+    case StageRule::Auto: break;
   }
   throw ConfigError(
       fmt::format("recompute {}: expected none, full, or stages of 0 to {} such as 0,1", to_text(choice), stages - 1));

@@ -20,7 +20,7 @@
 #include "model/layers.h"
 #include "model/module_stage.h"
 #include "passes/lower.h"
-#include "plan/recompute_choice.h"
+#include "plan/stage_choice.h"
 #include "runtime/canonical_sums.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
@@ -72,7 +72,7 @@ struct FitOptions {
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;
   std::int64_t reduction_blocks = 0;                               // Q; 0: default_reduction_blocks()
-  RecomputeChoice recompute;                                       // not `auto`
+  StageChoice recompute;                                           // not `auto`
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;  // kReceivesAheadOnGpus for a GPU per rank
   OptimizerOptions optimizer;
   LearningRate learning_rate;

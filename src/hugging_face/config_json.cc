@@ -286,9 +286,6 @@ void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
       }
     }
     if (some_layer_slides && !slides) config.fail("layer_types has sliding_attention, but no sliding_window is used");
-    const auto types = static_cast<std::int64_t>(config["layer_types"].size());
-    if (types != model.layers)
-      config.fail(fmt::format("layer_types has {} entries for {} layers", types, model.layers));
   }
   if (slides && some_layer_slides) model.sliding_window = config.integer("sliding_window", 4096);
 }
@@ -299,6 +296,9 @@ void read_window(const ConfigFields& config, std::string_view type, ModelConfig&
   } else if (type == "mistral" && (config.has("sliding_window") || !config.names("sliding_window"))) {
     model.sliding_window = config.integer("sliding_window", 4096);
   }
+  const bool has_types = config.has("layer_types");
+  const auto types = has_types ? static_cast<std::int64_t>(config["layer_types"].size()) : model.layers;
+  if (types != model.layers) config.fail(fmt::format("layer_types has {} entries for {} layers", types, model.layers));
 }
 
 AttentionBias attention_bias_of(const ConfigFields& config, std::string_view type) {

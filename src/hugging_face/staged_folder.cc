@@ -81,7 +81,7 @@ bool is_removed(const FileDescriptor& folder) {
   return ::fstat(folder.get(), &status) != 0 || status.st_nlink == 0;
 }
 
-void remove_leftovers(const std::string& folder) {
+std::vector<fs::path> leftovers_of(const std::string& folder) {
   const std::string beginning = fs::path(folder).filename().string() + kUnfinished;
   std::vector<fs::path> leftovers;
   std::error_code error;
@@ -91,7 +91,12 @@ void remove_leftovers(const std::string& folder) {
         name.starts_with(beginning) && name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
     if (is_one) leftovers.push_back(entry.path());
   }
-  for (const fs::path& leftover : leftovers) {
+  return leftovers;
+}
+
+void remove_leftovers(const std::string& folder) {
+  std::error_code error;
+  for (const fs::path& leftover : leftovers_of(folder)) {
     const FileDescriptor opened = open_folder(leftover.string());
     if (hold(opened)) fs::remove_all(leftover, error);
   }
@@ -99,8 +104,14 @@ void remove_leftovers(const std::string& folder) {
 
 }  // namespace
 
-void require_new_folder(const std::string& folder, std::uint64_t bytes) {
+void require_new_folder(const std::string& folder, std::uint64_t bytes, const std::vector<std::string>& inputs) {
   require_free_place(folder);
+  for (const fs::path& leftover : leftovers_of(without_slash(folder))) {
+    for (const std::string& input : inputs) {
+      if (!is_same_file(input, leftover) && !is_same_file(parent_of(input).string(), leftover)) continue;
+      throw ConfigError(fmt::format("{}: would remove {}, which is read; give another folder", folder, input));
+    }
+  }
   require_parents(without_slash(folder));
   const std::optional<std::uint64_t> free = free_bytes(without_slash(folder));
   if (!free || *free >= bytes) return;

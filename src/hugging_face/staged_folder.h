@@ -4,14 +4,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/file_descriptor.h"
 #include "hugging_face/export_plan.h"
 
 namespace chimera {
 
-/// Throws ConfigError if `folder` is not empty, cannot be created, or has less than `bytes` free.
-void require_new_folder(const std::string& folder, std::uint64_t bytes);
+/// Throws ConfigError if `folder` is not empty, cannot be created, or has less than `bytes` free, or if an interrupted
+/// export to it has left one of the inputs, which StagedFolder would remove.
+void require_new_folder(const std::string& folder, std::uint64_t bytes, const std::vector<std::string>& inputs = {});
 
 /// A folder that appears complete or not at all. Until commit(), it is named `folder`.unfinished-N, and its writer
 /// holds an flock on it. Other processes may write files in it.

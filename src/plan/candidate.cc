@@ -72,7 +72,7 @@ void require_cuttable(const PlanProblem& problem, const std::vector<std::int64_t
 class Enumeration {
  public:
   Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {
-    for (const RecomputeChoice& choice : {options.recompute, options.offload}) {
+    for (const StageChoice& choice : {options.recompute, options.offload}) {
       if (!choice.stages.empty()) last_stage_ = std::max<std::int64_t>(last_stage_, choice.stages.rbegin()->value());
     }
     if (options.partition.rule != PartitionRule::Listed) return;
@@ -158,8 +158,7 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   return false;
 }
 
-std::string in_words(const GivenConfiguration& given, const RecomputeChoice& recompute,
-                     const RecomputeChoice& offload) {
+std::string in_words(const GivenConfiguration& given, const StageChoice& recompute, const StageChoice& offload) {
   std::vector<std::string> flags;
   const auto add = [&](const char* flag, const std::vector<std::int64_t>& values) {
     if (!values.empty()) flags.push_back(fmt::format("{} {}", flag, fmt::join(values, ",")));
@@ -171,15 +170,15 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
   if (given.tensor_parallel != std::vector<std::int64_t>{1}) add("--tensor-parallel", given.tensor_parallel);
   if (given.slices != std::vector<std::int64_t>{1}) add("--slices", given.slices);
   if (given.replica_layout) flags.push_back(fmt::format("--replica-layout {}", to_text(*given.replica_layout)));
-  if (recompute.rule == RecomputeRule::Listed) flags.push_back("--recompute " + to_text(recompute));
-  if (offload.rule == RecomputeRule::Listed) flags.push_back("--offload " + to_text(offload));
+  if (recompute.rule == StageRule::Listed) flags.push_back("--recompute " + to_text(recompute));
+  if (offload.rule == StageRule::Listed) flags.push_back("--offload " + to_text(offload));
   return fmt::format("{}", fmt::join(flags, ", "));
 }
 
 [[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options) {
   const std::string asked = in_words(options.given, options.recompute, options.offload);
   options.given = {};
-  options.recompute = {RecomputeRule::Auto};
+  options.recompute = {StageRule::Auto};
   options.offload = {};
   const auto others = Enumeration(problem, options).run();
   const std::string instead =
@@ -205,8 +204,7 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
     throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
                                   to_text(options.partition), problem.workers));
   }
-  const bool lists_stages =
-      options.recompute.rule == RecomputeRule::Listed || options.offload.rule == RecomputeRule::Listed;
+  const bool lists_stages = options.recompute.rule == StageRule::Listed || options.offload.rule == StageRule::Listed;
   if (!options.given.empty() || lists_stages) refuse_given(problem, options);
   throw ConfigError(fmt::format(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
@@ -260,13 +258,13 @@ std::int64_t num_stages(const Candidate& candidate) {
   return candidate.shape.stages * find_generator(candidate.schedule).stages_a_worker(candidate.shape);
 }
 
-RecomputeChoice offload_choice(const Candidate& candidate) {
-  return recompute_choice(candidate.offload, num_stages(candidate));
+StageChoice offload_choice(const Candidate& candidate) {
+  return stage_choice(candidate.offload, num_stages(candidate));
 }
 
-RecomputeChoice recompute_choice(const Candidate& candidate) {
-  if (candidate.recompute_attention) return {RecomputeRule::Attention};
-  return recompute_choice(candidate.recompute, num_stages(candidate));
+StageChoice recompute_choice(const Candidate& candidate) {
+  if (candidate.recompute_attention) return {StageRule::Attention};
+  return stage_choice(candidate.recompute, num_stages(candidate));
 }
 
 }  // namespace chimera

@@ -9,7 +9,7 @@
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "plan/machine.h"
-#include "plan/recompute_choice.h"
+#include "plan/stage_choice.h"
 #include "schedule/place_all_reduces.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
@@ -60,8 +60,8 @@ struct Candidate {
 [[nodiscard]] std::int64_t num_stages(const Candidate& candidate);
 
 /// Returns the value of --recompute.
-[[nodiscard]] RecomputeChoice recompute_choice(const Candidate& candidate);
+[[nodiscard]] StageChoice recompute_choice(const Candidate& candidate);
 
-[[nodiscard]] RecomputeChoice offload_choice(const Candidate& candidate);
+[[nodiscard]] StageChoice offload_choice(const Candidate& candidate);
 
 }  // namespace chimera

@@ -53,8 +53,8 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
-std::set<StageId> given_stages(const Candidate& candidate, const RecomputeChoice& choice) {
-  return choice.rule == RecomputeRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
+std::set<StageId> given_stages(const Candidate& candidate, const StageChoice& choice) {
+  return choice.rule == StageRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
 }
 
 std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
@@ -62,13 +62,13 @@ std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate
   candidate.recompute = given_stages(candidate, options.recompute);
   candidate.offload = given_stages(candidate, options.offload);
   PlannedSchedule planned = predictor.prepare(candidate);
-  if (options.offload.rule == RecomputeRule::Auto) {
+  if (options.offload.rule == StageRule::Auto) {
     const auto offload = stages_to_offload(*planned.schedule, planned.model, candidate.recompute, memory);
     if (!offload) return std::nullopt;
     candidate.offload = *offload;
     return offload->empty() ? planned : predictor.prepare(candidate);
   }
-  if (options.recompute.rule != RecomputeRule::Auto) {
+  if (options.recompute.rule != StageRule::Auto) {
     const auto peaks = peaks_by_order(*planned.schedule, planned.model, candidate.recompute);
     return *std::ranges::max_element(peaks) <= memory ? std::optional(std::move(planned)) : std::nullopt;
   }
@@ -80,7 +80,7 @@ std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate
 }
 
 bool both_auto(const PlanOptions& options) {
-  return options.recompute.rule == RecomputeRule::Auto && options.offload.rule == RecomputeRule::Auto;
+  return options.recompute.rule == StageRule::Auto && options.offload.rule == StageRule::Auto;
 }
 
 class Planner {
@@ -173,8 +173,8 @@ class Planner {
 };
 
 [[noreturn]] void refuse(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
-  const bool free = options.recompute.rule == RecomputeRule::Auto;
-  const bool offloads = options.offload.rule == RecomputeRule::Auto;
+  const bool free = options.recompute.rule == StageRule::Auto;
+  const bool offloads = options.offload.rule == StageRule::Auto;
   double least = kNever;
   const Candidate* smallest = nullptr;
   std::set<std::string> seen;

@@ -57,9 +57,9 @@ struct PlanOptions {
   /// Balanced: even, and also balanced for the best candidates. Listed: only candidates with this many stages.
   PartitionChoice partition = {PartitionRule::Balanced};
   /// Auto: as few stages as memory requires. Listed: only candidates that have these stages.
-  RecomputeChoice recompute = {RecomputeRule::Auto};
+  StageChoice recompute = {StageRule::Auto};
   /// Auto, as above. If both are Auto, a candidate offloads or recomputes, whichever is faster.
-  RecomputeChoice offload = {};
+  StageChoice offload = {};
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
   std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
 };

@@ -26,7 +26,7 @@ TrainOptions options_of(const GridRun& run, const std::string& data) {
   options.schedule = run.schedule;
   options.shape = {run.stages, run.micro_batches, 2};
   options.micro_batch_size = run.micro_batch_size;
-  options.recompute = {run.recomputes ? RecomputeRule::Full : RecomputeRule::None};
+  options.recompute = {run.recomputes ? StageRule::Full : StageRule::None};
   options.transport = run.transport;
   options.threads = 1;
   options.steps = kManySteps;

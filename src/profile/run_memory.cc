@@ -178,7 +178,7 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
 /// Derives stage sizes from the memory changes of ops.
 std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) {
   const auto num_stages = static_cast<std::size_t>(job.schedule.stages);
-  const bool recomputes = job.options.recompute.rule != RecomputeRule::None;
+  const bool recomputes = job.options.recompute.rule != StageRule::None;
   std::vector<Mean> made(num_stages);        // kept by the forward or its recomputation
   std::vector<Mean> given_back(num_stages);  // freed by I
   for_each_instruction(job, samples,

@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/manifest.h"
+#include "core/content.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -122,7 +123,9 @@ std::string metrics_path(const std::string& run) {
 RunHistory read_run(const std::string& path) {
   RunHistory run{.name = path, .metrics = metrics_path(path), .steps = {}, .configuration = {}};
   while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
-  run.steps = parse_metrics(run.metrics, read_whole(run.metrics, kMostMetricsBytes));
+  const std::string text = read_whole(run.metrics, kMostMetricsBytes);
+  require_no_foreign_content(run.metrics, text);
+  run.steps = parse_metrics(run.metrics, text);
   const auto folder = std::filesystem::path(run.metrics).parent_path();
   run.configuration = configuration_of(folder.empty() ? "." : folder.string());
   return run;

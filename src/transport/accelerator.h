@@ -61,7 +61,7 @@ class Accelerator {
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_6";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_7";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

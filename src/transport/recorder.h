@@ -22,8 +22,8 @@ class RecordedWork {
   virtual ~RecordedWork() = default;
   /// Enqueues the work on the current stream. Host values (numbers, sizes, addresses) stay as recorded.
   virtual void repeat() = 0;
-  /// Returns the number of kernels, copies and fills per repeat(); 0 if unknown.
-  [[nodiscard]] virtual std::int64_t num_kernels() const { return 0; }
+  /// Returns what repeat() enqueues: names of kernels, "copy" or "fill"; empty if unknown.
+  [[nodiscard]] virtual std::vector<std::string> kernels() const { return {}; }
 };
 
 /// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws

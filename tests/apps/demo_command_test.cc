@@ -31,6 +31,15 @@ TEST(DemoCommandTest, KeepsItsFilesWhereAsked) {
   expect_refusal({{"demo", "schedule", "--folder", scratch.path("kept")}, {"kept: exists already; give a new folder"}});
 }
 
+TEST(DemoCommandTest, NamesATemporaryFolderThatCannotBeMade) {
+  for (const char* folder : {"TMPDIR=/proc", "TMPDIR=/nowhere"}) {
+    const ProgramResult result = ProgramRun({"demo", "schedule"}, {.environment = {folder}}).wait();
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.messages, HasSubstr("a folder for temporary files cannot be made ("));
+    EXPECT_THAT(result.messages, HasSubstr("set TMPDIR to a folder that can be written"));
+  }
+}
+
 TEST(DemoCommandTest, NamesTheNearestDemo) {
   expect_refusal({{"demo", "shedule"}, {"shedule", "schedule"}});
   for (const char* command : {"demo", "tour"}) {

@@ -17,19 +17,19 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string output_of(const std::vector<std::string>& arguments) {
+std::string model_output(const std::vector<std::string>& arguments) {
   const ProgramResult result = run_program(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   return result.output;
 }
 
 TEST(ModelCommandTest, TextHasTablesOfLayersAndStagesAndBars) {
-  EXPECT_EQ(output_of({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "1", "--sequence", "64"}),
+  EXPECT_EQ(model_output({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "1", "--sequence", "64"}),
             read_file(testing::source_path("/tests/golden/model-gpt2-tiny.txt")));
 }
 
 TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
-  const json report = read_json(output_of({"model", "gpt2-64", "--stages", "32", "--format", "json"}));
+  const json report = read_json(model_output({"model", "gpt2-64", "--stages", "32", "--format", "json"}));
   EXPECT_EQ(report["parameters"], 1'389'327'360);
   EXPECT_EQ(report["micro_batch_size"], 4);
   EXPECT_EQ(report["sequence"], 128);
@@ -53,7 +53,7 @@ TEST(ModelCommandTest, AScheduleShowsWhatItsWorkersHold) {
   const std::vector<std::string> words = {"model", "gpt2-tiny", "--stages", "4", "--schedule", "chimera"};
   std::vector<std::string> fields = words;
   fields.insert(fields.end(), {"--format", "json"});
-  const json report = read_json(output_of(fields));
+  const json report = read_json(model_output(fields));
   ASSERT_EQ(report["workers"].size(), 4U);
   const json& first = report["workers"][0];
   EXPECT_EQ(first["stages"], json::array({0, 3}));
@@ -64,13 +64,13 @@ TEST(ModelCommandTest, AScheduleShowsWhatItsWorkersHold) {
   }
   EXPECT_EQ(first["held_bytes"], held);
   EXPECT_GT(first["peak_bytes"], held);
-  EXPECT_THAT(output_of(words), HasSubstr("\nworker  stages "));
+  EXPECT_THAT(model_output(words), HasSubstr("\nworker  stages "));
 }
 
 TEST(ModelCommandTest, TypeAndOptimizerDecideTheBytesPerParameter) {
   const auto stage = [](const std::string& dtype, const std::string& optimizer) {
-    return read_json(
-        output_of({"model", "gpt2-tiny", "--dtype", dtype, "--optimizer", optimizer, "--format", "json"}))["stages"][0];
+    return read_json(model_output(
+        {"model", "gpt2-tiny", "--dtype", dtype, "--optimizer", optimizer, "--format", "json"}))["stages"][0];
   };
   const double parameters = 298'368;
   EXPECT_EQ(stage("float64", "adamw")["optimizer_bytes"], 16 * parameters);
@@ -84,11 +84,11 @@ TEST(ModelCommandTest, AShortModelIsCountedAtAllPositions) {
   const std::string name = scratch.write("short.toml",
                                          "family = 'bert'\nlayers = 2\nhidden = 8\nheads = 2\nfeed_forward = 32\n"
                                          "vocabulary = 90\npositions = 16\ntied = true\n");
-  EXPECT_EQ(read_json(output_of({"model", name, "--format", "json"}))["sequence"], 16);
+  EXPECT_EQ(read_json(model_output({"model", name, "--format", "json"}))["sequence"], 16);
 }
 
 TEST(ModelCommandTest, DrawsABarPerStage) {
-  const std::string svg = output_of({"model", "bert-48", "--stages", "4", "--format", "svg"});
+  const std::string svg = model_output({"model", "bert-48", "--stages", "4", "--format", "svg"});
   EXPECT_THAT(svg, StartsWith("<svg "));
   EXPECT_THAT(svg, HasSubstr("<title>stage 3, optimizer: 1.375 GiB</title>"));
 }

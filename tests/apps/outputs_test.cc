@@ -65,8 +65,33 @@ TEST(OutputsTest, AnInputIsNeverReplaced) {
   const std::string sweep = scratch.path("x");
   expect_refusal({Words{"sweep", "--schedules", "gpipe", "--output", sweep, "--chart", sweep} + kShape,
                   {"--output " + sweep, "names this file"}});
+  // Other flags of bench and sweep go to `chimera train`.
+  for (const Words& flags : {Words{"--data", text}, Words{"--data=" + text}, Words{"--data", "0.5:" + text, "0.5:x"}}) {
+    expect_refusal(
+        {Words{"bench", "--schedules", "none", "--output", text, "--overwrite"} + flags, {text, "names this file"}});
+  }
+  expect_refusal({Words{"sweep", "--train", "x", "--validation", text, "--chart", text, "--overwrite"} + kShape,
+                  {"--chart " + text, "names this file"}});
   EXPECT_EQ(read_file(text), "the heaven and the earth and the sea");
   EXPECT_EQ(read_file(tokens), "text in spite of its name");
+}
+
+TEST(OutputsTest, AFileInAFolderThatIsReadIsNeverReplaced) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path("run"));
+  const std::string metrics = scratch.write("run/metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n");
+  const Words words = {"compare", scratch.path("run"), metrics, "--format", "json", "--overwrite", "--output"};
+  expect_refusal({Words{"compare", scratch.path("run"), scratch.path("run"), "--overwrite", "--output", metrics},
+                  {"--output " + metrics + ": exists in the folder ", "which another argument names"}});
+  EXPECT_EQ(read_file(metrics), "{\"step\": 1, \"loss\": 2}\n");
+  static_cast<void>(scratch.write("run/page.json", "of an earlier call"));
+  EXPECT_EQ(run_program(words + Words{scratch.path("run/page.json")}).exit_code, 0);
+  std::filesystem::create_directory(scratch.path("2"));
+  static_cast<void>(scratch.write("2/picture.txt", "of an earlier call"));
+  EXPECT_EQ(run_program(Words{"schedule", "gpipe", "--overwrite", "--output", scratch.path("2/picture.txt")} + kShape)
+                .exit_code,
+            0)
+      << "--stages 2 names no folder";
 }
 
 TEST(OutputsTest, ParentFoldersAreMade) {
@@ -130,6 +155,13 @@ TEST(OutputsTest, FlagsWithoutEffectAreRefused) {
            {Words{"sweep", "--schedules", "gpipe", "--value", "makespan"} + kShape, {"--value is for --chart"}},
            {Words{"sweep", "--schedules", "gpipe", "--over", "stages"} + kShape, {"--over is for --chart"}},
            {{"top", lines, "--once", "--interval", "2"}, {"--interval is for a view that updates"}},
+           {{"top", lines, "--format", "json", "--interval", "2"}, {"--interval is for a view that updates"}},
+           {{"launch", "--ssh", "x", "--", "train"}, {"--ssh is for --hosts"}},
+           {{"profile", "--program", "x"}, {"--program is for --hosts"}},
+           {{"model", "gpt2-tiny", "--micro-batches", "4"}, {"--micro-batches is for --schedule"}},
+           {{"reference", "all", "--folder", scratch.path("r"), "--command", "train"}, {"--command: reference all"}},
+           {{"bench", "--export", scratch.path("e"), "--most-disturbed", "3"},
+            {"--most-disturbed: --export runs nothing"}},
            {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--save-every", "2"},
             {"--save-every", "saves no"}},
            {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--overwrite"}, {"--overwrite", "no file"}},

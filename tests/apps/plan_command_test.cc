@@ -223,6 +223,8 @@ TEST(PlanCommandTest, RefusesInOneLine) {
            {bert_48({"--recompute", "ful"}), {"--recompute", "did you mean 'full'?"}},
            {bert_48({"--schedules", "1f1b", "--stages", "4", "--partition", "even", "--top", "1", "--explain", "2"}),
             {"--explain 2: the table has 1 rows"}},
+           {bert_48({"--format", "csv", "--explain"}), {"--explain: a CSV table has no explanations"}},
+           {bert_48({"--sbatch", "-", "--pareto"}), {"--pareto: --sbatch - prints the job in place of the table"}},
            {bert_48({"--top", "-1"}), {"--top must be 0 or more"}},
            {bert_48({"--sequence", "100000"}), {"100000"}},
        }) {

@@ -71,6 +71,21 @@ TEST(SimulateSlicesTest, SlicesOfEqualTimesAreTheDefault) {
   EXPECT_DOUBLE_EQ(makespan({"--slices", "2", "--slice-lengths", "512,512"}), 58.5);
 }
 
+TEST(SimulateSlicesTest, ReportsFlagsWithoutEffect) {
+  const auto said = [](const Words& more) { return run_program(sliced(more), "").messages; };
+  const std::string attention = "chimera: --attention has no effect without --slices\n";
+  EXPECT_EQ(said({"--attention", "0.5"}), attention);
+  EXPECT_EQ(said({"--attention", "0,0.5"}), attention);
+  EXPECT_EQ(said({"--slice-lengths", "equal"}), "chimera: --slice-lengths has no effect without --slices\n");
+  EXPECT_EQ(said({"--slices", "2", "--attention", "0.5", "--slice-lengths", "equal"}), "");
+  EXPECT_EQ(said({"--pair-time", "0.8"}),
+            "chimera: --pair-time has no effect: no schedule has pairs; --pairs neighbors makes them\n");
+  EXPECT_EQ(said({"--pair-time", "0.8", "--pairs", "neighbors"}), "");
+  EXPECT_EQ(run_program({"best", "--stages", "2", "--micro-batches", "2", "--attention", "0.5"}).messages, attention);
+  expect_refusal({{"simulate", "--schedules", "1f1b,gpipe", "--stages", "4", "--micro-batches", "4", "--chunks", "2"},
+                  {"--chunks applies to none of 1f1b, gpipe"}});
+}
+
 TEST(SimulateSlicesTest, ASweepHasAColumnOfSlices) {
   const ProgramResult result = run_program(sliced({"--slices", "1,4", "--attention", "0,0.5"}), "");
   EXPECT_EQ(result.exit_code, 0) << result.messages;

@@ -21,7 +21,7 @@ using ::testing::SizeIs;
 
 using Words = std::vector<std::string>;
 
-std::string simulate(Words words) {
+std::string simulated(Words words) {
   words.insert(words.begin(), "simulate");
   const ProgramResult result = run_program(words);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
@@ -30,7 +30,7 @@ std::string simulate(Words words) {
 
 std::vector<json> json_lines(Words words) {
   words.insert(words.end(), {"--format", "json"});
-  std::istringstream lines(simulate(words));
+  std::istringstream lines(simulated(words));
   std::vector<json> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(read_json(line));
   return rows;
@@ -38,7 +38,7 @@ std::vector<json> json_lines(Words words) {
 
 /// Rows of the CSV output, by column name.
 std::vector<std::map<std::string, std::string>> csv(const Words& words) {
-  std::istringstream lines(simulate(words));
+  std::istringstream lines(simulated(words));
   const auto cells_of = [](const std::string& line) {
     std::vector<std::string> cells;
     std::istringstream text(line);
@@ -104,7 +104,7 @@ TEST(SweepTest, ARowMatchesASingleSimulation) {
   for (const auto& row : rows) {
     Words one = {row.at("schedule"), "--stages", "4", "--micro-batches", row.at("micro_batches"), "--format", "json"};
     one.insert(one.end(), costs.begin(), costs.end());
-    const json alone = read_json(simulate(one));
+    const json alone = read_json(simulated(one));
     EXPECT_NEAR(alone["makespan"].get<double>(), std::stod(row.at("makespan")), 1e-6) << row.at("schedule");
     EXPECT_NEAR(alone["lower_bound"].get<double>(), std::stod(row.at("lower_bound")), 1e-6) << row.at("schedule");
   }
@@ -137,7 +137,7 @@ TEST(SweepTest, FilesAreSchedulesToo) {
   const auto alone = csv({file, "--latency", "0,1"});
   ASSERT_THAT(alone, SizeIs(2));
   EXPECT_EQ(alone[0].at("makespan"), rows[2].at("makespan"));
-  EXPECT_THAT(simulate({file}), HasSubstr("makespan 33,"));
+  EXPECT_THAT(simulated({file}), HasSubstr("makespan 33,"));
   EXPECT_EQ(run_program({"schedule", file}).output,
             run_program({"schedule", "1f1b", "--stages", "4", "--micro-batches", "8"}).output);
   expect_refusal({{"simulate", file, "--stages", "4"}, {"mine.json has a shape already"}});
@@ -168,15 +168,15 @@ TEST(SweepTest, TakesTheFasterOfTwoOrders) {
     return words;
   };
   const Words equal = {"--input-gradient", "1", "--weight-gradient", "1"};
-  const std::string slots = simulate(with(equal));
+  const std::string slots = simulated(with(equal));
   EXPECT_THAT(slots, HasSubstr("makespan 12.5,"));
   EXPECT_THAT(slots, HasSubstr("\norder: slots\n"));
   const Words late = {"--input-gradient", "1", "--weight-gradient", "1", "--latency", "0.1"};
-  EXPECT_THAT(simulate(with(late)), HasSubstr("makespan 13.6,"));
-  EXPECT_THAT(simulate(with(late)), HasSubstr("\norder: deepest\n"));
+  EXPECT_THAT(simulated(with(late)), HasSubstr("makespan 13.6,"));
+  EXPECT_THAT(simulated(with(late)), HasSubstr("\norder: deepest\n"));
   Words named = with(late);
   named.insert(named.end(), {"--order", "slots"});
-  EXPECT_THAT(simulate(named), HasSubstr("makespan 13.8,"));
+  EXPECT_THAT(simulated(named), HasSubstr("makespan 13.8,"));
   EXPECT_EQ(json_lines(
                 {"--schedules", "chimera-zb", "--stages", "4", "--micro-batches", "4", "--latency", "0.1"})[0]["order"],
             "slots");
@@ -267,11 +267,11 @@ TEST(BestTest, RanksSchedulesWithTheirBestParameters) {
     last = each["makespan"].get<double>();
     Words one = {each["schedule"].get<std::string>(), "--format", "json"};
     one.insert(one.end(), costs.begin(), costs.end());
-    const double usual = read_json(simulate(one))["makespan"].get<double>();
+    const double usual = read_json(simulated(one))["makespan"].get<double>();
     EXPECT_LE(last, usual * (1 + 1e-9)) << "no slower than with the default parameters";
     std::istringstream parameters(each["parameters"].get<std::string>());
     for (std::string word; parameters >> word;) one.push_back(word);
-    EXPECT_NEAR(read_json(simulate(one))["makespan"].get<double>(), last, 1e-9);
+    EXPECT_NEAR(read_json(simulated(one))["makespan"].get<double>(), last, 1e-9);
   }
   EXPECT_THAT(reasons(ranking)["pipedream"], HasSubstr("without a flush"));
 }

@@ -17,12 +17,17 @@ using ::testing::HasSubstr;
 
 const std::string kMachine = testing::source_path("/machines/p100-aries.json");
 
-/// Reports 300 bytes of tensors on one of its ranks, whatever its arguments are.
+/// Reports 300 bytes of tensors on one of its ranks, whatever its arguments are. Like `train`, it replaces no file
+/// without --overwrite.
 constexpr const char* kProgram = R"(#!/bin/sh
 line='{"step": 3, "loss": 1, "step_seconds": 0.5, "tokens_per_second": 10, "peak_memory_bytes": 4000}'
 echo "$line" >"$CHIMERA_METRICS"
+case " $* " in *' --overwrite '*) replaces=1 ;; esac
 while [ $# -gt 0 ]; do
-  [ "$1" = --tensor-memory ] && echo '{"peak_bytes": [100, 300]}' >"$2"
+  if [ "$1" = --tensor-memory ]; then
+    [ -e "$2" ] && [ -z "$replaces" ] && exit 2
+    echo '{"peak_bytes": [100, 300]}' >"$2"
+  fi
   shift
 done
 exit 0

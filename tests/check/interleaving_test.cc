@@ -16,7 +16,8 @@
 namespace chimera {
 namespace {
 
-constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
+constexpr ChannelDiscipline kInterleavedDisciplines[] = {ChannelDiscipline::PerDirection,
+                                                         ChannelDiscipline::SerialPair};
 
 bool gets_stuck(const std::vector<Violation>& violations) {
   return std::any_of(violations.begin(), violations.end(),
@@ -29,7 +30,7 @@ TEST(InterleavingTest, AllRunsOfATinyProgramEndInTheStateThatCheckFinds) {
   std::size_t stuck = 0;
   for (const auto& [name, shape] : std::vector<std::pair<const char*, PipelineShape>>{
            {"gpipe", {2, 2}}, {"1f1b", {2, 3}}, {"1f1b", {3, 2}}, {"chimera", {2, 2}}, {"chimera", {2, 4}}}) {
-    for (const ChannelDiscipline discipline : kDisciplines) {
+    for (const ChannelDiscipline discipline : kInterleavedDisciplines) {
       for (std::uint64_t seed = 0; seed < 60; ++seed) {
         Program program = lower(find_generator(name).generate(shape), {.discipline = discipline});
         std::mt19937_64 random(seed);
@@ -68,7 +69,7 @@ std::vector<Op> ops(const std::vector<std::string>& texts) {
 void expect_both_disciplines(const Schedule& schedule) {
   const auto faults = check(schedule);
   ASSERT_TRUE(faults.empty()) << faults.front().message;
-  for (const ChannelDiscipline discipline : kDisciplines) {
+  for (const ChannelDiscipline discipline : kInterleavedDisciplines) {
     const Program program = lower(schedule, {.discipline = discipline});
     const auto violations = check(program, discipline);
     EXPECT_TRUE(violations.empty()) << to_text(discipline) << ": " << violations.front().message;

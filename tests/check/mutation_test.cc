@@ -19,7 +19,7 @@
 namespace chimera {
 namespace {
 
-constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
+constexpr ChannelDiscipline kMutatedDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
 /// Seeded random numbers, equal on every machine.
 class Dice {
@@ -237,7 +237,7 @@ TEST(MutationTest, CheckAgreesWithTheInterpreterOnSchedules) {
         << mutant.name << ", seed " << seed << ": " << in_words(violations);
     verdicts.count(violations);
     if (!violations.empty() || seed % 4 != 0) continue;
-    for (const ChannelDiscipline discipline : kDisciplines) {
+    for (const ChannelDiscipline discipline : kMutatedDisciplines) {
       for (const Pairs pairs : {Pairs::InOrder, Pairs::Together}) {
         if (pairs == Pairs::Together && !has_pairs(mutant)) continue;
         const Program program = lower(mutant, {.discipline = discipline, .pairs = pairs});
@@ -254,7 +254,7 @@ TEST(MutationTest, CheckAgreesWithTheInterpreterOnSchedules) {
 
 TEST(MutationTest, CheckAgreesWithTheInterpreterOnPrograms) {
   constexpr std::size_t kMutants = 10'000;  // per discipline
-  for (const ChannelDiscipline discipline : kDisciplines) {
+  for (const ChannelDiscipline discipline : kMutatedDisciplines) {
     Verdicts verdicts;
     std::vector<Program> originals;
     for (const Generator& generator : generators()) {

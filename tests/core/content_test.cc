@@ -29,12 +29,17 @@ const std::vector<std::pair<std::string, std::string>>& foreign() {
       {"\x28\xB5\x2F\xFD$", "a zstd archive; unpack it: unzstd a b"},
       {"\x04\x22\x4D\x18", "an lz4 archive; unpack it: unlz4 a b"},
       {"PK\x03\x04", "a zip archive; unpack it: unzip a b"},
+      {"PK\x05\x06", "a zip archive without files"},
+      {"Rar!\x1A\x07\x01", "a rar archive; unpack it: unrar x a b"},
+      {"\xFF\x06!!sNaPpY", "a snappy archive; unpack it: snzip -dk a b"},
       {"7z\xBC\xAF\x27\x1C", "a 7z archive; unpack it: 7z x a b"},
       {tar(), "a tar archive; unpack it: tar -xf a b"},
       {"PAR1\x15", "a Parquet table; make JSON lines of it: python3 -c 'import pandas; pandas.read_parquet(\"a b\")"},
       {"ARROW1", "an Arrow table; make JSON lines"},
       {"\x93NUMPY\x01", "an array of NumPy; write its 16-bit tokens: python3 -c 'import numpy; numpy.load(\"a b\")"},
       {"%PDF-1.7", "a PDF document; write its text: pdftotext a b"},
+      {"{\\rtf1\\ansi", "an RTF document; save it as text"},
+      {"\x89PNG\r\n\x1A\n", "an image"},
       {"SQLite format 3", "a database of SQLite"},
       {"\x89HDF\r\n\x1A\n", "an HDF5 file"},
       {"GGUF\x03", "a model of llama.cpp"},
@@ -66,12 +71,20 @@ TEST(ContentTest, TextIsUtf8WithoutJson) {
   const std::vector<std::pair<std::string, std::string>> refusals = {
       {std::string("\xFF\xFEh\0", 4), "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8 a"},
       {std::string("\xFE\xFF\0h", 4), "UTF-16; "},
-      {std::string("h\0i\0", 4), "not text: it has many zero bytes"},
+      {std::string("\xFF\xFE\0\0h\0\0\0", 8), "UTF-32; make UTF-8 of it: iconv -f UTF-32 -t UTF-8 a"},
+      {std::string("h\0i\0", 4), "UTF-16LE; make UTF-8 of it: iconv -f UTF-16LE -t UTF-8 a"},
+      {std::string("\0h\0i", 4), "UTF-16BE; make UTF-8 of it: iconv -f UTF-16BE -t UTF-8 a"},
+      {std::string("h\0\0\0i\0\0\0", 8), "UTF-32LE; make UTF-8 of it: iconv -f UTF-32LE -t UTF-8 a"},
+      {std::string("\0\0\0h\0\0\0i", 8), "UTF-32BE; "},
+      {std::string("ab\0\0\0\0cd", 8), "not text: it has many zero bytes, as binary files have; give UTF-8 text"},
+      {"\xFF\xD8" + std::string(16, '\x01') + std::string(700, 'a'), "not text: it has many control characters"},
+      {std::string("\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\"", 20), "a safetensors file; give the folder of its model"},
       {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "JSON with an object per line, not text; read it"},
       {"\xEF\xBB\xBF {\"text\": \"a\"}", "JSON with an object per line, not text; read it"},
       {"{\"text\": \"" + std::string(2 * kContentHead, 'a'), "JSON with an object per line, not text; read it"},
       {"{\n  \"text\": \"a\"\n}\n", "JSON, not text; make a file with an object per line: jq -c '.[]' a > a.jsonl"},
-      {"[\n{\"text\": \"a\"}]", "JSON, not text; "},
+      {"[\n{\"text\": \"a\"}]", "JSON, not text; make a file with an object per line: jq -c '.[]' a > a.jsonl"},
+      {"[\"a\", \"b\"]", "JSON, not text; make a file with an object per line: jq -c '.[] | {text: .}' a > a.jsonl"},
   };
   for (const auto& [head, name] : refusals) {
     EXPECT_THAT([&head = head] { require_text_content("a", head, "read it"); },
@@ -84,6 +97,8 @@ TEST(ContentTest, TextIsUtf8WithoutJson) {
     }
   }
   EXPECT_NO_THROW(require_text_content("a", std::string(99, 'a') + std::string(1, '\0'), "read it"));
+  EXPECT_NO_THROW(require_text_content("a", std::string(15, '\x01') + std::string(16, '\f'), "read it"));
+  EXPECT_NO_THROW(require_text_content("a", std::string(16, '\x01') + std::string(800, 'a'), "read it"));
   for (const char* head : {"", " ", "{", "[", "{a}", "[1] A note", "{ \n", "\xFF", "h\xC3\xA9"}) {
     EXPECT_NO_THROW(require_text_content("a", head, "read it")) << head;
   }

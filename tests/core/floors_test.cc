@@ -80,7 +80,7 @@ const std::map<std::string, Folders> kFolders = {
       {"observe", {"setup"}},
       {"export", {"setup"}},
       {"loop", {"setup", "recover", "observe", "export"}}}},
-    {"launch", {{"flight", {"local"}}, {"local", {"flight"}}, {"hosts", {"local", "flight"}}}},
+    {"launch", {{"flight", {}}, {"local", {"flight"}}, {"hosts", {"local", "flight"}}}},
 };
 
 /// From folder to folder of `room`.

@@ -5,11 +5,11 @@
 namespace chimera {
 namespace {
 
-const std::vector<std::string> kNames = {"chimera", "gpipe", "1f1b"};
+const std::vector<std::string> kSomeNames = {"chimera", "gpipe", "1f1b"};
 
 TEST(NearestTest, FindsAMisspelledName) {
-  EXPECT_EQ(nearest("chimra", kNames), "chimera");
-  EXPECT_EQ(nearest("1f1d", kNames), "1f1b");
+  EXPECT_EQ(nearest("chimra", kSomeNames), "chimera");
+  EXPECT_EQ(nearest("1f1d", kSomeNames), "1f1b");
 }
 
 TEST(NearestTest, ASwapOfNeighborsIsOneEdit) {
@@ -20,15 +20,15 @@ TEST(NearestTest, ASwapOfNeighborsIsOneEdit) {
 TEST(NearestTest, FindsNothingNearAnUnrelatedWord) {
   EXPECT_EQ(nearest("batch-size", std::vector<std::string>{"machine", "steps"}), std::nullopt);
   EXPECT_EQ(nearest("gpus", std::vector<std::string>{"run", "top"}), std::nullopt);
-  EXPECT_EQ(nearest("xyzzyxyzzy", kNames), std::nullopt);
-  EXPECT_EQ(nearest(std::string(100'000, 'c'), kNames), std::nullopt);
+  EXPECT_EQ(nearest("xyzzyxyzzy", kSomeNames), std::nullopt);
+  EXPECT_EQ(nearest(std::string(100'000, 'c'), kSomeNames), std::nullopt);
 }
 
 TEST(NearestTest, UnknownNameSaysTheNearestOrAll) {
-  EXPECT_EQ(unknown_name("schedule", "gpip", kNames), "unknown schedule 'gpip'; did you mean 'gpipe'?");
-  EXPECT_EQ(unknown_name("schedule", "xyzzyxyzzy", kNames),
+  EXPECT_EQ(unknown_name("schedule", "gpip", kSomeNames), "unknown schedule 'gpip'; did you mean 'gpipe'?");
+  EXPECT_EQ(unknown_name("schedule", "xyzzyxyzzy", kSomeNames),
             "unknown schedule 'xyzzyxyzzy'; known: chimera, gpipe, 1f1b");
-  EXPECT_EQ(unknown_name("schedule", "gpip\n", kNames), "unknown schedule 'gpip\\x0a'; did you mean 'gpipe'?");
+  EXPECT_EQ(unknown_name("schedule", "gpip\n", kSomeNames), "unknown schedule 'gpip\\x0a'; did you mean 'gpipe'?");
 }
 
 TEST(NearestTest, UnknownNameListsAtMost32Names) {

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-const std::string kText = sentences(500);
+const std::string kMaskedText = sentences(500);
 constexpr std::int64_t kClass = 257;
 constexpr std::int64_t kSeparator = 258;
 constexpr std::int64_t kMask = 259;
@@ -34,7 +34,7 @@ Texts texts_of(const Sample& sample) {
 }
 
 Samples pairs(std::int64_t sequence, std::uint64_t seed = 1) {
-  return {view_of(kText), {SampleKind::MaskedPairs, sequence, seed}};
+  return {view_of(kMaskedText), {SampleKind::MaskedPairs, sequence, seed}};
 }
 
 std::int64_t cut(const std::string& text) {
@@ -73,9 +73,9 @@ TEST(MaskedPairsTest, SecondTextFollowsTheFirstIfTheLabelSaysSo) {
   for (std::int64_t i = 0; i < samples.count(); ++i) {
     const Sample sample = samples.sample(0, i, samples.count());
     const Texts texts = texts_of(sample);
-    const bool follows = kText.find(texts.first + texts.second) != std::string::npos;
+    const bool follows = kMaskedText.find(texts.first + texts.second) != std::string::npos;
     EXPECT_EQ(follows, sample.next_sentence == 0) << texts.first << '|' << texts.second;
-    EXPECT_NE(kText.find(texts.second), std::string::npos) << texts.second;
+    EXPECT_NE(kMaskedText.find(texts.second), std::string::npos) << texts.second;
   }
 }
 
@@ -85,7 +85,7 @@ TEST(MaskedPairsTest, BothKindsOfSecondTextBeginWithASentence) {
   std::int64_t sentence_starts = 0;
   for (std::int64_t i = 0; i < samples.count(); ++i) {
     const Texts texts = texts_of(samples.sample(0, i, samples.count()));
-    sentence_starts += kText.find(". " + texts.second) != std::string::npos ? 1 : 0;
+    sentence_starts += kMaskedText.find(". " + texts.second) != std::string::npos ? 1 : 0;
   }
   EXPECT_GE(sentence_starts, samples.count() - 2) << "only a pair with the last window may begin elsewhere";
 }

@@ -41,7 +41,7 @@ Tokens all_of(const std::shared_ptr<const TokenStream>& stream) {
   return tokens;
 }
 
-void expect_refused(const std::string& path, const std::string& message, const TokenOptions& options = {}) {
+void expect_tokens_refused(const std::string& path, const std::string& message, const TokenOptions& options = {}) {
   EXPECT_THAT([&] { static_cast<void>(open_tokens(path, options)); },
               ::testing::ThrowsMessage<ConfigError>(AllOf(HasSubstr(message), Not(HasSubstr("\n")))));
 }
@@ -123,8 +123,8 @@ TEST(OpenTokensTest, ATokenizerMakesTheTokensOfAText) {
 
 TEST(OpenTokensTest, ATextWithoutTokensIsRefused) {
   const Scratch scratch;
-  expect_refused(scratch.write("a.txt", " "), "a.txt: has no tokens under this tokenizer",
-                 {.encode = [](const DataFile&) { return std::vector<std::int32_t>{}; }});
+  expect_tokens_refused(scratch.write("a.txt", " "), "a.txt: has no tokens under this tokenizer",
+                        {.encode = [](const DataFile&) { return std::vector<std::int32_t>{}; }});
 }
 
 class FolderTest : public ::testing::Test {
@@ -173,7 +173,7 @@ TEST_F(FolderTest, FollowsLinks) {
   std::filesystem::create_symlink(scratch_.path("elsewhere"), folder() + "/b.txt");
   EXPECT_THAT(all_of(open(folder())), ElementsAre('1', '2', '3', '4'));
   std::filesystem::create_symlink(scratch_.path("absent"), folder() + "/c.txt");
-  expect_refused(folder(), "c.txt: No such file or directory");
+  expect_tokens_refused(folder(), "c.txt: No such file or directory");
 }
 
 /// GPT-2's mark is in no smaller vocabulary.
@@ -223,18 +223,18 @@ TEST_F(FolderTest, DocumentsContinueInTheNextShardUnlessMarked) {
 
 TEST_F(FolderTest, RejectsInvalidShards) {
   std::filesystem::create_directories(folder());
-  expect_refused(folder(), "has neither .bin nor .txt files; expected shards of tokens or text");
+  expect_tokens_refused(folder(), "has neither .bin nor .txt files; expected shards of tokens or text");
   add("val.txt", "v");
   add("a.bin", "ab");
-  expect_refused(folder(), "has .bin and .txt files; expected shards of one kind");
+  expect_tokens_refused(folder(), "has .bin and .txt files; expected shards of one kind");
   add("b.idx", "MMIDIDX");
-  expect_refused(folder(), "b.idx: the file of its tokens, " + folder() + "/b.bin, does not exist");
+  expect_tokens_refused(folder(), "b.idx: the file of its tokens, " + folder() + "/b.bin, does not exist");
 }
 
 TEST_F(FolderTest, RefusesAnEmptyShard) {
   add("1.bin", "ab");
   add("2.bin", "");
-  expect_refused(folder(), "2.bin: it is empty");
+  expect_tokens_refused(folder(), "2.bin: it is empty");
 }
 
 TEST(OpenTokensRefusalTest, NamesWhatIsWrongWithLlmcsHeader) {
@@ -244,31 +244,33 @@ TEST(OpenTokensRefusalTest, NamesWhatIsWrongWithLlmcsHeader) {
   };
   const std::string four(4, '\0');
   EXPECT_EQ(open(write({.tokens = 2}, four))->size(), 2);
-  expect_refused(write({.version = 2, .tokens = 2}, four), "a.bin: is version 2 of llm.c's tokens; expected 1");
-  expect_refused(write({.magic = kLlmcLlama3Magic, .tokens = 1}, four), "is version 1 of llm.c's tokens; expected 7");
+  expect_tokens_refused(write({.version = 2, .tokens = 2}, four), "a.bin: is version 2 of llm.c's tokens; expected 1");
+  expect_tokens_refused(write({.magic = kLlmcLlama3Magic, .tokens = 1}, four),
+                        "is version 1 of llm.c's tokens; expected 7");
   for (const std::int32_t tokens : {-1, 0, 1, 3, INT32_MAX}) {
-    expect_refused(
+    expect_tokens_refused(
         write({.tokens = tokens}, four),
         "counts " + std::to_string(tokens) + " tokens of 2 bytes in its header, but 4 bytes follow the header");
   }
-  expect_refused(write({.magic = 20240326}, four), "holds a model of llm.c; expected tokens");
-  expect_refused(scratch.write("a.bin", bytes_of(kLlmcGpt2Magic) + four), "has 8 bytes; the header of llm.c's tokens");
+  expect_tokens_refused(write({.magic = 20240326}, four), "holds a model of llm.c; expected tokens");
+  expect_tokens_refused(scratch.write("a.bin", bytes_of(kLlmcGpt2Magic) + four),
+                        "has 8 bytes; the header of llm.c's tokens");
 }
 
 TEST(OpenTokensRefusalTest, RawTokensHaveTwoBytes) {
   const Scratch scratch;
-  expect_refused(scratch.write("a.bin", "abc"),
-                 "a.bin: has 3 bytes, so it cannot hold 16-bit tokens; expected an even");
+  expect_tokens_refused(scratch.write("a.bin", "abc"),
+                        "a.bin: has 3 bytes, so it cannot hold 16-bit tokens; expected an even");
 }
 
 TEST(OpenTokensRefusalTest, ContentOfAnotherKindIsNamed) {
   const Scratch scratch;
-  expect_refused(scratch.write("a.txt.gz", "\x1F\x8B\x08\x08"), "a.txt.gz: is a gzip archive; unpack it: gunzip -k ");
-  expect_refused(scratch.write("a.bin", "\x93NUMPY\x01\x02"), "a.bin: is an array of NumPy; write its 16-bit tokens");
-  expect_refused(scratch.write("a.txt", std::string("h\0i\0", 4)), "a.txt: is not text: it has many zero bytes");
+  expect_tokens_refused(scratch.write("a.txt.gz", "\x1F\x8B\x08\x08"), "a.txt.gz: is a gzip archive; unpack it: gunzip -k ");
+  expect_tokens_refused(scratch.write("a.bin", "\x93NUMPY\x01\x02"), "a.bin: is an array of NumPy; write its 16-bit tokens");
+  expect_tokens_refused(scratch.write("a.txt", std::string("h\0i\0", 4)), "a.txt: is UTF-16LE; make UTF-8 of it");
   const std::string lines = scratch.write("a.jsonl", "{\"text\": \"a\"}\n");
-  expect_refused(lines, "JSON with an object per line, not text; make tokens of it: chimera tokenize " + lines +
-                            " --field text --tokenizer TOKENIZER --output PREFIX");
+  expect_tokens_refused(lines, "JSON with an object per line, not text; make tokens of it: chimera tokenize " + lines +
+                                   " --field text --tokenizer TOKENIZER --output PREFIX");
 }
 
 TEST(OpenTokensRefusalTest, RawTokensOf32BitsAreNotReadAs16) {
@@ -279,8 +281,12 @@ TEST(OpenTokensRefusalTest, RawTokensOf32BitsAreNotReadAs16) {
     const auto bytes = std::as_bytes(std::span(numbers));
     return scratch.write("a.bin", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   };
-  expect_refused(write(tokens), "a.bin: looks like tokens of 32 or 64 bits; raw tokens have 16");
-  expect_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), "looks like tokens of 32 or 64 bits");
+  const std::string wide = "a.bin: looks like tokens of 32 or 64 bits; raw tokens have 16: ";
+  expect_tokens_refused(write(tokens), wide + "make files for a larger vocabulary");
+  expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), wide + "make files");
+  std::iota(tokens.begin(), tokens.end(), 50'000);
+  expect_tokens_refused(write(tokens), "\"uint32\").astype(\"uint16\").tofile(\"tokens.bin\")'");
+  expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), "\"uint64\").astype(\"uint16\")");
   tokens.resize(4);
   EXPECT_EQ(open(write(tokens))->size(), 8) << "too few to tell";
   EXPECT_EQ(open(write(std::vector<std::uint16_t>(100, 0)))->size(), 100) << "all tokens are equal";
@@ -292,9 +298,9 @@ TEST(OpenTokensRefusalTest, RawTokensOf32BitsAreNotReadAs16) {
 TEST(OpenTokensRefusalTest, AnIndexNeedsItsTokensAndItsName) {
   const Scratch scratch;
   const std::string index = MegatronFiles().index();
-  expect_refused(scratch.write("a.idx", index),
-                 "the file of its tokens, " + scratch.path("a.bin") + ", does not exist");
-  expect_refused(scratch.write("renamed", index), "renamed: is a Megatron index; its name must end in .idx");
+  expect_tokens_refused(scratch.write("a.idx", index),
+                        "the file of its tokens, " + scratch.path("a.bin") + ", does not exist");
+  expect_tokens_refused(scratch.write("renamed", index), "renamed: is a Megatron index; its name must end in .idx");
 }
 
 }  // namespace

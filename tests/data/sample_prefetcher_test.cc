@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const std::string kText = sentences(200);
+const std::string kPrefetchedText = sentences(200);
 
 /// Micro-batches of two samples, four per step.
 std::vector<BatchPlace> places_of(std::int64_t step) {
@@ -46,7 +46,7 @@ struct Maker {
 
 TEST(SamplePrefetcherTest, GivesTheSameSamplesInAnyOrder) {
   for (const SampleKind kind : {SampleKind::NextToken, SampleKind::MaskedPairs}) {
-    const Samples samples(view_of(kText), {.kind = kind, .sequence = 16});
+    const Samples samples(view_of(kPrefetchedText), {.kind = kind, .sequence = 16});
     SamplePrefetcher prefetcher([&](const BatchPlace& place) { return samples_at(samples, place); });
     for (std::int64_t step = 0; step < 20; ++step) {
       prefetcher.forget_before(step);

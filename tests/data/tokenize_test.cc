@@ -229,6 +229,26 @@ TEST_F(TokenizeTest, ReplacesNeitherAnInputNorATokenizer) {
   options_.format = TokenFileFormat::Raw;
   EXPECT_THAT(refusal(), HasSubstr("--output " + options_.output + ": would replace the input " + input));
   EXPECT_EQ(read_file(input), text_);
+  for (const char* name : {"p.bin.unfinished", "p.resume"}) {
+    const std::string other = scratch_.write(name, text_);
+    options_.inputs.paths = {other};
+    options_.output = scratch_.path("p");
+    EXPECT_THAT(refusal(), HasSubstr("--output " + options_.output + ": would replace the input " + other));
+    EXPECT_EQ(read_file(other), text_);
+    std::filesystem::remove(other);
+  }
+}
+
+TEST_F(TokenizeTest, AFileWithTheNameOfItsProgressIsKept) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.overwrite = false;
+  const std::string other = scratch_.write("out.resume", "of a person");
+  EXPECT_THAT(refusal(), HasSubstr("would replace " + other + ", which is no progress of this command"));
+  EXPECT_EQ(read_file(other), "of a person");
+  EXPECT_FALSE(exists("out.bin"));
+  options_.overwrite = true;
+  run();
+  EXPECT_TRUE(exists("out.bin"));
 }
 
 TEST_F(TokenizeTest, ReplacesFilesOnlyOnRequest) {

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-PipelineShape shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t pipelines = 2) {
+PipelineShape rotated_shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t pipelines = 2) {
   return {.stages = stages, .micro_batches = micro_batches, .pipelines = pipelines};
 }
 
@@ -26,7 +26,7 @@ double ideal(const PipelineShape& asked, double backward) {
 std::int64_t room(const PipelineShape& asked) { return asked.stages + asked.stages / asked.pipelines; }
 
 TEST(ChimeraRotatedTest, TheSecondReplicaBeginsHalfwayDown) {
-  const Schedule schedule = chimera_rotated(shape(4, 4));
+  const Schedule schedule = chimera_rotated(rotated_shape(4, 4));
   EXPECT_THAT(schedule.placement.worker_of[0], ElementsAre(WorkerId(0), WorkerId(1), WorkerId(2), WorkerId(3)));
   EXPECT_THAT(schedule.placement.worker_of[1], ElementsAre(WorkerId(2), WorkerId(3), WorkerId(0), WorkerId(1)));
   EXPECT_EQ(testing::orders(schedule)[0], "F0 F2 F1 F3 B1 B3 B0 B2");
@@ -36,7 +36,7 @@ TEST(ChimeraRotatedTest, TheSecondReplicaBeginsHalfwayDown) {
 TEST(ChimeraRotatedTest, LosesOnlyTheFirstWorkersWaitAtAnyBackwardCost) {
   for (const std::int64_t pipelines : {2, 3, 4, 8}) {
     for (std::int64_t stages = pipelines; stages <= 24; stages += pipelines) {
-      const PipelineShape asked = shape(stages, stages, pipelines);
+      const PipelineShape asked = rotated_shape(stages, stages, pipelines);
       for (const double b : {0.5, 1.0, 2.0, 3.5}) {
         EXPECT_NEAR(testing::timed(chimera_rotated(asked), 1, b).makespan, ideal(asked, b), 1e-9)
             << testing::describe("chimera-rotated", asked) << " B=" << b;
@@ -48,9 +48,9 @@ TEST(ChimeraRotatedTest, LosesOnlyTheFirstWorkersWaitAtAnyBackwardCost) {
 TEST(ChimeraRotatedTest, IsNeverSlowerThanChimeraAtNEqualsD) {
   for (std::int64_t stages = 2; stages <= 32; stages += 2) {
     for (const double b : {1.0, 1.5, 2.0, 3.0}) {
-      const double reversed = testing::timed(chimera(shape(stages, stages)), 1, b).makespan;
+      const double reversed = testing::timed(chimera(rotated_shape(stages, stages)), 1, b).makespan;
       const double lost = static_cast<double>(stages / 2 - 1) * (b - 1);
-      EXPECT_NEAR(testing::timed(chimera_rotated(shape(stages, stages)), 1, b).makespan, reversed - lost, 1e-9)
+      EXPECT_NEAR(testing::timed(chimera_rotated(rotated_shape(stages, stages)), 1, b).makespan, reversed - lost, 1e-9)
           << stages;
     }
   }
@@ -67,7 +67,7 @@ TEST(ChimeraRotatedTest, KeepsItsMemoryLimitAndIsNearTheIdeal) {
   }
   for (const std::int64_t stages : {4, 8, 16}) {
     for (const std::int64_t units : {2, 3, 4, 8}) {
-      const PipelineShape asked = shape(stages, units * stages);
+      const PipelineShape asked = rotated_shape(stages, units * stages);
       EXPECT_LE(testing::timed(chimera_rotated(asked), 1, 2).makespan, 1.06 * ideal(asked, 2))
           << stages << ", " << units;
     }
@@ -75,12 +75,12 @@ TEST(ChimeraRotatedTest, KeepsItsMemoryLimitAndIsNearTheIdeal) {
 }
 
 TEST(ChimeraRotatedTest, RejectsInvalidShapes) {
-  EXPECT_THROW((void)chimera_rotated(shape(0, 4)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(shape(4, 0)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(shape(4, 4, 1)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(shape(4, 4, 3)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(shape(5, 4)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(shape(1'000'000'000'000, 4)), ConfigError);
+  EXPECT_THROW((void)chimera_rotated(rotated_shape(0, 4)), ConfigError);
+  EXPECT_THROW((void)chimera_rotated(rotated_shape(4, 0)), ConfigError);
+  EXPECT_THROW((void)chimera_rotated(rotated_shape(4, 4, 1)), ConfigError);
+  EXPECT_THROW((void)chimera_rotated(rotated_shape(4, 4, 3)), ConfigError);
+  EXPECT_THROW((void)chimera_rotated(rotated_shape(5, 4)), ConfigError);
+  EXPECT_THROW((void)chimera_rotated(rotated_shape(1'000'000'000'000, 4)), ConfigError);
 }
 
 }  // namespace

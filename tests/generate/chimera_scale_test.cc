@@ -23,7 +23,7 @@ PipelineShape halving(std::int64_t depth, std::int64_t micro_batches, std::int64
   return {.stages = depth, .micro_batches = micro_batches, .pipelines = pipelines, .scale = ScaleMethod::Halving};
 }
 
-double makespan(const PipelineShape& shape, double forward, double backward) {
+double scaled_makespan(const PipelineShape& shape, double forward, double backward) {
   return testing::timed(chimera(shape), forward, backward).makespan;
 }
 
@@ -37,7 +37,7 @@ TEST(ChimeraDoublingTest, TwoUnitsAreTheArtifactsOrder) {
 /// The artifact's rule for worker w, independent of slots, with the paper's plain unit last if K is odd. With h = D/2,
 /// the worker starts with a ops of its own direction, then alternates b = h - a ops; the own direction is down on the
 /// first half of the workers.
-std::string rule_order(std::int64_t depth, std::int64_t units, std::int64_t worker) {
+std::string scaled_rule_order(std::int64_t depth, std::int64_t units, std::int64_t worker) {
   const std::int64_t h = depth / 2;
   const bool own_down = worker < h;
   const std::int64_t a = own_down ? h - worker : worker - h + 1;
@@ -69,14 +69,16 @@ TEST(ChimeraDoublingTest, SlotOrderIsThePerWorkerRuleAndAnOddUnitComesLast) {
     for (std::int64_t units = 1; units <= 5; ++units) {
       const auto rows = testing::orders(chimera(doubling(depth, units * depth)));
       for (std::int64_t w = 0; w < depth; ++w) {
-        EXPECT_EQ(rows[static_cast<std::size_t>(w)], rule_order(depth, units, w)) << "D=" << depth << " K=" << units;
+        EXPECT_EQ(rows[static_cast<std::size_t>(w)], scaled_rule_order(depth, units, w))
+            << "D=" << depth << " K=" << units;
       }
     }
   }
 }
 
 /// (F, B) with F <= B <= 3F: the closed forms hold.
-constexpr std::array kCosts = {std::pair{1, 1}, std::pair{1, 2}, std::pair{1, 3}, std::pair{2, 3}, std::pair{3, 4}};
+constexpr std::array kScaleCosts = {std::pair{1, 1}, std::pair{1, 2}, std::pair{1, 3}, std::pair{2, 3},
+                                    std::pair{3, 4}};
 
 /// (N + D/2f - 1)(F + B). If a backward takes longer than two forwards, each unit after the first adds (D/f - 2)(B -
 /// 2F).
@@ -92,8 +94,8 @@ TEST(ChimeraDoublingTest, MakespanIsTheClosedForm) {
     for (std::int64_t units = 1; units <= 4; ++units) {
       for (std::int64_t f = 1; f <= depth / 2; ++f) {
         if ((depth / 2) % f != 0) continue;
-        for (const auto& [forward, backward] : kCosts) {
-          EXPECT_EQ(makespan(doubling(depth, 2 * units * depth, 2 * f), forward, backward),
+        for (const auto& [forward, backward] : kScaleCosts) {
+          EXPECT_EQ(scaled_makespan(doubling(depth, 2 * units * depth, 2 * f), forward, backward),
                     doubled_makespan(depth, units, f, forward, backward))
               << "D=" << depth << " K2=" << units << " f=" << f << " F=" << forward << " B=" << backward;
         }
@@ -127,7 +129,7 @@ TEST(ChimeraDoublingTest, AnyNumberOfMicroBatchesIsNoSlowerThanDirect) {
     for (const std::int64_t pipelines : {2, 4}) {
       for (std::int64_t n = depth + 1; depth % pipelines == 0 && n <= 4 * depth; ++n) {
         for (const double b : {1.0, 2.0, 3.0}) {
-          EXPECT_LE(makespan(doubling(depth, n, pipelines), 1, b), makespan({depth, n, pipelines}, 1, b))
+          EXPECT_LE(scaled_makespan(doubling(depth, n, pipelines), 1, b), scaled_makespan({depth, n, pipelines}, 1, b))
               << "D=" << depth << " N=" << n << " 2f=" << pipelines << " B=" << b;
         }
       }
@@ -156,18 +158,18 @@ TEST(ChimeraHalvingTest, MakespanIsTheClosedForm) {
   for (std::int64_t depth = 2; depth <= 16; depth += 2) {
     for (std::int64_t units = 1; units <= 4; ++units) {
       const auto n = static_cast<double>(units * depth);
-      EXPECT_EQ(makespan(halving(depth, units * depth), 1, 2), 3 * n + 0.75 * static_cast<double>(depth) - 1.5)
+      EXPECT_EQ(scaled_makespan(halving(depth, units * depth), 1, 2), 3 * n + 0.75 * static_cast<double>(depth) - 1.5)
           << "D=" << depth << " K=" << units;
     }
   }
 }
 
 TEST(ChimeraScaleTest, ThreeMethodsComparedAtDepthEight) {
-  EXPECT_EQ(makespan({8, 16}, 1, 2), 66);
-  EXPECT_EQ(makespan({8, 16}, 1, 3), 94);
-  EXPECT_EQ(makespan(doubling(8, 16), 1, 2), 57);
-  EXPECT_EQ(makespan(doubling(8, 16), 1, 3), 76);
-  EXPECT_EQ(makespan(halving(8, 16), 1, 2), 52.5);
+  EXPECT_EQ(scaled_makespan({8, 16}, 1, 2), 66);
+  EXPECT_EQ(scaled_makespan({8, 16}, 1, 3), 94);
+  EXPECT_EQ(scaled_makespan(doubling(8, 16), 1, 2), 57);
+  EXPECT_EQ(scaled_makespan(doubling(8, 16), 1, 3), 76);
+  EXPECT_EQ(scaled_makespan(halving(8, 16), 1, 2), 52.5);
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ TEST(ChimeraTest, TheRemainderGoesDownBeforeUp) {
   EXPECT_THAT(sizes({4, 7}), ElementsAre(4, 3));
 }
 
-void expect_rejected(const PipelineShape& shape, const char* what) {
+void expect_chimera_rejected(const PipelineShape& shape, const char* what) {
   try {
     (void)chimera(shape);
     ADD_FAILURE() << "accepted " << testing::describe("chimera", shape);
@@ -241,13 +241,13 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
 }
 
 TEST(ChimeraTest, RejectsInvalidShapesAndSuggestsValidOnes) {
-  expect_rejected({5, 5}, "--stages must be even, not 5");
-  expect_rejected({0, 4}, "--stages must be even and at least 2, not 0");
-  expect_rejected({4, 0}, "--micro-batches must be at least 1");
-  expect_rejected({12, 12, 8}, "2, 4, 6, 12; not 8");
-  expect_rejected({4, 4, 3}, "--pipelines must be twice a divisor of D/2 = 2: 2, 4; not 3");
-  expect_rejected({4, 1'000'000'000'000}, "more than 100000000 ops");
-  expect_rejected({20'000, 1, 20'000}, "20000 pipelines of 20000 stages");
+  expect_chimera_rejected({5, 5}, "--stages must be even, not 5");
+  expect_chimera_rejected({0, 4}, "--stages must be even and at least 2, not 0");
+  expect_chimera_rejected({4, 0}, "--micro-batches must be at least 1");
+  expect_chimera_rejected({12, 12, 8}, "2, 4, 6, 12; not 8");
+  expect_chimera_rejected({4, 4, 3}, "--pipelines must be twice a divisor of D/2 = 2: 2, 4; not 3");
+  expect_chimera_rejected({4, 1'000'000'000'000}, "more than 100000000 ops");
+  expect_chimera_rejected({20'000, 1, 20'000}, "20000 pipelines of 20000 stages");
 }
 
 }  // namespace

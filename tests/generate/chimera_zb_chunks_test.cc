@@ -75,7 +75,7 @@ std::vector<PipelineShape> whole_units(std::int64_t most_stages) {
   return shapes;
 }
 
-double bound(const PipelineShape& shape, const SplitCosts& costs, double latency) {
+double bound_of_chunks(const PipelineShape& shape, const SplitCosts& costs, double latency) {
   return static_cast<double>(shape.micro_batches) * (costs.forward + costs.input_gradient + costs.weight_gradient) +
          static_cast<double>(shape.stages / shape.pipelines - 1) *
              (costs.forward / static_cast<double>(shape.chunks) + latency);
@@ -84,7 +84,7 @@ double bound(const PipelineShape& shape, const SplitCosts& costs, double latency
 TEST(ChimeraZbChunksTest, SlotsReachTheBoundWithDepthActivations) {
   for (const PipelineShape& shape : whole_units(16)) {
     const Timeline timeline = testing::timed(chimera_zb(shape), SplitCosts{1, 1, 1});
-    const double least = bound(shape, {1, 1, 1}, 0);
+    const double least = bound_of_chunks(shape, {1, 1, 1}, 0);
     EXPECT_NEAR(timeline.makespan, least, 1e-9) << testing::describe("chimera-zb", shape);
     EXPECT_NEAR(timeline.lower_bound, least, 1e-9) << testing::describe("chimera-zb", shape);
     for (const auto& worker : timeline.workers) EXPECT_EQ(worker.peak_in_flight, shape.chunks * shape.stages);
@@ -100,7 +100,7 @@ TEST(ChimeraZbChunksTest, DeepestFirstHoldsNoMoreAndStaysAboveTheBound) {
       const Timeline timeline = testing::timed(schedule, costs, 0.1);
       EXPECT_LE(testing::most_in_flight(timeline), shape.chunks * shape.stages)
           << testing::describe("chimera-zb", shape);
-      EXPECT_GE(timeline.makespan, bound(shape, costs, 0.1) - 1e-9) << testing::describe("chimera-zb", shape);
+      EXPECT_GE(timeline.makespan, bound_of_chunks(shape, costs, 0.1) - 1e-9) << testing::describe("chimera-zb", shape);
     }
   }
 }

@@ -130,7 +130,7 @@ TEST(ChimeraZbTest, DocumentShowsTheGoldenPicture) {
 
 TEST(ChimeraZbTest, FewMicroBatchesOnManyStagesAreFast) { EXPECT_EQ(num_ops(chimera_zb({100'000, 1})), 300'000); }
 
-void expect_rejected(const PipelineShape& shape, const char* what) {
+void expect_chimera_zb_rejected(const PipelineShape& shape, const char* what) {
   try {
     (void)chimera_zb(shape);
     ADD_FAILURE() << "accepted " << testing::describe("chimera-zb", shape);
@@ -140,10 +140,11 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
 }
 
 TEST(ChimeraZbTest, RejectsInvalidShapesAndSuggestsValidOnes) {
-  expect_rejected({5, 5}, "chimera-zb: --stages must be even, not 5");
-  expect_rejected({4, 0}, "chimera-zb: --micro-batches must be at least 1");
-  expect_rejected({12, 12, 8}, "chimera-zb: --pipelines must be twice a divisor of D/2 = 6: 2, 4, 6, 12; not 8");
-  expect_rejected({6'000, 6'000}, "more than 100000000 ops");
+  expect_chimera_zb_rejected({5, 5}, "chimera-zb: --stages must be even, not 5");
+  expect_chimera_zb_rejected({4, 0}, "chimera-zb: --micro-batches must be at least 1");
+  expect_chimera_zb_rejected({12, 12, 8},
+                             "chimera-zb: --pipelines must be twice a divisor of D/2 = 6: 2, 4, 6, 12; not 8");
+  expect_chimera_zb_rejected({6'000, 6'000}, "more than 100000000 ops");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-PipelineShape shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
+PipelineShape combined_shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
   return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
 }
 
@@ -21,7 +21,7 @@ std::size_t num_pairs(const std::vector<Op>& ops) {
 }
 
 TEST(CombinedTest, EveryTurnIsAPair) {
-  const Schedule schedule = combined_one_f_one_b(shape(2, 4, 1));
+  const Schedule schedule = combined_one_f_one_b(combined_shape(2, 4, 1));
   EXPECT_THAT(testing::ops(schedule),
               ElementsAre("0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3", "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3"));
   EXPECT_EQ(num_pairs(schedule.workers[0]), 1U);
@@ -48,7 +48,7 @@ TEST(CombinedTest, JointPairsSaveTimeInEveryTurn) {
   for (const std::int64_t d : {1, 2, 4, 8}) {
     for (const std::int64_t v : {1, 2, 3}) {
       for (const std::int64_t n : {2 * d, 4 * d}) {
-        const Schedule schedule = combined_one_f_one_b(shape(d, n, v));
+        const Schedule schedule = combined_one_f_one_b(combined_shape(d, n, v));
         ASSERT_TRUE(check(schedule).empty());
         for (const double together : {2.0, 2.4, 3.0}) {
           CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
@@ -57,7 +57,7 @@ TEST(CombinedTest, JointPairsSaveTimeInEveryTurn) {
           const double in_order = static_cast<double>(n) * 3 + static_cast<double>(d - 1) * 3 / chunks;
           const auto pairs = static_cast<double>(n * v - (v - 1) * d - 1);
           EXPECT_NEAR(simulate(schedule, costs).makespan, in_order - pairs * (3 - together) / chunks, 1e-9)
-              << testing::describe("combined-1f1b", shape(d, n, v)) << " F&B=" << together;
+              << testing::describe("combined-1f1b", combined_shape(d, n, v)) << " F&B=" << together;
         }
       }
     }
@@ -65,8 +65,8 @@ TEST(CombinedTest, JointPairsSaveTimeInEveryTurn) {
 }
 
 TEST(CombinedTest, RejectsShapesThatInterleaved1F1BRejects) {
-  EXPECT_THROW((void)combined_one_f_one_b(shape(4, 9, 2)), ConfigError);
-  EXPECT_THROW((void)combined_one_f_one_b(shape(4, 0, 2)), ConfigError);
+  EXPECT_THROW((void)combined_one_f_one_b(combined_shape(4, 9, 2)), ConfigError);
+  EXPECT_THROW((void)combined_one_f_one_b(combined_shape(4, 0, 2)), ConfigError);
 }
 
 }  // namespace

@@ -14,13 +14,13 @@ namespace {
 using testing::SplitCosts;
 
 /// (F, I, W) with W <= I <= F <= I + W.
-constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 0.75, 0.5}, SplitCosts{2, 1.5, 1},
-                               SplitCosts{2, 1, 1}, SplitCosts{1, 1, 0}};
+constexpr std::array kDualpipeCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 0.75, 0.5}, SplitCosts{2, 1.5, 1},
+                                       SplitCosts{2, 1, 1}, SplitCosts{1, 1, 0}};
 
 TEST(DualpipeTest, BubbleIsTheClosedForm) {
   for (std::int64_t depth = 2; depth <= 12; depth += 2) {
     for (std::int64_t n = 2 * depth; n <= 3 * depth + 2; n += 2) {
-      for (const auto& [f, i, w] : kCosts) {
+      for (const auto& [f, i, w] : kDualpipeCosts) {
         const Timeline timeline = testing::timed(dualpipe({depth, n}), SplitCosts{f, i, w});
         EXPECT_DOUBLE_EQ(timeline.makespan,
                          static_cast<double>(n) * (f + i + w) + static_cast<double>(depth / 2 - 1) * (f + i - w))
@@ -120,7 +120,7 @@ TEST(DualpipeTest, WorkersMirrorEachOther) {
   }
 }
 
-void expect_rejected(const PipelineShape& shape, const char* what) {
+void expect_dualpipe_rejected(const PipelineShape& shape, const char* what) {
   try {
     (void)dualpipe(shape);
     ADD_FAILURE() << "accepted " << testing::describe("dualpipe", shape);
@@ -130,11 +130,11 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
 }
 
 TEST(DualpipeTest, RejectsInvalidShapesAndSuggestsValidOnes) {
-  expect_rejected({8, 8}, "--micro-batches must be at least 2D = 16 and even, not 8");
-  expect_rejected({8, 17}, "--micro-batches must be at least 2D = 16 and even, not 17");
-  expect_rejected({5, 16}, "--stages must be even, not 5");
-  expect_rejected({0, 16}, "--stages must be even and at least 2, not 0");
-  expect_rejected({8, 1'000'000'000'000}, "more than 100000000 ops");
+  expect_dualpipe_rejected({8, 8}, "--micro-batches must be at least 2D = 16 and even, not 8");
+  expect_dualpipe_rejected({8, 17}, "--micro-batches must be at least 2D = 16 and even, not 17");
+  expect_dualpipe_rejected({5, 16}, "--stages must be even, not 5");
+  expect_dualpipe_rejected({0, 16}, "--stages must be even and at least 2, not 0");
+  expect_dualpipe_rejected({8, 1'000'000'000'000}, "more than 100000000 ops");
 }
 
 }  // namespace

@@ -14,13 +14,13 @@ namespace {
 using testing::SplitCosts;
 
 /// (F, I, W) with W <= I <= F <= I + W.
-constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 0.75, 0.5}, SplitCosts{2, 1.5, 1},
-                               SplitCosts{2, 1, 1}, SplitCosts{1, 1, 0}};
+constexpr std::array kDualpipevCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 0.75, 0.5}, SplitCosts{2, 1.5, 1},
+                                        SplitCosts{2, 1, 1}, SplitCosts{1, 1, 0}};
 
 TEST(DualpipevTest, BubbleIsTheClosedForm) {
   for (std::int64_t depth = 1; depth <= 8; ++depth) {
     for (std::int64_t n = 2 * depth; n <= 3 * depth + 3; ++n) {
-      for (const auto& [f, i, w] : kCosts) {
+      for (const auto& [f, i, w] : kDualpipevCosts) {
         const Timeline timeline = testing::timed(dualpipev({depth, n}), SplitCosts{f, i, w});
         EXPECT_DOUBLE_EQ(timeline.makespan,
                          static_cast<double>(n) * (f + i + w) + static_cast<double>(depth - 1) * (f + i - w) / 2)

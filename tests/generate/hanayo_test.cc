@@ -68,7 +68,7 @@ TEST(HanayoTest, AnyCountRunsWithoutDeadlockOrMoreMemory) {
   }
 }
 
-void expect_rejected(const PipelineShape& shape, const char* what) {
+void expect_hanayo_rejected(const PipelineShape& shape, const char* what) {
   try {
     (void)hanayo(shape);
     ADD_FAILURE() << "accepted " << testing::describe("hanayo", shape);
@@ -78,10 +78,10 @@ void expect_rejected(const PipelineShape& shape, const char* what) {
 }
 
 TEST(HanayoTest, RejectsInvalidShapes) {
-  expect_rejected(waves(0, 4, 1), "--stages must be at least 1");
-  expect_rejected(waves(4, 4, 0), "--waves must be at least 1, not 0");
-  expect_rejected(waves(4, 4, 1'000'000'000'000'000'000), "more than 100000000 ops");
-  expect_rejected(waves(1'000, 1'000, 26), "more than 100000000 ops");
+  expect_hanayo_rejected(waves(0, 4, 1), "--stages must be at least 1");
+  expect_hanayo_rejected(waves(4, 4, 0), "--waves must be at least 1, not 0");
+  expect_hanayo_rejected(waves(4, 4, 1'000'000'000'000'000'000), "more than 100000000 ops");
+  expect_hanayo_rejected(waves(1'000, 1'000, 26), "more than 100000000 ops");
 }
 
 }  // namespace

@@ -16,13 +16,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-PipelineShape shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
+PipelineShape looped_shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
   return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
 }
 
 TEST(LoopedBfsTest, EachStageIsVisitedOnceForwardAndOnceBackward) {
-  EXPECT_THAT(testing::orders(looped_bfs(shape(1, 2, 3))), ElementsAre("F0 F1 F0 F1 F0 F1 B0 B1 B0 B1 B0 B1"));
-  EXPECT_EQ(testing::orders(looped_bfs(shape(3, 4, 1))), testing::orders(find_generator("gpipe").generate({3, 4})));
+  EXPECT_THAT(testing::orders(looped_bfs(looped_shape(1, 2, 3))), ElementsAre("F0 F1 F0 F1 F0 F1 B0 B1 B0 B1 B0 B1"));
+  EXPECT_EQ(testing::orders(looped_bfs(looped_shape(3, 4, 1))),
+            testing::orders(find_generator("gpipe").generate({3, 4})));
 }
 
 TEST(LoopedBfsTest, MakespanAndActivationsAreTheClosedForms) {
@@ -51,14 +52,14 @@ TEST(LoopedBfsTest, EqualsPyTorchWithBackwardsInSampleOrder) {
     }
   }
   theirs.name = "looped-bfs";
-  EXPECT_EQ(looped_bfs(shape(4, 8, 2)), theirs);
+  EXPECT_EQ(looped_bfs(looped_shape(4, 8, 2)), theirs);
 }
 
 TEST(LoopedBfsTest, RejectsInvalidShapes) {
-  EXPECT_THROW((void)looped_bfs(shape(0, 4, 2)), ConfigError);
-  EXPECT_THROW((void)looped_bfs(shape(4, 0, 2)), ConfigError);
-  EXPECT_THROW((void)looped_bfs(shape(4, 4, 0)), ConfigError);
-  EXPECT_THROW((void)looped_bfs(shape(4, 4, 1'000'000'000'000)), ConfigError);
+  EXPECT_THROW((void)looped_bfs(looped_shape(0, 4, 2)), ConfigError);
+  EXPECT_THROW((void)looped_bfs(looped_shape(4, 0, 2)), ConfigError);
+  EXPECT_THROW((void)looped_bfs(looped_shape(4, 4, 0)), ConfigError);
+  EXPECT_THROW((void)looped_bfs(looped_shape(4, 4, 1'000'000'000'000)), ConfigError);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::SplitCosts;
 
-double makespan(const PipelineShape& shape, const SplitCosts& costs, double latency = 0) {
+double v_half_makespan(const PipelineShape& shape, const SplitCosts& costs, double latency = 0) {
   return testing::timed(v_half(shape), costs, latency).makespan;
 }
 
@@ -43,8 +43,8 @@ TEST(VHalfTest, BubbleAndActivationsAreTheClosedForms) {
 
 TEST(VHalfTest, UnequalCostsMakeItALittleSlower) {
   const SplitCosts costs{1, 1.3, 0.7};
-  EXPECT_NEAR(makespan({8, 16}, costs, 0.1), 70, 1e-9);
-  EXPECT_NEAR(makespan({8, 32}, costs, 0.1) - makespan({8, 16}, costs, 0.1), 16 * 3.15, 1e-9);
+  EXPECT_NEAR(v_half_makespan({8, 16}, costs, 0.1), 70, 1e-9);
+  EXPECT_NEAR(v_half_makespan({8, 32}, costs, 0.1) - v_half_makespan({8, 16}, costs, 0.1), 16 * 3.15, 1e-9);
 }
 
 TEST(VHalfTest, RejectsInvalidShapes) {

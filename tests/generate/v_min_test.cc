@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::SplitCosts;
 
-double makespan(const PipelineShape& shape, const SplitCosts& costs, double latency = 0) {
+double v_min_makespan(const PipelineShape& shape, const SplitCosts& costs, double latency = 0) {
   return testing::timed(v_min(shape), costs, latency).makespan;
 }
 
@@ -42,8 +42,8 @@ TEST(VMinTest, BubbleAndActivationsAreTheClosedForms) {
 
 TEST(VMinTest, UnequalCostsAndLatencyMakeItMuchSlower) {
   const SplitCosts costs{1, 1.3, 0.7};
-  EXPECT_NEAR(makespan({8, 16}, costs, 0.1), 87.45, 1e-9);
-  EXPECT_NEAR(makespan({8, 32}, costs, 0.1) - makespan({8, 16}, costs, 0.1), 16 * 4.4, 1e-9);
+  EXPECT_NEAR(v_min_makespan({8, 16}, costs, 0.1), 87.45, 1e-9);
+  EXPECT_NEAR(v_min_makespan({8, 32}, costs, 0.1) - v_min_makespan({8, 16}, costs, 0.1), 16 * 4.4, 1e-9);
 }
 
 TEST(VMinTest, RejectsInvalidShapes) {

@@ -11,13 +11,13 @@ namespace {
 using testing::SplitCosts;
 
 /// W at most F and I: the closed forms hold.
-constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{2, 3, 1},
-                               SplitCosts{3, 1, 1}, SplitCosts{1, 1.5, 1},     SplitCosts{1, 3, 0.5}};
+constexpr std::array kZbH1Costs = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{2, 3, 1},
+                                   SplitCosts{3, 1, 1}, SplitCosts{1, 1.5, 1},     SplitCosts{1, 3, 0.5}};
 
 TEST(ZbH1Test, BubblesAreTheClosedForms) {
   for (std::int64_t d = 1; d <= 12; ++d) {
     for (std::int64_t n = d; n <= 3 * d + 1; ++n) {
-      for (const auto& [f, i, w] : kCosts) {
+      for (const auto& [f, i, w] : kZbH1Costs) {
         const Timeline timeline = testing::timed(zb_h1({d, n}), SplitCosts{f, i, w});
         const double bubble = static_cast<double>(d - 1) * (f + i - w);
         const std::string where = testing::describe("zb-h1", {d, n}) + " I=" + std::to_string(i);

@@ -11,13 +11,13 @@ namespace {
 using testing::SplitCosts;
 
 /// W at most F: the closed form holds.
-constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{2, 3, 1},
-                               SplitCosts{2, 1, 2}, SplitCosts{1, 1.5, 1},     SplitCosts{1, 3, 0.5}};
+constexpr std::array kZbH2Costs = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{2, 3, 1},
+                                   SplitCosts{2, 1, 2}, SplitCosts{1, 1.5, 1},     SplitCosts{1, 3, 0.5}};
 
 TEST(ZbH2Test, InnerBubbleIsTheClosedFormAndTheMakespanIncludesTheStagger) {
   for (std::int64_t d = 1; d <= 12; ++d) {
     for (std::int64_t n = 2 * d - 1; n <= 3 * d + 1; ++n) {
-      for (const auto& [f, i, w] : kCosts) {
+      for (const auto& [f, i, w] : kZbH2Costs) {
         const Timeline timeline = testing::timed(zb_h2({d, n}), SplitCosts{f, i, w});
         const auto others = static_cast<double>(d - 1);
         const std::string where = testing::describe("zb-h2", {d, n}) + " I=" + std::to_string(i);

@@ -20,13 +20,13 @@ TEST(ZbVTest, TheWayUpEndsWhereTheWayDownBegins) {
 }
 
 /// I at least F and W: the published forms hold.
-constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{1, 2, 1},
-                               SplitCosts{1, 1.5, 1.5}, SplitCosts{0.5, 1, 0.25}};
+constexpr std::array kZbVCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{1, 2, 1},
+                                  SplitCosts{1, 1.5, 1.5}, SplitCosts{0.5, 1, 0.25}};
 
 TEST(ZbVTest, BubblesAreTheClosedForms) {
   for (std::int64_t depth = 1; depth <= 10; ++depth) {
     for (std::int64_t n = 2 * depth - 1; n <= 2 * depth + 6; ++n) {
-      for (const auto& [f, i, w] : kCosts) {
+      for (const auto& [f, i, w] : kZbVCosts) {
         const Timeline timeline = testing::timed(zb_v({depth, n}), SplitCosts{f, i, w});
         const auto others = static_cast<double>(depth - 1);
         const std::string where = testing::describe("zb-v", {depth, n}) + " I=" + std::to_string(i);

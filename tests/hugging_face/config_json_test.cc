@@ -188,6 +188,7 @@ TEST(ConfigJsonTest, RejectsUnsupportedFeaturesByName) {
       {llama("qwen3"),
        {{"layer_types", {"full_attention"}}, {"num_hidden_layers", 2}},
        "layer_types has 1 entries for 2 layers"},
+      {llama(), {{"layer_types", {"full_attention"}}, {"num_hidden_layers", 2}}, "layer_types has 1 entries for 2"},
       {llama(), {{"hidden_size", "48"}}, "hidden_size must be a whole number, not \"48\""},
       {llama(), {{"hidden_size", 48.5}}, "hidden_size must be a whole number"},
       {llama(), {{"hidden_size", 18446744073709551615U}}, "hidden_size must be a whole number"},

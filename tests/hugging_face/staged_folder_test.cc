@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::read_file;
 using testing::Scratch;
 
-std::string refusal_of(const std::string& folder, std::uint64_t bytes = 0) {
+std::string folder_refusal_of(const std::string& folder, std::uint64_t bytes = 0) {
   try {
     require_new_folder(folder, bytes);
   } catch (const ConfigError& error) {
@@ -56,7 +56,7 @@ TEST(StagedFolderTest, AppearsAtomically) {
 TEST(StagedFolderTest, CreatesMissingParents) {
   const Scratch scratch;
   const std::string folder = scratch.path("models/new/out");
-  EXPECT_EQ(refusal_of(folder + "/"), "");
+  EXPECT_EQ(folder_refusal_of(folder + "/"), "");
   EXPECT_FALSE(std::filesystem::exists(scratch.path("models"))) << "the check creates nothing";
   StagedFolder staged(folder);
   staged.write("config.json", "{}");
@@ -93,23 +93,37 @@ TEST(StagedFolderTest, RemovesLeftoversOfKilledWriters) {
   EXPECT_EQ(read_file(first.path() + "/config.json"), "{}") << "its writer lives";
 }
 
+TEST(StagedFolderTest, AnInputIsNoLeftover) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("out");
+  std::filesystem::create_directory(scratch.path("out.unfinished-1"));
+  EXPECT_NO_THROW(require_new_folder(folder, 0, {"", scratch.path("other")}));
+  for (const char* input : {"out.unfinished-1", "out.unfinished-1/tokenizer.json"}) {
+    EXPECT_THAT(
+        [&] { require_new_folder(folder, 0, {scratch.path(input)}); },
+        ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("out: would remove " + scratch.path(input))));
+  }
+}
+
 TEST(StagedFolderTest, OverwritesNothing) {
   const Scratch scratch;
-  EXPECT_EQ(refusal_of(scratch.path("out")), "");
+  EXPECT_EQ(folder_refusal_of(scratch.path("out")), "");
   std::filesystem::create_directory(scratch.path("out"));
-  EXPECT_EQ(refusal_of(scratch.path("out")), "") << "an empty folder may be filled";
+  EXPECT_EQ(folder_refusal_of(scratch.path("out")), "") << "an empty folder may be filled";
   StagedFolder staged(scratch.path("out"));
   scratch.write("out/kept", "text");
-  EXPECT_THAT(refusal_of(scratch.path("out")), HasSubstr("exists already"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("out")), HasSubstr("exists already"));
   EXPECT_THROW(staged.commit(), ConfigError);
   EXPECT_EQ(read_file(scratch.path("out/kept")), "text");
-  EXPECT_THAT(refusal_of(scratch.path("out/kept")), HasSubstr("exists already"));
-  EXPECT_THAT(refusal_of(scratch.path("out/kept/new")), HasSubstr("out/kept/new: cannot be written (Not a directory)"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("out/kept")), HasSubstr("exists already"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("out/kept/new")),
+              HasSubstr("out/kept/new: cannot be written (Not a directory)"));
   std::filesystem::create_directory(scratch.path("empty"));
   std::filesystem::create_directory_symlink(scratch.path("empty"), scratch.path("link"));
-  EXPECT_THAT(refusal_of(scratch.path("link/")), HasSubstr("exists already")) << "a folder cannot replace a link";
-  EXPECT_THAT(refusal_of(scratch.path("empty/.")), HasSubstr("is not a valid name for a new folder"));
-  EXPECT_THAT(refusal_of(scratch.path("other"), std::uint64_t{1} << 60), HasSubstr("the files need"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("link/")), HasSubstr("exists already"))
+      << "a folder cannot replace a link";
+  EXPECT_THAT(folder_refusal_of(scratch.path("empty/.")), HasSubstr("is not a valid name for a new folder"));
+  EXPECT_THAT(folder_refusal_of(scratch.path("other"), std::uint64_t{1} << 60), HasSubstr("the files need"));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ std::vector<std::int64_t> drawable(const at::Tensor& logits, const SamplingOptio
   return {tokens.const_data_ptr<std::int64_t>(), tokens.const_data_ptr<std::int64_t>() + tokens.numel()};
 }
 
-std::string refusal(const SamplingOptions& options) {
+std::string options_refusal(const SamplingOptions& options) {
   try {
     require_valid(options);
   } catch (const ConfigError& error) {
@@ -131,13 +131,13 @@ TEST(SamplingTest, RefusesScoresThatAreNotFinite) {
 }
 
 TEST(SamplingTest, RefusesOptionsOutOfTheirRanges) {
-  EXPECT_EQ(refusal({.temperature = 3, .top_k = 7, .top_p = 0.01, .seed = 0}), "");
-  EXPECT_THAT(refusal({.temperature = -0.1}), HasSubstr("--temperature must be at least 0, not -0.1"));
-  EXPECT_THAT(refusal({.temperature = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("--temperature"));
-  EXPECT_THAT(refusal({.top_k = -1}), HasSubstr("--top-k"));
-  EXPECT_THAT(refusal({.top_p = 0}), HasSubstr("--top-p must be above 0 and at most 1, not 0"));
-  EXPECT_THAT(refusal({.top_p = 1.5}), HasSubstr("--top-p"));
-  EXPECT_THAT(refusal({.seed = -1}), HasSubstr("--seed"));
+  EXPECT_EQ(options_refusal({.temperature = 3, .top_k = 7, .top_p = 0.01, .seed = 0}), "");
+  EXPECT_THAT(options_refusal({.temperature = -0.1}), HasSubstr("--temperature must be at least 0, not -0.1"));
+  EXPECT_THAT(options_refusal({.temperature = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("--temperature"));
+  EXPECT_THAT(options_refusal({.top_k = -1}), HasSubstr("--top-k"));
+  EXPECT_THAT(options_refusal({.top_p = 0}), HasSubstr("--top-p must be above 0 and at most 1, not 0"));
+  EXPECT_THAT(options_refusal({.top_p = 1.5}), HasSubstr("--top-p"));
+  EXPECT_THAT(options_refusal({.seed = -1}), HasSubstr("--seed"));
 }
 
 }  // namespace

@@ -183,6 +183,19 @@ TEST(FlightFolderTest, OtherFilesAreNeitherMovedNorRemoved) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path("flight-previous/thesis.tex")));
 }
 
+TEST(FlightFolderTest, RecordsOfARunningRankAreFound) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("flight");
+  begin_flight(folder, flight({}).job);
+  {
+    const FlightRecorder recorder(flight_path(folder, 0), 0);
+    EXPECT_THAT([&] { require_no_recording(folder); },
+                ThrowsMessage<ConfigError>(HasSubstr("flight: another run records in this folder")));
+  }
+  EXPECT_NO_THROW(require_no_recording(folder));
+  EXPECT_NO_THROW(require_no_recording(scratch.path("new")));
+}
+
 TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   const Scratch scratch;
   const std::string folder = scratch.path("run/flight");

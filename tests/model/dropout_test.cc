@@ -11,14 +11,16 @@
 namespace chimera {
 namespace {
 
-constexpr auto kSite = DropoutSite::FeedForwardOutput;
+constexpr auto kSomeSite = DropoutSite::FeedForwardOutput;
 
 Dropout masks(double probability) {
   return {.probability = probability, .seed = 1, .step = 2, .first_sample = 8, .layer = 3};
 }
 
 /// Dropout applied to ones.
-at::Tensor mask(const Dropout& masks, DropoutSite site = kSite) { return dropout(at::ones({4, 5, 1000}), masks, site); }
+at::Tensor mask(const Dropout& masks, DropoutSite site = kSomeSite) {
+  return dropout(at::ones({4, 5, 1000}), masks, site);
+}
 
 /// Fraction of elements that two masks both keep or both drop.
 double agreement(const at::Tensor& a, const at::Tensor& b) { return a.eq(b).to(at::kDouble).mean().item<double>(); }
@@ -26,7 +28,7 @@ double agreement(const at::Tensor& a, const at::Tensor& b) { return a.eq(b).to(a
 TEST(DropoutTest, DropsTheGivenShareAndKeepsTheMean) {
   constexpr double kCount = 1'000'000;
   for (const double p : {0.1, 0.5, 0.9}) {
-    const at::Tensor x = dropout(at::ones({2, 500'000}, at::kDouble), masks(p), kSite);
+    const at::Tensor x = dropout(at::ones({2, 500'000}, at::kDouble), masks(p), kSomeSite);
     const double variance = p / (1 - p);
     EXPECT_NEAR(x.eq(0).to(at::kDouble).mean().item<double>(), p, 5 * std::sqrt(p * (1 - p) / kCount));
     EXPECT_NEAR(x.mean().item<double>(), 1, 5 * std::sqrt(variance / kCount));
@@ -62,34 +64,34 @@ TEST(DropoutTest, ASamplesMaskDoesNotDependOnItsMicroBatch) {
   const at::Tensor x = at::randn({4, 6, 50});
   Dropout later = masks(0.3);
   later.first_sample += 2;
-  const at::Tensor halves = at::cat({dropout(x.narrow(0, 0, 2), masks(0.3), kSite),  //
-                                     dropout(x.narrow(0, 2, 2), later, kSite)});
-  EXPECT_TRUE(at::equal(dropout(x, masks(0.3), kSite), halves));
+  const at::Tensor halves = at::cat({dropout(x.narrow(0, 0, 2), masks(0.3), kSomeSite),  //
+                                     dropout(x.narrow(0, 2, 2), later, kSomeSite)});
+  EXPECT_TRUE(at::equal(dropout(x, masks(0.3), kSomeSite), halves));
 }
 
 TEST(DropoutTest, MaskDependsNeitherOnThreadsNorOnTypeNorOnStrides) {
   at::set_num_threads(1);
   const at::Tensor x = at::ones({3, 70, 700});
-  const at::Tensor dropped = dropout(x, masks(0.5), kSite);  // times 2: exact in any type
-  EXPECT_TRUE(at::equal(dropout(x.transpose(1, 2).contiguous().transpose(1, 2), masks(0.5), kSite), dropped));
+  const at::Tensor dropped = dropout(x, masks(0.5), kSomeSite);  // times 2: exact in any type
+  EXPECT_TRUE(at::equal(dropout(x.transpose(1, 2).contiguous().transpose(1, 2), masks(0.5), kSomeSite), dropped));
   for (const at::ScalarType type : {at::kDouble, at::kBFloat16}) {
-    EXPECT_TRUE(at::equal(dropout(x.to(type), masks(0.5), kSite), dropped.to(type)));
+    EXPECT_TRUE(at::equal(dropout(x.to(type), masks(0.5), kSomeSite), dropped.to(type)));
   }
   at::set_num_threads(3);
-  EXPECT_TRUE(at::equal(dropout(x, masks(0.5), kSite), dropped));
+  EXPECT_TRUE(at::equal(dropout(x, masks(0.5), kSomeSite), dropped));
   at::set_num_threads(1);
 }
 
 TEST(DropoutTest, BackwardUsesTheMaskOfForward) {
   const at::Tensor x = at::randn({2, 3, 500}, at::kDouble).requires_grad_();
   const at::Tensor gradient = at::randn({2, 3, 500}, at::kDouble);
-  torch::autograd::backward({dropout(x, masks(0.2), kSite)}, {gradient});
-  EXPECT_TRUE(at::equal(x.grad(), dropout(gradient, masks(0.2), kSite)));
+  torch::autograd::backward({dropout(x, masks(0.2), kSomeSite)}, {gradient});
+  EXPECT_TRUE(at::equal(x.grad(), dropout(gradient, masks(0.2), kSomeSite)));
 }
 
 TEST(DropoutTest, ZeroProbabilityChangesNothing) {
   const at::Tensor x = at::randn({2, 3});
-  EXPECT_TRUE(dropout(x, masks(0), kSite).is_same(x));
+  EXPECT_TRUE(dropout(x, masks(0), kSomeSite).is_same(x));
 }
 
 }  // namespace

@@ -15,10 +15,10 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-at::Tensor trained(const at::Tensor& tensor) { return tensor.detach().clone().set_requires_grad(true); }
+at::Tensor trained_embedding(const at::Tensor& tensor) { return tensor.detach().clone().set_requires_grad(true); }
 
 /// Tables of 9 tokens and 5 positions, width 3; two sequences of 4 tokens with repetitions.
-struct Problem {
+struct EmbeddingProblem {
   at::Tensor tokens = at::tensor({7, 2, 2, 0, 2, 7, 8, 1}, at::kLong).view({2, 4});
   at::Tensor words = at::randn({9, 3}, at::kDouble);
   at::Tensor positions = at::randn({5, 3}, at::kDouble);
@@ -26,24 +26,24 @@ struct Problem {
 };
 
 /// The output, and the gradients of both tables.
-struct Outcome {
+struct EmbeddingOutcome {
   at::Tensor output;
   at::Tensor words;
   at::Tensor positions;
 };
 
-Outcome of_autograd(const Problem& problem) {
-  const at::Tensor words = trained(problem.words);
-  const at::Tensor positions = trained(problem.positions);
+EmbeddingOutcome of_autograd(const EmbeddingProblem& problem) {
+  const at::Tensor words = trained_embedding(problem.words);
+  const at::Tensor positions = trained_embedding(problem.positions);
   const at::Tensor output = at::embedding(words, problem.tokens) + positions.narrow(0, 0, 4);
   torch::autograd::backward({output}, {problem.gradient});
   return {output.detach(), words.grad(), positions.grad()};
 }
 
 /// Backward in one op (B) or two (I and W).
-Outcome by_rows(const Problem& problem, bool splits) {
-  const at::Tensor words = trained(problem.words);
-  const at::Tensor positions = trained(problem.positions);
+EmbeddingOutcome by_rows(const EmbeddingProblem& problem, bool splits) {
+  const at::Tensor words = trained_embedding(problem.words);
+  const at::Tensor positions = trained_embedding(problem.positions);
   const auto queue = c10::make_intrusive<WeightGradients>();
   at::Tensor output;
   {
@@ -60,26 +60,26 @@ Outcome by_rows(const Problem& problem, bool splits) {
 }
 
 TEST(EmbeddingTest, OutputAndGradientsEqualAutograds) {
-  const Problem problem;
-  const Outcome expected = of_autograd(problem);
-  const Outcome outcome = by_rows(problem, /*splits=*/false);
+  const EmbeddingProblem problem;
+  const EmbeddingOutcome expected = of_autograd(problem);
+  const EmbeddingOutcome outcome = by_rows(problem, /*splits=*/false);
   EXPECT_TRUE(at::equal(outcome.output, expected.output));
   EXPECT_TRUE(at::allclose(outcome.words, expected.words, 1e-14, 1e-14));
   EXPECT_TRUE(at::allclose(outcome.positions, expected.positions, 1e-14, 1e-14));
 }
 
 TEST(EmbeddingTest, SplitBackwardGivesTheBitsOfTheWhole) {
-  const Problem problem;
-  const Outcome whole = by_rows(problem, /*splits=*/false);
-  const Outcome split = by_rows(problem, /*splits=*/true);
+  const EmbeddingProblem problem;
+  const EmbeddingOutcome whole = by_rows(problem, /*splits=*/false);
+  const EmbeddingOutcome split = by_rows(problem, /*splits=*/true);
   EXPECT_TRUE(at::equal(split.words, whole.words));
   EXPECT_TRUE(at::equal(split.positions, whole.positions));
 }
 
 // Canonical reduction relies on this rule.
 TEST(EmbeddingTest, AddsRowsToTheGradientInTheOrderOfTokens) {
-  const Problem problem;
-  const at::Tensor words = trained(problem.words);
+  const EmbeddingProblem problem;
+  const at::Tensor words = trained_embedding(problem.words);
   words.mutable_grad() = at::randn({9, 3}, at::kDouble);
   at::Tensor expected = words.grad().clone();
   torch::autograd::backward({token_embedding(words, problem.tokens)}, {problem.gradient});
@@ -92,7 +92,7 @@ TEST(EmbeddingTest, AddsRowsToTheGradientInTheOrderOfTokens) {
 
 TEST(EmbeddingTest, BackwardAllocatesNoTable) {
   constexpr std::int64_t kRows = 100'000;
-  const at::Tensor words = trained(at::zeros({kRows, 3}));
+  const at::Tensor words = trained_embedding(at::zeros({kRows, 3}));
   words.mutable_grad() = at::zeros_like(words);
   const at::Tensor tokens = at::zeros({2, 4}, at::kLong);
   MemoryMeter meter(1);

@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-constexpr double kTolerance = 1e-12;  // of float64, for other orders of summation
+constexpr double kCacheTolerance = 1e-12;  // of float64, for other orders of summation
 
 struct Pieces {
   Family family;
@@ -53,7 +53,7 @@ TEST_P(KeyValueCacheTest, GivesTheLogitsOfTheWholeSequence) {
     }
     const at::Tensor expected = read(stages, tokens, nullptr);
     const at::Tensor logits = at::cat(parts, 1);
-    EXPECT_LT((logits - expected).abs().max().item<double>(), kTolerance * expected.abs().max().item<double>());
+    EXPECT_LT((logits - expected).abs().max().item<double>(), kCacheTolerance * expected.abs().max().item<double>());
     EXPECT_TRUE(at::equal(logits.argmax(2), expected.argmax(2)));
   }
 }

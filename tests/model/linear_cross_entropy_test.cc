@@ -18,24 +18,24 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr std::int64_t kTokens = 23;
+constexpr std::int64_t kHeadTokens = 23;
 constexpr std::int64_t kWidth = 6;
-constexpr std::int64_t kVocabulary = 11;
+constexpr std::int64_t kHeadVocabulary = 11;
 constexpr double kScale = 0.3;
 /// Chunks of 1, 4 and 5 tokens (the last chunk of 5 is smaller), and a single chunk.
-constexpr std::int64_t kLogitsOfChunks[] = {1, 4 * kVocabulary, 5 * kVocabulary, 1000 * kVocabulary};
+constexpr std::int64_t kLogitsOfChunks[] = {1, 4 * kHeadVocabulary, 5 * kHeadVocabulary, 1000 * kHeadVocabulary};
 
 at::Tensor trained(const at::Tensor& tensor) { return tensor.detach().clone().set_requires_grad(true); }
 
 /// Hidden states, a head and targets, some of them ignored.
 struct Problem {
-  at::Tensor hidden = at::randn({kTokens, kWidth}, at::kDouble);
-  at::Tensor weight = at::randn({kVocabulary, kWidth}, at::kDouble);
-  at::Tensor bias = at::randn({kVocabulary}, at::kDouble);
+  at::Tensor hidden = at::randn({kHeadTokens, kWidth}, at::kDouble);
+  at::Tensor weight = at::randn({kHeadVocabulary, kWidth}, at::kDouble);
+  at::Tensor bias = at::randn({kHeadVocabulary}, at::kDouble);
   at::Tensor targets = some_targets();
 
   static at::Tensor some_targets() {
-    at::Tensor targets = at::randint(kVocabulary, {kTokens}, at::kLong);
+    at::Tensor targets = at::randint(kHeadVocabulary, {kHeadTokens}, at::kLong);
     targets[0] = targets[7] = targets[22] = kIgnored;
     return targets;
   }
@@ -55,7 +55,7 @@ struct Outcome {
   at::Tensor bias;
 };
 
-void expect_close(const Outcome& actual, const Outcome& expected, double tolerance) {
+void expect_close_outcomes(const Outcome& actual, const Outcome& expected, double tolerance) {
   const auto close = [&](const at::Tensor& a, const at::Tensor& b) {
     return ((a - b).norm() / b.norm()).template item<double>() <= tolerance;
   };
@@ -104,11 +104,11 @@ TEST(LinearCrossEntropyTest, LossAndGradientsEqualThoseOfAllLogitsAtOnce) {
   const Problem problem;
   const Outcome expected = of_autograd(problem);
   for (const std::int64_t logits : kLogitsOfChunks) {
-    expect_close(in_chunks(problem, problem.head(), logits), expected, 1e-14);
+    expect_close_outcomes(in_chunks(problem, problem.head(), logits), expected, 1e-14);
     const Linear transposed = problem.head(WeightLayout::InOut);
     Outcome outcome = in_chunks(problem, transposed, logits);
     outcome.weight = outcome.weight.t();
-    expect_close(outcome, expected, 1e-14);
+    expect_close_outcomes(outcome, expected, 1e-14);
   }
 }
 
@@ -126,7 +126,7 @@ TEST(LinearCrossEntropyTest, LossFactorScalesAllGradients) {
   for (at::Tensor* number : {&expected.loss, &expected.hidden, &expected.weight, &expected.bias})
     *number = *number * 2.5;
   for (const std::int64_t logits : kLogitsOfChunks) {
-    expect_close(in_chunks(problem, problem.head(), logits, /*splits=*/false, 2.5), expected, 1e-14);
+    expect_close_outcomes(in_chunks(problem, problem.head(), logits, /*splits=*/false, 2.5), expected, 1e-14);
   }
 }
 
@@ -152,7 +152,7 @@ TEST(LinearCrossEntropyTest, WithoutAGraphTheLossHasTheSameBits) {
 
 TEST(LinearCrossEntropyTest, WithoutATargetThereIsNoLossAndNoGradient) {
   Problem problem;
-  for (const at::Tensor& targets : {at::full({kTokens}, kIgnored, at::kLong), at::empty({0}, at::kLong)}) {
+  for (const at::Tensor& targets : {at::full({kHeadTokens}, kIgnored, at::kLong), at::empty({0}, at::kLong)}) {
     problem.targets = targets;
     problem.hidden = problem.hidden.narrow(0, 0, targets.numel());
     const Linear head = problem.head();
@@ -182,7 +182,7 @@ TEST(LinearCrossEntropyTest, InBfloat16TheLossIsFloat32AndGradientsAddUpInFloat3
     EXPECT_EQ(outcome.loss.scalar_type(), at::kFloat);
     EXPECT_EQ(outcome.hidden.scalar_type(), at::kBFloat16);
     EXPECT_EQ(outcome.weight.scalar_type(), at::kFloat);
-    expect_close(outcome, expected, 2e-2);
+    expect_close_outcomes(outcome, expected, 2e-2);
   }
 }
 
@@ -213,7 +213,8 @@ TEST(LinearCrossEntropyTest, NamesATargetOutsideTheVocabulary) {
   const Problem problem;
   EXPECT_THAT(
       [&] {
-        (void)linear_cross_entropy(problem.hidden, problem.head(), at::full({kTokens}, kVocabulary, at::kLong), 1);
+        (void)linear_cross_entropy(problem.hidden, problem.head(), at::full({kHeadTokens}, kHeadVocabulary, at::kLong),
+                                   1);
       },
       ThrowsMessage<ConfigError>(HasSubstr("target 11 lies outside the model's vocabulary of 11")));
 }

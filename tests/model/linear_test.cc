@@ -7,19 +7,19 @@
 namespace chimera {
 namespace {
 
-struct Gradients {
+struct LinearGradients {
   at::Tensor input;
   at::Tensor weight;
   at::Tensor bias;
 };
 
-at::Tensor trained(at::Tensor tensor) { return tensor.set_requires_grad(true); }
+at::Tensor trained_in_place(at::Tensor tensor) { return tensor.set_requires_grad(true); }
 
 /// Autograd's gradients of at::linear.
-Gradients of_autograd(const at::Tensor& x, const Linear& layer, const at::Tensor& output_gradient) {
-  const at::Tensor input = trained(x.clone());
-  const at::Tensor weight = trained(layer.weight.detach().clone());
-  const at::Tensor bias = trained(layer.bias.detach().clone());
+LinearGradients of_autograd(const at::Tensor& x, const Linear& layer, const at::Tensor& output_gradient) {
+  const at::Tensor input = trained_in_place(x.clone());
+  const at::Tensor weight = trained_in_place(layer.weight.detach().clone());
+  const at::Tensor bias = trained_in_place(layer.bias.detach().clone());
   const at::Tensor output = at::linear(input, layer.layout == WeightLayout::OutIn ? weight : weight.t(), bias);
   torch::autograd::backward({output}, {output_gradient});
   return {input.grad(), weight.grad(), bias.grad()};
@@ -31,7 +31,7 @@ class LinearTest : public ::testing::TestWithParam<WeightLayout> {
 
   Linear fresh_layer() const {
     const at::Tensor weight = GetParam() == WeightLayout::OutIn ? weight_ : weight_.t().contiguous();
-    return {trained(weight.clone()), trained(bias_.clone()), GetParam()};
+    return {trained_in_place(weight.clone()), trained_in_place(bias_.clone()), GetParam()};
   }
 
   at::Tensor x_;
@@ -42,9 +42,9 @@ class LinearTest : public ::testing::TestWithParam<WeightLayout> {
 
 TEST_P(LinearTest, GradientsEqualAutograds) {
   const Linear layer = fresh_layer();
-  const at::Tensor input = trained(x_.clone());
+  const at::Tensor input = trained_in_place(x_.clone());
   torch::autograd::backward({linear(input, layer)}, {output_gradient_});
-  const Gradients expected = of_autograd(x_, layer, output_gradient_);
+  const LinearGradients expected = of_autograd(x_, layer, output_gradient_);
   EXPECT_TRUE(at::allclose(input.grad(), expected.input, 1e-13, 1e-13));
   EXPECT_TRUE(at::allclose(layer.weight.grad(), expected.weight, 1e-13, 1e-13));
   EXPECT_TRUE(at::allclose(layer.bias.grad(), expected.bias, 1e-13, 1e-13));
@@ -52,11 +52,11 @@ TEST_P(LinearTest, GradientsEqualAutograds) {
 
 TEST_P(LinearTest, SplitBackwardGivesTheBitsOfTheWhole) {
   const Linear whole = fresh_layer();
-  const at::Tensor whole_input = trained(x_.clone());
+  const at::Tensor whole_input = trained_in_place(x_.clone());
   torch::autograd::backward({linear(whole_input, whole)}, {output_gradient_});
 
   const Linear split = fresh_layer();
-  const at::Tensor input = trained(x_.clone());
+  const at::Tensor input = trained_in_place(x_.clone());
   const auto queue = c10::make_intrusive<WeightGradients>();
   at::Tensor output;
   {
@@ -77,7 +77,7 @@ TEST_P(LinearTest, SplitBackwardGivesTheBitsOfTheWhole) {
 TEST_P(LinearTest, AddsToExistingGradients) {
   const Linear layer = fresh_layer();
   for (int time = 0; time < 2; ++time) torch::autograd::backward({linear(x_, layer)}, {output_gradient_});
-  const Gradients once = of_autograd(x_, layer, output_gradient_);
+  const LinearGradients once = of_autograd(x_, layer, output_gradient_);
   EXPECT_TRUE(at::allclose(layer.weight.grad(), 2 * once.weight, 1e-13, 1e-13));
   EXPECT_TRUE(at::allclose(layer.bias.grad(), 2 * once.bias, 1e-13, 1e-13));
 }

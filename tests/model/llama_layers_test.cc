@@ -17,7 +17,7 @@ namespace {
 using Arguments = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Arguments&)>;
 
-at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
+at::Tensor random_doubles(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 
 /// Results and gradients of both functions agree to the last digits, for a random gradient of the result.
 void expect_same(const Function& ours, const Function& plain, const Arguments& values) {
@@ -49,20 +49,21 @@ TEST(RmsNormTest, IsTheFormulaAndItsGradients) {
   const auto ours = [](const Arguments& a) { return rms_norm(a[0], {a[1], kEpsilon}); };
   const auto plain = [](const Arguments& a) { return plain_rms_norm(a[0], a[1], kEpsilon); };
   for (const std::int64_t width : {1, 5, 16, 20, 67})
-    expect_same(ours, plain, {random({3, 7, width}), random({width})});
+    expect_same(ours, plain, {random_doubles({3, 7, width}), random_doubles({width})});
 }
 
 TEST(RmsNormTest, RoundsToBfloat16BeforeItScales) {
   at::manual_seed(2);
-  const at::Tensor x = random({4, 48}).to(at::kBFloat16);
-  const at::Tensor weight = random({48}).to(at::kBFloat16);
+  const at::Tensor x = random_doubles({4, 48}).to(at::kBFloat16);
+  const at::Tensor weight = random_doubles({48}).to(at::kBFloat16);
   EXPECT_TRUE(at::equal(rms_norm(x, {weight, 1e-5}), plain_rms_norm(x, weight, 1e-5)));
 }
 
 TEST(SwigluTest, IsTheFormulaAndItsGradients) {
   at::manual_seed(3);
   expect_same([](const Arguments& a) { return swiglu(a[0], a[1]); },
-              [](const Arguments& a) { return a[0] * at::sigmoid(a[0]) * a[1]; }, {random({3, 17}), random({3, 17})});
+              [](const Arguments& a) { return a[0] * at::sigmoid(a[0]) * a[1]; },
+              {random_doubles({3, 17}), random_doubles({3, 17})});
 }
 
 ModelConfig rotated(std::int64_t head_size) {
@@ -90,14 +91,14 @@ TEST(RotaryPositionsTest, IsTheRotationOfEachHeadAndItsGradient) {
     const at::Tensor s = table.sine.unsqueeze(1);
     return at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, 3).flatten(2);
   };
-  expect_same([&](const Arguments& a) { return rotate(a[0], table); }, plain, {random({2, 9, 18})});
+  expect_same([&](const Arguments& a) { return rotate(a[0], table); }, plain, {random_doubles({2, 9, 18})});
 }
 
 TEST(RotaryPositionsTest, ScoresDependOnTheDistanceAlone) {
   at::manual_seed(5);
   const RotaryTable table = rotary_table(rotated(8), 12, at::kDouble);
-  const at::Tensor query = rotate(random({1, 1, 8}).expand({1, 12, 8}), table)[0];
-  const at::Tensor key = rotate(random({1, 1, 8}).expand({1, 12, 8}), table)[0];
+  const at::Tensor query = rotate(random_doubles({1, 1, 8}).expand({1, 12, 8}), table)[0];
+  const at::Tensor key = rotate(random_doubles({1, 1, 8}).expand({1, 12, 8}), table)[0];
   const at::Tensor scores = query.matmul(key.t());
   for (std::int64_t i = 3; i < 12; ++i) {
     EXPECT_NEAR(scores[i][i - 3].item<double>(), scores[3][0].item<double>(), 1e-13) << i;
@@ -160,8 +161,8 @@ TEST(GroupedAttentionTest, EqualsAttentionWithRepeatedKeysAndValues) {
             [&](const Arguments& a) {
               return causal_attention({a[0], repeated(a[1]), repeated(a[2])}, kHeads, masks);
             },
-            {random({sequences, 7, kHeads * kHeadSize}), random({sequences, 7, shared * kHeadSize}),
-             random({sequences, 7, shared * kHeadSize})});
+            {random_doubles({sequences, 7, kHeads * kHeadSize}), random_doubles({sequences, 7, shared * kHeadSize}),
+             random_doubles({sequences, 7, shared * kHeadSize})});
       }
     }
   }

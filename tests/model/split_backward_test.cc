@@ -18,12 +18,12 @@ namespace chimera {
 namespace {
 
 namespace nn = torch::nn;
-using Function = std::function<at::Tensor(const at::Tensor&)>;
+using StageFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 struct Example {
   std::string name;
   std::vector<at::Tensor> parameters;
-  Function function;
+  StageFunction function;
   at::Tensor input;  // of floating point: its gradient is compared too
 };
 

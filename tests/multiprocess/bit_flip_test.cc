@@ -22,15 +22,15 @@ const Arguments kFourCopies = {"--schedule", "1f1b", "--stages", "1", "--micro-b
 const Arguments kThreads = {"--transport", "threads"};
 const Arguments kRepair = {"--on-different-copies", "repair"};
 
-Arguments training(const Scratch& scratch, const Arguments& flags) {
+Arguments flip_training(const Scratch& scratch, const Arguments& flags) {
   return small_training(scratch) + flags +
          Arguments{"--model", "gpt2-tiny", "--steps", "4", "--reduction", "canonical", "--reduction-blocks", "4"};
 }
 
-const std::vector<nlohmann::json>& undisturbed() {
+const std::vector<nlohmann::json>& without_flips() {
   static const std::vector<nlohmann::json> numbers = [] {
     const Scratch scratch;
-    EXPECT_EQ(run_program(training(scratch, kTwoCopies + kThreads)).exit_code, 0);
+    EXPECT_EQ(run_program(flip_training(scratch, kTwoCopies + kThreads)).exit_code, 0);
     return numbers_in(scratch);
   }();
   return numbers;
@@ -39,7 +39,8 @@ const std::vector<nlohmann::json>& undisturbed() {
 /// Runs with a fault. Returns the lines of stderr.
 std::vector<std::string> lines_of(const Scratch& scratch, const std::string& fault, const Arguments& flags,
                                   int exit_code) {
-  const ProgramResult result = ProgramRun(training(scratch, flags), {.environment = {"CHIMERA_FAULT=" + fault}}).wait();
+  const ProgramResult result =
+      ProgramRun(flip_training(scratch, flags), {.environment = {"CHIMERA_FAULT=" + fault}}).wait();
   EXPECT_EQ(result.exit_code, exit_code) << result.messages;
   EXPECT_EQ(result.orphans, 0);
   return complaints(result);
@@ -65,7 +66,7 @@ TEST(BitFlipTest, FlippedMessageIsResentIfRanksAreReplaceable) {
       lines_of(scratch, "flip@message:1:17", kTwoCopies + Arguments{"--verify-messages", "--recover", "twin"}, 0);
   EXPECT_THAT(lines, ElementsAre(MatchesRegex(std::string(kChanged) +
                                               " in step 2; recovery 1 of 100: continues with step 2 after [0-9.]+ s")));
-  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
 TEST(BitFlipTest, FlipInAReplicaIsRepairedFromTheMajority) {
@@ -77,7 +78,7 @@ TEST(BitFlipTest, FlipInAReplicaIsRepairedFromTheMajority) {
                       "; the copy of rank " + std::to_string(right) + " has replaced it; test");
   };
   EXPECT_THAT(lines, ElementsAre(repaired(2, 2, 0), repaired(0, 3, 1)));
-  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
 TEST(BitFlipTest, RunRestartsFromItsCheckpointWithoutAMajority) {
@@ -87,7 +88,7 @@ TEST(BitFlipTest, RunRestartsFromItsCheckpointWithoutAMajority) {
               ElementsAre(StartsWith("chimera: rank 2 failed at step 3: the copies of stage 1 on ranks 1, 2 differ "
                                      "after step 3, and no majority shows the right copy"),
                           StartsWith("chimera: restart 1 of 1: ")));
-  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
 TEST(BitFlipTest, FlipInAnIdleWeightIsFoundAndTheRankReplaced) {
@@ -96,7 +97,7 @@ TEST(BitFlipTest, FlipInAnIdleWeightIsFoundAndTheRankReplaced) {
       lines_of(scratch, "flip@step:2:3", kTwoCopies + kRepair + Arguments{"--recover", "twin"}, 0),
       ElementsAre(MatchesRegex("chimera: rank 2 failed at [^:]*: weights or optimizer state of this rank changed since "
                                "the last update: .* in step 3; recovery 1 of 100: continues with step 3 .*")));
-  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
 /// Kills `rank` while rank 2 computes with a flipped weight.
@@ -108,21 +109,21 @@ TEST(BitFlipTest, FlipInAnIdleWeightIsNotCopiedToANewRank) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--max-restarts", "1"};
   const ProgramResult result =
-      ProgramRun(training(scratch, kTwoCopies + kRepair + Arguments{"--recover", "twin"} + saves),
+      ProgramRun(flip_training(scratch, kTwoCopies + kRepair + Arguments{"--recover", "twin"} + saves),
                  {.environment = flip_beside_a_kill(1)})
           .wait();
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(result.messages, HasSubstr("restart 1 of 1")) << "no rank has these stages any more";
-  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
 TEST(BitFlipTest, FlipInAnIdleWeightIsFoundDuringALoss) {
   const Scratch scratch;
-  const ProgramResult result = ProgramRun(training(scratch, kTwoCopies + kRepair + Arguments{"--recover", "twin"}),
+  const ProgramResult result = ProgramRun(flip_training(scratch, kTwoCopies + kRepair + Arguments{"--recover", "twin"}),
                                           {.environment = flip_beside_a_kill(0)})
                                    .wait();
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
 TEST(BitFlipTest, RepairNeedsReplicas) {

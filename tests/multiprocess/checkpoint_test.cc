@@ -108,32 +108,56 @@ TEST(TrainingFolderTest, AResumedRunContinuesItsOwnMetricsOnly) {
     EXPECT_THAT(refused.messages, ::testing::AllOf(HasSubstr("--metrics " + path), HasSubstr("--overwrite")));
     EXPECT_EQ(read_file(path), foreign);
   }
-  const ProgramResult rest = run_program(resumed);
+  const std::string diary = scratch.write("diary.html", "a diary");
+  for (const char* flag : {"--report", "--timeline", "--trace", "--op-times", "--tensor-memory"}) {
+    const ProgramResult refused = run_program(resumed + Arguments{flag, diary});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.messages, HasSubstr(flag + (" " + diary) + ": exists already and is not of this run"));
+    EXPECT_EQ(read_file(diary), "a diary");
+  }
+  const std::string report = scratch.write("report.html", "<!doctype html>\nof the start before");
+  const ProgramResult rest = run_program(resumed + Arguments{"--report", report});
   EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_THAT(read_file(report), HasSubstr("</html>"));
   EXPECT_THAT(read_file(metrics), ::testing::StartsWith(own));
   EXPECT_EQ(read_metrics(metrics).size(), 6U);
 }
 
-TEST(TrainingFolderTest, ARunThatGoesOnKeepsItsMetrics) {
-  const Scratch scratch;
-  const std::string metrics = scratch.path("m.jsonl");
-  ProgramRun run(small_training(scratch, "m.jsonl") +
-                 Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "1000000"});
-  run.await_message("step 1/");
-  const pid_t second = ::fork();
-  if (second == 0) {
+/// Runs the program beside a ProgramRun, without its messages.
+int exit_code_of(Arguments words) {
+  words.insert(words.begin(), CHIMERA_PROGRAM);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t process = ::fork();
+  if (process == 0) {
     ::close(STDERR_FILENO);
-    const std::string text = scratch.path("text.txt");
-    ::execl(CHIMERA_PROGRAM, CHIMERA_PROGRAM, "train", "--data", text.c_str(), "--model", "gpt2-tiny", "--sequence",
-            "32", "--steps", "1", "--overwrite", "--metrics", metrics.c_str(), nullptr);
+    ::execv(CHIMERA_PROGRAM, arguments.data());
     ::_exit(127);
   }
   int status = 0;
-  ASSERT_EQ(::waitpid(second, &status, 0), second);
-  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_EQ(::waitpid(process, &status, 0), process);
+  return WEXITSTATUS(status);
+}
+
+TEST(TrainingFolderTest, ARunThatGoesOnKeepsItsFiles) {
+  const Scratch scratch;
+  const std::string metrics = scratch.path("m.jsonl");
+  const std::string folder = scratch.path("run");
+  ProgramRun run(small_training(scratch, "m.jsonl") +
+                 Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "1000000", "--checkpoint", folder});
+  run.await_message("step 1/");
+  const Arguments second = {
+      "train", "--data",     scratch.path("text.txt"), "--model", "gpt2-tiny", "--sequence", "32", "--steps",
+      "1",     "--overwrite"};
+  EXPECT_EQ(exit_code_of(second + Arguments{"--metrics", metrics}), 2);
+  EXPECT_EQ(exit_code_of(second + Arguments{"--metrics", scratch.path("other"), "--checkpoint", folder}), 2);
+  EXPECT_EQ(exit_code_of(second + Arguments{"--flight-record", folder + "/flight"}), 2);
+  EXPECT_TRUE(std::filesystem::exists(folder + "/flight/rank-0000.flight"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/flight-previous"));
   run.send(run.process(), SIGTERM);
   const ProgramResult result = run.wait();
-  EXPECT_EQ(result.exit_code, 143) << result.messages;
+  EXPECT_EQ(result.exit_code, 75) << result.messages;
   const auto steps = read_metrics(metrics);
   ASSERT_FALSE(steps.empty());
   EXPECT_EQ(steps.front().at("step"), 1);

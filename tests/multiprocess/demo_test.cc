@@ -42,5 +42,21 @@ TEST(TrainingSweepTest, ContinuesAtTheEndOfItsFile) {
   EXPECT_THAT(after, ::testing::StartsWith(before));
 }
 
+TEST(TrainingSweepTest, ATableOfAnotherSweepIsKept) {
+  const Scratch scratch;
+  const std::string table = scratch.path("sweep.csv");
+  const std::string config = scratch.write("train.toml", "op-times = \"" + table + "\"\n");  // as another sweep would
+  const ProgramResult result = run_program({"sweep",    "--schedules", "1f1b",
+                                            "--stages", "2",           "--micro-batches",
+                                            "2",        "--train",     testing::source_path("/README.md"),
+                                            "--output", table,         "--config",
+                                            config,     "--model",     "gpt2-tiny",
+                                            "--steps",  "2",           "--sequence",
+                                            "32",       "--transport", "threads"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, ::testing::HasSubstr("--output " + table + ": another sweep writes this file, too"));
+  EXPECT_THAT(read_file(table), ::testing::StartsWith("{"));
+}
+
 }  // namespace
 }  // namespace chimera::testing

@@ -21,7 +21,7 @@ bool has_library() {
   return std::filesystem::exists(std::filesystem::path(program_path()).parent_path() / "libchimera_cuda.so");
 }
 
-std::vector<json> train(const Arguments& flags) {
+std::vector<json> device_train(const Arguments& flags) {
   const Scratch scratch;
   const ProgramResult result = run_program(small_training(scratch) + flags);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
@@ -32,12 +32,12 @@ TEST(TrainingDeviceTest, Bfloat16HasTheSameBitsOnProcessesThreadsAndUnpipelined)
   const Arguments common = {
       "--model", "gpt2-tiny", "--dtype", "bfloat16",    "--force-bfloat16", "--steps",         "4", "--clip",
       "0.1",     "--dropout", "0.1",     "--reduction", "canonical",        "--micro-batches", "4"};
-  const auto reference = train(common + Arguments{"--schedule", "none"});
+  const auto reference = device_train(common + Arguments{"--schedule", "none"});
   ASSERT_EQ(reference.size(), 4U);
   for (const Arguments& flags : {Arguments{"--schedule", "chimera", "--stages", "4", "--transport", "processes"},
                                  {"--schedule", "zb-h1", "--stages", "2", "--transport", "processes"},
                                  {"--schedule", "chimera", "--stages", "4", "--transport", "threads"}}) {
-    const auto steps = train(common + flags);
+    const auto steps = device_train(common + flags);
     ASSERT_EQ(steps.size(), reference.size());
     for (std::size_t i = 0; i < steps.size(); ++i) {
       for (const char* field : {"loss", "grad_norm", "parameters_hash"}) {
@@ -66,8 +66,8 @@ TEST(TrainingDeviceTest, ThreadsOnOneGpuTrainAsTheCpuDoes) {
   const Arguments common = {"--model",     "gpt2-tiny", "--stages",        "4", "--steps", "10",
                             "--transport", "threads",   "--micro-batches", "4"};
   for (const std::string schedule : {"none", "1f1b", "chimera", "zb-h1"}) {
-    const auto cpu = train(common + Arguments{"--schedule", schedule});
-    const auto gpu = train(common + Arguments{"--schedule", schedule, "--device", "cuda"});
+    const auto cpu = device_train(common + Arguments{"--schedule", schedule});
+    const auto gpu = device_train(common + Arguments{"--schedule", schedule, "--device", "cuda"});
     ASSERT_EQ(cpu.size(), gpu.size()) << schedule;
     for (std::size_t i = 0; i < cpu.size(); ++i) {
       for (const char* field : {"loss", "grad_norm"}) {
@@ -84,8 +84,8 @@ TEST(TrainingDeviceTest, GraphStepsTrainLikeOthers) {
   if (!has_library()) GTEST_SKIP() << "tools/cuda-build has not been run";
   const Arguments common = {"--model",     "gpt2-tiny", "--schedule",      "none", "--steps",  "10",
                             "--transport", "threads",   "--micro-batches", "4",    "--device", "cuda"};
-  const auto plain = train(common);
-  const auto graphs = train(common + Arguments{"--cuda-graphs"});
+  const auto plain = device_train(common);
+  const auto graphs = device_train(common + Arguments{"--cuda-graphs"});
   ASSERT_EQ(plain.size(), graphs.size());
   for (std::size_t i = 0; i < plain.size(); ++i) {
     const double loss = plain[i].at("loss").get<double>();

@@ -52,6 +52,28 @@ TEST(DryRunTest, DescribesEveryRank) {
   EXPECT_GT(run["step_seconds"].get<double>(), 0);
 }
 
+TEST(DryRunTest, ReportsFlagsWithoutEffect) {
+  const Arguments common = {"train", "--dry-run", "--model", "gpt2-tiny", "--tied", "false", "--micro-batches", "2"};
+  const Arguments one_copy = common + Arguments{"--schedule", "1f1b", "--stages", "2"};
+  const Arguments two_copies = common + Arguments{"--schedule", "chimera", "--stages", "2"};
+  const auto said = [](const Arguments& arguments) { return run_program(arguments).messages; };
+  for (const Arguments& flags : {Arguments{"--sync", "post"}, Arguments{"--shard-optimizer"}}) {
+    EXPECT_EQ(said(one_copy + flags), "chimera: " + flags[0] + " has no effect: no stage has a second copy\n");
+    EXPECT_EQ(said(two_copies + flags), "");
+  }
+  EXPECT_EQ(said(two_copies + Arguments{"--shard-optimizer", "--optimizer", "sgd"}),
+            "chimera: --shard-optimizer has no effect: --optimizer sgd has no state\n");
+  EXPECT_EQ(said(one_copy + Arguments{"--replica-layout", "far"}),
+            "chimera: --replica-layout has no effect: there is one data-parallel group\n");
+  EXPECT_EQ(said(one_copy + Arguments{"--data-parallel", "2", "--replica-layout", "far"}), "");
+  EXPECT_EQ(said(common + Arguments{"--schedule", "none", "--partition", "4", "--verify-messages"}),
+            "chimera: --partition has no effect: one stage has all layers\n"
+            "chimera: --verify-messages has no effect: one rank sends no messages\n");
+  EXPECT_EQ(said(one_copy + Arguments{"--decay", "all", "--weight-decay", "0", "--validation", "0.1"}),
+            "chimera: --decay has no effect: --weight-decay is 0\n"
+            "chimera: --validation has no effect: --validate-every is 0; the other data are for training\n");
+}
+
 TEST(DryRunTest, TheBubbleIsTheMeanOfAllRanks) {
   for (const Arguments& machine : {Arguments{}, Arguments{"--machine", "h100-80gb"}}) {
     const json run = dry_run(

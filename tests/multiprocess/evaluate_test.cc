@@ -69,6 +69,8 @@ TEST_F(TrainingEvaluateTest, RefusesWhatDoesNotFit) {
            {{"--micro-batch-size", "0"}, {"--micro-batch-size must be 1 to"}},
            {{"--micro-batch-size", "1000000000"}, {"more than any machine holds"}},
            {{"--seed", "-1"}, {"--seed must be 0 to"}},
+           {{"--seed", "2"}, {"--seed is for the pairs and masks of BERT"}},
+           {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
            {{"--threads", "2000"}, {"--threads must be 0 to 1024"}},
            {{"--dtype", "float16"}, {"--dtype 'float16'", "did you mean 'bfloat16'?"}},
            {{"--data", scratch_.write("short.txt", std::string(32, 'x'))}, {"short.txt has 32 tokens", "needs 33"}},

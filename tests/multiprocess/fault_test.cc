@@ -40,7 +40,7 @@ struct Fault {
   }
 };
 
-std::string name_of(const ::testing::TestParamInfo<Fault>& fault) {
+std::string fault_name_of(const ::testing::TestParamInfo<Fault>& fault) {
   std::string name = fault.param.point + "_rank_" + std::to_string(fault.param.rank);
   std::ranges::replace(name, '-', '_');
   return name;
@@ -68,7 +68,7 @@ TEST_P(TrainingKillTest, NamesTheKilledRankAndEndsTheOthers) {
               ElementsAre("chimera: rank " + std::to_string(GetParam().rank) + " was killed by signal 9 (Killed)"));
 }
 
-INSTANTIATE_TEST_SUITE_P(, TrainingKillTest, ::testing::ValuesIn(faults({0, 2, 3})), name_of);
+INSTANTIATE_TEST_SUITE_P(, TrainingKillTest, ::testing::ValuesIn(faults({0, 2, 3})), fault_name_of);
 
 class TrainingThrowTest : public ::testing::TestWithParam<Fault> {};
 
@@ -85,7 +85,7 @@ TEST_P(TrainingThrowTest, NamesTheFailedRankItsOpAndTheReason) {
                                        "fault injected at " + fault.point)));
 }
 
-INSTANTIATE_TEST_SUITE_P(, TrainingThrowTest, ::testing::ValuesIn(faults({1})), name_of);
+INSTANTIATE_TEST_SUITE_P(, TrainingThrowTest, ::testing::ValuesIn(faults({1})), fault_name_of);
 
 TEST(TrainingFaultTest, NamesTheOpOfAFailure) {
   const Scratch scratch;

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-constexpr int kSteps = 45;
+constexpr int kSpikeSteps = 45;
 constexpr int kSkip = 4;
 
 /// One repeated sentence, and once random bytes, which reach a mini-batch long after the warmup.
@@ -27,7 +27,7 @@ std::string text_with_noise() {
 }
 
 /// Two ranks, four sequences per step, a checkpoint every five steps.
-Arguments training(const Scratch& scratch, const Arguments& flags) {
+Arguments spike_training(const Scratch& scratch, const Arguments& flags) {
   return Arguments{"train",
                    "--data",
                    scratch.write("noisy.txt", text_with_noise()),
@@ -42,7 +42,7 @@ Arguments training(const Scratch& scratch, const Arguments& flags) {
                    "--micro-batch-size",
                    "2",
                    "--steps",
-                   std::to_string(kSteps),
+                   std::to_string(kSpikeSteps),
                    "--learning-rate",
                    "0.003",
                    "--reduction",
@@ -66,7 +66,7 @@ int step_behind(const std::string& words, const std::string& line) {
 
 TEST(LossSpikeTest, RollsBackAndSkipsTheMiniBatchesBeforeTheSpike) {
   const Scratch scratch;
-  const ProgramResult result = run_program(training(scratch, kSpike));
+  const ProgramResult result = run_program(spike_training(scratch, kSpike));
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   const auto lines = complaints(result);
   ASSERT_THAT(lines,
@@ -79,8 +79,8 @@ TEST(LossSpikeTest, RollsBackAndSkipsTheMiniBatchesBeforeTheSpike) {
   ASSERT_GT(spike, 20);
   ASSERT_LT(saved, spike);
   const auto steps = read_metrics(scratch.path("metrics.jsonl"));
-  ASSERT_EQ(steps.size(), static_cast<std::size_t>(kSteps));
-  for (int step = 1; step <= kSteps; ++step) {
+  ASSERT_EQ(steps.size(), static_cast<std::size_t>(kSpikeSteps));
+  for (int step = 1; step <= kSpikeSteps; ++step) {
     const bool is_left_out = step > saved && step > spike - kSkip && step <= spike;
     EXPECT_EQ(steps[static_cast<std::size_t>(step - 1)].contains("skipped"), is_left_out) << step;
   }
@@ -89,7 +89,7 @@ TEST(LossSpikeTest, RollsBackAndSkipsTheMiniBatchesBeforeTheSpike) {
 TEST(LossSpikeTest, ResumedRunKnowsEarlierLosses) {
   const auto line_of = [](const std::string& fault) {
     const Scratch scratch;
-    const Arguments arguments = training(scratch, kSpike + Arguments{"--resume", "auto"});
+    const Arguments arguments = spike_training(scratch, kSpike + Arguments{"--resume", "auto"});
     ProgramResult result = ProgramRun(arguments, {.environment = {"CHIMERA_FAULT=" + fault}}).wait();
     if (!fault.empty()) {
       EXPECT_EQ(result.exit_code, 75) << result.messages;

@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-const std::string kP100 = testing::source_path("/machines/p100-aries.json");
+const std::string kP100File = testing::source_path("/machines/p100-aries.json");
 
 TEST(TrainingProfileTest, MeasuresWhatItReads) {
   const Scratch scratch;
@@ -53,12 +53,12 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
 TEST(TrainingProfileTest, MeasuresTheLinksBetweenTwoHosts) {
   const Scratch scratch;
   const std::string cluster = scratch.path("cluster.json");
-  const ProgramResult result = run_program({"launch", "--nproc", "2", "--", "profile", "--between", kP100, "--seconds",
-                                            "0.2", "--name", "both", "--output", cluster});
+  const ProgramResult result = run_program({"launch", "--nproc", "2", "--", "profile", "--between", kP100File,
+                                            "--seconds", "0.2", "--name", "both", "--output", cluster});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(result.output, HasSubstr("line - sums"));
   json machine = read_json(read_file(cluster));
-  json before = read_json(read_file(kP100));
+  json before = read_json(read_file(kP100File));
   EXPECT_EQ(machine["name"], "both");
   for (const char* links : {"point_to_point", "all_reduce"}) {
     EXPECT_EQ(machine[links]["within_node"], before[links]["within_node"]);
@@ -79,15 +79,15 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--threads", "100000"}, {"--threads 100000", "cores"}},
            {{"--dtype", "float16"}, {"float16"}},
            {{"--seconds", "-1"}, {"--seconds: '-1' is not a number of at least 0"}},
-           {{"--merge", kP100, kP100, "--threads", "1"}, {"--threads: --merge measures nothing"}},
-           {{"--merge", kP100}, {"a single profile needs no merging"}},
-           {{"--merge", kP100, testing::source_path("/machines/v100-nvlink.json")},
+           {{"--merge", kP100File, kP100File, "--threads", "1"}, {"--threads: --merge measures nothing"}},
+           {{"--merge", kP100File}, {"a single profile needs no merging"}},
+           {{"--merge", kP100File, testing::source_path("/machines/v100-nvlink.json")},
             {"differ in workers_per_node: 1 and 8"}},
-           {{"--between", kP100}, {"--between measures from one host to another", "chimera launch --hosts a,b"}},
-           {{"--between", kP100, "--merge", kP100, kP100},
+           {{"--between", kP100File}, {"--between measures from one host to another", "chimera launch --hosts a,b"}},
+           {{"--between", kP100File, "--merge", kP100File, kP100File},
             {"--hosts, --between and --merge are three ways to a profile"}},
            {{"--interface", "lo"}, {"--interface belongs to --hosts or --between"}},
-           {{"--merge", kP100, "missing.json"}, {"machine profile missing.json: cannot be read"}},
+           {{"--merge", kP100File, "missing.json"}, {"machine profile missing.json: cannot be read"}},
        }) {
     expect_refusal({Arguments{"profile"} + flags, words});
   }
@@ -101,9 +101,9 @@ TEST(ValidateRefusalTest, Flags) {
            {{"--validate", "--machine", "missing.json"}, {"machine profile missing.json: cannot be read"}},
            {{"--validate", "--rounds", "1"}, {"--rounds must be 2 or more with --validate"}},
            {{"--only", "1f1b"}, {"--only belongs to --validate"}},
-           {{"--again", kP100}, {"--again belongs to --validate"}},
-           {{"--validate", "--again", kP100, "--rounds", "3"}, {"measured already; leave out --rounds"}},
-           {{"--validate", "--again", kP100}, {"p100-aries.json: top level: field 'machine' is missing"}},
+           {{"--again", kP100File}, {"--again belongs to --validate"}},
+           {{"--validate", "--again", kP100File, "--rounds", "3"}, {"measured already; leave out --rounds"}},
+           {{"--validate", "--again", kP100File}, {"p100-aries.json: top level: field 'machine' is missing"}},
        }) {
     expect_refusal({Arguments{"bench"} + flags, words});
   }

@@ -20,7 +20,7 @@ using ::testing::UnorderedElementsAre;
 
 const fs::path kRecipes = testing::source_path("/recipes");
 
-json dry_run(const Arguments& flags) {
+json recipe_dry_run(const Arguments& flags) {
   const ProgramResult result =
       run_program(Arguments{"train", "--dry-run", "--format", "json", "--machine", "h100-80gb"} + flags);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
@@ -31,7 +31,7 @@ TEST(RecipeTest, EachTrainsOnTheStatedSamples) {
   std::map<std::string, std::int64_t> samples;  // per step
   for (const fs::directory_entry& entry : fs::directory_iterator(kRecipes)) {
     if (entry.path().extension() != ".toml") continue;
-    const json run = dry_run({"--recipe", entry.path().string()});
+    const json run = recipe_dry_run({"--recipe", entry.path().string()});
     samples[entry.path().stem()] = run.value("mini_batch", 0);
     EXPECT_THAT(read_file(kRecipes / "README.md"), HasSubstr("`" + entry.path().filename().string() + "`"));
   }
@@ -41,9 +41,9 @@ TEST(RecipeTest, EachTrainsOnTheStatedSamples) {
 
 TEST(RecipeTest, IsAnAliasOfConfig) {
   const std::string recipe = kRecipes / "nanogpt-cpu.toml";
-  const json by_recipe = dry_run({"--recipe", recipe});
-  EXPECT_EQ(by_recipe["stages"], dry_run({"--config", recipe})["stages"]);
-  EXPECT_EQ(dry_run({"--recipe", recipe, "--micro-batches", "8"})["mini_batch"], 24) << "flags count more";
+  const json by_recipe = recipe_dry_run({"--recipe", recipe});
+  EXPECT_EQ(by_recipe["stages"], recipe_dry_run({"--config", recipe})["stages"]);
+  EXPECT_EQ(recipe_dry_run({"--recipe", recipe, "--micro-batches", "8"})["mini_batch"], 24) << "flags count more";
 }
 
 TEST(TrainingRecipeTest, SmallRecipeTrains) {

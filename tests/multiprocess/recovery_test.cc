@@ -24,9 +24,9 @@ using ::testing::StartsWith;
 
 constexpr int kSaved = 75;  // EX_TEMPFAIL
 
-const Arguments kChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
-const Arguments kThreads = {"--schedule",      "1f1b", "--stages",    "2",      "--micro-batches", "4",
-                            "--data-parallel", "2",    "--transport", "threads"};
+const Arguments kRecoveryChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
+const Arguments kRecoveryThreads = {"--schedule",      "1f1b", "--stages",    "2",      "--micro-batches", "4",
+                                    "--data-parallel", "2",    "--transport", "threads"};
 const Arguments kUnpipelined = {"--schedule", "none", "--micro-batches", "8"};
 
 /// 8 micro-batches per step over all groups, in canonical order.
@@ -46,7 +46,7 @@ Hashes hashes_in(const Scratch& scratch) {
 }
 
 /// Hashes of the undisturbed run, on one worker.
-const Hashes& undisturbed() {
+const Hashes& without_faults() {
   static const Hashes hashes = [] {
     const Scratch scratch;
     EXPECT_EQ(run_program(canonical_training(scratch, kUnpipelined)).exit_code, 0);
@@ -94,8 +94,9 @@ TEST(TrainingRequestTest, RunBeforeItsStartAsksForARetry) {
 /// Signals one rank, or the launcher, in step 5.
 TEST(TrainingRequestTest, SignaledRunSavesAndResumesOnAnotherLayout) {
   for (const auto& [fault, flags, ranks] :
-       {Request{"terminate@backward:2:17", kChimera, 4}, Request{"terminate-launcher@backward:1:17", kChimera, 4},
-        Request{"terminate@backward:1:17", kThreads, 0}, Request{"terminate@step:0:5", kUnpipelined, 0}}) {
+       {Request{"terminate@backward:2:17", kRecoveryChimera, 4},
+        Request{"terminate-launcher@backward:1:17", kRecoveryChimera, 4},
+        Request{"terminate@backward:1:17", kRecoveryThreads, 0}, Request{"terminate@step:0:5", kUnpipelined, 0}}) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
     const Arguments saves = {"--checkpoint", scratch.path("run"), "--resume", "auto"};
@@ -105,11 +106,11 @@ TEST(TrainingRequestTest, SignaledRunSavesAndResumesOnAnotherLayout) {
     const auto done = hashes_in(scratch).size();
     EXPECT_GE(done, 2U);
     EXPECT_LT(done, 8U);
-    const ProgramResult rest = run_program(canonical_training(scratch, kThreads + saves));
+    const ProgramResult rest = run_program(canonical_training(scratch, kRecoveryThreads + saves));
     EXPECT_EQ(rest.exit_code, 0) << rest.messages;
     EXPECT_THAT(rest.output,
                 HasSubstr("continues from " + scratch.path("run") + "/step-0000000" + std::to_string(done)));
-    EXPECT_EQ(hashes_in(scratch), undisturbed());
+    EXPECT_EQ(hashes_in(scratch), without_faults());
   }
 }
 
@@ -127,22 +128,22 @@ TEST(TrainingRestartTest, FailedRunRestartsWithTheSameNumbers) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
     const ProgramResult result =
-        run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
-                                                                  "2", "--max-restarts", "1"}),
+        run_with(canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"),
+                                                                          "--save-every", "2", "--max-restarts", "1"}),
                  fault, 4);
     EXPECT_EQ(result.exit_code, 0) << result.messages;
     EXPECT_EQ(result.orphans, 0);
     EXPECT_THAT(complaints(result),
                 ElementsAre(MatchesRegex("chimera: " + line), StartsWith("chimera: restart 1 of 1: ")));
-    EXPECT_EQ(hashes_in(scratch), undisturbed());
+    EXPECT_EQ(hashes_in(scratch), without_faults());
   }
 }
 
 TEST(TrainingRestartTest, RecoverRestartMeansThreeRestarts) {
   const Scratch scratch;
   const ProgramResult result =
-      run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
-                                                                "2", "--recover", "restart"}),
+      run_with(canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"),
+                                                                        "--save-every", "2", "--recover", "restart"}),
                "kill@step:3:7", 4);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(complaints(result), ElementsAre(::testing::_, StartsWith("chimera: restart 1 of 3: ")));
@@ -153,7 +154,7 @@ TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
   const Arguments training =
-      canonical_training(scratch, kChimera + Arguments{"--checkpoint", folder, "--save-every", "2"});
+      canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", folder, "--save-every", "2"});
   const ProgramResult result = run_with(training, "kill@step:3:7", 4);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("\n  last: "));
@@ -164,27 +165,27 @@ TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
   EXPECT_THAT(run_program({"diagnose", folder}).output, HasSubstr("\nnewest checkpoint: " + folder + "/step-"));
   const ProgramResult rest = run_program(training + Arguments{"--resume", "auto"});
   EXPECT_EQ(rest.exit_code, 0) << rest.messages;
-  EXPECT_EQ(hashes_in(scratch), undisturbed());
+  EXPECT_EQ(hashes_in(scratch), without_faults());
 }
 
 TEST(TrainingRestartTest, ARankThatStopsIsReplacedLikeOneThatDies) {
   const Scratch scratch;
-  const ProgramResult result =
-      run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
-                                                                "2", "--max-restarts", "1", "--hang-seconds", "0.5"}),
-               "stop@backward:2:14", 4);
+  const ProgramResult result = run_with(
+      canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every", "2",
+                                                               "--max-restarts", "1", "--hang-seconds", "0.5"}),
+      "stop@backward:2:14", 4);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(complaints(result),
               ElementsAre(MatchesRegex("chimera: rank 2 has made no progress for .*: stopped by a signal at .*"),
                           StartsWith("chimera: restart 1 of 1: ")));
-  EXPECT_EQ(hashes_in(scratch), undisturbed());
+  EXPECT_EQ(hashes_in(scratch), without_faults());
 }
 
 TEST(TrainingRestartTest, StepThatAlwaysFailsEndsTheRun) {
   const Scratch scratch;
   const ProgramResult result =
-      run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
-                                                                "100", "--max-restarts", "9"}),
+      run_with(canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"),
+                                                                        "--save-every", "100", "--max-restarts", "9"}),
                "throw@step:1:2:0", 4);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("chimera: restart 2 of 9: no checkpoint yet, starts again after step 0\n"));
@@ -194,7 +195,7 @@ TEST(TrainingRestartTest, StepThatAlwaysFailsEndsTheRun) {
 
 TEST(TrainingNonFiniteTest, NonFiniteStepIsSkippedOnRequest) {
   for (const auto& [fault, layout, ranks] :
-       {Request{"nan@backward:1:18", kChimera, 4}, Request{"nan@backward:3:10", kThreads, 0}}) {
+       {Request{"nan@backward:1:18", kRecoveryChimera, 4}, Request{"nan@backward:3:10", kRecoveryThreads, 0}}) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
     const ProgramResult result =
@@ -223,14 +224,14 @@ TEST(TrainingNonFiniteTest, RolledBackRunEndsLikeTheUndisturbed) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every",   "2",
                            "--non-finite", "rollback",          "--max-restarts", "2"};
-  const ProgramResult result = run_with(canonical_training(scratch, kChimera + saves), "nan@backward:1:18", 4);
+  const ProgramResult result = run_with(canonical_training(scratch, kRecoveryChimera + saves), "nan@backward:1:18", 4);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_EQ(hashes_in(scratch), undisturbed());
+  EXPECT_EQ(hashes_in(scratch), without_faults());
   const Scratch other;
-  const ProgramResult again =
-      run_with(canonical_training(other, kChimera + Arguments{"--checkpoint", other.path("run"), "--save-every", "100",
-                                                              "--non-finite", "rollback", "--max-restarts", "2"}),
-               "nan@backward:1:18:0", 4);
+  const ProgramResult again = run_with(
+      canonical_training(other, kRecoveryChimera + Arguments{"--checkpoint", other.path("run"), "--save-every", "100",
+                                                             "--non-finite", "rollback", "--max-restarts", "2"}),
+      "nan@backward:1:18:0", 4);
   EXPECT_EQ(again.exit_code, 0) << again.messages;
   EXPECT_THAT(again.messages, HasSubstr(" makes no update\n")) << "the same step, a second time";
 }
@@ -259,10 +260,10 @@ struct Recorded {
 TEST(TrainingFlightRecordTest, NamesTheFailedRankAndItsOp) {
   const Arguments hangs = {"--hang-seconds", "0.5"};
   for (const auto& [fault, flags, ranks, is_inferred, op] :
-       {Recorded{"kill@backward:2:14", kChimera, 4, false, "[12]B[0-7] in step [1-3]"},
-        Recorded{"throw@forward:2:9", kChimera, 4, false, "[12]F[0-7]"},
-        Recorded{"stop@backward:2:14", kChimera + hangs, 4, false, "[12]B[0-7] in step [1-3]"},
-        Recorded{"hang@backward:2:6", kThreads + hangs, 0, true, "1B[0-7] in step 2"}}) {
+       {Recorded{"kill@backward:2:14", kRecoveryChimera, 4, false, "[12]B[0-7] in step [1-3]"},
+        Recorded{"throw@forward:2:9", kRecoveryChimera, 4, false, "[12]F[0-7]"},
+        Recorded{"stop@backward:2:14", kRecoveryChimera + hangs, 4, false, "[12]B[0-7] in step [1-3]"},
+        Recorded{"hang@backward:2:6", kRecoveryThreads + hangs, 0, true, "1B[0-7] in step 2"}}) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
     const std::string folder = scratch.path("run");
@@ -280,7 +281,7 @@ TEST(TrainingFlightRecordTest, NamesTheFailedRankAndItsOp) {
 TEST(TrainingFlightRecordTest, IsRemovedAfterASuccessfulRun) {
   const Scratch scratch;
   const Arguments records = {"--flight-record", scratch.path("records")};
-  EXPECT_EQ(run_program(canonical_training(scratch, kChimera + records)).exit_code, 0);
+  EXPECT_EQ(run_program(canonical_training(scratch, kRecoveryChimera + records)).exit_code, 0);
   const ProgramResult nothing = run_program({"diagnose", scratch.path("records")});
   EXPECT_EQ(nothing.exit_code, 2);
   EXPECT_THAT(nothing.messages, HasSubstr("has no flight records"));

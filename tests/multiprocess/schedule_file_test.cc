@@ -15,7 +15,7 @@ using nlohmann::json;
 
 const Arguments kModel = {"--model", "gpt2-tiny", "--steps", "4", "--validate-every", "4", "--dropout", "0.1"};
 
-std::vector<json> train(const Arguments& flags, const std::string& input = "") {
+std::vector<json> file_train(const Arguments& flags, const std::string& input = "") {
   const Scratch scratch;
   const ProgramResult result = run_program(small_training(scratch) + kModel + flags, input);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
@@ -26,7 +26,7 @@ std::vector<json> train(const Arguments& flags, const std::string& input = "") {
 
 void expect_trains_as_unpipelined(int micro_batches, const std::vector<json>& steps) {
   const auto reference =
-      train({"--schedule", "none", "--threads", "1", "--micro-batches", std::to_string(micro_batches)});
+      file_train({"--schedule", "none", "--threads", "1", "--micro-batches", std::to_string(micro_batches)});
   ASSERT_EQ(steps.size(), reference.size());
   for (std::size_t i = 0; i < steps.size(); ++i) {
     for (const auto& [field, value] : reference[i].items()) {
@@ -44,22 +44,22 @@ TEST(TrainingScheduleFileTest, SearchedSchedulesTrain) {
       {"search", "--stages", "2", "--micro-batches", "4", "--iterations", "2000", "--seed", "3", "--format", "json"}));
   const Scratch scratch;
   const std::string file = scratch.write("found.json", json_text(found["schedule"]));
-  expect_trains_as_unpipelined(4, train({"--schedule-file", file}));
+  expect_trains_as_unpipelined(4, file_train({"--schedule-file", file}));
 }
 
 TEST(TrainingScheduleFileTest, CsvTrains) {
   const Scratch scratch;
   const Arguments generate = {"schedule", "zb-v", "--stages", "2", "--micro-batches", "3", "--format", "csv"};
   const std::string file = scratch.write("zb-v.csv", output_of(generate));
-  expect_trains_as_unpipelined(3, train({"--schedule-file", file, "--transport", "threads"}));
-  expect_trains_as_unpipelined(3, train({"--schedule", file, "--transport", "threads"}));
-  expect_trains_as_unpipelined(6, train({"--schedule", file, "--data-parallel", "2"}));
+  expect_trains_as_unpipelined(3, file_train({"--schedule-file", file, "--transport", "threads"}));
+  expect_trains_as_unpipelined(3, file_train({"--schedule", file, "--transport", "threads"}));
+  expect_trains_as_unpipelined(6, file_train({"--schedule", file, "--data-parallel", "2"}));
 }
 
 TEST(TrainingScheduleFileTest, StandardInputReachesEveryProcess) {
   const std::string text =
       output_of({"schedule", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"});
-  expect_trains_as_unpipelined(4, train({"--schedule-file", "-"}, text));
+  expect_trains_as_unpipelined(4, file_train({"--schedule-file", "-"}, text));
 }
 
 TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesComeFromTheFile) {
@@ -67,7 +67,7 @@ TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesComeFromTheFile) {
   const std::string file =
       scratch.write("halving.csv", output_of({"schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--scale",
                                               "halving", "--format", "csv"}));
-  const auto steps = train({"--schedule-file", file});
+  const auto steps = file_train({"--schedule-file", file});
   expect_trains_as_unpipelined(4, steps);  // the loss is a mean over the step's tokens, for any grouping
   EXPECT_EQ(steps[0]["tokens"], 4 * 2 * 32);
 }
@@ -77,8 +77,8 @@ TEST(TrainingScheduleFileTest, AsynchronousSchedulesTrainToo) {
   const Arguments shape = {"pipedream", "--stages", "2", "--micro-batches", "2"};
   const std::string file =
       scratch.write("pipedream.json", output_of(Arguments{"schedule"} + shape + Arguments{"--format", "json"}));
-  const auto steps = train({"--schedule-file", file});
-  const auto generated = train(Arguments{"--schedule"} + shape);
+  const auto steps = file_train({"--schedule-file", file});
+  const auto generated = file_train(Arguments{"--schedule"} + shape);
   ASSERT_EQ(steps.size(), 4U);
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["loss"], generated[i]["loss"]);
 }

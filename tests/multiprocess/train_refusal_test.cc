@@ -105,7 +105,7 @@ TEST_F(TrainRefusalTest, DocumentsWithoutBoundaries) {
       {{"--documents", "split", "--data", raw, "--vocabulary", "300"},
        {"--documents split: " + raw, "no token of the vocabulary is known to separate", "--end-of-document"}},
       {{"--documents", "split", "--data", raw, "--vocabulary", "300", "--end-of-document", "300"},
-       {"no token of the vocabulary"}},
+       {"no token of the vocabulary", "--end-of-document 300 is not below its size, 300"}},
       {{"--end-of-document", "1"}, {"--end-of-document is for --documents split"}},
       {{"--end-of-document", "1", "--documents", "split"}, {"is for raw and llm.c tokens"}},
   });
@@ -127,6 +127,7 @@ TEST_F(TrainRefusalTest, Offloading) {
   expect_refusals({
       {{"--offload", "ful"}, {"unknown --offload 'ful'; did you mean 'full'?"}},
       {{"--offload", "99"}, {"--offload 99: expected none, full, auto, or stages of 0 to"}},
+      {{"--offload", "auto"}, {"--offload auto needs --memory: the GiB that a worker has"}},
       {{"--offload", "auto", "--memory", "0.00001"}, {"even if all stages offload their activations"}},
       {{"--offload", "auto", "--recompute", "auto", "--memory", "4"}, {"give only one of them"}},
   });
@@ -139,6 +140,7 @@ TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
       {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
       {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
       {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},
+      {{"--schedule", "none", "--chunks", "2"}, {"--chunks does not apply to --schedule none"}},
   });
 }
 
@@ -309,6 +311,9 @@ TEST_F(TrainRefusalTest, FilesOfOtherRuns) {
   const std::string folder = scratch_.path("texts");
   std::filesystem::create_directory(folder);
   static_cast<void>(scratch_.write("texts/a.txt", sample_text()));
+  const std::string notes = scratch_.path("notes");
+  std::filesystem::create_directory(notes);
+  const std::string latest = scratch_.write("notes/latest", "the last notes");
   const std::string report = scratch_.write("report.html", "the last report");
   expect_refusal(
       {run + Arguments{"--metrics", metrics_}, {"--metrics " + metrics_ + ": exists already", "--overwrite"}});
@@ -316,6 +321,7 @@ TEST_F(TrainRefusalTest, FilesOfOtherRuns) {
   expect_refusals({
       {{"--data", folder, "--metrics", folder + "/b.txt"}, {"is in the folder " + folder, "give another folder"}},
       {{"--flight-record", folder}, {"--flight-record " + folder + ": has a.txt, which is no flight record"}},
+      {{"--checkpoint", notes}, {"--checkpoint " + notes + ": " + latest + " does not name a checkpoint"}},
   });
   EXPECT_EQ(read_file(metrics_), "the last run\n");
   EXPECT_EQ(read_file(report), "the last report");

@@ -10,7 +10,7 @@ namespace {
 
 /// Forward b, input gradient 2b and weight gradient 3b seconds; 4 bytes of weights, 12 of state, 5b of activations, 6b
 /// of output.
-OwnLayer layer(double weight = 1) {
+OwnLayer own_layer(double weight = 1) {
   OwnLayer result{{}, 4, 12, 5, 6};
   for (const std::int64_t size : {1, 2}) {
     const double b = weight * static_cast<double>(size);
@@ -37,7 +37,7 @@ TEST(OwnLayersTest, TimesLieOnTheLineOfTheMeasuredSizes) {
 }
 
 TEST(OwnLayersTest, StagesAddUpTheirLayers) {
-  Predictor predictor(problem_of({layer(), layer(7), layer()}));
+  Predictor predictor(problem_of({own_layer(), own_layer(7), own_layer()}));
   const Candidate candidate{.schedule = "1f1b", .shape = {.stages = 2, .micro_batches = 2}, .micro_batch_size = 4};
   const CostModel costs = predictor.prepare(candidate).model.costs;
   EXPECT_DOUBLE_EQ(costs.stages[0].forward, 8 * 4);
@@ -50,7 +50,7 @@ TEST(OwnLayersTest, StagesAddUpTheirLayers) {
 }
 
 TEST(OwnLayersTest, PlansBalanceTheLayers) {
-  Predictor predictor(problem_of({layer(4), layer(), layer(), layer(), layer()}));
+  Predictor predictor(problem_of({own_layer(4), own_layer(), own_layer(), own_layer(), own_layer()}));
   const Plan plan = make_plan(predictor, {.schedules = {"1f1b"}, .given = {.stages = {2}}});
   EXPECT_EQ(plan.ranked.front().candidate.partition.layers, (std::vector<std::int64_t>{1, 4}));
 }

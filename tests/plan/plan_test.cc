@@ -207,11 +207,11 @@ TEST(PlanTest, OffloadsOnlyAsMemoryRequires) {
   options.schedules = {"1f1b"};
   options.given = {.stages = {4}, .micro_batch_sizes = {4}};
   options.partition = {PartitionRule::Even};
-  options.recompute = {RecomputeRule::None};
+  options.recompute = {StageRule::None};
   const double roomy = planned(problem, options).ranked.front().prediction.peak_memory_bytes;
   problem.memory_bytes = roomy - kMiB;
   EXPECT_THROW((void)planned(problem, options), ConfigError);
-  options.offload = {RecomputeRule::Auto};
+  options.offload = {StageRule::Auto};
   const RankedCandidate fitting = planned(problem, options).ranked.front();
   EXPECT_TRUE(fitting.candidate.offload.contains(StageId(0)));
   EXPECT_FALSE(fitting.candidate.offload.contains(StageId(3)));
@@ -219,7 +219,7 @@ TEST(PlanTest, OffloadsOnlyAsMemoryRequires) {
   const auto flags = train_flags(problem, fitting.candidate);
   EXPECT_TRUE(std::ranges::any_of(flags, [](const TrainFlag& flag) { return flag.name == "offload"; }));
   // Beside recomputation the faster one wins: copies behind the ops, unless they are slow.
-  options.recompute = {RecomputeRule::Auto};
+  options.recompute = {StageRule::Auto};
   EXPECT_FALSE(planned(problem, options).ranked.front().candidate.offload.empty());
   problem.machine.host_bandwidth = 1e3;
   const Candidate recomputing = planned(problem, options).ranked.front().candidate;
@@ -263,7 +263,7 @@ TEST(PlanTest, WithoutRecomputationLessFits) {
   options.partition = {PartitionRule::Even};
   problem.memory_bytes = planned(problem, options).ranked.front().prediction.peak_memory_bytes - kMiB;
   EXPECT_FALSE(planned(problem, options).ranked.front().candidate.recompute.empty());
-  options.recompute = {RecomputeRule::None};
+  options.recompute = {StageRule::None};
   EXPECT_THAT([&] { (void)planned(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr("recomputing none")));
 }
 

@@ -150,12 +150,12 @@ TEST(ScheduleCsvTest, ReadsInvalidSchedulesUnchanged) {
   EXPECT_EQ(ops_of(schedule, 1), "0B0 4W4");
 }
 
-struct BadText {
+struct BadCsv {
   const char* text;
   const char* message;
 };
 
-class BadScheduleCsvTest : public ::testing::TestWithParam<BadText> {};
+class BadScheduleCsvTest : public ::testing::TestWithParam<BadCsv> {};
 
 TEST_P(BadScheduleCsvTest, SaysRowAndColumn) {
   try {
@@ -178,27 +178,27 @@ const std::string kLongCell = "0F0," + std::string(1'000'000, '0');
 INSTANTIATE_TEST_SUITE_P(
     Grammar, BadScheduleCsvTest,
     ::testing::Values(
-        BadText{"", "row 1, column 1: no op in the text"}, BadText{",,\n", "row 1, column 1: no op"},
-        BadText{"\n0F0", "row 1, column 1: expected the ops of worker 0"},
-        BadText{"0F0,0B0\n1F0,junk", "row 2, column 2: 'junk' is not a cell"},
-        BadText{"0F0,0B0x", "row 1, column 2: '0B0x' is not a cell"},
-        BadText{"0F0 0B0", "row 1, column 1: '0F0 0B0' is not a cell"}, BadText{"0F0;0B0", "row 1, column 1"},
-        BadText{"0F0,0B", "row 1, column 2: '0B' is not a cell"}, BadText{"F0", "row 1, column 1"},
-        BadText{"-1F0", "row 1, column 1"}, BadText{"0f0", "row 1, column 1"},
-        BadText{"0F0r0", "row 1, column 1: '0F0r0' is not a cell"}, BadText{"\"0F0\"", "row 1, column 1"},
-        BadText{"0F0,\x01\xFF", "row 1, column 2: '\\x01\\xff'"}, BadText{"0F0\r0B0", "row 1, column 1: '0F0\\x0d0B0'"},
-        BadText{"0SEND_F", "row 1, column 1"}, BadText{"0F0,0UNSHARD0", "row 1, column 2"},
-        BadText{"0F0,0SEND_X0", "row 1, column 2"}, BadText{"(0F0;0B0)", "row 1, column 1"},
-        BadText{"(0F0)OVERLAP_F_B", "row 1, column 1"}, BadText{"(0F0;0B0;0W0)OVERLAP_F_B", "row 1, column 1"},
-        BadText{"(0F0;)OVERLAP_F_B", "row 1, column 1"}, BadText{";)OVERLAP_F_B", "row 1, column 1"},
-        BadText{"()OVERLAP_F_B", "row 1, column 1"}, BadText{"(", "row 1, column 1"},
-        BadText{"0F0\n0B99999999999999999999", "row 2, column 1: micro-batch 2147483647 in a text of 2 ops"},
-        BadText{"0F0,2F0", "row 1, column 2: stage 2 in a text of 2 ops"}, BadText{"# {}", "top level"},
-        BadText{"# \n0F0", "JSON"}, BadText{"#", "JSON"},
-        BadText{kBadSuffix.c_str(), "row 2, column 2: '0B0r' is not a cell"},
-        BadText{kVersionWithoutUpdates.c_str(), "row 2, column 1: '0F0v1' is not a cell"},
-        BadText{kSecondHeader.c_str(), "row 3, column 1: '# {"}, BadText{kHeaderJunk.c_str(), "JSON: parse error"},
-        BadText{kLongCell.c_str(), "row 1, column 2: '0000"}));
+        BadCsv{"", "row 1, column 1: no op in the text"}, BadCsv{",,\n", "row 1, column 1: no op"},
+        BadCsv{"\n0F0", "row 1, column 1: expected the ops of worker 0"},
+        BadCsv{"0F0,0B0\n1F0,junk", "row 2, column 2: 'junk' is not a cell"},
+        BadCsv{"0F0,0B0x", "row 1, column 2: '0B0x' is not a cell"},
+        BadCsv{"0F0 0B0", "row 1, column 1: '0F0 0B0' is not a cell"}, BadCsv{"0F0;0B0", "row 1, column 1"},
+        BadCsv{"0F0,0B", "row 1, column 2: '0B' is not a cell"}, BadCsv{"F0", "row 1, column 1"},
+        BadCsv{"-1F0", "row 1, column 1"}, BadCsv{"0f0", "row 1, column 1"},
+        BadCsv{"0F0r0", "row 1, column 1: '0F0r0' is not a cell"}, BadCsv{"\"0F0\"", "row 1, column 1"},
+        BadCsv{"0F0,\x01\xFF", "row 1, column 2: '\\x01\\xff'"}, BadCsv{"0F0\r0B0", "row 1, column 1: '0F0\\x0d0B0'"},
+        BadCsv{"0SEND_F", "row 1, column 1"}, BadCsv{"0F0,0UNSHARD0", "row 1, column 2"},
+        BadCsv{"0F0,0SEND_X0", "row 1, column 2"}, BadCsv{"(0F0;0B0)", "row 1, column 1"},
+        BadCsv{"(0F0)OVERLAP_F_B", "row 1, column 1"}, BadCsv{"(0F0;0B0;0W0)OVERLAP_F_B", "row 1, column 1"},
+        BadCsv{"(0F0;)OVERLAP_F_B", "row 1, column 1"}, BadCsv{";)OVERLAP_F_B", "row 1, column 1"},
+        BadCsv{"()OVERLAP_F_B", "row 1, column 1"}, BadCsv{"(", "row 1, column 1"},
+        BadCsv{"0F0\n0B99999999999999999999", "row 2, column 1: micro-batch 2147483647 in a text of 2 ops"},
+        BadCsv{"0F0,2F0", "row 1, column 2: stage 2 in a text of 2 ops"}, BadCsv{"# {}", "top level"},
+        BadCsv{"# \n0F0", "JSON"}, BadCsv{"#", "JSON"},
+        BadCsv{kBadSuffix.c_str(), "row 2, column 2: '0B0r' is not a cell"},
+        BadCsv{kVersionWithoutUpdates.c_str(), "row 2, column 1: '0F0v1' is not a cell"},
+        BadCsv{kSecondHeader.c_str(), "row 3, column 1: '# {"}, BadCsv{kHeaderJunk.c_str(), "JSON: parse error"},
+        BadCsv{kLongCell.c_str(), "row 1, column 2: '0000"}));
 
 TEST(ScheduleTextTest, BlankLinesAtTheEndAreNoWorkers) {
   for (const char* name : {"1f1b", "chimera"}) {

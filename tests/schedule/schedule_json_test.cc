@@ -155,13 +155,13 @@ TEST(ScheduleJsonTest, StopsEarlyInAnEndlessText) {
   }
 }
 
-struct BadText {
+struct BadJson {
   const char* replace;
   const char* with;
   const char* message;
 };
 
-class BadScheduleJsonTest : public ::testing::TestWithParam<BadText> {};
+class BadScheduleJsonTest : public ::testing::TestWithParam<BadJson> {};
 
 TEST_P(BadScheduleJsonTest, SaysTheErrorAndItsPlace) {
   std::string text = to_json(find_generator("gpipe").generate({2, 1}));
@@ -181,35 +181,35 @@ TEST_P(BadScheduleJsonTest, SaysTheErrorAndItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     Grammar, BadScheduleJsonTest,
     ::testing::Values(
-        BadText{"\"stages\": 2", "\"stages\": 2.5", "stages: expected an integer"},
-        BadText{"\"stages\": 2,", "", "field 'stages' is missing"},
-        BadText{"\"stages\": 2", "\"stages\": 0", "expected 1 to 100000000, found 0"},
-        BadText{"\"stages\": 2", "\"stages\": 90000000", "more than"},
-        BadText{"\"version\": 1", "\"version\": 2", "reads version 1, found 2"},
-        BadText{"chimera-schedule", "other", "expected \"chimera-schedule\""},
-        BadText{"\"op\": \"F\"", "\"op\": \"X\"", "workers[0][0].op: unknown op 'X'"},
-        BadText{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
-        BadText{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
-        BadText{"\"name\"", "\"synchronos\": false, \"name\"", "did you mean 'synchronous'?"},
-        BadText{"\"name\"", "\"synchronous\": 0, \"name\"", "synchronous: expected true or false"},
-        BadText{"\"name\"", "\"synchronous\": false, \"name\"", "'micro_batches_per_update' is missing"},
-        BadText{"\"name\"", "\"weight_versions\": 2, \"name\"", "only an asynchronous schedule"},
-        BadText{"\"name\"", "\"update_delay\": 1, \"name\"", "only an asynchronous schedule"},
-        BadText{"\"name\"", "\"order\": \"auto\", \"name\"", "order: expected \"slots\" or \"deepest\""},
-        BadText{"\"name\"", "\"late_forwards\": 1, \"name\"", "late_forwards: expected true or false"},
-        BadText{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
-        BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0",
+        BadJson{"\"stages\": 2", "\"stages\": 2.5", "stages: expected an integer"},
+        BadJson{"\"stages\": 2,", "", "field 'stages' is missing"},
+        BadJson{"\"stages\": 2", "\"stages\": 0", "expected 1 to 100000000, found 0"},
+        BadJson{"\"stages\": 2", "\"stages\": 90000000", "more than"},
+        BadJson{"\"version\": 1", "\"version\": 2", "reads version 1, found 2"},
+        BadJson{"chimera-schedule", "other", "expected \"chimera-schedule\""},
+        BadJson{"\"op\": \"F\"", "\"op\": \"X\"", "workers[0][0].op: unknown op 'X'"},
+        BadJson{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
+        BadJson{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
+        BadJson{"\"name\"", "\"synchronos\": false, \"name\"", "did you mean 'synchronous'?"},
+        BadJson{"\"name\"", "\"synchronous\": 0, \"name\"", "synchronous: expected true or false"},
+        BadJson{"\"name\"", "\"synchronous\": false, \"name\"", "'micro_batches_per_update' is missing"},
+        BadJson{"\"name\"", "\"weight_versions\": 2, \"name\"", "only an asynchronous schedule"},
+        BadJson{"\"name\"", "\"update_delay\": 1, \"name\"", "only an asynchronous schedule"},
+        BadJson{"\"name\"", "\"order\": \"auto\", \"name\"", "order: expected \"slots\" or \"deepest\""},
+        BadJson{"\"name\"", "\"late_forwards\": 1, \"name\"", "late_forwards: expected true or false"},
+        BadJson{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
+        BadJson{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0",
                 "workers[0][0].weight_version: only ops of an asynchronous schedule"},
-        BadText{"\"name\": ", "\"name\": \"a\", \"name\": ", "field 'name' is given twice"},
-        BadText{"\"name\"", "\"a\\nb\": 1, \"name\"", "unknown field 'a\\x0ab'"},
-        BadText{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0]: field 'op' is given twice"},
-        BadText{"\"workers\": [0, 1]", "\"workers\": [0, [1]]", "replicas[0].workers[1]: expected an integer"},
-        BadText{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found a number"},
-        BadText{"\"op\": \"F\"", "\"op\": null", "workers[0][0].op: expected a string, found null"},
-        BadText{"\"name\"", "\"synchronous\": false, \"micro_batches_per_update\": 1, \"weight_versions\": 1, \"name\"",
+        BadJson{"\"name\": ", "\"name\": \"a\", \"name\": ", "field 'name' is given twice"},
+        BadJson{"\"name\"", "\"a\\nb\": 1, \"name\"", "unknown field 'a\\x0ab'"},
+        BadJson{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0]: field 'op' is given twice"},
+        BadJson{"\"workers\": [0, 1]", "\"workers\": [0, [1]]", "replicas[0].workers[1]: expected an integer"},
+        BadJson{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found a number"},
+        BadJson{"\"op\": \"F\"", "\"op\": null", "workers[0][0].op: expected a string, found null"},
+        BadJson{"\"name\"", "\"synchronous\": false, \"micro_batches_per_update\": 1, \"weight_versions\": 1, \"name\"",
                 "workers[0][0]: field 'weight_version' is missing"},
-        BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},
-        BadText{"]}\n", "", "JSON"}));
+        BadJson{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadJson{"]}\n", "]} x", "JSON"},
+        BadJson{"]}\n", "", "JSON"}));
 
 /// Parsing and printing a value are recursive.
 TEST(ScheduleJsonTest, RefusesExcessiveNesting) {

@@ -10,12 +10,12 @@ namespace {
 using testing::alike;
 using testing::split;
 
-struct Case {
+struct ListCase {
   PlacementKind kind;
   PipelineShape shape;
 };
 
-const std::vector<Case> kCases = {
+const std::vector<ListCase> kCases = {
     {PlacementKind::Linear, {.stages = 5, .micro_batches = 7}},
     {PlacementKind::Bidirectional, {.stages = 8, .micro_batches = 16}},
     {PlacementKind::Bidirectional, {.stages = 6, .micro_batches = 7}},

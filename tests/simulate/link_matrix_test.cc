@@ -9,7 +9,7 @@ namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
-std::string refusal(const std::string& text) {
+std::string matrix_refusal(const std::string& text) {
   try {
     (void)links_from_text(text, "links");
   } catch (const ConfigError& error) {
@@ -40,18 +40,19 @@ TEST(LinkMatrixTest, ReadsCsv) {
 
 TEST(LinkMatrixTest, RefusesInvalidMatrices) {
   const std::string head = "from,to,alpha,beta\n";
-  EXPECT_EQ(refusal("0,1,2,3\n"),
+  EXPECT_EQ(matrix_refusal("0,1,2,3\n"),
             "links: line 1: expected the line 'from,to,alpha,beta' or 'from,to,alpha', or a JSON object");
-  EXPECT_EQ(refusal(head + "0,1,2\n"), "links: line 2: 3 cells; expected 4");
-  EXPECT_EQ(refusal(head + "0,1,2,-3\n"), "links: line 2: '-3' is not a finite number of 0 or more");
-  EXPECT_EQ(refusal(head + "0,1,nan,3\n"), "links: line 2: 'nan' is not a finite number of 0 or more");
-  EXPECT_EQ(refusal(head + "0,x,2,3\n"), "links: line 2: 'x' is not a worker; expected 0 to 4095");
-  EXPECT_EQ(refusal(head + "0,1000000,2,3\n"), "links: line 2: '1000000' is not a worker; expected 0 to 4095");
-  EXPECT_EQ(refusal(head + "1,1,2,3\n"), "links: line 2: worker 1 has no link to itself");
-  EXPECT_EQ(refusal(head + "0,1,2,3\n"), "links: no line for the link from worker 1 to 0");
-  EXPECT_EQ(refusal(head + "0,1,2,3\n0,1,2,3\n"), "links: two lines for the link from worker 0 to 1");
-  EXPECT_EQ(refusal(R"({"betas": [[0]]})"), "links: top level: field 'alphas' is missing");
-  EXPECT_EQ(refusal(R"({"alphas": [[0, 1], [1, 0]], "betas": [[0, 1]]})"), "links: betas: 1 rows, but alphas has 2");
+  EXPECT_EQ(matrix_refusal(head + "0,1,2\n"), "links: line 2: 3 cells; expected 4");
+  EXPECT_EQ(matrix_refusal(head + "0,1,2,-3\n"), "links: line 2: '-3' is not a finite number of 0 or more");
+  EXPECT_EQ(matrix_refusal(head + "0,1,nan,3\n"), "links: line 2: 'nan' is not a finite number of 0 or more");
+  EXPECT_EQ(matrix_refusal(head + "0,x,2,3\n"), "links: line 2: 'x' is not a worker; expected 0 to 4095");
+  EXPECT_EQ(matrix_refusal(head + "0,1000000,2,3\n"), "links: line 2: '1000000' is not a worker; expected 0 to 4095");
+  EXPECT_EQ(matrix_refusal(head + "1,1,2,3\n"), "links: line 2: worker 1 has no link to itself");
+  EXPECT_EQ(matrix_refusal(head + "0,1,2,3\n"), "links: no line for the link from worker 1 to 0");
+  EXPECT_EQ(matrix_refusal(head + "0,1,2,3\n0,1,2,3\n"), "links: two lines for the link from worker 0 to 1");
+  EXPECT_EQ(matrix_refusal(R"({"betas": [[0]]})"), "links: top level: field 'alphas' is missing");
+  EXPECT_EQ(matrix_refusal(R"({"alphas": [[0, 1], [1, 0]], "betas": [[0, 1]]})"),
+            "links: betas: 1 rows, but alphas has 2");
 }
 
 }  // namespace

@@ -16,9 +16,9 @@
 namespace chimera {
 namespace {
 
-constexpr double kTiny = 1e-9;
+constexpr double kRounding = 1e-9;
 
-Schedule read(const std::string& cells) {
+Schedule read_cells(const std::string& cells) {
   TextSource text(cells, "text");
   return schedule_from_csv(text).schedule;
 }
@@ -50,7 +50,7 @@ void for_each_case(Visit&& visit) {
 }
 
 TEST(PairsTest, BothOpsTakeTheTimeOfThePair) {
-  const Schedule schedule = read("0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+  const Schedule schedule = read_cells("0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
   const Timeline timeline = simulate(schedule, with_pair(schedule, 0.8));
   const auto& ops = timeline.workers[0].ops;
   EXPECT_DOUBLE_EQ(ops[2].start, 4);  // 1B0 ends
@@ -62,13 +62,13 @@ TEST(PairsTest, BothOpsTakeTheTimeOfThePair) {
 }
 
 TEST(PairsTest, APairTakesNoLessThanTheLongerOp) {
-  const Schedule schedule = read("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+  const Schedule schedule = read_cells("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
   EXPECT_DOUBLE_EQ(simulate(schedule, with_pair(schedule, 0.1)).makespan, 1 + 2 + 2);
   EXPECT_DOUBLE_EQ(simulate(schedule, with_pair(schedule, 2)).makespan, 1 + 6 + 2);
 }
 
 TEST(PairsTest, RecomputationComesFirstAndOverlapsWithNothing) {
-  const Schedule schedule = read("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+  const Schedule schedule = read_cells("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
   CostModel costs = with_pair(schedule, 0.5);
   costs.recompute = {1};
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).makespan, 1 + (1 + 2) + (1 + 2));
@@ -115,7 +115,7 @@ TEST(PairsTest, BubblesTileTheIdleTimeAndTheCriticalPathTheMakespan) {
     for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
       double idle = 0;
       for (const Bubble& bubble : explanation.bubbles[w]) idle += bubble.end - bubble.start;
-      EXPECT_NEAR(idle, timeline.workers[w].idle, kTiny);
+      EXPECT_NEAR(idle, timeline.workers[w].idle, kRounding);
     }
     const auto time = [&](const Place& place) { return timeline.workers[place.worker].ops[place.position]; };
     const auto& path = explanation.critical_path;
@@ -123,7 +123,7 @@ TEST(PairsTest, BubblesTileTheIdleTimeAndTheCriticalPathTheMakespan) {
     EXPECT_EQ(time(path.back()).end, timeline.makespan);
     for (std::size_t i = 1; i < path.size(); ++i) {
       const double gap = time(path[i]).start - time(path[i - 1]).end;
-      EXPECT_NEAR(gap, path[i].worker == path[i - 1].worker ? 0 : costs.latency, kTiny);
+      EXPECT_NEAR(gap, path[i].worker == path[i - 1].worker ? 0 : costs.latency, kRounding);
     }
   });
 }
@@ -134,21 +134,21 @@ TEST(PairsTest, NoMakespanIsBelowTheBound) {
     EXPECT_LE(timeline.lower_bound, timeline.makespan);
     const double work = static_cast<double>(schedule.micro_batches) * (1 + 2.2);
     if (*costs.pair >= 1) {
-      EXPECT_GE(timeline.lower_bound, work * (1 - kTiny)) << "pairs that save nothing leave all work to do";
+      EXPECT_GE(timeline.lower_bound, work * (1 - kRounding)) << "pairs that save nothing leave all work to do";
     }
-    EXPECT_GE(timeline.lower_bound, work * std::min(1.0, *costs.pair) * (1 - kTiny));
+    EXPECT_GE(timeline.lower_bound, work * std::min(1.0, *costs.pair) * (1 - kRounding));
   });
 }
 
 TEST(PairsTest, OnEnoughCoresTheTwoSimulatorsAgree) {
   for_each_case([](const Schedule& schedule, const CostModel& costs) {
     const SharedCores free{.cores = std::numeric_limits<double>::infinity()};
-    EXPECT_NEAR(simulate_on_cores(schedule, costs, free).makespan, simulate(schedule, costs).makespan, kTiny);
+    EXPECT_NEAR(simulate_on_cores(schedule, costs, free).makespan, simulate(schedule, costs).makespan, kRounding);
   });
 }
 
 TEST(PairsTest, OnOneCorePairsSaveNothing) {
-  const Schedule schedule = read("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+  const Schedule schedule = read_cells("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
   CostModel costs = with_pair(schedule, 0.7);
   EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 1}).makespan, 6);
   EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 2}).makespan, 1 + 2.1 + 2);
@@ -170,7 +170,7 @@ TEST(PairsTest, ConsecutiveStepsKeepTheirPairs) {
   const Schedule schedule = find_generator("dualpipe").generate({.stages = 4, .micro_batches = 8});
   const Timeline one = simulate(schedule, with_pair(schedule, 0.8));
   const Schedule three = unroll(schedule, 3);
-  EXPECT_NEAR(simulate_steps(three, 3, with_pair(three, 0.8)).makespan, 3 * one.makespan, kTiny);
+  EXPECT_NEAR(simulate_steps(three, 3, with_pair(three, 0.8)).makespan, 3 * one.makespan, kRounding);
 }
 
 }  // namespace

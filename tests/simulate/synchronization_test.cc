@@ -20,7 +20,7 @@ CostModel with_sums(const Schedule& schedule, double seconds, AllReducePlacement
 }
 
 /// Start of each stage's all-reduce, equal on all its workers.
-std::map<std::int64_t, double> starts(const Timeline& timeline) {
+std::map<std::int64_t, double> starts_of_stages(const Timeline& timeline) {
   std::map<std::int64_t, double> times;
   for (const WorkerTimeline& worker : timeline.workers) {
     for (const TimedAllReduce& sum : worker.all_reduces) {
@@ -36,11 +36,11 @@ std::map<std::int64_t, double> starts(const Timeline& timeline) {
 // run in the order of stages 3, 2, 1, 0.
 TEST(SynchronizationTest, EagerOptIsThePapersRuleOnFourWorkers) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
-  EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::EagerOpt))),
+  EXPECT_EQ(starts_of_stages(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::EagerOpt))),
             (std::map<std::int64_t, double>{{0, 16}, {1, 14.5}, {2, 14}, {3, 9}}));
-  EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::Post))),
+  EXPECT_EQ(starts_of_stages(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::Post))),
             (std::map<std::int64_t, double>{{0, 16.5}, {1, 14.5}, {2, 14}, {3, 16}}));
-  EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::Eager))),
+  EXPECT_EQ(starts_of_stages(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::Eager))),
             (std::map<std::int64_t, double>{{0, 16}, {1, 14}, {2, 12}, {3, 9}}));
 }
 
@@ -50,7 +50,7 @@ TEST(SynchronizationTest, EagerOptWaitsOnTheMiddleWorkersOnly) {
     for (const double backward : {1.0, 2.0}) {
       const Schedule schedule = find_generator("chimera").generate({d, d});
       const Timeline timeline = simulate(schedule, with_sums(schedule, 0.01, AllReducePlacement::EagerOpt, backward));
-      const auto sums = starts(timeline);
+      const auto sums = starts_of_stages(timeline);
       for (std::int64_t w = 0; w < d / 2; ++w) {
         const bool early = sums.at(d - 1 - w) < timeline.workers[static_cast<std::size_t>(w)].ops.back().end;
         EXPECT_EQ(early, w < d / 2 - 1) << "D=" << d << " worker " << w << " B=" << backward;
@@ -62,7 +62,7 @@ TEST(SynchronizationTest, EagerOptWaitsOnTheMiddleWorkersOnly) {
 TEST(SynchronizationTest, ASumWaitsForAllItsWorkers) {
   const Schedule schedule = find_generator("chimera").generate({4, 5});  // more goes down than up
   const Timeline timeline = simulate(schedule, with_sums(schedule, 0.25, AllReducePlacement::Eager));
-  for (const auto& [stage, start] : starts(timeline)) {
+  for (const auto& [stage, start] : starts_of_stages(timeline)) {
     double last = 0;
     for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
@@ -132,20 +132,21 @@ TEST(SynchronizationTest, ATiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
     return simulate(schedule, costs);
   };
   const Timeline line = timed("1f1b");
-  EXPECT_EQ(starts(line), (std::map<std::int64_t, double>{{4, line.ops_end}})) << "after the first stage's last B";
+  EXPECT_EQ(starts_of_stages(line), (std::map<std::int64_t, double>{{4, line.ops_end}}))
+      << "after the first stage's last B";
   EXPECT_EQ(line.workers[0].all_reduces.size(), 1U);
   EXPECT_EQ(line.workers[1].all_reduces.size(), 0U);
   EXPECT_EQ(line.workers[3].all_reduces.size(), 1U);
   EXPECT_EQ(line.makespan, line.ops_end + 3);
   const Timeline v = timed("zb-v");
-  EXPECT_TRUE(starts(v).empty()) << "one owner, no message";
+  EXPECT_TRUE(starts_of_stages(v).empty()) << "one owner, no message";
   EXPECT_EQ(v.makespan, v.ops_end);
 }
 
 TEST(SynchronizationTest, AStageWithoutMicroBatchesTakesPart) {
   const Schedule schedule = find_generator("chimera").generate({2, 1});  // nothing goes up
   const Timeline timeline = simulate(schedule, with_sums(schedule, 1, AllReducePlacement::Eager));
-  EXPECT_EQ(starts(timeline), (std::map<std::int64_t, double>{{0, 6}, {1, 4}}))
+  EXPECT_EQ(starts_of_stages(timeline), (std::map<std::int64_t, double>{{0, 6}, {1, 4}}))
       << "worker 0 has launched it before all";
 }
 

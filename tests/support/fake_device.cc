@@ -123,11 +123,14 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
 
 bool is_fake(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kFakeDevice; }
 
+/// Deleter of the device's allocator.
+void free_memory(void* owner) { delete static_cast<at::Tensor*>(owner); }
+
 /// The same memory, sizes and strides on another device.
 at::Tensor same_memory(const at::Tensor& tensor, at::Device device) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
       .strides(tensor.strides())
-      .deleter([tensor](void* /*data*/) {})
+      .context(new at::Tensor(tensor), free_memory)
       .options(tensor.options().device(device))
       .target_device(device)
       .make_tensor();
@@ -434,6 +437,10 @@ void FakeDevice::install() {
   c10::register_privateuse1_backend("fake");
 }
 
+bool FakeDevice::has_allocated(const at::Tensor& tensor) {
+  return tensor.storage().data_ptr().get_deleter() == &free_memory;
+}
+
 void FakeDevice::clear() {
   const std::scoped_lock lock(mutex_);
   lines_.clear();
@@ -588,18 +595,18 @@ namespace {
 class Repeated final : public RecordedWork {
  public:
   Repeated(std::shared_ptr<FakeDevice::Recording> work, std::size_t kernels)
-      : work_(std::move(work)), num_kernels_(static_cast<std::int64_t>(kernels)) {}
+      : work_(std::move(work)), kernels_(kernels, "kernel") {}
   void repeat() override {
     FakeDevice::get().given();
     if (std::exchange(is_done_, true)) {
       for (const auto& kernel : *work_) kernel();
     }
   }
-  [[nodiscard]] std::int64_t num_kernels() const override { return num_kernels_; }
+  [[nodiscard]] std::vector<std::string> kernels() const override { return kernels_; }
 
  private:
   std::shared_ptr<FakeDevice::Recording> work_;
-  std::int64_t num_kernels_;
+  std::vector<std::string> kernels_;
   bool is_done_ = false;
 };
 

@@ -29,6 +29,10 @@ class FakeDevice {
   /// Makes it the accelerator of this process, with kernels and pinned memory. This cannot be undone.
   static void install();
 
+  /// Whether the memory of a tensor comes from the device's allocator. If it does not, CUDA's recordStream() ignores
+  /// it.
+  static bool has_allocated(const at::Tensor& tensor);
+
   /// Clears all records, and numbers streams and events from 1 again.
   void clear();
 

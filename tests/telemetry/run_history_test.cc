@@ -44,6 +44,13 @@ TEST(RunHistoryTest, NamesTheInvalidLine) {
   }
 }
 
+TEST(RunHistoryTest, NamesAnArchive) {
+  const Scratch scratch;
+  const std::string path = scratch.write("metrics.jsonl.gz", "\x1F\x8B\x08\x08");
+  EXPECT_THAT([&] { static_cast<void>(read_run(path)); },
+              ThrowsMessage<ConfigError>(HasSubstr("metrics.jsonl.gz: is a gzip archive; unpack it: gunzip -k")));
+}
+
 TEST(RunHistoryTest, ANullLossIsNotANumber) {
   EXPECT_TRUE(std::isnan(parse_metrics("m", "{\"step\": 1, \"loss\": null}\n").front().loss));
 }

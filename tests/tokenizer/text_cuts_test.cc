@@ -77,7 +77,7 @@ bool expect_cuts_keep_ids(const Tokenizer& tokenizer, const std::string& text, i
 }
 
 constexpr const char* kNone = "null";
-constexpr const char* kGpt2 =
+constexpr const char* kGpt2Cutter =
     R"({"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex":
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"}})";
 constexpr const char* kSigns = R"({"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"})";
@@ -86,7 +86,7 @@ constexpr const char* kUnsplitSigns =
 constexpr const char* kDigitsThenSigns =
     R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true},
         {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"}]})";
-constexpr const char* kBertWords = R"({"type": "BertPreTokenizer"})";
+constexpr const char* kBertCutter = R"({"type": "BertPreTokenizer"})";
 constexpr const char* kBert = R"({"type": "BertNormalizer"})";
 constexpr const char* kPrependThenSigns =
     R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
@@ -108,34 +108,34 @@ struct Pipeline {
 
 std::vector<Pipeline> pipelines() {
   const std::string signs_for_blanks = replacing(" ", "\u2581");
-  const std::string signs_then_words = sequence("pretokenizers", kUnsplitSigns, kGpt2);
+  const std::string signs_then_words = sequence("pretokenizers", kUnsplitSigns, kGpt2Cutter);
   return {
-      {kNone, kGpt2, true},
-      {R"({"type": "NFC"})", kGpt2, true},
-      {R"({"type": "NFD"})", kGpt2, true},
-      {R"({"type": "Prepend", "prepend": "a"})", kGpt2, true},
+      {kNone, kGpt2Cutter, true},
+      {R"({"type": "NFC"})", kGpt2Cutter, true},
+      {R"({"type": "NFD"})", kGpt2Cutter, true},
+      {R"({"type": "Prepend", "prepend": "a"})", kGpt2Cutter, true},
       {kNone, kSigns, true},
       {kNone, kDigitsThenSigns, true},
-      {kNone, kBertWords, true},
-      {kBert, kBertWords, true},
-      {replacing("!", "X"), kGpt2, true},
+      {kNone, kBertCutter, true},
+      {kBert, kBertCutter, true},
+      {replacing("!", "X"), kGpt2Cutter, true},
       {kNone, kUnsplitSigns, true},
       {kNone, kNone, true},
       {kPrependThenSigns, kNone, true},
       {signs_for_blanks, kNone, true},
       // A normalizer that matches across a blank, or changes its neighbors.
-      {replacing("a b", "X"), kGpt2, false},
-      {replacing("! a", "X"), kBertWords, false},
+      {replacing("a b", "X"), kGpt2Cutter, false},
+      {replacing("! a", "X"), kBertCutter, false},
       {replacing("a b", "X"), kNone, false},
-      {replacing(" a", "X"), kGpt2, false},
-      {replacing("b", ""), kGpt2, false},
-      {replacing("b", "\n"), kGpt2, false},
-      {signs_for_blanks, kGpt2, false},
-      {signs_for_blanks, kBertWords, false},
+      {replacing(" a", "X"), kGpt2Cutter, false},
+      {replacing("b", ""), kGpt2Cutter, false},
+      {replacing("b", "\n"), kGpt2Cutter, false},
+      {signs_for_blanks, kGpt2Cutter, false},
+      {signs_for_blanks, kBertCutter, false},
       {sequence("normalizers", signs_for_blanks, replacing("a\u2581", "X")), kNone, false},
       {replacing("ab", "X"), kNone, false},
       {R"({"type": "NFC"})", kNone, false},
-      {kBert, kGpt2, false},
+      {kBert, kGpt2Cutter, false},
       {kNone, signs_then_words, false},
   };
 }

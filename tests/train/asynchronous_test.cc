@@ -15,7 +15,7 @@
 namespace chimera {
 namespace {
 
-struct Case {
+struct AsynchronousCase {
   std::string name;
   std::string schedule;
   std::int64_t stages;
@@ -23,14 +23,14 @@ struct Case {
   void (*set)(TrainOptions&) = [](TrainOptions&) {};
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const AsynchronousCase& c, std::ostream* out) { *out << c.name; }
 
-constexpr std::int64_t kSteps = 5;
+constexpr std::int64_t kAsynchronousSteps = 5;
 
-TrainOptions options_of(const Case& c) {
+TrainOptions options_of(const AsynchronousCase& c) {
   TrainOptions options = testing::small_options("gpt2-tiny", c.schedule, {c.stages, c.micro_batches});
   options.overrides.layers = 4;
-  options.steps = kSteps;
+  options.steps = kAsynchronousSteps;
   options.learning_rate.peak = 0.01;
   options.learning_rate.warmup = 2;
   options.clip = 1.5;  // clips some updates but not all
@@ -179,7 +179,7 @@ testing::Trained train(const TrainOptions& options) {
   return trained;
 }
 
-class AsynchronousTest : public ::testing::TestWithParam<Case> {};
+class AsynchronousTest : public ::testing::TestWithParam<AsynchronousCase> {};
 
 TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
   const TrainOptions options = options_of(GetParam());
@@ -204,34 +204,39 @@ TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
 INSTANTIATE_TEST_SUITE_P(
     Schedules, AsynchronousTest,
     ::testing::Values(
-        Case{"PipeDream2", "pipedream", 2, 3}, Case{"PipeDream4", "pipedream", 4, 6},
-        Case{"PipeDreamFewMicroBatches", "pipedream", 4, 2}, Case{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
-        Case{"PipeDreamManySteps", "pipedream", 2, 2,
-             [](TrainOptions& o) {  // AdamW would amplify gradients that are zero except for rounding
-               o.optimizer.kind = OptimizerKind::Sgd;
-               o.steps = 30;
-             }},
-        Case{"PipeDreamSgd", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Sgd; }},
-        Case{"PipeDreamLamb", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }},
-        Case{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
-        Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
-             [](TrainOptions& o) {
-               o.dropout = 0.1;
-               o.recompute = {RecomputeRule::Full};
-             }},
-        Case{"PipeDreamAttentionRecomputed", "pipedream", 4, 4,
-             [](TrainOptions& o) {
-               o.dropout = 0.1;
-               o.recompute = {RecomputeRule::Attention};
-             }},
-        Case{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
-        Case{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
-        Case{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},
-        Case{"DoubleBuffered2", "pipedream-2bw", 2, 3}, Case{"DoubleBuffered4", "pipedream-2bw", 4, 4},
-        Case{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
-        Case{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
-        Case{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
-        Case{"DoubleBufferedValidates", "pipedream-2bw", 4, 4, [](TrainOptions& o) { o.validate_every = 3; }}),
+        AsynchronousCase{"PipeDream2", "pipedream", 2, 3}, AsynchronousCase{"PipeDream4", "pipedream", 4, 6},
+        AsynchronousCase{"PipeDreamFewMicroBatches", "pipedream", 4, 2},
+        AsynchronousCase{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
+        AsynchronousCase{"PipeDreamManySteps", "pipedream", 2, 2,
+                         [](TrainOptions& o) {  // AdamW would amplify gradients that are zero except for rounding
+                           o.optimizer.kind = OptimizerKind::Sgd;
+                           o.steps = 30;
+                         }},
+        AsynchronousCase{"PipeDreamSgd", "pipedream", 4, 4,
+                         [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Sgd; }},
+        AsynchronousCase{"PipeDreamLamb", "pipedream", 4, 4,
+                         [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }},
+        AsynchronousCase{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
+        AsynchronousCase{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
+                         [](TrainOptions& o) {
+                           o.dropout = 0.1;
+                           o.recompute = {StageRule::Full};
+                         }},
+        AsynchronousCase{"PipeDreamAttentionRecomputed", "pipedream", 4, 4,
+                         [](TrainOptions& o) {
+                           o.dropout = 0.1;
+                           o.recompute = {StageRule::Attention};
+                         }},
+        AsynchronousCase{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
+        AsynchronousCase{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
+        AsynchronousCase{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},
+        AsynchronousCase{"DoubleBuffered2", "pipedream-2bw", 2, 3},
+        AsynchronousCase{"DoubleBuffered4", "pipedream-2bw", 4, 4},
+        AsynchronousCase{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
+        AsynchronousCase{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
+        AsynchronousCase{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
+        AsynchronousCase{"DoubleBufferedValidates", "pipedream-2bw", 4, 4,
+                         [](TrainOptions& o) { o.validate_every = 3; }}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(AsynchronousTest, OneStageUpdatesOncePerMicroBatch) {

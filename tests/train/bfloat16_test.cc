@@ -112,7 +112,7 @@ TEST(Bfloat16Test, CanonicalReductionGivesTheSameBitsFromEverySchedule) {
     expect_equal(canonical(schedule, {4, 8}));
   }
   TrainOptions recomputed = canonical("zb-h1", {4, 8});
-  recomputed.recompute = {RecomputeRule::Full};
+  recomputed.recompute = {StageRule::Full};
   expect_equal(recomputed);
   TrainOptions groups = canonical("chimera", {4, 4});
   groups.data_parallel = 2;

@@ -17,7 +17,7 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
-constexpr std::int64_t kSteps = 4;
+constexpr std::int64_t kCanonicalSteps = 4;
 
 TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, DataType dtype) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
@@ -30,7 +30,9 @@ TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, 
 }
 
 const testing::Trained& reference(DataType dtype) {
-  static const auto run = [](DataType of) { return testing::train(canonical("none", {1, kMicroBatches}, of), kSteps); };
+  static const auto run = [](DataType of) {
+    return testing::train(canonical("none", {1, kMicroBatches}, of), kCanonicalSteps);
+  };
   static const testing::Trained float32 = run(DataType::Float32);
   static const testing::Trained float64 = run(DataType::Float64);
   return dtype == DataType::Float32 ? float32 : float64;
@@ -46,7 +48,7 @@ void expect_same_bits(const testing::Trained& trained, const testing::Trained& e
 }
 
 void expect_same_bits(const TrainOptions& options, const std::string& what) {
-  expect_same_bits(testing::train(options, kSteps), reference(options.dtype), what);
+  expect_same_bits(testing::train(options, kCanonicalSteps), reference(options.dtype), what);
 }
 
 TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
@@ -70,7 +72,7 @@ TEST(CanonicalTest, ConcurrentPairsComputeTheSameBits) {
   const auto expect_same = [](TrainOptions options, const std::string& what) {
     options.pairs = Pairs::Together;
     expect_same_bits(options, what);
-    options.recompute = {RecomputeRule::Full};
+    options.recompute = {StageRule::Full};
     expect_same_bits(options, what + ", recomputed");
   };
   for (const std::int64_t depth : {2, 4}) {
@@ -100,7 +102,7 @@ TEST(CanonicalTest, ConcurrentGroupsComputeTheSameBits) {
 TEST(CanonicalTest, RecomputationChangesNoBit) {
   for (const std::string name : {"chimera", "zb-h1"}) {
     TrainOptions options = canonical(name, {4, kMicroBatches}, DataType::Float32);
-    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
       options.recompute = {rule};
       expect_same_bits(options, name + ", recomputed " + std::string(to_text(rule)));
     }
@@ -115,11 +117,12 @@ TEST(CanonicalTest, MaskedTokensAndTiedMatricesKeepEveryBit) {
       options.overrides.tied = tied;
       return options;
     };
-    const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kSteps);
+    const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kCanonicalSteps);
     for (const std::string name : {"chimera", "zb-h1", "interleaved-1f1b"}) {
       const std::string what = name + (tied ? ", tied" : "");
-      expect_same_bits(testing::train(options_of(name, default_shape(find_generator(name), 4, kMicroBatches)), kSteps),
-                       expected, what);
+      expect_same_bits(
+          testing::train(options_of(name, default_shape(find_generator(name), 4, kMicroBatches)), kCanonicalSteps),
+          expected, what);
     }
   }
 }
@@ -132,15 +135,16 @@ TEST(CanonicalTest, LambKeepsEveryBit) {
     options.overrides.tied = true;
     return options;
   };
-  const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kSteps);
+  const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kCanonicalSteps);
   for (const std::string name : {"chimera", "zb-v", "interleaved-1f1b"}) {
-    expect_same_bits(testing::train(options_of(name, default_shape(find_generator(name), 4, kMicroBatches)), kSteps),
-                     expected, name);
+    expect_same_bits(
+        testing::train(options_of(name, default_shape(find_generator(name), 4, kMicroBatches)), kCanonicalSteps),
+        expected, name);
   }
   TrainOptions options = options_of("chimera", {2, kMicroBatches / 2});
   options.data_parallel = 2;
   options.shard_optimizer = true;
-  expect_same_bits(testing::train(options, kSteps), expected, "two groups, sharded");
+  expect_same_bits(testing::train(options, kCanonicalSteps), expected, "two groups, sharded");
 }
 
 // A tied matrix gets rows from the embedding and a gradient from each chunk of logits.
@@ -160,10 +164,10 @@ TEST(CanonicalTest, SeveralChunksOfLogitsKeepEveryBit) {
 
 TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
   TrainOptions options = canonical("chimera", {4, kMicroBatches, 2, 2, 1, ScaleMethod::Halving}, DataType::Float32);
-  const auto halved = testing::train(options, kSteps);
+  const auto halved = testing::train(options, kCanonicalSteps);
   options = canonical("none", {1, 2 * kMicroBatches}, DataType::Float32);
   options.micro_batch_size /= 2;
-  const auto expected = testing::train(options, kSteps);
+  const auto expected = testing::train(options, kCanonicalSteps);
   EXPECT_THAT(halved.losses, ElementsAreArray(expected.losses));
   EXPECT_THAT(halved.parameters_hashes, ElementsAreArray(expected.parameters_hashes));
 }
@@ -171,7 +175,7 @@ TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
 TEST(CanonicalTest, TheNumberOfBlocksChangesLastBitsOnly) {
   TrainOptions options = canonical("none", {1, kMicroBatches}, DataType::Float32);
   options.reduction_blocks = 1;
-  const auto one_block = testing::train(options, kSteps);
+  const auto one_block = testing::train(options, kCanonicalSteps);
   EXPECT_NE(one_block.parameters_hashes.back(), reference(DataType::Float32).parameters_hashes.back());
   EXPECT_NEAR(one_block.losses.back(), reference(DataType::Float32).losses.back(), 1e-5);
 }

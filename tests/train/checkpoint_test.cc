@@ -22,14 +22,14 @@ using ::testing::HasSubstr;
 using testing::Scratch;
 using ::testing::ThrowsMessage;
 
-constexpr std::int64_t kSteps = 4;
-constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
+constexpr std::int64_t kCheckpointSteps = 4;
+constexpr std::int64_t kCheckpointMicroBatches = 8;  // of a step, over all groups
 
 /// Dropout, clipping and a changing learning rate: everything that depends on the position in the run.
 TrainOptions small_run(const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
   options.overrides.tied = true;
-  options.steps = kSteps;
+  options.steps = kCheckpointSteps;
   options.dtype = DataType::Float32;
   options.reduction = ReductionOrder::Canonical;
   options.clip = 0.5;
@@ -68,7 +68,7 @@ Told run(const TrainOptions& options) {
 
 /// The uninterrupted run.
 const Told& undisturbed() {
-  static const Told told = run(small_run("none", {1, kMicroBatches}));
+  static const Told told = run(small_run("none", {1, kCheckpointMicroBatches}));
   return told;
 }
 
@@ -92,28 +92,28 @@ std::vector<Layout> layouts() {
     change(options);
     return options;
   };
-  const PipelineShape two{2, kMicroBatches};
-  const PipelineShape four{4, kMicroBatches};
+  const PipelineShape two{2, kCheckpointMicroBatches};
+  const PipelineShape four{4, kCheckpointMicroBatches};
   const auto groups = [](TrainOptions& o) { o.data_parallel = 2; };
   const auto shard = [](TrainOptions& o) { o.shard_optimizer = true; };
   return {
-      {"none", small_run("none", {1, kMicroBatches})},
+      {"none", small_run("none", {1, kCheckpointMicroBatches})},
       {"1f1b, 2 stages", small_run("1f1b", two)},
       {"gpipe, 4 stages", small_run("gpipe", four)},
       {"chimera, 2 stages", small_run("chimera", two)},
       {"chimera, 4 stages", small_run("chimera", four)},
-      {"chimera, 4 pipelines", small_run("chimera", {4, kMicroBatches, 4})},
+      {"chimera, 4 pipelines", small_run("chimera", {4, kCheckpointMicroBatches, 4})},
       {"chimera, sharded", with(small_run("chimera", four), shard)},
       {"zb-v", small_run("zb-v", two)},
-      {"1f1b, 2 groups", with(small_run("1f1b", {2, kMicroBatches / 2}), groups)},
-      {"chimera, 2 groups, sharded", with(small_run("chimera", {2, kMicroBatches / 2}),
+      {"1f1b, 2 groups", with(small_run("1f1b", {2, kCheckpointMicroBatches / 2}), groups)},
+      {"chimera, 2 groups, sharded", with(small_run("chimera", {2, kCheckpointMicroBatches / 2}),
                                           [&](TrainOptions& o) {
                                             groups(o);
                                             shard(o);
                                           })},
       {"1f1b, own cut", with(small_run("1f1b", two), [](TrainOptions& o) { o.partition = parse_partition("3,5"); })},
       {"chimera, recomputed",
-       with(small_run("chimera", two), [](TrainOptions& o) { o.recompute.rule = RecomputeRule::Full; })}};
+       with(small_run("chimera", two), [](TrainOptions& o) { o.recompute.rule = StageRule::Full; })}};
 }
 
 /// Bytes of all tensors, by name.
@@ -145,7 +145,7 @@ TEST(CheckpointTest, EveryLayoutResumesFromEveryOther) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Told told = run(saving(all[i].options, folder(i)));
     EXPECT_EQ(told.hashes, undisturbed().hashes) << all[i].name << ": saving changes a run";
-    EXPECT_THAT(listed_steps(folder(i)), ElementsAre(2, kSteps));
+    EXPECT_THAT(listed_steps(folder(i)), ElementsAre(2, kCheckpointSteps));
     const auto elements = elements_of(open_checkpoint(checkpoint_path(folder(i), 2), 1));
     if (i == 0) expected = elements;
     EXPECT_EQ(elements == expected, true) << all[i].name << ": a checkpoint depends on its layout";
@@ -163,8 +163,8 @@ TEST(CheckpointTest, EveryLayoutResumesFromEveryOther) {
 
 TEST(CheckpointTest, HasEachTensorOnceUnderTheNamesOfTheExport) {
   const Scratch scratch;
-  static_cast<void>(run(saving(small_run("chimera", {4, kMicroBatches}), scratch.path("run"))));
-  const Checkpoint checkpoint = open_checkpoint(checkpoint_path(scratch.path("run"), kSteps), 2);
+  static_cast<void>(run(saving(small_run("chimera", {4, kCheckpointMicroBatches}), scratch.path("run"))));
+  const Checkpoint checkpoint = open_checkpoint(checkpoint_path(scratch.path("run"), kCheckpointSteps), 2);
   const ModelFolder folder(checkpoint.path);  // checks that every weight is present with the right shape, and no others
   const CheckpointTensors tensors(checkpoint.path, checkpoint.manifest);
   EXPECT_EQ(tensors.names().size(), 3 * all_parameters(folder.model()).size()) << "a weight and two moments each";
@@ -185,7 +185,7 @@ TEST(CheckpointTest, HasEachTensorOnceUnderTheNamesOfTheExport) {
 TEST(CheckpointTest, LambAndSgdResumeToo) {
   for (const OptimizerKind kind : {OptimizerKind::Lamb, OptimizerKind::Sgd}) {
     const Scratch scratch;
-    TrainOptions options = small_run("chimera", {2, kMicroBatches});
+    TrainOptions options = small_run("chimera", {2, kCheckpointMicroBatches});
     options.optimizer.kind = kind;
     const Told whole = run(saving(options, scratch.path("run")));
     options.shard_optimizer = true;
@@ -196,7 +196,7 @@ TEST(CheckpointTest, LambAndSgdResumeToo) {
 
 TEST(CheckpointTest, ResumesWithOtherSlices) {
   const auto sliced = [](std::int64_t slices) {
-    PipelineShape shape{2, kMicroBatches};
+    PipelineShape shape{2, kCheckpointMicroBatches};
     shape.slices = slices;
     TrainOptions options = small_run("1f1b", shape);
     options.dtype = DataType::Float64;
@@ -230,7 +230,7 @@ TEST(CheckpointTest, AsynchronousScheduleResumesFromItsFlush) {
 
 TEST(CheckpointTest, CompletedRunDoesNothing) {
   const Scratch scratch;
-  const TrainOptions options = saving(small_run("1f1b", {2, kMicroBatches}), scratch.path("run"));
+  const TrainOptions options = saving(small_run("1f1b", {2, kCheckpointMicroBatches}), scratch.path("run"));
   static_cast<void>(run(options));
   const Told told = run(resuming(options, "auto"));
   EXPECT_THAT(told.steps, ElementsAre());
@@ -240,12 +240,12 @@ TEST(CheckpointTest, CompletedRunDoesNothing) {
 TEST(CheckpointTest, AutoTakesTheNewestValidCheckpointAndReplacesTheOthers) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
-  const TrainOptions options = saving(small_run("chimera", {2, kMicroBatches}), folder);
+  const TrainOptions options = saving(small_run("chimera", {2, kCheckpointMicroBatches}), folder);
   expect_rest_of_run(run(resuming(options, "auto")), 0, "from the start where there is none");
-  const std::string newest = checkpoint_path(folder, kSteps);
+  const std::string newest = checkpoint_path(folder, kCheckpointSteps);
   std::filesystem::resize_file(newest + "/model-00001-of-00002.safetensors", 50);
   expect_rest_of_run(run(resuming(options, "auto")), 2, "from the newest good one");
-  EXPECT_EQ(open_checkpoint(newest, 1).manifest.step, kSteps);
+  EXPECT_EQ(open_checkpoint(newest, 1).manifest.step, kCheckpointSteps);
 }
 
 TEST(CheckpointTest, FailedSaveDoesNotEndTheRun) {
@@ -253,20 +253,20 @@ TEST(CheckpointTest, FailedSaveDoesNotEndTheRun) {
   const std::string folder = scratch.path("run");
   std::filesystem::create_directory(folder);
   std::ofstream(unfinished_path(folder, 2)) << "a file where a folder has to be";
-  const Told told = run(saving(small_run("chimera", {2, kMicroBatches}), folder));
+  const Told told = run(saving(small_run("chimera", {2, kCheckpointMicroBatches}), folder));
   EXPECT_EQ(told.hashes, undisturbed().hashes);
   EXPECT_TRUE(told.is_saved);
-  EXPECT_THAT(listed_steps(folder), ElementsAre(kSteps));
+  EXPECT_THAT(listed_steps(folder), ElementsAre(kCheckpointSteps));
   std::filesystem::remove_all(folder);
   std::filesystem::create_directory(folder);
-  std::ofstream(unfinished_path(folder, kSteps)) << "now the last one";
-  EXPECT_FALSE(run(saving(small_run("chimera", {2, kMicroBatches}), folder)).is_saved);
+  std::ofstream(unfinished_path(folder, kCheckpointSteps)) << "now the last one";
+  EXPECT_FALSE(run(saving(small_run("chimera", {2, kCheckpointMicroBatches}), folder)).is_saved);
   EXPECT_THAT(listed_steps(folder), ElementsAre(2));
 }
 
 TEST(CheckpointTest, IsSavedOnRequest) {
   const Scratch scratch;
-  const TrainOptions options = saving(small_run("1f1b", {2, kMicroBatches}), scratch.path("run"), 1000);
+  const TrainOptions options = saving(small_run("1f1b", {2, kCheckpointMicroBatches}), scratch.path("run"), 1000);
   const Job job = prepare_job(options);
   run_rank_threads(2, job.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
@@ -276,13 +276,13 @@ TEST(CheckpointTest, IsSavedOnRequest) {
     });
     EXPECT_TRUE(trainer.finish_checkpoints());
   });
-  EXPECT_THAT(listed_steps(scratch.path("run")), ElementsAre(2, kSteps));
+  EXPECT_THAT(listed_steps(scratch.path("run")), ElementsAre(2, kCheckpointSteps));
 }
 
 TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
-  const TrainOptions options = small_run("1f1b", {2, kMicroBatches});
+  const TrainOptions options = small_run("1f1b", {2, kCheckpointMicroBatches});
   static_cast<void>(run(saving(options, folder)));
   const auto expect_refused = [&](const auto& change, const std::string& why) {
     TrainOptions changed = resuming(options, checkpoint_path(folder, 2));
@@ -315,7 +315,7 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
 
 TEST(CheckpointTest, TwoRunsDoNotSaveToOneFolder) {
   const Scratch scratch;
-  const TrainOptions options = saving(small_run("none", {1, kMicroBatches}), scratch.path("run"));
+  const TrainOptions options = saving(small_run("none", {1, kCheckpointMicroBatches}), scratch.path("run"));
   const Job job = prepare_job(options);
   run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const Trainer first(job, rank, transport);

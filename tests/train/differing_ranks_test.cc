@@ -67,7 +67,7 @@ TEST(DifferingRanksTest, EachDifferenceHasItsField) {
     return differences(options, other);
   };
   EXPECT_THAT(changed([](TrainOptions&) {}), IsEmpty()) << "two calls agree";
-  EXPECT_THAT(changed([](TrainOptions& o) { o.recompute = {RecomputeRule::Full}; }), ElementsAre("the program"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.recompute = {StageRule::Full}; }), ElementsAre("the program"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.overrides.vocabulary = 300; }), ElementsAre("the model"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.dtype = DataType::Float32; }), ElementsAre("--dtype"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.partition = parse_partition("3,5"); }), ElementsAre("--partition"));

@@ -11,22 +11,24 @@
 namespace chimera {
 namespace {
 
-struct Case {
+struct DropoutCase {
   std::string model;
   std::string schedule;
   PipelineShape shape;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << testing::describe(c.schedule, c.shape); }
+void PrintTo(const DropoutCase& c, std::ostream* out) {
+  *out << c.model << " " << testing::describe(c.schedule, c.shape);
+}
 
-std::string name_of(const ::testing::TestParamInfo<Case>& tested) {
+std::string dropout_name_of(const ::testing::TestParamInfo<DropoutCase>& tested) {
   std::string name = tested.param.model + "_" + testing::describe(tested.param.schedule, tested.param.shape);
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
   return name;
 }
 
-TrainOptions with_dropout(const Case& c) {
+TrainOptions with_dropout(const DropoutCase& c) {
   TrainOptions options = testing::small_options(c.model, c.schedule, c.shape);
   options.dropout = 0.2;
   return options;
@@ -34,15 +36,17 @@ TrainOptions with_dropout(const Case& c) {
 
 /// Two and four pipelines, several stages per worker, split backwards, half-size micro-batches.
 const auto kCases = ::testing::Values(
-    Case{"gpt2-tiny", "gpipe", {8, 3}}, Case{"gpt2-tiny", "1f1b", {4, 8}}, Case{"bert-tiny", "1f1b", {2, 4}},
-    Case{"gpt2-tiny", "chimera", {2, 4}}, Case{"gpt2-tiny", "chimera", {4, 4, 4}}, Case{"bert-tiny", "chimera", {4, 8}},
-    Case{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 8, .scale = ScaleMethod::Doubling}},
-    Case{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 4, .scale = ScaleMethod::Halving}},
-    Case{"gpt2-tiny", "zb-v", {4, 8}}, Case{"bert-tiny", "zb-v", {2, 4}}, Case{"gpt2-tiny", "dualpipe", {4, 8}},
-    Case{"gpt2-tiny", "dualpipev", {4, 8}}, Case{"llama-tiny", "chimera", {4, 8}}, Case{"llama-tiny", "zb-v", {2, 4}});
+    DropoutCase{"gpt2-tiny", "gpipe", {8, 3}}, DropoutCase{"gpt2-tiny", "1f1b", {4, 8}},
+    DropoutCase{"bert-tiny", "1f1b", {2, 4}}, DropoutCase{"gpt2-tiny", "chimera", {2, 4}},
+    DropoutCase{"gpt2-tiny", "chimera", {4, 4, 4}}, DropoutCase{"bert-tiny", "chimera", {4, 8}},
+    DropoutCase{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 8, .scale = ScaleMethod::Doubling}},
+    DropoutCase{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 4, .scale = ScaleMethod::Halving}},
+    DropoutCase{"gpt2-tiny", "zb-v", {4, 8}}, DropoutCase{"bert-tiny", "zb-v", {2, 4}},
+    DropoutCase{"gpt2-tiny", "dualpipe", {4, 8}}, DropoutCase{"gpt2-tiny", "dualpipev", {4, 8}},
+    DropoutCase{"llama-tiny", "chimera", {4, 8}}, DropoutCase{"llama-tiny", "zb-v", {2, 4}});
 
-class KeyedDropoutTest : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Schedules, KeyedDropoutTest, kCases, name_of);
+class KeyedDropoutTest : public ::testing::TestWithParam<DropoutCase> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, KeyedDropoutTest, kCases, dropout_name_of);
 
 TEST_P(KeyedDropoutTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
   const TrainOptions options = with_dropout(GetParam());
@@ -62,9 +66,10 @@ TEST_P(KeyedDropoutTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
   }
 }
 
-class RecomputationTest : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Schedules, RecomputationTest, kCases, name_of);
-INSTANTIATE_TEST_SUITE_P(Unpipelined, RecomputationTest, ::testing::Values(Case{"gpt2-tiny", "none", {1, 3}}), name_of);
+class RecomputationTest : public ::testing::TestWithParam<DropoutCase> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, RecomputationTest, kCases, dropout_name_of);
+INSTANTIATE_TEST_SUITE_P(Unpipelined, RecomputationTest, ::testing::Values(DropoutCase{"gpt2-tiny", "none", {1, 3}}),
+                         dropout_name_of);
 
 TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
   for (const double dropout : {0.0, 0.2}) {
@@ -72,7 +77,7 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
     options.dropout = dropout;
     options.dtype = DataType::Float32;
     const auto kept = testing::train(options, 2);
-    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
       options.recompute = {rule};
       const auto recomputed = testing::train(options, 2);
       EXPECT_EQ(recomputed.losses, kept.losses) << to_text(rule);

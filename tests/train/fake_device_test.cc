@@ -60,7 +60,7 @@ TrainOptions on_device(TrainOptions options) {
   return options;
 }
 
-TrainOptions options_of(const std::string& model, const std::string& schedule) {
+TrainOptions clipped_options(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
   options.clip = 0.5;  // less than the norm
   options.optimizer.weight_decay = 0.1;
@@ -80,7 +80,7 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     for (const std::string schedule : {"none", "1f1b", "chimera", "zb-h1"}) {
       SCOPED_TRACE(model + " " + schedule);
-      const TrainOptions options = options_of(model, schedule);
+      const TrainOptions options = clipped_options(model, schedule);
       expect_same(testing::train(on_device(options), 3), testing::train(options, 3));
     }
   }
@@ -89,18 +89,18 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
 /// The device's masks are not the CPU's, but equal for all schedules and for recomputation.
 TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
-    const auto trained = [&](const std::string& schedule, RecomputeRule recompute) {
-      TrainOptions options = on_device(options_of(model, schedule));
+    const auto trained = [&](const std::string& schedule, StageRule recompute) {
+      TrainOptions options = on_device(clipped_options(model, schedule));
       options.dropout = 0.1;
       options.recompute.rule = recompute;
       return testing::train(options, 3);
     };
-    const testing::Trained expected = trained("none", RecomputeRule::None);
+    const testing::Trained expected = trained("none", StageRule::None);
     for (const std::string schedule : {"1f1b", "chimera", "zb-h1"}) {
       SCOPED_TRACE(model + " " + schedule);
-      expect_same(trained(schedule, RecomputeRule::None), expected);
+      expect_same(trained(schedule, StageRule::None), expected);
     }
-    for (const RecomputeRule rule : {RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
       expect_same(trained("none", rule), expected);
       expect_same(trained("zb-h1", rule), expected);
     }
@@ -116,7 +116,7 @@ TEST_F(FakeDeviceTest, CanonicalRunsUseDeterministicKernels) {
   const auto before = settings();
   ASSERT_FALSE(before.front());
   const std::array canonical{true, false, false};
-  TrainOptions options = on_device(options_of("gpt2-tiny", "1f1b"));
+  TrainOptions options = on_device(clipped_options("gpt2-tiny", "1f1b"));
   for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical, ReductionOrder::Natural}) {
     options.reduction = reduction;
     const Job job = prepare_job(options);
@@ -133,7 +133,7 @@ TEST_F(FakeDeviceTest, CanonicalRunsUseDeterministicKernels) {
 TEST_F(FakeDeviceTest, EveryModelTrainsCanonically) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     SCOPED_TRACE(model);
-    TrainOptions options = options_of(model, "1f1b");
+    TrainOptions options = clipped_options(model, "1f1b");
     options.reduction = ReductionOrder::Canonical;
     const testing::Trained device = testing::train(on_device(options), 3);
     EXPECT_THAT(device.losses, Pointwise(DoubleNear(1e-9), testing::train(options, 3).losses));
@@ -165,7 +165,7 @@ std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
 TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     for (const std::string schedule : {"none", "chimera", "zb-h1"}) {
-      TrainOptions options = on_device(options_of(model, schedule));
+      TrainOptions options = on_device(clipped_options(model, schedule));
       options.dropout = 0.1;
       const std::vector<std::string> waits = waits_of_two_steps(options);
       const std::size_t ranks = schedule == "none" ? 1 : 4;
@@ -175,7 +175,7 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
 }
 
 TEST_F(FakeDeviceTest, ThePlanCountsAGpusLogits) {
-  const TrainOptions options = options_of("gpt2-tiny", "1f1b");
+  const TrainOptions options = clipped_options("gpt2-tiny", "1f1b");
   EXPECT_EQ(workload_of(options).logits_of_chunk, kLogitsOfChunk);
   EXPECT_EQ(workload_of(on_device(options)).logits_of_chunk, kLogitsOfGpuChunk);
 }
@@ -200,7 +200,7 @@ TEST_F(FakeDeviceTest, RepeatedEventQueriesCountAsAWait) {
 TEST_F(FakeDeviceTest, OptimizersAndDataTypesAddNoWaits) {
   for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Lamb, OptimizerKind::Sgd}) {
     for (const DataType dtype : {DataType::Float32, DataType::BFloat16}) {
-      TrainOptions options = on_device(options_of("gpt2-tiny", "1f1b"));
+      TrainOptions options = on_device(clipped_options("gpt2-tiny", "1f1b"));
       options.dtype = dtype;
       options.optimizer.kind = optimizer;
       EXPECT_THAT(waits_of_two_steps(options), SizeIs(8)) << to_text(optimizer) << " " << to_text(dtype);
@@ -210,7 +210,7 @@ TEST_F(FakeDeviceTest, OptimizersAndDataTypesAddNoWaits) {
 
 TEST_F(FakeDeviceTest, OptimizersUpdateAsOnTheCpu) {
   for (const OptimizerKind optimizer : {OptimizerKind::Lamb, OptimizerKind::Sgd}) {
-    TrainOptions options = options_of("gpt2-tiny", "none");
+    TrainOptions options = clipped_options("gpt2-tiny", "none");
     options.optimizer.kind = optimizer;
     const testing::Trained cpu = testing::train(options, 3);
     EXPECT_THAT(testing::train(on_device(options), 3).losses, Pointwise(DoubleNear(1e-9), cpu.losses));
@@ -276,7 +276,7 @@ TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
   gpus_.peak = 1000;
   gpus_.used = 5000;
   for (const bool is_there : {false, true}) {
-    TrainOptions options = options_of("gpt2-tiny", "1f1b");
+    TrainOptions options = clipped_options("gpt2-tiny", "1f1b");
     if (is_there) options = on_device(options);
     const Job job = prepare_job(options);
     run_rank_threads(4, job.rank_groups(), [&](RankId rank, Transport& transport) {
@@ -344,7 +344,7 @@ TEST_F(FakeDeviceTest, NcclRankReportsItsFailureBeforeItAborts) {
   const LaunchedHere launched;
   std::string reported;
   gpus_.connects = [&] { return std::make_unique<FailingTransport>(launched.reports(), reported); };
-  TrainOptions options = on_device(options_of("gpt2-tiny", "1f1b"));
+  TrainOptions options = on_device(clipped_options("gpt2-tiny", "1f1b"));
   options.transport = TransportKind::Processes;
   RankEnvironment rank;
   rank.world_size = 4;

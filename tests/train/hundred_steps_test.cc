@@ -17,8 +17,8 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kSteps = 100;
-constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
+constexpr std::int64_t kHundredSteps = 100;
+constexpr std::int64_t kHundredMicroBatches = 8;  // of a step, over all groups
 
 /// A schedule, and flags that must not change the numbers.
 struct Run {
@@ -47,24 +47,24 @@ TrainOptions options_of(const Run& run) {
   options.overrides.layers = 4;
   options.micro_batch_size = 1;
   options.sequence = 8;
-  options.steps = kSteps;
+  options.steps = kHundredSteps;
   options.dtype = run.dtype;
   options.reduction = ReductionOrder::Canonical;
   options.clip = 0.5;
   options.dropout = 0.1;
   options.learning_rate.peak = 0.01;
   options.data_parallel = run.data_parallel;
-  options.recompute = {run.recompute ? RecomputeRule::Full : RecomputeRule::None};
+  options.recompute = {run.recompute ? StageRule::Full : StageRule::None};
   options.shard_optimizer = run.shard_optimizer;
   options.sync = run.sync;
   return options;
 }
 
 /// The unpipelined run with as many micro-batches of the same size.
-const testing::Trained& reference(DataType dtype) {
+const testing::Trained& unpipelined_run(DataType dtype) {
   static std::map<DataType, testing::Trained> runs;
   const auto [run, is_new] = runs.try_emplace(dtype);
-  if (is_new) run->second = testing::train(options_of({"none", {1, kMicroBatches}, dtype}), kSteps);
+  if (is_new) run->second = testing::train(options_of({"none", {1, kHundredMicroBatches}, dtype}), kHundredSteps);
   return run->second;
 }
 
@@ -82,7 +82,7 @@ std::vector<Run> all_runs() {
   for (const Generator& generator : generators()) {
     for (const std::int64_t depth : {1, 2, 4}) {
       for (const std::int64_t groups : {1, 2, 4}) {
-        for (const PipelineShape& shape : testing::with_flags(generator, {depth, kMicroBatches / groups})) {
+        for (const PipelineShape& shape : testing::with_flags(generator, {depth, kHundredMicroBatches / groups})) {
           for (const DataType dtype : {DataType::Float32, DataType::Float64}) {
             for (const bool saves_memory : {false, true}) {
               const Run run{generator.name,
@@ -120,9 +120,9 @@ std::vector<Run> runs() {
 class HundredStepsTest : public ::testing::TestWithParam<Run> {};
 
 TEST_P(HundredStepsTest, HaveTheBitsOfTheUnpipelinedModel) {
-  const auto trained = testing::train(options_of(GetParam()), kSteps);
-  const auto& expected = reference(GetParam().dtype);
-  for (std::size_t step = 0; step < static_cast<std::size_t>(kSteps); ++step) {
+  const auto trained = testing::train(options_of(GetParam()), kHundredSteps);
+  const auto& expected = unpipelined_run(GetParam().dtype);
+  for (std::size_t step = 0; step < static_cast<std::size_t>(kHundredSteps); ++step) {
     ASSERT_EQ(trained.losses[step], expected.losses[step]) << "step " << step + 1;
     ASSERT_EQ(trained.gradient_norms[step], expected.gradient_norms[step]) << "step " << step + 1;
     ASSERT_EQ(trained.parameters_hashes[step], expected.parameters_hashes[step]) << "step " << step + 1;
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(, HundredStepsTest, ::testing::ValuesIn(runs()),
 
 TEST(HundredStepsReferenceTest, LearnsWhileItClips) {
   for (const DataType dtype : {DataType::Float32, DataType::Float64}) {
-    const auto& run = reference(dtype);
+    const auto& run = unpipelined_run(dtype);
     EXPECT_LT(run.losses.back(), 0.8 * run.losses.front()) << to_text(dtype);
     EXPECT_GT(std::ranges::count_if(run.gradient_norms, [](double norm) { return norm > 0.5; }), 20) << to_text(dtype);
   }

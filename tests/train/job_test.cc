@@ -7,6 +7,7 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "model_config/parameters.h"
+#include "support/scratch.h"
 #include "support/training.h"
 #include "train/setup/device.h"
 
@@ -33,6 +34,21 @@ TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.sequence = 1 << 20;
   EXPECT_THROW((void)job_shape(options), ConfigError);
+}
+
+TEST(JobTest, TheReportOfARunThatEndedFirstIsKept) {
+  const testing::Scratch scratch;
+  Job job;
+  const std::string path = scratch.path("report.html");
+  write_at_end(job, "--report", path, "first");
+  write_at_end(job, "--report", path, "second");
+  write_at_end(job, "--report", path, "third");
+  EXPECT_EQ(testing::read_file(path), "first");
+  EXPECT_EQ(testing::read_file(path + ".2"), "second");
+  EXPECT_EQ(testing::read_file(path + ".3"), "third");
+  job.options.overwrite = true;
+  write_at_end(job, "--report", path, "fourth");
+  EXPECT_EQ(testing::read_file(path), "fourth");
 }
 
 TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {

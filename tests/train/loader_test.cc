@@ -8,11 +8,11 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kSteps = 3;
+constexpr std::int64_t kLoaderSteps = 3;
 
 Job job_of(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
-  options.steps = kSteps;
+  options.steps = kLoaderSteps;
   options.validate_every = 1;
   return prepare_job(options);
 }
@@ -27,7 +27,7 @@ MicroBatch expected(const Job& job, const Samples& samples, std::int64_t step, M
 void expect_prefetched(const Job& job) {
   for (std::size_t w = 0; w < job.schedule.workers.size(); ++w) {
     Loader loader(job, {GroupId(0), WorkerId(static_cast<std::int64_t>(w))}, at::kCPU);
-    for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int64_t step = 0; step < kLoaderSteps; ++step) {
       loader.begin_step(step);
       for (const Op& op : job.schedule.workers[w]) {
         if (op.kind != OpKind::Forward) continue;

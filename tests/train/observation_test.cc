@@ -69,7 +69,7 @@ TEST(MeasuredStepTest, FindsTheCausesOfIdleTime) {
 
 TEST(MeasuredStepTest, RecomputationsAreNotIdleTime) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 1});
-  options.recompute = {RecomputeRule::Full};
+  options.recompute = {StageRule::Full};
   const Job job = prepare_job(options);
   auto ends = kOneMicroBatch;
   ends[0]["recompute for 0B0"] = 2;
@@ -159,7 +159,7 @@ struct TracedRun {
 TrainOptions options_of_two_groups() {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
   options.data_parallel = 2;
-  options.recompute = {RecomputeRule::Full};
+  options.recompute = {StageRule::Full};
   return options;
 }
 

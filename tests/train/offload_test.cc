@@ -11,13 +11,13 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kSteps = 2;
+constexpr std::int64_t kOffloadSteps = 2;
 
-void expect_same_bits(const TrainOptions& options, const std::string& what) {
+void expect_bits_without_offload(const TrainOptions& options, const std::string& what) {
   TrainOptions offloading = options;
-  offloading.offload = {RecomputeRule::Full};
-  const auto expected = testing::train(options, kSteps);
-  const auto trained = testing::train(offloading, kSteps);
+  offloading.offload = {StageRule::Full};
+  const auto expected = testing::train(options, kOffloadSteps);
+  const auto trained = testing::train(offloading, kOffloadSteps);
   EXPECT_EQ(trained.losses, expected.losses) << what;
   EXPECT_EQ(trained.gradient_norms, expected.gradient_norms) << what;
   EXPECT_EQ(trained.parameters_hashes, expected.parameters_hashes) << what;
@@ -38,10 +38,10 @@ bool offloads(const TrainOptions& options) {
 TEST(OffloadTrainingTest, EveryKindOfBackwardReadsTheSameBits) {
   for (const char* schedule : {"1f1b", "chimera", "chimera-zb"}) {
     TrainOptions options = testing::small_options("gpt2-tiny", schedule, {4, 8});
-    expect_same_bits(options, schedule);
+    expect_bits_without_offload(options, schedule);
     options.recompute = parse_recompute("0,2");
-    expect_same_bits(options, std::string(schedule) + ", two stages recomputed");
-    options.offload = {RecomputeRule::Full};
+    expect_bits_without_offload(options, std::string(schedule) + ", two stages recomputed");
+    options.offload = {StageRule::Full};
     EXPECT_TRUE(offloads(options)) << schedule;
   }
 }
@@ -49,27 +49,27 @@ TEST(OffloadTrainingTest, EveryKindOfBackwardReadsTheSameBits) {
 TEST(OffloadTrainingTest, EveryModelAndShapeReadsTheSameBits) {
   TrainOptions bert = testing::small_options("bert-tiny", "chimera", {2, 8});
   bert.dropout = 0.1;
-  expect_same_bits(bert, "BERT with dropout");
+  expect_bits_without_offload(bert, "BERT with dropout");
   TrainOptions llama = testing::small_options("llama-tiny", "zb-v", {2, 8});
-  llama.recompute = {RecomputeRule::Attention};
+  llama.recompute = {StageRule::Attention};
   llama.dtype = DataType::Float32;
-  expect_same_bits(llama, "Llama with recomputed attention");
-  expect_same_bits(testing::small_options("gpt2-tiny", "1f1b", {.stages = 2, .micro_batches = 6, .slices = 2}),
-                   "slices");
+  expect_bits_without_offload(llama, "Llama with recomputed attention");
+  expect_bits_without_offload(
+      testing::small_options("gpt2-tiny", "1f1b", {.stages = 2, .micro_batches = 6, .slices = 2}), "slices");
   TrainOptions pairs = testing::small_options("gpt2-tiny", "dualpipev", {2, 8});
   pairs.pairs = Pairs::Together;
   pairs.reduction = ReductionOrder::Canonical;
-  expect_same_bits(pairs, "concurrent pairs, canonical");
+  expect_bits_without_offload(pairs, "concurrent pairs, canonical");
   TrainOptions tied = testing::small_options("gpt2-tiny", "chimera", {2, 8});
   tied.overrides.tied = true;
   tied.reduction = ReductionOrder::Canonical;
-  expect_same_bits(tied, "tied, canonical");
+  expect_bits_without_offload(tied, "tied, canonical");
 }
 
 TEST(OffloadTrainingTest, AutoOffloadsWhatMemoryRequires) {
   TrainOptions options = testing::small_options("gpt2-tiny", "gpipe", {2, 8});
-  options.offload = {RecomputeRule::Auto};
-  EXPECT_FALSE(offloads(options)) << "without a limit";
+  options.offload = {StageRule::Auto};
+  EXPECT_THROW((void)prepare_job(options), ConfigError) << "without --memory";
   options.memory = 1;
   EXPECT_FALSE(offloads(options)) << "1 GiB is enough";
   const auto peak = [&] {

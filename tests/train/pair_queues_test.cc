@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "core/error.h"
 #include "generate/registry.h"
@@ -22,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kSteps = 2;
+constexpr std::int64_t kPairSteps = 2;
 
 /// Losses of all ranks, as threads over pairwise communicators, or the error that ended them.
 struct Outcome {
@@ -30,15 +34,16 @@ struct Outcome {
   std::string error;
 };
 
-Outcome train_over_pairs(const Job& job) {
+Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tensor&)>& records = {}) {
   testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), talking_pairs(job));
+  network.records = records;
   Outcome outcome;
   const auto train = [&](RankId rank) {
     at::set_num_threads(1);
     const auto transport =
         make_pair_transport(network.communicators(static_cast<int>(rank.value()), job.canonical.has_value()));
     Trainer trainer(job, rank, *transport);
-    for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int64_t step = 0; step < kPairSteps; ++step) {
       const StepMetrics metrics = trainer.train_step(step);
       if (rank == RankId(0)) outcome.losses.push_back(metrics.loss);
     }
@@ -64,9 +69,44 @@ TEST(PairQueuesTest, ProgramsOfEveryScheduleMatch) {
       const std::string what = testing::describe(generator.name, shape);
       ASSERT_EQ(outcome.error, "") << what;
       EXPECT_THAT(outcome.losses,
-                  ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kSteps).losses))
+                  ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kPairSteps).losses))
           << what;
     }
+  }
+}
+
+/// Counts messages whose sends or receives have not been waited for.
+class PendingMessages {
+ public:
+  /// Called by the rank's thread.
+  void add(const at::Tensor& message) {
+    const std::scoped_lock lock(mutex_);
+    auto& own = messages_[std::this_thread::get_id()];
+    std::erase_if(own, [](const Message& each) { return each.expired(); });
+    own.emplace_back(message.getIntrusivePtr());
+    most_ = std::max(most_, own.size());
+  }
+  /// Maximum over all ranks.
+  [[nodiscard]] std::size_t most() const { return most_; }
+
+ private:
+  using Message = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  std::mutex mutex_;
+  std::map<std::thread::id, std::vector<Message>> messages_;
+  std::size_t most_ = 0;
+};
+
+TEST(PairQueuesTest, PendingMessagesDoNotGrowWithMicroBatches) {
+  const auto most = [](const char* schedule, std::int64_t micro_batches) {
+    PendingMessages pending;
+    const Job job = prepare_job(testing::small_options("gpt2-tiny", schedule, {4, micro_batches}));
+    EXPECT_EQ(train_over_pairs(job, [&](const at::Tensor& message) { pending.add(message); }).error, "");
+    return pending.most();
+  };
+  for (const char* schedule : {"1f1b", "chimera", "zb-h1"}) {
+    const std::size_t few = most(schedule, 16);
+    EXPECT_GT(few, 0U) << schedule;
+    EXPECT_LE(most(schedule, 32), few) << schedule;
   }
 }
 
@@ -77,7 +117,7 @@ TEST(PairQueuesTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
   options.data_parallel = 2;
   const Outcome outcome = train_over_pairs(prepare_job(options));
   ASSERT_EQ(outcome.error, "");
-  EXPECT_THAT(outcome.losses, ElementsAreArray(testing::train(options, kSteps).losses));
+  EXPECT_THAT(outcome.losses, ElementsAreArray(testing::train(options, kPairSteps).losses));
 }
 
 TEST(PairQueuesTest, ShardedOptimizersExchangeUpdates) {
@@ -87,7 +127,7 @@ TEST(PairQueuesTest, ShardedOptimizersExchangeUpdates) {
   const Outcome outcome = train_over_pairs(prepare_job(options));
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.losses,
-              ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kSteps).losses));
+              ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kPairSteps).losses));
 }
 
 TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
@@ -109,11 +149,11 @@ std::string train_and_act(const TrainOptions& options, testing::FakeNetwork& net
         make_pair_transport(network.communicators(static_cast<int>(rank.value()), job.canonical.has_value()));
     Trainer trainer(job, rank, *transport);
     std::array<double, 1> nothing{};
-    for (std::int64_t step = 0; step <= kSteps; ++step) {
+    for (std::int64_t step = 0; step <= kPairSteps; ++step) {
       transport->all_sum(nothing);  // all ranks are here
       if (rank == RankId(0)) act(step, *transport);
       transport->all_sum(nothing);
-      if (step < kSteps) static_cast<void>(trainer.train_step(step));
+      if (step < kPairSteps) static_cast<void>(trainer.train_step(step));
     }
   };
   static_cast<void>(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
@@ -130,7 +170,7 @@ TEST(PairQueuesTest, StepsConnectNoSums) {
     std::vector<std::size_t> connections;
     const auto count = [&](std::int64_t, Transport&) { connections.push_back(network.sum_connections()); };
     ASSERT_EQ(train_and_act(options, network, job, count), "");
-    EXPECT_THAT(connections, SizeIs(kSteps + 1));
+    EXPECT_THAT(connections, SizeIs(kPairSteps + 1));
     EXPECT_THAT(connections, ::testing::Each(connections.front()));
   }
 }
@@ -145,7 +185,7 @@ TEST(PairQueuesTest, ShardedOptimizersHalveTheBytesOfGradientSums) {
     std::vector<std::int64_t> sent;
     const auto count = [&](std::int64_t, Transport&) { sent.push_back(network.sent_bytes(kind)); };
     EXPECT_EQ(train_and_act(options, network, job, count), "");
-    EXPECT_THAT(sent, SizeIs(kSteps + 1));
+    EXPECT_THAT(sent, SizeIs(kPairSteps + 1));
     return sent.at(2) - sent.at(1);
   };
   const std::int64_t all_reduced = bytes_of_a_step(false, Kind::AllReduce);
@@ -163,7 +203,7 @@ TEST(PairQueuesTest, CanonicalShardsHaveTheBitsOfThreads) {
   options.reduction = ReductionOrder::Canonical;
   options.dtype = DataType::Float32;
   options.data_parallel = 2;
-  const auto whole = testing::train(options, kSteps).losses;
+  const auto whole = testing::train(options, kPairSteps).losses;
   options.shard_optimizer = true;
   const Outcome outcome = train_over_pairs(prepare_job(options));
   ASSERT_EQ(outcome.error, "");
@@ -179,13 +219,13 @@ TEST(PairQueuesTest, TimeoutsAreLongerThanSteps) {
   std::vector<std::set<std::chrono::milliseconds>> timeouts;
   const auto act = [&](std::int64_t step, Transport& transport) {
     timeouts.push_back(network.timeouts());
-    if (step < kSteps) return;
+    if (step < kPairSteps) return;
     transport.note_longest_step(hours(1));
     transport.note_longest_step(minutes(10));
     timeouts.push_back(network.timeouts());
   };
   ASSERT_EQ(train_and_act(options, network, job, act), "");
-  for (std::int64_t step = 0; step <= kSteps; ++step) {
+  for (std::int64_t step = 0; step <= kPairSteps; ++step) {
     EXPECT_THAT(timeouts[static_cast<std::size_t>(step)], ElementsAre(minutes(30))) << "short steps";
   }
   EXPECT_THAT(timeouts.back(), ElementsAre(minutes(30), hours(4))) << "rank 0 has had a step of an hour";

@@ -7,13 +7,13 @@
 namespace chimera {
 namespace {
 
-struct Case {
+struct PartitionCase {
   const char* schedule;
   PipelineShape shape;
   const char* partition;  // of the 8 layers of small_options()
 };
 
-class PartitionTrainingTest : public ::testing::TestWithParam<Case> {
+class PartitionTrainingTest : public ::testing::TestWithParam<PartitionCase> {
  protected:
   TrainOptions options() const {
     TrainOptions options = testing::small_options("gpt2-tiny", GetParam().schedule, GetParam().shape);
@@ -50,9 +50,11 @@ TEST_P(PartitionTrainingTest, CanonicalReductionKeepsEveryBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, PartitionTrainingTest,
-                         ::testing::Values(Case{"1f1b", {4, 4}, "1,4,1,2"}, Case{"1f1b", {2, 4}, "balanced"},
-                                           Case{"chimera", {4, 4}, "3,1,3,1"}, Case{"chimera", {4, 4}, "balanced"},
-                                           Case{"interleaved-1f1b", {2, 4, 2, 2}, "1,4,2,1"}),
+                         ::testing::Values(PartitionCase{"1f1b", {4, 4}, "1,4,1,2"},
+                                           PartitionCase{"1f1b", {2, 4}, "balanced"},
+                                           PartitionCase{"chimera", {4, 4}, "3,1,3,1"},
+                                           PartitionCase{"chimera", {4, 4}, "balanced"},
+                                           PartitionCase{"interleaved-1f1b", {2, 4, 2, 2}, "1,4,2,1"}),
                          [](const auto& tested) {
                            std::string name = std::string(tested.param.schedule) + "_" + tested.param.partition;
                            std::replace_if(

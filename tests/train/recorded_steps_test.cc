@@ -31,8 +31,8 @@ using ::testing::HasSubstr;
 using ::testing::Lt;
 using ::testing::Pointwise;
 
-const at::Device kDevice(testing::kFakeDevice, 0);
-constexpr std::int64_t kSteps = 6;  // two ordinary steps, one recorded, three replayed
+const at::Device kRecordedDevice(testing::kFakeDevice, 0);
+constexpr std::int64_t kRecordedSteps = 6;  // two ordinary steps, one recorded, three replayed
 
 class RecordedStepsTest : public ::testing::Test {
  protected:
@@ -58,7 +58,7 @@ class RecordedStepsTest : public ::testing::Test {
     Outcome outcome;
     outcome.error = run_ranks(job, [&](RankId rank, Transport& transport) {
       Trainer trainer(job, rank, transport);
-      for (std::int64_t step = 0; step < kSteps; ++step) {
+      for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
         const std::int64_t before = FakeDevice::get().given_count();
         const StepMetrics metrics = trainer.train_step(step);
         if (rank != RankId(0)) continue;
@@ -77,11 +77,11 @@ class RecordedStepsTest : public ::testing::Test {
     outcome.error = run_ranks(job, [&](RankId rank, Transport& transport) {
       const GroupWorker place = job.ranks.place(rank);
       const auto stages = make_held_stages(job, place.worker, [&](StageId id) {
-        return make_stage(job.model, job.partition[id.index()], at::kDouble, /*seed=*/1, {}, kDevice);
+        return make_stage(job.model, job.partition[id.index()], at::kDouble, /*seed=*/1, {}, kRecordedDevice);
       });
       const TensorSpec message{{job.micro_batch_size(), options.sequence, job.model.hidden}, at::kDouble};
       Executor executor(place.worker, borrow<Stage>(stages), transport, message, program_shape(job, place.group));
-      for (std::int64_t step = 0; step < kSteps; ++step) {
+      for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
         const auto batch = [&](std::int64_t of) {
           return [&, of](StageId, MicroBatchId id) { return padded_batch(job, place.group, of, id); };
         };
@@ -108,18 +108,23 @@ class RecordedStepsTest : public ::testing::Test {
       batch.attention_mask = at::ones(batch.tokens.sizes(), at::kBool);
       batch.attention_mask.narrow(1, batch.tokens.size(1) - 2, 2).zero_();
     }
-    return on_device(ready_for(std::move(batch), kDevice), kDevice);
+    return on_device(ready_for(std::move(batch), kRecordedDevice), kRecordedDevice);
   }
 
   /// Ranks are threads, each on its own stream, connected only by process groups. Returns the error.
-  static std::string run_ranks(const Job& job, const std::function<void(RankId, Transport&)>& run) {
+  std::string run_ranks(const Job& job, const std::function<void(RankId, Transport&)>& run) const {
     const auto ranks = static_cast<int>(job.num_ranks());
     testing::FakeNetwork network(ranks, job.rank_groups(), talking_pairs(job));
+    network.records = [this](const at::Tensor& message) {
+      if (FakeDevice::get().recording() == nullptr) return;
+      ++recorded_messages_;
+      if (FakeDevice::has_allocated(message)) ++kept_messages_;
+    };
     const auto run_rank = [&](RankId rank) {
       at::set_num_threads(1);
       Communicators to = network.communicators(static_cast<int>(rank.value()), job.canonical.has_value());
-      to.device = kDevice;
-      const OwnStream stream(kDevice);
+      to.device = kRecordedDevice;
+      const OwnStream stream(kRecordedDevice);
       run(rank, *make_pair_transport(std::move(to)));
     };
     const auto failed = RankThreads(ranks).run(ranks, run_rank, [&](const std::string& why) { network.close(why); });
@@ -137,9 +142,11 @@ class RecordedStepsTest : public ::testing::Test {
   testing::FakeAccelerator gpus_;
   ScopedAcceleratorOverride instead_{gpus_};
   std::atomic<int> recordings_ = 0;
+  mutable std::atomic<int> recorded_messages_ = 0;  // in recordings, without repetitions
+  mutable std::atomic<int> kept_messages_ = 0;      // with memory that recordStream() would keep
 };
 
-TrainOptions options_of(const std::string& model, const std::string& schedule) {
+TrainOptions recorded_steps_options(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
   options.device = DeviceKind::Cuda;
   options.transport = TransportKind::Processes;
@@ -157,7 +164,7 @@ TEST_F(RecordedStepsTest, EveryKindOfScheduleTrainsAsWithoutRecording) {
   for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
     for (const std::string schedule : {"none", "1f1b", "chimera", "zb-h1"}) {
       SCOPED_TRACE(model + " " + schedule);
-      const TrainOptions options = options_of(model, schedule);
+      const TrainOptions options = recorded_steps_options(model, schedule);
       const Outcome as_it_is = train(options);
       ASSERT_EQ(as_it_is.error, "");
       recordings_ = 0;
@@ -172,18 +179,18 @@ TEST_F(RecordedStepsTest, EveryKindOfScheduleTrainsAsWithoutRecording) {
 
 TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
   std::map<std::string, TrainOptions> ways;
-  ways["recomputation"] = options_of("gpt2-tiny", "chimera");
-  ways["recomputation"].recompute.rule = RecomputeRule::Full;
-  ways["recomputed attention"] = options_of("llama-tiny", "zb-h1");
-  ways["recomputed attention"].recompute.rule = RecomputeRule::Attention;
-  ways["copies"] = options_of("gpt2-tiny", "1f1b");
+  ways["recomputation"] = recorded_steps_options("gpt2-tiny", "chimera");
+  ways["recomputation"].recompute.rule = StageRule::Full;
+  ways["recomputed attention"] = recorded_steps_options("llama-tiny", "zb-h1");
+  ways["recomputed attention"].recompute.rule = StageRule::Attention;
+  ways["copies"] = recorded_steps_options("gpt2-tiny", "1f1b");
   ways["copies"].shape = {2, 4};
   ways["copies"].data_parallel = 2;
   ways["sharded optimizer"] = ways["copies"];
   ways["sharded optimizer"].shard_optimizer = true;
   ways["canonical sums"] = ways["copies"];
   ways["canonical sums"].reduction = ReductionOrder::Canonical;
-  ways["bfloat16"] = options_of("llama-tiny", "1f1b");
+  ways["bfloat16"] = recorded_steps_options("llama-tiny", "1f1b");
   ways["bfloat16"].dtype = DataType::BFloat16;
   for (const auto& [name, options] : ways) {
     SCOPED_TRACE(name);
@@ -197,7 +204,7 @@ TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
 
 /// NCCL requires that all members of a communicator capture an operation, and repeat it from that capture.
 TEST_F(RecordedStepsTest, AllRanksRecordAgainIfOneGroupHasOtherSizes) {
-  TrainOptions options = options_of("bert-tiny", "1f1b");
+  TrainOptions options = recorded_steps_options("bert-tiny", "1f1b");
   options.shape = {2, 4};
   options.data_parallel = 2;
   const Outcome as_it_is = train_padded(options);
@@ -209,8 +216,16 @@ TEST_F(RecordedStepsTest, AllRanksRecordAgainIfOneGroupHasOtherSizes) {
   EXPECT_EQ(recordings_, 4 * 3) << "each rank's: first, with padding, and without";
 }
 
+/// During a capture CUDA's allocator does not reuse memory after recordStream(), which c10d calls for each message.
+/// Then the memory of a recorded step would grow with its messages.
+TEST_F(RecordedStepsTest, MessagesOfARecordedStepKeepNoMemory) {
+  ASSERT_EQ(train(recorded(recorded_steps_options("gpt2-tiny", "1f1b"))).error, "");
+  EXPECT_EQ(recorded_messages_, 2 * 2 * 3 * 4) << "both ends; activations and gradients; 3 boundaries, 4 micro-batches";
+  EXPECT_EQ(kept_messages_, 0);
+}
+
 TEST_F(RecordedStepsTest, HostIssuesLittleWorkForReplays) {
-  const Outcome outcome = train(recorded(options_of("gpt2-tiny", "none")));
+  const Outcome outcome = train(recorded(recorded_steps_options("gpt2-tiny", "none")));
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.given.back() * 4, Lt(outcome.given[1]));
 }
@@ -218,11 +233,11 @@ TEST_F(RecordedStepsTest, HostIssuesLittleWorkForReplays) {
 /// Includes the recorded step, in which CUDA allows no wait.
 TEST_F(RecordedStepsTest, TheHostWaitsOnceAStep) {
   FakeDevice::get().answer_late();
-  ASSERT_EQ(train(recorded(options_of("gpt2-tiny", "none"))).error, "");
+  ASSERT_EQ(train(recorded(recorded_steps_options("gpt2-tiny", "none"))).error, "");
   const auto with = static_cast<std::int64_t>(FakeDevice::get().waits().size());
   FakeDevice::get().clear();
   FakeDevice::get().answer_late();
-  ASSERT_EQ(train(options_of("gpt2-tiny", "none")).error, "");
+  ASSERT_EQ(train(recorded_steps_options("gpt2-tiny", "none")).error, "");
   EXPECT_EQ(with, static_cast<std::int64_t>(FakeDevice::get().waits().size()));
 }
 
@@ -301,7 +316,7 @@ TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
   options.dropout = 0.1;
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --dropout 0"));
   options.dropout = 0;
-  options.offload = {RecomputeRule::Full};
+  options.offload = {StageRule::Full};
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --offload none"));
   options.offload = {};
   options.transport = TransportKind::Threads;

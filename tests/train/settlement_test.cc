@@ -70,7 +70,7 @@ struct Model {
   }
 };
 
-constexpr std::int64_t kSteps = 3;
+constexpr std::int64_t kSettlementSteps = 3;
 constexpr int kMostLosses = 2;
 
 /// Visits each reachable state once.
@@ -87,7 +87,9 @@ class Explorer {
         take_over(model, rank);
       }
     }
-    if (is_settled) finished_ += model.ranks[0].state.done == kSteps && model.ranks[1].state.done == kSteps ? 1 : 0;
+    if (is_settled)
+      finished_ +=
+          model.ranks[0].state.done == kSettlementSteps && model.ranks[1].state.done == kSettlementSteps ? 1 : 0;
   }
   [[nodiscard]] std::size_t num_states() const { return seen_.size(); }
   [[nodiscard]] int finished() const { return finished_; }
@@ -126,7 +128,7 @@ class Explorer {
       update(rank);
       return explore(next);
     }
-    if (rank.state.done == kSteps) return;
+    if (rank.state.done == kSettlementSteps) return;
     if (rank.at == Model::At::Computes) {
       rank.at = Model::At::HasComputed;
       return explore(next);

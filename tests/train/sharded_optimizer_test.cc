@@ -29,7 +29,7 @@ TEST(ShardedOptimizerTest, OwnersHaveConsecutiveParametersOfSimilarSize) {
   EXPECT_THAT(owners_of({5, 5}, 1), ElementsAre(0, 0));
 }
 
-TrainOptions options_of(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel = 1) {
+TrainOptions sharded_options(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel = 1) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
   options.data_parallel = data_parallel;
   options.clip = 0.5;  // clips
@@ -52,22 +52,22 @@ void expect_same_with_and_without(TrainOptions options) {
 }
 
 TEST(ShardedOptimizerTest, ComputesTheSameBitsWithTwoCopiesOfAStage) {
-  expect_same_with_and_without(options_of("chimera", {2, 4}));
-  expect_same_with_and_without(options_of("chimera", {4, 8}));
-  expect_same_with_and_without(options_of("dualpipe", {4, 8}));
+  expect_same_with_and_without(sharded_options("chimera", {2, 4}));
+  expect_same_with_and_without(sharded_options("chimera", {4, 8}));
+  expect_same_with_and_without(sharded_options("dualpipe", {4, 8}));
 }
 
 TEST(ShardedOptimizerTest, ComputesTheSameBitsWithMoreCopies) {
-  expect_same_with_and_without(options_of("chimera", {4, 8, 4}, 2));
-  expect_same_with_and_without(options_of("interleaved-1f1b", {2, 4, 2, 2}, 3));
-  expect_same_with_and_without(options_of("gpipe", {1, 2}, 8));
+  expect_same_with_and_without(sharded_options("chimera", {4, 8, 4}, 2));
+  expect_same_with_and_without(sharded_options("interleaved-1f1b", {2, 4, 2, 2}, 3));
+  expect_same_with_and_without(sharded_options("gpipe", {1, 2}, 8));
 }
 
 TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
-  TrainOptions options = options_of("chimera", {4, 8}, 2);
+  TrainOptions options = sharded_options("chimera", {4, 8}, 2);
   options.dtype = DataType::Float32;
   options.reduction = ReductionOrder::Canonical;
-  options.recompute = {RecomputeRule::Full};
+  options.recompute = {StageRule::Full};
   options.dropout = 0.1;
   options.replica_layout = ReplicaLayout::Far;
   options.sync = AllReducePlacement::Eager;
@@ -79,12 +79,12 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
 }
 
 TEST(ShardedOptimizerTest, AStageHeldByOneWorkerIsNotSharded) {
-  expect_same_with_and_without(options_of("1f1b", {4, 4}));
-  expect_same_with_and_without(options_of("none", {1, 4}));
+  expect_same_with_and_without(sharded_options("1f1b", {4, 4}));
+  expect_same_with_and_without(sharded_options("none", {1, 4}));
 }
 
 TEST(ShardedOptimizerTest, ATiedMatrixHasOneOwner) {
-  TrainOptions options = options_of("chimera", {4, 8}, 2);
+  TrainOptions options = sharded_options("chimera", {4, 8}, 2);
   options.overrides.tied = true;
   expect_same_with_and_without(options);
   options.optimizer.kind = OptimizerKind::Lamb;
@@ -163,7 +163,7 @@ class OnlyOwnSums final : public ForwardingTransport {
 
 TEST(ShardedOptimizerTest, NothingReadsTheSumsOfOtherOwners) {
   for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical}) {
-    TrainOptions options = options_of("chimera", {2, 4}, 2);
+    TrainOptions options = sharded_options("chimera", {2, 4}, 2);
     options.overrides.tied = true;
     options.reduction = reduction;
     const auto whole = testing::train(options, 3);
@@ -199,7 +199,7 @@ TEST(ShardedOptimizerTest, GathersParametersStageByStage) {
 
 TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
   const auto state_of_all = [](bool shards) {
-    TrainOptions options = options_of("chimera", {2, 2}, 2);
+    TrainOptions options = sharded_options("chimera", {2, 2}, 2);
     options.shard_optimizer = shards;
     const Job job = prepare_job(options);
     std::int64_t bytes = 0;
@@ -228,8 +228,8 @@ double needed(TrainOptions options) {
 }
 
 TEST(ShardedOptimizerTest, MemoryCheckCountsShards) {
-  TrainOptions options = options_of("chimera", {2, 2});
-  const double copy = needed(options_of("none", {1, 2})) / 4;  // weights, gradients, two moments
+  TrainOptions options = sharded_options("chimera", {2, 2});
+  const double copy = needed(sharded_options("none", {1, 2})) / 4;  // weights, gradients, two moments
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "two copies of everything";
   options.shard_optimizer = true;
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3) << "the moments once";

@@ -29,7 +29,7 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr std::int64_t kMicroBatches = 4;
+constexpr std::int64_t kSlicedMicroBatches = 4;
 constexpr std::int64_t kSlices = 3;  // of 16 tokens: slices of 5 or 6
 
 /// Cuts each op into the ops of its slices, one after another.
@@ -51,11 +51,11 @@ Schedule cut(Schedule schedule, std::int64_t slices) {
 
 Schedule schedule_of(const std::string& name, std::int64_t stages) {
   const Generator& generator = find_generator(name);
-  return generator.generate(default_shape(generator, stages, kMicroBatches));
+  return generator.generate(default_shape(generator, stages, kSlicedMicroBatches));
 }
 
 TrainOptions in_slices(const std::string& model, const std::string& schedule, std::int64_t stages) {
-  TrainOptions options = testing::small_options(model, schedule, {stages, kMicroBatches});
+  TrainOptions options = testing::small_options(model, schedule, {stages, kSlicedMicroBatches});
   options.given = std::make_shared<const Schedule>(cut(schedule_of(schedule, stages), kSlices));
   options.schedule_file = schedule + ".json";
   return options;
@@ -81,24 +81,21 @@ struct Setting {
   double dropout = 0;
   bool splits_documents = false;
   bool tied = false;
-  RecomputeRule recompute = RecomputeRule::None;
+  StageRule recompute = StageRule::None;
   std::int64_t groups = 1;
 };
 
 const std::vector<Setting> kSettings = {
     {.name = "plain"},
-    {.name = "dropout, recomputed", .dropout = 0.2, .recompute = RecomputeRule::Full},
-    {.name = "dropout, tied, attention recomputed",
-     .dropout = 0.2,
-     .tied = true,
-     .recompute = RecomputeRule::Attention},
+    {.name = "dropout, recomputed", .dropout = 0.2, .recompute = StageRule::Full},
+    {.name = "dropout, tied, attention recomputed", .dropout = 0.2, .tied = true, .recompute = StageRule::Attention},
     {.name = "documents, two groups", .splits_documents = true, .groups = 2},
-    {.name = "documents, attention recomputed", .splits_documents = true, .recompute = RecomputeRule::Attention},
+    {.name = "documents, attention recomputed", .splits_documents = true, .recompute = StageRule::Attention},
     {.name = "everything",
      .dropout = 0.2,
      .splits_documents = true,
      .tied = true,
-     .recompute = RecomputeRule::Full,
+     .recompute = StageRule::Full,
      .groups = 2},
 };
 
@@ -114,21 +111,21 @@ TrainOptions with(TrainOptions options, const Setting& setting) {
 }
 
 /// The unpipelined model on whole micro-batches, cached.
-const testing::Trained& reference(TrainOptions options, const std::string& setting) {
+const testing::Trained& whole_run(TrainOptions options, const std::string& setting) {
   static std::map<std::string, testing::Trained> known;
   const auto [found, is_new] = known.try_emplace(options.model + ", " + setting);
   if (!is_new) return found->second;
   options.given = nullptr;
-  options.shape = {1, kMicroBatches * options.data_parallel};
+  options.shape = {1, kSlicedMicroBatches * options.data_parallel};
   options.data_parallel = 1;
-  options.recompute = {RecomputeRule::None};
+  options.recompute = {StageRule::None};
   return found->second = testing::train_unpipelined(options, 1);
 }
 
 void expect_whole_results(const TrainOptions& options, const std::string& setting) {
   SCOPED_TRACE(setting);
   const auto sliced = testing::train(options, 1);
-  const testing::Trained& whole = reference(options, setting);
+  const testing::Trained& whole = whole_run(options, setting);
   EXPECT_NEAR(sliced.losses[0], whole.losses[0], 1e-12 * whole.losses[0]);
   EXPECT_NEAR(sliced.gradient_norms[0], whole.gradient_norms[0], 1e-12 * whole.gradient_norms[0]);
   ASSERT_EQ(sliced.gradients.size(), whole.gradients.size());
@@ -175,7 +172,7 @@ TEST(SlicesOfSchedulesTest, GeneratedSlicesGiveTheResultsOfTheUnpipelinedModel) 
   for (const char* schedule : {"gpipe", "1f1b"}) {
     for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
       for (const Setting& setting : kSettings) {
-        PipelineShape shape{4, kMicroBatches};
+        PipelineShape shape{4, kSlicedMicroBatches};
         shape.slices = 4;
         expect_whole_results(with(testing::small_options(model, schedule, shape), setting), setting.name);
       }
@@ -192,7 +189,7 @@ TEST(SlicesOfSchedulesTest, UnequalLengthsAndValidationGiveTheResultsOfTheUnpipe
   TrainOptions whole = options;
   whole.given = nullptr;
   whole.slice_lengths = {};
-  whole.shape = {1, kMicroBatches};
+  whole.shape = {1, kSlicedMicroBatches};
   const auto sliced = testing::train(options, 5);
   const auto expected = testing::train_unpipelined(whole, 5);
   for (std::size_t step = 0; step < 5; ++step) {
@@ -210,12 +207,12 @@ TEST(SlicesOfSchedulesTest, CanonicalBitsAreEqualForTheSameSlices) {
     options.learning_rate.peak = 0.01;
     return testing::train(options, 3);
   };
-  PipelineShape shape{1, kMicroBatches};
+  PipelineShape shape{1, kSlicedMicroBatches};
   shape.slices = kSlices;
   const auto expected = canonical(testing::small_options("gpt2-tiny", "none", shape));
   for (const char* schedule : {"gpipe", "1f1b", "chimera", "zb-h1", "zb-v"}) {
     TrainOptions options = in_slices("gpt2-tiny", schedule, 2);
-    for (const RecomputeRule rule : {RecomputeRule::None, RecomputeRule::Full, RecomputeRule::Attention}) {
+    for (const StageRule rule : {StageRule::None, StageRule::Full, StageRule::Attention}) {
       options.recompute = {rule};
       const auto trained = canonical(options);
       EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << schedule;

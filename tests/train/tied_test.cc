@@ -18,8 +18,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-constexpr std::int64_t kMicroBatches = 8;
-constexpr std::int64_t kSteps = 2;
+constexpr std::int64_t kTiedMicroBatches = 8;
+constexpr std::int64_t kTiedSteps = 2;
 
 TrainOptions tied(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options(model, schedule, shape);
@@ -39,19 +39,19 @@ TrainOptions canonical(TrainOptions options, DataType dtype) {
 std::string matrix_of(const std::string& model) { return tied_parameter(find_model(model)).name; }
 
 /// The unpipelined run on the same micro-batches, cached.
-const testing::Trained& reference(TrainOptions options) {
+const testing::Trained& tied_reference(TrainOptions options) {
   const Job job = prepare_job(options);
   options.micro_batch_size = job.micro_batch_size();
   options.shape = {1, job.micro_batches()};
   options.data_parallel = 1;
-  options.recompute = {RecomputeRule::None};
+  options.recompute = {StageRule::None};
   options.schedule = "none";
   static std::map<std::string, testing::Trained> known;
   const std::string key = options.model + to_text(options.dtype) + to_text(options.reduction) +
                           std::to_string(options.micro_batch_size) + "," + std::to_string(job.micro_batches()) + "," +
                           std::to_string(options.reduction_blocks);
   const auto found = known.find(key);
-  return found != known.end() ? found->second : known[key] = testing::train(options, kSteps);
+  return found != known.end() ? found->second : known[key] = testing::train(options, kTiedSteps);
 }
 
 void expect_one_matrix(const TrainOptions& options, const testing::Trained& trained, const std::string& what) {
@@ -64,8 +64,8 @@ void expect_one_matrix(const TrainOptions& options, const testing::Trained& trai
 }
 
 void expect_same_numbers(const TrainOptions& options, const std::string& what) {
-  const auto trained = testing::train(options, kSteps);
-  const auto& expected = reference(options);
+  const auto trained = testing::train(options, kTiedSteps);
+  const auto& expected = tied_reference(options);
   for (std::size_t step = 0; step < trained.losses.size(); ++step) {
     EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-11 * expected.losses[step]) << what;
     EXPECT_NEAR(trained.gradient_norms[step], expected.gradient_norms[step], 1e-11 * expected.gradient_norms[step])
@@ -74,20 +74,20 @@ void expect_same_numbers(const TrainOptions& options, const std::string& what) {
   expect_one_matrix(options, trained, what);
 }
 
-void expect_same_bits(const TrainOptions& options, const std::string& what) {
-  const auto trained = testing::train(options, kSteps);
-  const auto& expected = reference(options);
+void expect_tied_bits(const TrainOptions& options, const std::string& what) {
+  const auto trained = testing::train(options, kTiedSteps);
+  const auto& expected = tied_reference(options);
   EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << what;
   EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << what;
   EXPECT_THAT(trained.parameters_hashes, ElementsAreArray(expected.parameters_hashes)) << what;
   expect_one_matrix(options, trained, what);
 }
 
-/// Calls `visit` with every synchronous schedule of that depth, with all its flags, on kMicroBatches.
+/// Calls `visit` with every synchronous schedule of that depth, with all its flags, on kTiedMicroBatches.
 template <class Visit>
 void for_each_schedule(std::int64_t depth, Visit&& visit) {
   for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::with_flags(generator, {depth, kMicroBatches})) {
+    for (const PipelineShape& shape : testing::with_flags(generator, {depth, kTiedMicroBatches})) {
       try {
         const Schedule schedule = generator.generate(shape);
         if (schedule.updates || schedule.stages > 8) continue;
@@ -107,7 +107,7 @@ TEST(TiedTest, EveryScheduleTrainsAsTheUnpipelinedModel) {
   }
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1"}) {
     for (const char* model : {"bert-tiny", "llama-tiny"}) {
-      expect_same_numbers(tied(model, name, {4, kMicroBatches}), name + std::string(", ") + model);
+      expect_same_numbers(tied(model, name, {4, kTiedMicroBatches}), name + std::string(", ") + model);
     }
   }
 }
@@ -115,11 +115,11 @@ TEST(TiedTest, EveryScheduleTrainsAsTheUnpipelinedModel) {
 TEST(TiedTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
   for_each_schedule(4, [](const std::string& name, const PipelineShape& shape) {
     if (shape.slices > 1) return;  // SlicesTest
-    expect_same_bits(canonical(tied("gpt2-tiny", name, shape), DataType::Float32), testing::describe(name, shape));
+    expect_tied_bits(canonical(tied("gpt2-tiny", name, shape), DataType::Float32), testing::describe(name, shape));
   });
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1", "dualpipe"}) {
     for (const char* model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
-      expect_same_bits(canonical(tied(model, name, {2, kMicroBatches}), DataType::Float64),
+      expect_tied_bits(canonical(tied(model, name, {2, kTiedMicroBatches}), DataType::Float64),
                        name + std::string(", ") + model);
     }
   }
@@ -127,18 +127,18 @@ TEST(TiedTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
 
 TEST(TiedTest, GroupsRecomputationAndTheTimeOfSumsChangeNothing) {
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1"}) {
-    TrainOptions options = tied("gpt2-tiny", name, {4, kMicroBatches / 2});
+    TrainOptions options = tied("gpt2-tiny", name, {4, kTiedMicroBatches / 2});
     options.data_parallel = 2;
     expect_same_numbers(options, name + std::string(", two groups"));
-    expect_same_bits(canonical(options, DataType::Float32), name + std::string(", two groups, canonical"));
-    options = tied("gpt2-tiny", name, {4, kMicroBatches});
-    options.recompute = {RecomputeRule::Full};
+    expect_tied_bits(canonical(options, DataType::Float32), name + std::string(", two groups, canonical"));
+    options = tied("gpt2-tiny", name, {4, kTiedMicroBatches});
+    options.recompute = {StageRule::Full};
     expect_same_numbers(options, name + std::string(", recomputed"));
-    expect_same_bits(canonical(options, DataType::Float32), name + std::string(", recomputed, canonical"));
+    expect_tied_bits(canonical(options, DataType::Float32), name + std::string(", recomputed, canonical"));
     for (const AllReducePlacement sync : {AllReducePlacement::Post, AllReducePlacement::Eager}) {
-      options = canonical(tied("gpt2-tiny", name, {4, kMicroBatches}), DataType::Float32);
+      options = canonical(tied("gpt2-tiny", name, {4, kTiedMicroBatches}), DataType::Float32);
       options.sync = sync;
-      expect_same_bits(options, name + std::string(", ") + to_text(sync));
+      expect_tied_bits(options, name + std::string(", ") + to_text(sync));
     }
   }
 }
@@ -148,7 +148,7 @@ TEST(TiedTest, AnyNumberOfBlocksIsAddedInOneOrder) {
     TrainOptions options = canonical(tied("gpt2-tiny", name, {2, 12}), DataType::Float32);
     for (const std::int64_t blocks : {2, 6, 12}) {  // 6 and 12 give incomplete trees
       options.reduction_blocks = blocks;
-      expect_same_bits(options, fmt::format("{}, {} blocks", name, blocks));
+      expect_tied_bits(options, fmt::format("{}, {} blocks", name, blocks));
     }
   }
 }

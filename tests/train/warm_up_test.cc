@@ -33,7 +33,7 @@ using testing::FakeDevice;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-const at::Device kDevice(testing::kFakeDevice, 0);
+const at::Device kWarmDevice(testing::kFakeDevice, 0);
 
 class WarmUpTest : public ::testing::Test {
  protected:
@@ -56,8 +56,8 @@ class WarmUpTest : public ::testing::Test {
     const auto as_rank = [&](RankId rank) {
       at::set_num_threads(1);
       Communicators to = network.communicators(static_cast<int>(rank.value()), sums_in_order);
-      to.device = kDevice;
-      const OwnStream stream(kDevice);
+      to.device = kWarmDevice;
+      const OwnStream stream(kWarmDevice);
       body(rank, *make_pair_transport(std::move(to)));
     };
     const auto failed = RankThreads(ranks).run(ranks, as_rank, [&](const std::string& why) { network.close(why); });
@@ -83,7 +83,7 @@ class WarmUpTest : public ::testing::Test {
 class Scale final : public Stage {
  public:
   explicit Scale(bool is_last)
-      : Stage({{"weight", at::full({1}, 2, at::device(kDevice).dtype(at::kDouble))}}), is_last_(is_last) {}
+      : Stage({{"weight", at::full({1}, 2, at::device(kWarmDevice).dtype(at::kDouble))}}), is_last_(is_last) {}
   at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override {
     const at::Tensor y = (input.defined() ? input : batch.tokens) * parameters()[0].value;
     return is_last_ ? y.sum() : y;
@@ -101,9 +101,10 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
       Scale stage(rank == RankId(1));
       Executor executor(WorkerId(rank.value()), {{StageId(rank.value()), &stage}}, transport, {{2}, at::kDouble},
                         program_shape(run, GroupId(0)));
-      const StepHooks hooks{.load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kDevice)}; },
-                            .optimizer_step = [](double) {},
-                            .peak_memory = [] { return 1.0; }};
+      const StepHooks hooks{
+          .load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kWarmDevice)}; },
+          .optimizer_step = [](double) {},
+          .peak_memory = [] { return 1.0; }};
       const auto& instructions = program.workers[rank.index()];
       if (warms_up) executor.warm_up(instructions, hooks);
       static_cast<void>(executor.run(instructions, hooks));
@@ -113,9 +114,9 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
   EXPECT_EQ(first_step(true), "");
 }
 
-constexpr std::int64_t kSteps = 3;
+constexpr std::int64_t kWarmSteps = 3;
 
-TrainOptions options_of(const std::string& model, const std::string& schedule) {
+TrainOptions warm_up_options(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
   options.clip = 0.5;  // less than the norm
   options.validate_every = 1;
@@ -126,25 +127,25 @@ std::map<std::string, TrainOptions> all_options() {
   std::map<std::string, TrainOptions> all;
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     for (const std::string schedule : {"1f1b", "chimera", "zb-h1"}) {
-      all[model + " " + schedule] = options_of(model, schedule);
+      all[model + " " + schedule] = warm_up_options(model, schedule);
     }
   }
-  all["recomputation"] = options_of("gpt2-tiny", "chimera");
-  all["recomputation"].recompute.rule = RecomputeRule::Full;
-  all["recomputed attention"] = options_of("llama-tiny", "zb-h1");
-  all["recomputed attention"].recompute.rule = RecomputeRule::Attention;
-  all["dropout"] = options_of("bert-tiny", "chimera");
+  all["recomputation"] = warm_up_options("gpt2-tiny", "chimera");
+  all["recomputation"].recompute.rule = StageRule::Full;
+  all["recomputed attention"] = warm_up_options("llama-tiny", "zb-h1");
+  all["recomputed attention"].recompute.rule = StageRule::Attention;
+  all["dropout"] = warm_up_options("bert-tiny", "chimera");
   all["dropout"].dropout = 0.1;
-  all["copies"] = options_of("gpt2-tiny", "1f1b");
+  all["copies"] = warm_up_options("gpt2-tiny", "1f1b");
   all["copies"].shape = {2, 4};
   all["copies"].data_parallel = 2;
   all["sharded optimizer"] = all["copies"];
   all["sharded optimizer"].shard_optimizer = true;
-  all["canonical sums"] = options_of("gpt2-tiny", "chimera");
+  all["canonical sums"] = warm_up_options("gpt2-tiny", "chimera");
   all["canonical sums"].reduction = ReductionOrder::Canonical;
   all["sharded canonical sums"] = all["canonical sums"];
   all["sharded canonical sums"].shard_optimizer = true;
-  all["bfloat16"] = options_of("llama-tiny", "1f1b");
+  all["bfloat16"] = warm_up_options("llama-tiny", "1f1b");
   all["bfloat16"].dtype = DataType::BFloat16;
   all["bfloat16"].force_bfloat16 = true;
   return all;
@@ -162,7 +163,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     const auto train = [&](RankId rank, Transport& transport) {
       Trainer trainer(job, rank, transport);
       std::vector<double> losses;
-      for (std::int64_t step = 0; step < kSteps; ++step) losses.push_back(trainer.train_step(step).loss);
+      for (std::int64_t step = 0; step < kWarmSteps; ++step) losses.push_back(trainer.train_step(step).loss);
       const double validation_loss = trainer.validation_loss();
       if (rank != RankId(0)) return;
       trained.losses = losses;
@@ -172,7 +173,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     ASSERT_EQ(on_devices(job, talking_pairs(job), job.canonical.has_value(), train, &reduced), "");
     EXPECT_EQ(reduced > 0, name == "sharded optimizer");
     if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
-    const testing::Trained expected = testing::train(on_cpu, kSteps);
+    const testing::Trained expected = testing::train(on_cpu, kWarmSteps);
     const double tolerance = options.dtype == DataType::BFloat16 ? 1e-3 : 1e-9;  // other products on a device
     EXPECT_THAT(trained.losses, Pointwise(DoubleNear(tolerance), expected.losses));
     EXPECT_NEAR(trained.validation_losses.at(0), expected.validation_losses.at(0), tolerance);
@@ -252,8 +253,8 @@ Fitted fitted(const FitRun& run, RankId rank, Transport& transport) {
 /// Draws random numbers from torch's generator.
 class NoiseImpl : public nn::Module {
  public:
-  NoiseImpl() { weight_ = register_parameter("weight", at::ones({6}, at::kDouble).to(kDevice)); }
-  at::Tensor forward(const at::Tensor& input) { return input * weight_ * at::rand({6}, at::kDouble).to(kDevice); }
+  NoiseImpl() { weight_ = register_parameter("weight", at::ones({6}, at::kDouble).to(kWarmDevice)); }
+  at::Tensor forward(const at::Tensor& input) { return input * weight_ * at::rand({6}, at::kDouble).to(kWarmDevice); }
 
  private:
   at::Tensor weight_;
@@ -267,11 +268,11 @@ TEST_F(WarmUpTest, ModulesOfUsersDrawTheNumbersThatTheyWouldWithoutIt) {
   options.schedule = "1f1b";
   options.shape = {2, 2};
   options.micro_batch_size = 2;
-  options.steps = kSteps;
+  options.steps = kWarmSteps;
   options.threads = 1;
-  Model model = small_network(kDevice);
+  Model model = small_network(kWarmDevice);
   for (LayerFactory& layer : model.layers) layer = []() -> Layer { return nn::Sequential(Noise()); };
-  const FitRun run = prepare_fit(model, points_on(kDevice), options);
+  const FitRun run = prepare_fit(model, points_on(kWarmDevice), options);
   const auto state = [] { return at::globalContext().defaultGenerator(at::kCPU).get_state(); };
   for (const bool trains : {true, false}) {
     at::Tensor before;
@@ -294,9 +295,9 @@ TEST_F(WarmUpTest, ModulesOfUsersTrainAsOnTheCpu) {
   options.schedule = "zb-h1";
   options.shape = {4, 4};
   options.micro_batch_size = 2;
-  options.steps = kSteps;
+  options.steps = kWarmSteps;
   options.threads = 1;
-  const FitRun run = prepare_fit(small_network(kDevice), points_on(kDevice), options);
+  const FitRun run = prepare_fit(small_network(kWarmDevice), points_on(kWarmDevice), options);
   Fitted on_device;
   const auto train = [&](RankId rank, Transport& transport) {
     const Fitted own = fitted(run, rank, transport);

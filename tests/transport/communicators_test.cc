@@ -1,6 +1,7 @@
 // Fake groups replace NCCL; they are as strict (support/fake_network.h).
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "support/fake_device.h"
 #include "support/fake_network.h"
 #include "transport/pairs/communicators.h"
 
@@ -134,6 +137,40 @@ TEST(CommunicatorsTest, CountsMultiprocessorsOfConcurrentWaits) {
   EXPECT_EQ(limits.held(count), blocks_of(plan, limits));
 }
 
+TEST(CommunicatorsTest, CountsMultiprocessorsOfWaitingReceives) {
+  const auto of_a_rank = [](const CommunicatorPlan& plan, int multiprocessors) {
+    return make_communicators(plan, block_limits(plan, multiprocessors),
+                              [](const NewCommunicator& /*wanted*/) { return Communicators::Group(); })
+        .receive_blocks;
+  };
+  EXPECT_EQ(of_a_rank(everyone_with_everyone(3, 2), 132), 2 * 2) << "two peers, two blocks each";
+  EXPECT_EQ(of_a_rank(everyone_with_everyone(8, 2), 40), 7) << "one block each";
+  EXPECT_EQ(of_a_rank({.world_size = 1}, 132), 0);
+}
+
+TEST(CommunicatorsTest, ProductsLeaveMultiprocessorsToWaitingReceives) {
+  const at::Device gpu(testing::kFakeDevice, 0);
+  at::Context& torch = at::globalContext();
+  make_pair_transport({.device = gpu, .receive_blocks = 4}).reset();
+  EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), std::nullopt) << "afterwards";
+  {
+    const auto transport = make_pair_transport({.device = gpu, .receive_blocks = 4});
+    EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), 4);
+  }
+  {
+    const auto on_cpu = make_pair_transport({.receive_blocks = 4});
+    const auto canonical = make_pair_transport({.device = gpu, .sums_in_order = true, .receive_blocks = 4});
+    EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), std::nullopt);
+  }
+  torch._setSMCarveout_EXPERIMENTAL(7);
+  {
+    const auto transport = make_pair_transport({.device = gpu, .receive_blocks = 4});
+    EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), 7) << "the user's";
+  }
+  EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), 7);
+  torch._setSMCarveout_EXPERIMENTAL(std::nullopt);
+}
+
 TEST(CommunicatorsTest, AllRanksGetTheSmallestLimit) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto least = [&](int rank, int number) { return least_of_all(*store, rank, number, 2); };
@@ -227,7 +264,8 @@ TEST(CommunicatorsTest, NoFirstCallOfAProgramWaitsForTheOtherMembers) {
 }
 
 /// Imitates CUDA's caching allocator while the host is ahead of the device: the events of recorded blocks do not
-/// finish. Replaces the CPU's allocator during its lifetime.
+/// finish. During a capture it waits for no events either (CUDACachingAllocator.cpp, free()). Replaces the CPU's
+/// allocator during its lifetime.
 class FakeCachingAllocator final : public c10::Allocator {
  public:
   /// Blocks of at least this size are counted.

@@ -13,7 +13,7 @@ namespace chimera {
 namespace {
 
 const MessageTag kTag{3, {OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(2)}};
-const RankId kZero(0), kOne(1);
+const RankId kSender(0), kReceiver(1);
 
 class HeaderRoomTest : public ::testing::Test {
  protected:
@@ -26,7 +26,8 @@ TEST_F(HeaderRoomTest, AMessageIsTheTensorsOwnMemory) {
   const at::Tensor message = make_message(tensor, kTag);
   EXPECT_EQ(static_cast<char*>(message.data_ptr()) + kHeaderBytes, tensor.data_ptr());
   EXPECT_EQ(message.numel(), kHeaderBytes + 5 * 8);
-  EXPECT_TRUE(at::equal(open_message(message, {{5}, at::kDouble}, kTag, kZero, kOne), at::arange(5, at::kDouble)));
+  EXPECT_TRUE(
+      at::equal(open_message(message, {{5}, at::kDouble}, kTag, kSender, kReceiver), at::arange(5, at::kDouble)));
 }
 
 TEST_F(HeaderRoomTest, AMessageKeepsTheMemoryAlive) {
@@ -45,8 +46,8 @@ TEST_F(HeaderRoomTest, TwoMessagesOfOneTensorDoNotShareAHeader) {
   {
     const at::Tensor first = make_message(tensor, kTag);
     const at::Tensor second = make_message(tensor, other);
-    EXPECT_NO_THROW(static_cast<void>(open_message(first, {{4}}, kTag, kZero, kOne)));
-    EXPECT_NO_THROW(static_cast<void>(open_message(second, {{4}}, other, kZero, kOne)));
+    EXPECT_NO_THROW(static_cast<void>(open_message(first, {{4}}, kTag, kSender, kReceiver)));
+    EXPECT_NO_THROW(static_cast<void>(open_message(second, {{4}}, other, kSender, kReceiver)));
   }
   EXPECT_TRUE(with_header_room(tensor)) << "free again";
 }

@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-const RankId kZero(0), kOne(1);
+const RankId kFirst(0), kSecond(1);
 
 MessageTag tag(std::int64_t step, const Op& op) { return {step, op}; }
 
@@ -34,7 +34,7 @@ TEST(MessageTest, KeepsTheTensorItsAlignmentAndItsSize) {
 TEST(MessageTest, AnyDifferenceIsAnErrorThatNamesBothEnds) {
   const MessageTag expected = tag(7, forward(1, 3));
   const at::Tensor message = make_message(at::ones({2}), expected);
-  EXPECT_NO_THROW(static_cast<void>(open_message(message, {{2}}, expected, kOne, kZero)));
+  EXPECT_NO_THROW(static_cast<void>(open_message(message, {{2}}, expected, kSecond, kFirst)));
   Op other_replica = forward(1, 3);
   other_replica.replica = ReplicaId(1);
   Op gradient = forward(1, 3);
@@ -42,7 +42,7 @@ TEST(MessageTest, AnyDifferenceIsAnErrorThatNamesBothEnds) {
   for (const MessageTag& waited_for :
        {tag(8, forward(1, 3)), tag(7, forward(2, 3)), tag(7, forward(1, 2)), tag(7, other_replica), tag(7, gradient)}) {
     try {
-      static_cast<void>(open_message(message, {{2}}, waited_for, kOne, kZero));
+      static_cast<void>(open_message(message, {{2}}, waited_for, kSecond, kFirst));
       ADD_FAILURE() << to_text(waited_for) << " was taken for " << to_text(expected);
     } catch (const TransportError& error) {
       EXPECT_EQ(error.what(), "rank 1 sent 1F3 of replica 0 in step 7, but rank 0 waits for " + to_text(waited_for) +
@@ -52,8 +52,9 @@ TEST(MessageTest, AnyDifferenceIsAnErrorThatNamesBothEnds) {
 }
 
 TEST(MessageTest, BytesWithoutAHeaderAreRefused) {
-  EXPECT_THROW(static_cast<void>(open_message(at::zeros({80}, at::kByte), {{4}}, tag(1, forward(0, 0)), kOne, kZero)),
-               TransportError);
+  EXPECT_THROW(
+      static_cast<void>(open_message(at::zeros({80}, at::kByte), {{4}}, tag(1, forward(0, 0)), kSecond, kFirst)),
+      TransportError);
 }
 
 const TensorSpec kVerified{.sizes = {100}, .dtype = at::kFloat, .is_verified = true};
@@ -71,7 +72,7 @@ void expect_each_flip_found(const at::Tensor& message, std::int64_t from, std::i
   for (std::int64_t bit = from; bit < until; ++bit) {
     const auto mask = static_cast<std::uint8_t>(1U << (bit % 8));
     bytes[bit / 8] ^= mask;
-    EXPECT_THROW(static_cast<void>(open_message(message, kVerified, tag(7, forward(1, 3)), kOne, kZero)),
+    EXPECT_THROW(static_cast<void>(open_message(message, kVerified, tag(7, forward(1, 3)), kSecond, kFirst)),
                  TransportError)
         << bit;
     bytes[bit / 8] ^= mask;
@@ -81,7 +82,7 @@ void expect_each_flip_found(const at::Tensor& message, std::int64_t from, std::i
 TEST(MessageTest, DetectsEveryFlippedBit) {
   const at::Tensor tensor = at::arange(100, at::kFloat);
   const at::Tensor message = checked_message(tensor);
-  EXPECT_TRUE(at::equal(open_message(message, kVerified, tag(7, forward(1, 3)), kOne, kZero), tensor));
+  EXPECT_TRUE(at::equal(open_message(message, kVerified, tag(7, forward(1, 3)), kSecond, kFirst), tensor));
   expect_each_flip_found(message, 8 * kHeaderBytes, 8 * message.numel());
 }
 
@@ -93,7 +94,7 @@ TEST(MessageTest, FlippedBitsAreReportedWithBothEndsAndTheOp) {
   const auto error_of = [](OpKind kind, std::optional<std::uint64_t> checksum) -> std::string {
     MessageTag arrived{7, {kind, ReplicaId(1), StageId(2), MicroBatchId(3)}, checksum};
     try {
-      check_bits(at::zeros({100}), kVerified, arrived, kOne, kZero);
+      check_bits(at::zeros({100}), kVerified, arrived, kSecond, kFirst);
     } catch (const TransportError& error) {
       return error.what();
     }

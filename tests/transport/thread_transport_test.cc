@@ -20,9 +20,9 @@
 namespace chimera {
 namespace {
 
-const RankId kZero(0), kOne(1);
-const RankGroups kShared{{kZero, kOne}};
-const TensorSpec kPair{.sizes = {2}, .dtype = at::kFloat};
+const RankId kThread0(0), kThread1(1);
+const RankGroups kShared{{kThread0, kThread1}};
+const TensorSpec kTwoFloats{.sizes = {2}, .dtype = at::kFloat};
 
 /// Runs `play` as every rank; a rank that fails closes the hub. Returns the first failure, or "".
 std::string run_ranks(ThreadHub& hub, int ranks, const std::function<void(Transport&, RankId)>& play) {
@@ -70,11 +70,11 @@ INSTANTIATE_TEST_SUITE_P(Threads, ThreadContractTest, testing::ValuesIn(contract
 
 TEST(ThreadTransportTest, HandsTensorsOverWithoutCopying) {
   ThreadHub hub(2, {});
-  const auto sender = hub.transport(kZero), receiver = hub.transport(kOne);
+  const auto sender = hub.transport(kThread0), receiver = hub.transport(kThread1);
   const at::Tensor tensor = at::ones({2});
-  auto send = sender->start_send(kOne, tensor, {});
+  auto send = sender->start_send(kThread1, tensor, {});
   EXPECT_FALSE(send->wait().defined()) << "a send is done at once";
-  EXPECT_EQ(receiver->post_receive(kZero, kPair, {})->wait().data_ptr(), tensor.data_ptr());
+  EXPECT_EQ(receiver->post_receive(kThread0, kTwoFloats, {})->wait().data_ptr(), tensor.data_ptr());
 }
 
 // In float32 ((1e8 + 1) - 1e8) + 0.1 is 0.1; most other orders give another sum.
@@ -90,7 +90,7 @@ TEST(ThreadTransportTest, SumsStagesInOrderOfWorkers) {
 
 TEST(ThreadTransportTest, StartingASumDoesNotWait) {
   ThreadHub hub(2, kShared);
-  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
+  const auto zero = hub.transport(kThread0), one = hub.transport(kThread1);
   auto first = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}));
   auto second = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}) * 10);
   auto other_first = one->start_all_reduce(ParameterGroupId(0), at::ones({2}));
@@ -103,11 +103,11 @@ TEST(ThreadTransportTest, StartingASumDoesNotWait) {
 
 TEST(ThreadTransportTest, RejectsAMessageOfAnotherShapeOrType) {
   ThreadHub hub(2, {});
-  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
-  zero->start_send(kOne, at::ones({3}), {});
-  zero->start_send(kOne, at::ones({2}, at::kDouble), {});
-  auto shape = one->post_receive(kZero, kPair, {});
-  auto type = one->post_receive(kZero, kPair, {});
+  const auto zero = hub.transport(kThread0), one = hub.transport(kThread1);
+  zero->start_send(kThread1, at::ones({3}), {});
+  zero->start_send(kThread1, at::ones({2}, at::kDouble), {});
+  auto shape = one->post_receive(kThread0, kTwoFloats, {});
+  auto type = one->post_receive(kThread0, kTwoFloats, {});
   try {
     shape->wait();
     FAIL() << "expected [2], sent [3]";
@@ -119,7 +119,7 @@ TEST(ThreadTransportTest, RejectsAMessageOfAnotherShapeOrType) {
 
 TEST(ThreadTransportTest, RejectsSumsOfDifferentSizes) {
   ThreadHub hub(2, kShared);
-  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
+  const auto zero = hub.transport(kThread0), one = hub.transport(kThread1);
   auto long_one = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}));
   auto short_one = one->start_all_reduce(ParameterGroupId(0), at::ones({1}));
   EXPECT_THROW(long_one->wait(), TransportError);
@@ -128,10 +128,10 @@ TEST(ThreadTransportTest, RejectsSumsOfDifferentSizes) {
 
 TEST(ThreadTransportTest, LaterWaitsThrowTheReasonForClosing) {
   ThreadHub hub(2, kShared);
-  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
-  auto send = zero->start_send(kOne, at::ones({2}), {});
-  auto arrived = one->post_receive(kZero, kPair, {});
-  auto receive = zero->post_receive(kOne, kPair, {});
+  const auto zero = hub.transport(kThread0), one = hub.transport(kThread1);
+  auto send = zero->start_send(kThread1, at::ones({2}), {});
+  auto arrived = one->post_receive(kThread0, kTwoFloats, {});
+  auto receive = zero->post_receive(kThread1, kTwoFloats, {});
   auto sum = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}));
   hub.close("rank 1 ran out of memory");
   hub.close("the second reason");
@@ -151,13 +151,13 @@ TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
     std::array<std::string, 2> errors;
     {
       const std::jthread receiver([&] {
-        const auto transport = hub.transport(kZero);
-        auto receive = transport->post_receive(RankId(2), kPair, {});
+        const auto transport = hub.transport(kThread0);
+        auto receive = transport->post_receive(RankId(2), kTwoFloats, {});
         started.count_down();
         errors[0] = peer_lost([&] { receive->wait(); });
       });
       const std::jthread summer([&] {
-        const auto transport = hub.transport(kOne);
+        const auto transport = hub.transport(kThread1);
         auto sum = transport->start_all_reduce(ParameterGroupId(0), at::ones({2}));
         started.count_down();
         errors[1] = peer_lost([&] { sum->wait(); });
@@ -171,13 +171,13 @@ TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
 
 // No time limit, as machines differ: a message takes a few microseconds.
 TEST(ThreadTransportTest, ManyMessagesKeepTheirOrderBetweenBusyThreads) {
-  constexpr int kMessages = 20'000;
+  constexpr int kManyMessages = 20'000;
   ThreadHub hub(2, {});
   const auto failure = run_ranks(hub, 2, [&](Transport& transport, RankId me) {
-    for (int i = 0; i < kMessages; ++i) {
-      if (me == kZero) {
-        transport.start_send(kOne, at::scalar_tensor(i, at::kInt), {})->wait();
-      } else if (transport.post_receive(kZero, {.sizes = {}, .dtype = at::kInt}, {})->wait().item<int>() != i) {
+    for (int i = 0; i < kManyMessages; ++i) {
+      if (me == kThread0) {
+        transport.start_send(kThread1, at::scalar_tensor(i, at::kInt), {})->wait();
+      } else if (transport.post_receive(kThread0, {.sizes = {}, .dtype = at::kInt}, {})->wait().item<int>() != i) {
         throw std::runtime_error("messages overtook each other");
       }
     }

@@ -1,4 +1,4 @@
-"""Runs four ranks, and then two, as torchrun's agent does, but forked from a process that has imported torch.
+"""Runs the cases of four ranks, and then those of two.
 
 Usage: four_ranks.py FOLDER, which contains a checkpoint of rank threads.
 """
@@ -13,10 +13,10 @@ from unittest import mock
 import torch
 import users
 from equality import MODELS, SCHEDULES, expect_equal
+from forked_ranks import launch
 from hugging_face_models import MODELS as TRANSFORMERS
 from hugging_face_models import batch_of, loss_of, unpipelined
 from test_checkpoints import LAYOUTS, train, trainer
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import chimerapipe as cp
 
@@ -116,7 +116,5 @@ def train_over_pairs():
 if __name__ == "__main__":
     for make in TRANSFORMERS.values():
         make()  # Imports its modules before the fork
-    launches = [(4, main, [Path(sys.argv[1])]), (2, check_transformers, [list(TRANSFORMERS), users.SCHEDULES, 1])]
-    for ranks, function, arguments in launches:
-        agent = LaunchConfig(1, 1, ranks, run_id=str(ranks), rdzv_backend="c10d", start_method="fork", max_restarts=0)
-        elastic_launch(agent, function)(*arguments)
+    launch(4, main, Path(sys.argv[1]))
+    launch(2, check_transformers, list(TRANSFORMERS), users.SCHEDULES, 1)

@@ -1,4 +1,4 @@
-"""Rank processes under torchrun: the README's example, and the output after a failed rank."""
+"""Rank processes: the README's example and the output after a failed rank under torchrun; others in forked ranks."""
 
 import contextlib
 import io
@@ -25,10 +25,18 @@ CASES_OF_RANKS = [case.__name__ for case in CASES] + [
 ]
 
 
-def torchrun(ranks, script, seconds=100):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(script)]
+def run_python(*words, seconds=100):
+    command = [sys.executable, *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=seconds)
+
+
+def torchrun(ranks, script):
+    return run_python("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script)
+
+
+def forked(ranks, script, seconds=100):
+    return run_python(HERE / "forked_ranks.py", ranks, script, seconds=seconds)
 
 
 def losses(printed):
@@ -48,7 +56,7 @@ def test_the_first_pipeline_learns_alike_under_torchrun_and_on_threads():
 
 
 def test_torch_runs_an_exported_schedule_to_the_same_losses():
-    run = torchrun(2, EXAMPLES / "side_by_side.py")
+    run = forked(2, EXAMPLES / "side_by_side.py")
     assert run.returncode == 0, run.stderr
     pairs = re.findall(r"here ([0-9.]+), in torch ([0-9.]+)", run.stdout)
     assert len(pairs) == 5
@@ -56,7 +64,7 @@ def test_torch_runs_an_exported_schedule_to_the_same_losses():
 
 
 def test_two_ranks_do_what_users_do():
-    run = torchrun(2, HERE / "users_ranks.py", seconds=400)
+    run = forked(2, HERE / "users_ranks.py", seconds=400)
     assert run.returncode == 0, run.stderr
     passed = sorted(line for line in run.stdout.splitlines() if line.startswith("rank "))
     assert passed == sorted(f"rank {rank}: {name}" for rank in (0, 1) for name in CASES_OF_RANKS), run.stdout

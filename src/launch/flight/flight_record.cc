@@ -1,6 +1,7 @@
 #include "launch/flight/flight_record.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -100,11 +102,13 @@ struct FlightRecorder::File {
 
 FlightRecorder::FlightRecorder(const std::string& path, int rank) {
   static_assert(sizeof(File) == kFileBytes);
-  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
   const int refusal = file.get() < 0 ? errno : ::posix_fallocate(file.get(), 0, kFileBytes);
   if (refusal != 0) throw Error(fmt::format("{}: cannot be written ({})", path, system_message(refusal)));
   void* memory = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map " + path);
+  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
+  lock_ = std::move(file);
   file_ = static_cast<File*>(memory);
   file_->header = Header{};
   file_->header.rank = rank;
@@ -235,6 +239,11 @@ std::string other_content(const std::string& folder) {
   return "";
 }
 
+bool is_recorded(const fs::path& file) {
+  const FileDescriptor record(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  return record.get() >= 0 && ::flock(record.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 }  // namespace
 
 std::string flight_path(const std::string& folder, int rank) {
@@ -246,6 +255,14 @@ void require_flight_folder(const std::string& folder) {
     if (const std::string other = other_content(replaced); !other.empty()) {
       throw ConfigError(fmt::format("{}: {}; give another folder", replaced, other));
     }
+  }
+}
+
+void require_no_recording(const std::string& folder) {
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(folder, absent)) {
+    if (entry.path().extension() != ".flight" || !is_recorded(entry.path())) continue;
+    throw ConfigError(fmt::format("{}: another run records in this folder; give another folder", folder));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_descriptor.h"
 #include "launch/flight/rank_progress.h"
 #include "schedule/rank_layout.h"
 
@@ -31,6 +32,7 @@ class FlightRecorder {
 
  private:
   struct File;
+  FileDescriptor lock_;  ///< For require_no_recording()
   File* file_ = nullptr;
 };
 
@@ -62,6 +64,8 @@ struct FlightVerdict {
 
 /// Throws ConfigError if `folder` or `folder`-previous has other files, which would be lost.
 void require_flight_folder(const std::string& folder);
+/// Throws ConfigError if a rank records in the folder.
+void require_no_recording(const std::string& folder);
 /// Creates the folder for an attempt; renames an existing one to `folder`-previous. Throws Error, or as
 /// require_flight_folder() does.
 void begin_flight(const std::string& folder, const FlightJob& job);

@@ -11,7 +11,6 @@
 
 #include "core/console.h"
 #include "core/error.h"
-#include "launch/local/rank.h"
 
 namespace chimera {
 

@@ -6,10 +6,13 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "launch/flight/flight_record.h"
 
 namespace chimera {
 namespace {
@@ -18,6 +21,24 @@ static_assert(std::is_trivially_copyable_v<RankProgress>, "it is passed on as by
 constexpr std::size_t kWords = (sizeof(RankProgress) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
 using Word = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free, "a lock would be one process's own");
+
+struct OwnProgress {
+  ProgressPage page;
+  int rank;
+};
+std::optional<OwnProgress> own_progress;
+
+struct ThreadProgress {
+  ProgressPage* page = nullptr;
+  int rank = 0;
+};
+thread_local ThreadProgress thread_progress;
+
+/// Returns null outside of a rank.
+ThreadProgress current_progress() {
+  if (thread_progress.page != nullptr || !own_progress) return thread_progress;
+  return {&own_progress->page, own_progress->rank};
+}
 
 }  // namespace
 
@@ -75,5 +96,18 @@ RankProgress ProgressPage::last(int rank) const {
   std::memcpy(static_cast<void*>(&progress), words.data(), sizeof progress);
   return progress;
 }
+
+void note_progress(const RankProgress& progress) {
+  record_flight(progress);
+  if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, progress);
+}
+
+void note_more_progress() {
+  if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, page->last(rank));
+}
+
+void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
+
+void note_progress_of_process(ProgressPage page, int rank) { own_progress.emplace(OwnProgress{std::move(page), rank}); }
 
 }  // namespace chimera

@@ -44,4 +44,17 @@ class ProgressPage {
   Slot* slots_ = nullptr;
 };
 
+/// Sends an activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
+/// outside a rank.
+void note_progress(const RankProgress& progress);
+
+/// Counts progress within the last activity, such as a copied tensor. Flight records omit it.
+void note_more_progress();
+
+/// Redirects the calling thread's note_progress() to `page`; null: to the process's page.
+void note_progress_on(ProgressPage* page, int rank);
+
+/// Sets the process's page.
+void note_progress_of_process(ProgressPage page, int rank);
+
 }  // namespace chimera

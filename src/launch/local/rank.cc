@@ -23,7 +23,6 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/signals.h"
-#include "launch/flight/flight_record.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/place.h"
 
@@ -96,18 +95,6 @@ int descriptor_of(const char* variable, const std::string& path) {
   return *fd;
 }
 
-struct OwnProgress {
-  ProgressPage page;
-  int rank;
-};
-std::optional<OwnProgress> own_progress;
-
-struct ThreadProgress {
-  ProgressPage* page = nullptr;
-  int rank = 0;
-};
-thread_local ThreadProgress thread_progress;
-
 std::optional<RankPlace> own_place;
 
 /// Writes the message for torchrun, which shows the earliest failure.
@@ -166,7 +153,7 @@ std::optional<RankEnvironment> rank_environment() {
     self.epoch = required_number(kEpochVariable);
     close_on_exec(*self.orders);
   }
-  own_progress.emplace(OwnProgress{{FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank});
+  note_progress_of_process({FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank);
   set_fault_rank(self.rank);
   fault_point("start");
   return self;
@@ -189,27 +176,6 @@ RankEnvironment join_place(const RankPlace& place) {
   fault_point("start");
   return self;
 }
-
-namespace {
-
-/// Returns null outside of a rank.
-ThreadProgress current_progress() {
-  if (thread_progress.page != nullptr || !own_progress) return thread_progress;
-  return {&own_progress->page, own_progress->rank};
-}
-
-}  // namespace
-
-void note_progress(const RankProgress& progress) {
-  record_flight(progress);
-  if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, progress);
-}
-
-void note_more_progress() {
-  if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, page->last(rank));
-}
-
-void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
 void report_failure(FailureReport report) {
   if (!own_place && std::getenv(kLauncherVariable) == nullptr) return;

@@ -35,16 +35,6 @@ struct RankEnvironment {
 /// variables are incomplete or malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
-/// Sends an activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
-/// outside a rank.
-void note_progress(const RankProgress& progress);
-
-/// Counts progress within the last activity, such as a copied tensor. Flight records omit it.
-void note_more_progress();
-
-/// Redirects the calling thread's note_progress() to `page`; null: to the process's page.
-void note_progress_on(ProgressPage* page, int rank);
-
 /// Reports why this rank is about to fail, as in join_place() or to the launcher. Then exit with exit_code_of(report).
 /// Does nothing outside a rank.
 void report_failure(FailureReport report);

@@ -63,7 +63,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   const ExportPlan plan = plan_export(std::move(tensors), shard_bytes);
   std::uint64_t bytes = 0;
   for (const ExportFile& file : plan.files) bytes += file.layout.file_bytes;
-  require_new_folder(output, bytes);
+  require_new_folder(output, bytes, {source, tokenizer});
   StagedFolder staged(output);
   staged.make_weights(plan);
   for (const ExportFile& file : plan.files) {

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json.h"
 #include "engine/stored_values.h"
 #include "model/safetensors.h"
@@ -76,12 +76,6 @@ std::string settings(const Job& job) {
   return json_text(text, 1) + "\n";
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text << std::flush;
-  if (!file) throw ConfigError(path + ": cannot be written");
-}
-
 }  // namespace
 
 void export_job(const Job& job, const std::string& folder) {
@@ -90,7 +84,7 @@ void export_job(const Job& job, const std::string& folder) {
   if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
   write_safetensors(folder + "/weights.safetensors", first_weights(job));
   write_safetensors(folder + "/batches.safetensors", all_batches(job));
-  write_text(folder + "/job.json", settings(job));
+  write_whole(folder + "/job.json", settings(job));
 }
 
 }  // namespace chimera

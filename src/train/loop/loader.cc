@@ -89,7 +89,7 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
                    .seed = static_cast<std::uint64_t>(job_.options.seed),
                    .step = step,
                    .first_sample = place.first};
-  batch.recompute_attention = job_.options.recompute.rule == RecomputeRule::Attention;
+  batch.recompute_attention = job_.options.recompute.rule == StageRule::Attention;
   // Each update uses the mean loss of its own samples.
   batch.token_loss_scale *= static_cast<double>(job_.updates());
   batch.sentence_loss_scale *= static_cast<double>(job_.updates());

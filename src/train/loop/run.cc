@@ -22,7 +22,6 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "core/files.h"
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/process.h"
@@ -88,7 +87,8 @@ void write_tensor_memory(const Job& job, RankId rank, Transport& transport, cons
   bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
   transport.all_sum(bytes);
   if (rank == RankId(0)) {
-    write_whole(job.options.tensor_memory, fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
+    write_at_end(job, "--tensor-memory", job.options.tensor_memory,
+                 fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
   }
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/cgroup.h"
-#include "core/files.h"
 #include "render/html.h"
 #include "render/perfetto.h"
 #include "simulate/costs.h"
@@ -270,13 +269,13 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
                         const std::string& metrics) {
   const TrainOptions& options = job.options;
   auto steps = measured_steps(job, recorded);
-  if (!options.trace.empty()) write_whole(options.trace, trace_text(job, steps));
+  if (!options.trace.empty()) write_at_end(job, "--trace", options.trace, trace_text(job, steps));
   if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
-  if (!options.op_times.empty()) write_whole(options.op_times, costs_to_json(costs));
-  if (!options.timeline.empty()) write_whole(options.timeline, timeline_page(job, steps, costs));
+  if (!options.op_times.empty()) write_at_end(job, "--op-times", options.op_times, costs_to_json(costs));
+  if (!options.timeline.empty()) write_at_end(job, "--timeline", options.timeline, timeline_page(job, steps, costs));
   if (!options.report.empty()) {
-    write_whole(options.report, report_text(job, run, metrics, timeline_panels(job, steps, costs)));
+    write_at_end(job, "--report", options.report, report_text(job, run, metrics, timeline_panels(job, steps, costs)));
   }
 }
 

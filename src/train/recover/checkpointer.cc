@@ -119,18 +119,18 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
     std::error_code none;
     std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), none);
     disk.make_folder(folder);
+    FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (held.get() < 0) {
+      throw ConfigError(fmt::format("--checkpoint {}: cannot be opened ({})", folder, system_message(errno)));
+    }
+    if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
+    }
     remove_leftovers(disk, folder);
+    return held;
   } catch (const CheckpointError& error) {
     throw ConfigError(fmt::format("--checkpoint {}", error.what()));
   }
-  FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (held.get() < 0) {
-    throw ConfigError(fmt::format("--checkpoint {}: cannot be opened ({})", folder, system_message(errno)));
-  }
-  if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
-  }
-  return held;
 }
 
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {

@@ -25,7 +25,7 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
-const std::set<StageId>& listed_stages(const char* flag, const char* words, const RecomputeChoice& choice,
+const std::set<StageId>& listed_stages(const char* flag, const char* words, const StageChoice& choice,
                                        std::int64_t count) {
   if (choice.stages.rbegin()->value() < count) return choice.stages;
   throw ConfigError(
@@ -62,8 +62,10 @@ std::set<StageId> stages_for_memory(const Job& job) {
 }
 
 std::set<StageId> offload_for_memory(const Job& job) {
-  if (job.options.memory <= 0) return {};
-  if (job.options.recompute.rule == RecomputeRule::Auto) {
+  if (job.options.memory <= 0) {
+    throw ConfigError("--offload auto needs --memory: the GiB that a worker has");
+  }
+  if (job.options.recompute.rule == StageRule::Auto) {
     throw ConfigError("--offload auto: --recompute auto already makes workers fit in --memory; give only one of them");
   }
   const StageModel model = bytes_of_stages(job);
@@ -82,32 +84,32 @@ Workload workload_of(const TrainOptions& options) {
   workload.sequence = options.sequence;
   workload.dropout = options.dropout > 0;
   workload.split_documents = options.documents == Documents::Split;
-  workload.recompute_attention = options.recompute.rule == RecomputeRule::Attention;
+  workload.recompute_attention = options.recompute.rule == StageRule::Attention;
   if (options.device == DeviceKind::Cuda) workload.logits_of_chunk = kLogitsOfGpuChunk;
   return workload;
 }
 
 std::set<StageId> recomputed_stages(const Job& job) {
-  const RecomputeChoice& choice = job.options.recompute;
+  const StageChoice& choice = job.options.recompute;
   switch (choice.rule) {
-    case RecomputeRule::None:
-    case RecomputeRule::Attention: return {};
-    case RecomputeRule::Full: return all_stages(job.schedule.stages);
-    case RecomputeRule::Auto: return stages_for_memory(job);
-    case RecomputeRule::Listed:
+    case StageRule::None:
+    case StageRule::Attention: return {};
+    case StageRule::Full: return all_stages(job.schedule.stages);
+    case StageRule::Auto: return stages_for_memory(job);
+    case StageRule::Listed:
       return listed_stages("--recompute", "none, attention, full, auto", choice, job.schedule.stages);
   }
   return {};
 }
 
 std::set<StageId> offloaded_stages(const Job& job) {
-  const RecomputeChoice& choice = job.options.offload;
+  const StageChoice& choice = job.options.offload;
   switch (choice.rule) {
-    case RecomputeRule::None:
-    case RecomputeRule::Attention: return {};
-    case RecomputeRule::Full: return all_stages(job.schedule.stages);
-    case RecomputeRule::Auto: return offload_for_memory(job);
-    case RecomputeRule::Listed: return listed_stages("--offload", "none, full, auto", choice, job.schedule.stages);
+    case StageRule::None:
+    case StageRule::Attention: return {};
+    case StageRule::Full: return all_stages(job.schedule.stages);
+    case StageRule::Auto: return offload_for_memory(job);
+    case StageRule::Listed: return listed_stages("--offload", "none, full, auto", choice, job.schedule.stages);
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "train/setup/job.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -87,6 +89,7 @@ namespace {
 struct Output {
   const char* flag;
   const std::string& path;
+  const char* begin;  // Of each such file; empty: see require_own_metrics()
 };
 
 /// Returns false for files such as /dev/null, which several flags may share.
@@ -101,7 +104,6 @@ bool is_in_folder(const std::string& path, const std::string& folder) {
   return std::filesystem::is_directory(folder, absent) && is_same_file(parent.empty() ? "." : parent, folder);
 }
 
-/// Returns whether runs read a file of this name in a folder of --data.
 bool has_name_of_data(const std::string& path) {
   return std::ranges::any_of(std::array{".bin", ".idx", ".txt"},
                              [&](const char* ending) { return path.ends_with(ending); });
@@ -179,6 +181,27 @@ void require_replaceable(const Output& output) {
   }
 }
 
+bool is_in_use(const std::string& path) {
+  std::error_code absent;
+  return std::filesystem::is_regular_file(path, absent) && !std::filesystem::is_empty(path, absent);
+}
+
+void require_as_written(const Output& output) {
+  if (!is_in_use(output.path)) return;
+  std::string begin(std::string_view(output.begin).size(), '\0');
+  std::ifstream(output.path, std::ios::binary).read(begin.data(), std::ssize(begin));
+  if (begin == output.begin) return;
+  throw ConfigError(fmt::format("{} {}: exists already and is not of this run; give another file, or --overwrite",
+                                output.flag, output.path));
+}
+
+/// A rank locks the folder later.
+void require_unlocked_folder(const std::string& folder) {
+  const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
+}
+
 /// Checks the nearest existing parent, because the run creates the folder later.
 void require_folder(const std::string& flag, const std::string& path) {
   namespace fs = std::filesystem;
@@ -210,7 +233,7 @@ void require_exportable(const JobShape& job) {
   std::uint64_t bytes = 0;
   for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
   try {
-    require_new_folder(job.options.export_folder, bytes);
+    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("--export {}", error.what()));
   }
@@ -222,12 +245,13 @@ void require_outputs(const Job& job) {
     throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
   }
   std::vector<Output> given;
-  for (const Output& output : std::initializer_list<Output>{{"--metrics", options.metrics},
-                                                            {"--trace", options.trace},
-                                                            {"--op-times", options.op_times},
-                                                            {"--tensor-memory", options.tensor_memory},
-                                                            {"--timeline", options.timeline},
-                                                            {"--report", options.report}}) {
+  for (const Output& output :
+       std::initializer_list<Output>{{"--metrics", options.metrics, ""},
+                                     {"--trace", options.trace, "{\"displayTimeUnit\""},
+                                     {"--op-times", options.op_times, "{\n \"latency\""},
+                                     {"--tensor-memory", options.tensor_memory, "{\"peak_bytes\""},
+                                     {"--timeline", options.timeline, "<!doctype html>"},
+                                     {"--report", options.report, "<!doctype html>"}}) {
     if (output.path.empty()) continue;
     require_no_input(output, options);
     for (const Output& other : given) require_distinct(output, other);
@@ -236,12 +260,16 @@ void require_outputs(const Job& job) {
   if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
     try {
       require_flight_folder(flight);
+      if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
     } catch (const ConfigError& error) {
       throw ConfigError(fmt::format("--flight-record {}", error.what()));
     }
   }
   if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
-  if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
+  if (!options.checkpoint.folder.empty()) {
+    require_folder("--checkpoint", options.checkpoint.folder);
+    if (options.reports && !options.is_restart) require_unlocked_folder(options.checkpoint.folder);
+  }
   if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
     throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
   }
@@ -251,10 +279,23 @@ void require_outputs(const Job& job) {
     if (!options.reports) continue;
     if (is_metrics) {
       require_own_metrics(job);
-    } else if (job.first_step == 0 && !options.is_restart) {  // else they are from the run before
+    } else if (job.first_step == 0 && !options.is_restart) {
       require_unused(output.flag, output.path, options.overwrite);
+    } else if (!options.overwrite) {
+      require_as_written(output);
     }
   }
+}
+
+void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text) {
+  const bool replaces = job.options.overwrite || job.options.is_restart || job.first_step > 0;
+  std::string own = path;
+  for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);
+  if (own != path) {
+    messages().write(
+        fmt::format("chimera: {} {}: another run has written it since the start; wrote {}\n", flag, path, own));
+  }
+  write_whole(own, text);
 }
 
 namespace {
@@ -329,14 +370,14 @@ RunShape shape_of(const TrainOptions& options) {
 std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
-  const bool attention_only = options.recompute.rule == RecomputeRule::Attention;
+  const bool attention_only = options.recompute.rule == StageRule::Attention;
   return named_partition(options.partition,
                          {.schedule = job.schedule,
                           .model = job.model,
                           .workload = {.micro_batch_size = options.micro_batch_size,
                                        .sequence = options.sequence,
                                        .recompute_attention = attention_only},
-                          .recompute = options.recompute.rule != RecomputeRule::None && !attention_only});
+                          .recompute = options.recompute.rule != StageRule::None && !attention_only});
 }
 
 std::string ranks_in_words(const JobShape& job) {
@@ -434,7 +475,6 @@ std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t
                                 fmt::join(lengths, ","), slices, options.sequence));
 }
 
-/// Throws ConfigError if the run cannot be cut.
 std::vector<std::int64_t> slice_bounds(const JobShape& job) {
   const TrainOptions& options = job.options;
   const std::int64_t slices = job.schedule.slices;
@@ -579,8 +619,11 @@ void require_documents(const Job& job) {
     const bool separates = source.stream().separates_documents();
     separates_any = separates_any || separates;
     if (separates || is_text(source)) continue;
-    refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; give --end-of-document",
-                       source.name()));
+    refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; {}", source.name(),
+                       options.end_of_document == kNoToken
+                           ? "give --end-of-document"
+                           : fmt::format("--end-of-document {} is not below its size, {}", options.end_of_document,
+                                         job.model.vocabulary)));
   }
   if (!separates_any) {
     refuse(
@@ -635,8 +678,9 @@ std::int64_t descriptors_needed(const Job& job) {
     files += memory_files(job, count);
     most = std::max(most, memory_files(job, count));
   }
-  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files;
-  return kOwn + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
+  const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // Of each rank
+  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
+  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
 }
 
 }  // namespace chimera

@@ -103,6 +103,9 @@ void require_exportable(const JobShape& job);
 /// by two flags.
 void require_outputs(const Job& job);
 
+/// Writes an output, with a number in its name if another run has written it since the start. Throws ConfigError.
+void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text);
+
 /// Returns the maximum number of open files of a rank, a process of thread ranks, or the launcher.
 [[nodiscard]] std::int64_t descriptors_needed(const Job& job);
 

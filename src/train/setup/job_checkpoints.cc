@@ -100,6 +100,19 @@ void require_own_folder(const Job& job) {
   }
 }
 
+/// Each save replaces the file.
+void require_own_latest(const TrainOptions& options) {
+  const std::string path = options.checkpoint.folder + "/" + kLatestName;
+  std::error_code absent;
+  if (options.checkpoint.folder.empty() || !std::filesystem::exists(path, absent)) return;
+  if (!listed_steps(options.checkpoint.folder).empty()) return;  // a run's, perhaps damaged
+  const std::string text = read_whole(path);
+  if (text.empty() || step_of_name(text.substr(0, text.find('\n')))) return;
+  throw ConfigError(
+      fmt::format("--checkpoint {}: {} does not name a checkpoint, and would be replaced; give another folder",
+                  options.checkpoint.folder, path));
+}
+
 void require_saving(const Job& job) {
   if (job.options.checkpoint.folder.empty() || !job.schedule.updates) return;
   const auto refuse_schedule = [&](const char* why) {
@@ -201,6 +214,7 @@ void open_checkpoints(Job& job) {
   job.options.resume.is_auto = asked == kAuto;
   if ((asked.empty() || asked == kNone) && job.options.checkpoint.folder.empty()) return;
   require_saving(job);
+  if (!job.options.resume.is_checked) require_own_latest(job.options);
   auto checkpoints = std::make_shared<JobCheckpoints>();
   checkpoints->record = run_record(job);
   checkpoints->files = description_of(job);

@@ -15,7 +15,7 @@
 #include "hugging_face/export_plan.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
-#include "plan/recompute_choice.h"
+#include "plan/stage_choice.h"
 #include "schedule/place_all_reduces.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
@@ -135,8 +135,8 @@ struct TrainOptions {
   DeviceKind device = DeviceKind::Cpu;  // Cuda: one GPU per process, or the first for all threads
   std::optional<int> gpu;               // GPU of this process if another launcher started it; empty: its rank's number
   std::optional<int> local_ranks;       // Ranks on this host if another launcher started them; empty: all
-  RecomputeChoice recompute;            // Activation checkpointing
-  RecomputeChoice offload;              // Activations in host memory; not Attention
+  StageChoice recompute;                // Activation checkpointing
+  StageChoice offload;                  // Activations in host memory; not Attention
   double memory = 0;                    // GiB per worker, for recompute and offload "auto"
   // Maximum time without progress, beyond the longest op; 0: no hang detection
   double hang_seconds = kHangSeconds;

@@ -211,6 +211,7 @@ Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits
     if (plan.rank == pair.first) to.pairs[pair.second] = joining.pair(pair);
     if (plan.rank == pair.second) to.pairs[pair.first] = joining.pair(pair);
   }
+  to.receive_blocks = limits.pair * static_cast<int>(to.pairs.size());
   return to;
 }
 

@@ -47,8 +47,7 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// launched before the graphs with its communicator have completed: each step waits for its graph first. Captured
 /// buffers are not registered: that exchanges data between the hosts during the capture (nvls.cc, ncclShmemAllgather),
 /// and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer). PyTorch's allocator may reuse
-/// blocks that several streams have used, such as messages, within the capture (CUDACachingAllocator.cpp,
-/// free_safe_blocks_in_capture).
+/// blocks that several streams have used within the capture (CUDACachingAllocator.cpp, free_safe_blocks_in_capture).
 [[nodiscard]] VariableList graph_variables();
 
 /// Returns the variable for equal cuBLAS results on any stream (cuBLAS, Results Reproducibility).
@@ -77,6 +76,7 @@ struct Communicators {
   std::vector<Group> process_groups = {};  // by parameter group; null if this rank is not a member, or the only one
   Group everyone = {};                     // null for a single rank
   bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
+  int receive_blocks = 0;                  // multiprocessors that waiting receives of messages hold
   /// Least timeout of an operation (Transport::note_longest_step). c10d's default for NCCL is 10 minutes.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Called once all ranks have connected all groups. May be empty.
@@ -138,8 +138,7 @@ struct NewCommunicator {
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);
 
 /// Aborts all groups, a thread each; ignores exceptions. Sequential aborts could deadlock, since NCCL frees memory only
-/// when kernels of other communicators have ended. An NCCL group call does not help, as c10d aborts each communicator
-/// on its own thread.
+/// when kernels of other communicators have ended.
 void abort_together(const std::vector<Communicators::Group>& groups);
 
 }  // namespace chimera

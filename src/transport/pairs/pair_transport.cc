@@ -1,11 +1,14 @@
 #include "transport/pairs/pair_transport.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -39,9 +42,9 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
 }
 
 /// Returns a view that keeps `tensor` alive, for c10d's send() and recv(). These call recordStream(), after which
-/// CUDA's allocator reuses the memory only once the device has passed the transfer, but the host is up to a step ahead.
-/// The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWork keeps the tensor until the
-/// current stream waits.
+/// CUDA's allocator reuses the memory only once the device has passed the transfer, and not during a capture. The host
+/// is up to a step ahead. The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWork keeps
+/// the tensor until the current stream waits.
 at::Tensor unrecorded(const at::Tensor& tensor) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
       .deleter([tensor](void* /*data*/) {})
@@ -153,15 +156,43 @@ class OwnersOperations final : public Pending {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
+/// Makes cuBLASLt's products, those with a bias, leave multiprocessors free (CUDABlas.cpp, gemm_and_bias). Beside a
+/// waiting receive a persistent kernel would otherwise run in two waves. Keeps a number that the user has set.
+class Carveout {
+ public:
+  explicit Carveout(int multiprocessors) : before_(at::globalContext()._SMCarveout_EXPERIMENTAL()) {
+    if (!before_) set(multiprocessors);
+  }
+  Carveout(const Carveout&) = delete;
+  Carveout& operator=(const Carveout&) = delete;
+  ~Carveout() {
+    if (!before_) set(std::nullopt);
+  }
+
+ private:
+  /// PyTorch warns that the setting is experimental.
+  struct Silence final : c10::WarningHandler {
+    void process(const c10::Warning& /*warning*/) override {}
+  };
+  static void set(std::optional<std::int32_t> multiprocessors) {
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+    at::globalContext()._setSMCarveout_EXPERIMENTAL(multiprocessors);
+  }
+
+  std::optional<std::int32_t> before_;
+};
+
 class PairTransport final : public Transport {
  public:
-  explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {}
+  explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {
+    // Other numbers may select other kernels, with other bits.
+    if (!to_.device.is_cpu() && !to_.sums_in_order && to_.receive_blocks > 0) carveout_.emplace(to_.receive_blocks);
+  }
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
 
-  /// Issues the first call of each kind on every group, in the order of make_communicators(). NCCL's first transfer
-  /// between two members blocks each thread until the other member's call, so ranks that first receive from each other
-  /// would deadlock.
+  /// Issues the first call of each kind on every group, in the order of make_communicators().
   void connect() {
     set_timeouts(to_.timeout);
     if (to_.everyone) connect_groups();
@@ -292,7 +323,6 @@ class PairTransport final : public Transport {
  private:
   static constexpr int kTag = 0;  // NCCL has no tags
 
-  /// Calls `visit(owner, part)` for each nonempty part.
   template <class Visit>
   static void for_each_part(const at::Tensor& buffer, const std::vector<std::int64_t>& counts, const Visit& visit) {
     std::int64_t offset = 0;
@@ -375,6 +405,7 @@ class PairTransport final : public Transport {
   }
 
   Communicators to_;
+  std::optional<Carveout> carveout_;
   std::chrono::milliseconds timeout_{0};
   int exceptions_before_ = std::uncaught_exceptions();
 };

@@ -1,4 +1,4 @@
-#include "plan/recompute_choice.h"
+#include "plan/stage_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,19 +11,19 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(RecomputeChoiceTest, WordsAndListsReadBack) {
+TEST(StageChoiceTest, WordsAndListsReadBack) {
   for (const char* text : {"none", "attention", "full", "auto", "0", "0,1,5"})
     EXPECT_EQ(to_text(parse_recompute(text)), text);
   EXPECT_EQ(to_text(parse_recompute("5,0,0")), "0,5");
 }
 
-TEST(RecomputeChoiceTest, StagesOfAPlanBecomeTheShortestChoice) {
-  EXPECT_EQ(to_text(recompute_choice({}, 2)), "none");
-  EXPECT_EQ(to_text(recompute_choice({StageId(1)}, 2)), "1");
-  EXPECT_EQ(to_text(recompute_choice({StageId(0), StageId(1)}, 2)), "full");
+TEST(StageChoiceTest, StagesOfAPlanBecomeTheShortestChoice) {
+  EXPECT_EQ(to_text(stage_choice({}, 2)), "none");
+  EXPECT_EQ(to_text(stage_choice({StageId(1)}, 2)), "1");
+  EXPECT_EQ(to_text(stage_choice({StageId(0), StageId(1)}, 2)), "full");
 }
 
-TEST(RecomputeChoiceTest, RefusesAnythingElse) {
+TEST(StageChoiceTest, RefusesAnythingElse) {
   const auto refusal = [](const char* text, const char* words) {
     EXPECT_THAT([&] { (void)parse_recompute(text); }, ThrowsMessage<ConfigError>(HasSubstr(words))) << text;
   };
@@ -32,7 +32,7 @@ TEST(RecomputeChoiceTest, RefusesAnythingElse) {
     refusal(junk, "expected none, attention, full, auto, or stages such as 0,1");
 }
 
-TEST(RecomputeChoiceTest, OffloadTakesStagesButNotAttention) {
+TEST(StageChoiceTest, OffloadTakesStagesButNotAttention) {
   for (const char* text : {"none", "full", "auto", "0,1,5"}) EXPECT_EQ(to_text(parse_offload(text)), text);
   EXPECT_THAT([] { (void)parse_offload("attention"); },
               ThrowsMessage<ConfigError>(HasSubstr("unknown --offload 'attention'")));

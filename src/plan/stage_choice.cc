@@ -1,4 +1,4 @@
-#include "plan/recompute_choice.h"
+#include "plan/stage_choice.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,9 +19,9 @@ namespace {
   throw ConfigError(fmt::format("{} {}: expected {}, or stages such as 0,1", flag, text, fmt::join(names, ", ")));
 }
 
-RecomputeChoice parse_stages(const char* flag, const std::vector<std::string>& names, const std::string& text) {
-  if (std::ranges::count(names, text) > 0) return {*find_named<RecomputeRule>(text)};
-  RecomputeChoice choice{RecomputeRule::Listed};
+StageChoice parse_stages(const char* flag, const std::vector<std::string>& names, const std::string& text) {
+  if (std::ranges::count(names, text) > 0) return {*find_named<StageRule>(text)};
+  StageChoice choice{StageRule::Listed};
   const char* const end = text.data() + text.size();
   for (const char* next = text.data();; ++next) {
     std::int32_t stage = 0;
@@ -35,25 +35,23 @@ RecomputeChoice parse_stages(const char* flag, const std::vector<std::string>& n
 
 }  // namespace
 
-RecomputeChoice parse_recompute(const std::string& text) {
-  return parse_stages("--recompute", names_of<RecomputeRule>(), text);
+StageChoice parse_recompute(const std::string& text) {
+  return parse_stages("--recompute", names_of<StageRule>(), text);
 }
 
-RecomputeChoice parse_offload(const std::string& text) {
-  return parse_stages("--offload", {"none", "full", "auto"}, text);
-}
+StageChoice parse_offload(const std::string& text) { return parse_stages("--offload", {"none", "full", "auto"}, text); }
 
-std::string to_text(const RecomputeChoice& choice) {
-  if (choice.rule != RecomputeRule::Listed) return to_text(choice.rule);
+std::string to_text(const StageChoice& choice) {
+  if (choice.rule != StageRule::Listed) return to_text(choice.rule);
   std::string text;
   for (const StageId stage : choice.stages) text += fmt::format("{}{}", text.empty() ? "" : ",", stage.value());
   return text;
 }
 
-RecomputeChoice recompute_choice(const std::set<StageId>& stages, std::int64_t num_stages) {
-  if (stages.empty()) return {RecomputeRule::None};
-  if (static_cast<std::int64_t>(stages.size()) == num_stages) return {RecomputeRule::Full};
-  return {RecomputeRule::Listed, stages};
+StageChoice stage_choice(const std::set<StageId>& stages, std::int64_t num_stages) {
+  if (stages.empty()) return {StageRule::None};
+  if (static_cast<std::int64_t>(stages.size()) == num_stages) return {StageRule::Full};
+  return {StageRule::Listed, stages};
 }
 
 }  // namespace chimera

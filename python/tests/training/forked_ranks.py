@@ -1,0 +1,23 @@
+"""Runs a script on ranks as torchrun does, but forks them from a process that has imported torch.
+
+Usage: forked_ranks.py RANKS SCRIPT
+"""
+
+import runpy
+import sys
+
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+
+def launch(ranks, main, *arguments):
+    agent = LaunchConfig(1, 1, ranks, run_id="tests", rdzv_backend="c10d", start_method="fork", max_restarts=0)
+    elastic_launch(agent, main)(*arguments)
+
+
+def run(script):
+    sys.argv = [script]
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    launch(int(sys.argv[1]), run, sys.argv[2])
