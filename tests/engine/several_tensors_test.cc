@@ -208,7 +208,7 @@ std::string refusal_with(std::size_t index, const LayerFactory& layer) {
   model.layers[index] = layer;
   try {
     fit(prepare_fit(model, padded_texts, four_micro_batches("1f1b", 4)));
-  } catch (const ConfigError& error) {
+  } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
     return error.what();
   }
