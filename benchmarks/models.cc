@@ -312,9 +312,8 @@ int main(int count, char** words) {
   app.add_option("--threads", options.threads)->capture_default_str();
   app.add_option("--micro-batches", options.micro_batches, "of a round")->check(CLI::Range(1, 1000));
   app.add_flag("--blocks", options.blocks, "without embedding and head, from hidden states to hidden states");
-  app.add_flag(
-      "--kernels", options.kernels,
-      "also list the kernels of a block, and compare the host's time to enqueue with the device's; GPUs only");
+  app.add_flag("--kernels", options.kernels,
+               "also list the kernels of a block, and compare the host's time to enqueue with the device's; GPUs only");
   app.add_flag("--compare", options.compare, "name the first tensor that differs from the CPU's; measure nothing")
       ->excludes("--blocks")
       ->excludes("--kernels");

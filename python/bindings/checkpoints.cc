@@ -42,8 +42,8 @@ void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int 
   files.push_back(write_shard(real_disk(), unfinished, shard_name(kind, rank, ranks), shard, [] {}));
 }
 
-void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks,
-                const NamedParts& weights, const NamedParts& state) {
+void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks, const NamedParts& weights,
+                const NamedParts& state) {
   const std::string unfinished = open_unfinished(real_disk(), folder.string(), step);
   std::vector<FileRecord> files;
   write_tensors(ShardKind::Weights, unfinished, rank, ranks, weights, files);

@@ -254,16 +254,38 @@ at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
 
 at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kind == Gelu::Tanh ? "tanh" : "none"); }
 
+namespace {
+
+/// Whether a GPU's flash attention can hide later keys from the last tokens, where a mask would cost more.
+bool has_flash(const QueryKeyValue& split) {
+  constexpr std::int64_t kMultiple = 8;
+  constexpr std::int64_t kMost = 256;
+  const std::int64_t size = split.query.size(3);
+  return split.query.is_cuda() && at::isReducedFloatingType(split.query.scalar_type()) && size % kMultiple == 0 &&
+         size <= kMost;
+}
+
+/// Flash attention aligns its causal mask with the last key, scaled_dot_product_attention() with the first
+/// (torch/nn/attention/bias.py, LOWER_RIGHT).
+at::Tensor flash_attention(const QueryKeyValue& split) {
+  constexpr double kNoDropout = 0;
+  return std::get<0>(at::_scaled_dot_product_flash_attention(split.query, split.key, split.value, kNoDropout,
+                                                             /*is_causal=*/true));
+}
+
+}  // namespace
+
 at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
                             const at::Tensor& document_mask) {
   if (document_mask.defined()) return attention(projections, heads, {.mask = document_mask}, masks);
   const std::int64_t length = projections.query.size(1);
   const std::int64_t earlier = projections.key.size(1) - length;
   if (earlier == 0) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
+  const QueryKeyValue split = split_heads(projections, heads);
+  if (!masks.is_active() && has_flash(split)) return join_heads(flash_attention(split));
   if (masks.is_active() || length == 1 || !projections.query.is_cpu()) {
     return attention(projections, heads, behind(earlier, projections.query), masks);
   }
-  const QueryKeyValue split = split_heads(projections, heads);
   return join_heads(TwoPartAttentionFunction::apply(split.query, split.key, split.value));
 }
 

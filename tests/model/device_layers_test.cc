@@ -323,5 +323,31 @@ TEST_F(DeviceLayersTest, TheHeadHasLargerChunksThanOnTheCpu) {
   EXPECT_EQ(std::ranges::count(kernels, "aten::_log_softmax"), 1) << counts(kernels);
 }
 
+/// Products of bfloat16 are slow on GPUs if rows do not begin at multiples of 16 bytes.
+TEST_F(DeviceLayersTest, TheHeadPadsRowsOfLogitsWithoutAnEffect) {
+  const auto type = at::kFloat;
+  for (const bool biased : {false, true}) {
+    const auto solve = [&](at::Device device) {
+      const auto leaf = [&](const at::Tensor& value) { return value.to(device).requires_grad_(); };
+      const at::Tensor numbers = at::arange(77 * 3, type).view({77, 3}).sin();
+      const Linear head{leaf(numbers), biased ? leaf(numbers.select(1, 0).contiguous()) : at::Tensor()};
+      const at::Tensor hidden = leaf(at::arange(5 * 3, type).view({5, 3}).cos());
+      const at::Tensor targets = at::tensor({0, 76, -100, 3, 75}, at::kLong).to(device);
+      const at::Tensor loss = linear_cross_entropy(hidden, head, targets, /*scale=*/0.5);
+      torch::autograd::backward({loss});
+      std::vector<at::Tensor> results = {loss.detach(), hidden.grad(), head.weight.grad()};
+      if (biased) results.push_back(head.bias.grad());
+      for (at::Tensor& each : results) each = each.to(at::kCPU);
+      return results;
+    };
+    FakeDevice::get().clear();
+    const auto found = solve(kDevice);
+    const auto expected = solve(at::kCPU);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-5, 1e-6)) << i << (biased ? ", biased" : "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace chimera

@@ -79,6 +79,24 @@ TEST(TrainingDeviceTest, ThreadsOnOneGpuTrainAsTheCpuDoes) {
   }
 }
 
+/// Slices attend to earlier keys by flash attention, whose causal mask ends at the last key.
+TEST(TrainingDeviceTest, SlicesTrainInBfloat16AsWholeSequences) {
+  if (!has_gpu()) GTEST_SKIP() << "this machine has no GPU";
+  if (!has_library()) GTEST_SKIP() << "tools/cuda-build has not been run";
+  for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
+    const Arguments common = {"--model",         model,     "--sequence", "64",       "--steps",    "4",
+                              "--transport",     "threads", "--stages",   "2",        "--schedule", "1f1b",
+                              "--micro-batches", "4",       "--dtype",    "bfloat16", "--device",   "cuda"};
+    const auto whole = device_train(common);
+    const auto sliced = device_train(common + Arguments{"--slices", "4"});
+    ASSERT_EQ(sliced.size(), whole.size());
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      const double loss = whole[i].at("loss").get<double>();
+      EXPECT_NEAR(sliced[i].at("loss").get<double>(), loss, 2e-3 * loss) << model << ": step " << i + 1;
+    }
+  }
+}
+
 TEST(TrainingDeviceTest, GraphStepsTrainLikeOthers) {
   if (!has_gpu()) GTEST_SKIP() << "this machine has no GPU";
   if (!has_library()) GTEST_SKIP() << "tools/cuda-build has not been run";
