@@ -43,7 +43,7 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
         index = int(os.environ.get("LOCAL_RANK", "0")) if world > 1 else torch.cuda.current_device()
     if index >= gpus:
         raise ConfigError(
-            f"device cuda: GPU {index} is requested, but this host has {gpus} GPUs; start one process per GPU, "
+            f"device cuda: GPU {index} is requested, but this host has {gpus}; start one process per GPU, "
             "or use rank threads, which share a GPU"
         )
     if world > 1:

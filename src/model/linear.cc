@@ -121,7 +121,10 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
   if (sum.scalar_type() == left.scalar_type()) {
     sum.addmm_(left, right);
   } else if (!sum.is_cpu()) {
-    at::addmm_out(sum, sum, left, right, sum.scalar_type());
+    for_each_fast_part(sum.size(0), [&](std::int64_t first, std::int64_t count) {
+      at::Tensor part = sum.narrow(0, first, count);
+      at::addmm_out(part, part, left.narrow(0, first, count), right, sum.scalar_type());
+    });
   } else {
     sum.add_(left.mm(right));
   }

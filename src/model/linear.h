@@ -87,6 +87,17 @@ struct Linear {
 /// Returns the parameter's gradient; makes zeros if it is undefined.
 [[nodiscard]] at::Tensor gradient_of(at::Tensor parameter);
 
+/// Calls `act(first, count)` for each part of a dimension of products on a GPU, whose fast kernels for 16-bit types
+/// need multiples of 8: the largest multiple of 64 and the rest; all at once if `size` is a multiple of 8.
+template <class Act>
+void for_each_fast_part(std::int64_t size, const Act& act) {
+  constexpr std::int64_t kNeeded = 8;
+  constexpr std::int64_t kMultiple = 64;
+  const std::int64_t first = size % kNeeded == 0 ? size : size / kMultiple * kMultiple;
+  if (first > 0) act(std::int64_t{0}, first);
+  if (first < size) act(first, size - first);
+}
+
 /// Adds to the gradients of weight and bias if they require grad. `input` [rows, in]; `output_gradient` [rows, out];
 /// `factor` []: scale of the output gradient, default 1. `queue` is the running queue; null: none.
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,

@@ -37,35 +37,57 @@ struct Chunk {
   at::Tensor targets;  // [c]
 };
 
-/// Length of a row of logits on a GPU. The fast kernels for products need rows that begin at multiples of 16 bytes;
-/// with GPT-2's 50,257 logits in a row, a step takes 1.7 times as long on an H200.
+/// Length of a row of logits on a GPU: rows begin at multiples of 128 bytes (see for_each_fast_part()).
 std::int64_t padded(std::int64_t vocabulary) {
   constexpr std::int64_t kMultiple = 64;
   return (vocabulary + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-/// [c, V], on a GPU [c, padded(V)] with minus infinity behind the vocabulary; in at least float32. A GPU's product of
-/// narrow factors can be wide, without a conversion.
+/// Writes the logits [c, `count`] of the vocabulary's tokens from `first` on. A product of narrow factors can be wide,
+/// without a conversion.
+void write_logits(at::Tensor logits, const Chunk& chunk, const Linear& head, std::int64_t first, std::int64_t count) {
+  const at::Tensor matrix = out_in(head).narrow(0, first, count).t();
+  if (head.bias.defined()) {
+    at::addmm_out(logits, head.bias.narrow(0, first, count), chunk.hidden, matrix);
+  } else if (logits.scalar_type() == chunk.hidden.scalar_type()) {
+    at::mm_out(logits, chunk.hidden, matrix);
+  } else {
+    at::addmm_out(logits, logits, chunk.hidden, matrix, logits.scalar_type(), /*beta=*/0);
+  }
+}
+
+/// [c, V], on a GPU [c, padded(V)] with minus infinity behind the vocabulary; in at least float32.
 at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
   const at::ScalarType narrow = chunk.hidden.scalar_type();
   const at::ScalarType wide = at::promote_types(narrow, at::kFloat);
   if (chunk.hidden.is_cpu()) {
     return at::log_softmax(at::linear(chunk.hidden, out_in(head), bias_of(head)).to(wide), 1);
   }
-  const at::Tensor matrix = out_in(head).t();
-  const std::int64_t vocabulary = matrix.size(1);
-  const at::ScalarType type = head.bias.defined() ? narrow : wide;
-  const at::Tensor rows = at::empty({chunk.hidden.size(0), padded(vocabulary)}, chunk.hidden.options().dtype(type));
-  at::Tensor logits = rows.narrow(1, 0, vocabulary);
-  if (head.bias.defined()) {
-    at::addmm_out(logits, head.bias, chunk.hidden, matrix);
-  } else if (type == narrow) {
-    at::mm_out(logits, chunk.hidden, matrix);
-  } else {
-    at::addmm_out(logits, logits, chunk.hidden, matrix, wide, /*beta=*/0);
-  }
+  const std::int64_t vocabulary = out_in(head).size(0);
+  const auto options = chunk.hidden.options().dtype(head.bias.defined() ? narrow : wide);
+  const at::Tensor rows = at::empty({chunk.hidden.size(0), padded(vocabulary)}, options);
+  for_each_fast_part(vocabulary, [&](std::int64_t first, std::int64_t count) {
+    write_logits(rows.narrow(1, first, count), chunk, head, first, count);
+  });
   rows.narrow(1, vocabulary, rows.size(1) - vocabulary).fill_(-std::numeric_limits<double>::infinity());
   return at::log_softmax(rows.to(wide), 1);
+}
+
+/// Writes the product of a logit gradient [c, V] and the matrix.
+void write_hidden_gradient(at::Tensor rows, const at::Tensor& logit_gradient, const Linear& head) {
+  if (rows.is_cpu()) {
+    at::mm_out(rows, logit_gradient, out_in(head));
+    return;
+  }
+  for_each_fast_part(logit_gradient.size(1), [&](std::int64_t first, std::int64_t count) {
+    const at::Tensor part = logit_gradient.narrow(1, first, count);
+    const at::Tensor matrix = out_in(head).narrow(0, first, count);
+    if (first == 0) {
+      at::mm_out(rows, part, matrix);
+    } else {
+      at::addmm_out(rows, rows, part, matrix);
+    }
+  });
 }
 
 /// Targets as indices [c, 1]; ignored targets are 0.
@@ -108,8 +130,7 @@ Result solve(const Problem& problem, bool with_gradients) {
     result.loss += loss_sum(chunk, logs);
     if (!with_gradients) continue;
     result.last_logit_gradient = logit_gradient(problem, chunk, std::exchange(logs, {}));
-    at::Tensor rows = Chunk::rows(problem, i, result.hidden_gradient);
-    at::mm_out(rows, result.last_logit_gradient, out_in(problem.head));
+    write_hidden_gradient(Chunk::rows(problem, i, result.hidden_gradient), result.last_logit_gradient, problem.head);
   }
   result.loss *= problem.scale;
   return result;
