@@ -265,8 +265,10 @@ TEST(OpenTokensRefusalTest, RawTokensHaveTwoBytes) {
 
 TEST(OpenTokensRefusalTest, ContentOfAnotherKindIsNamed) {
   const Scratch scratch;
-  expect_tokens_refused(scratch.write("a.txt.gz", "\x1F\x8B\x08\x08"), "a.txt.gz: is a gzip archive; unpack it: gunzip -k ");
-  expect_tokens_refused(scratch.write("a.bin", "\x93NUMPY\x01\x02"), "a.bin: is an array of NumPy; write its 16-bit tokens");
+  expect_tokens_refused(scratch.write("a.txt.gz", "\x1F\x8B\x08\x08"),
+                        "a.txt.gz: is a gzip archive; unpack it: gunzip -k ");
+  expect_tokens_refused(scratch.write("a.bin", "\x93NUMPY\x01\x02"),
+                        "a.bin: is an array of NumPy; write its 16-bit tokens");
   expect_tokens_refused(scratch.write("a.txt", std::string("h\0i\0", 4)), "a.txt: is UTF-16LE; make UTF-8 of it");
   const std::string lines = scratch.write("a.jsonl", "{\"text\": \"a\"}\n");
   expect_tokens_refused(lines, "JSON with an object per line, not text; make tokens of it: chimera tokenize " + lines +
@@ -286,7 +288,8 @@ TEST(OpenTokensRefusalTest, RawTokensOf32BitsAreNotReadAs16) {
   expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), wide + "make files");
   std::iota(tokens.begin(), tokens.end(), 50'000);
   expect_tokens_refused(write(tokens), "\"uint32\").astype(\"uint16\").tofile(\"tokens.bin\")'");
-  expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), "\"uint64\").astype(\"uint16\")");
+  expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())),
+                        "\"uint64\").astype(\"uint16\")");
   tokens.resize(4);
   EXPECT_EQ(open(write(tokens))->size(), 8) << "too few to tell";
   EXPECT_EQ(open(write(std::vector<std::uint16_t>(100, 0)))->size(), 100) << "all tokens are equal";
