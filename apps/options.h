@@ -211,9 +211,8 @@ void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t
 
 /// Adds --overwrite. When the command line is parsed, throws ConfigError if one of these outputs is a file that another
 /// argument names, or a model, tokenizer, text or metrics in a folder that one names, or exists and is not empty,
-/// unless
-/// --overwrite is given. If `continuing` is given on the command
-/// line, the command continues the first output, which may exist. Call once per command.
+/// unless --overwrite is given. If `continuing` is given on the command line, the command continues the first output,
+/// which may exist. Call once per command.
 void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing = nullptr);
 
 /// Writes as write_whole() does or, if `path` is empty or "-", to standard output. Throws Error if standard output

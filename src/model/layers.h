@@ -62,7 +62,7 @@ class Layer {
 
   template <class T>
   requires(!std::same_as<T, Layer> && !LayerModule<T> && (LayerFunction<T> || LayerFunction<T, TensorVector>))
-      Layer(T function)  // NOLINT(google-explicit-constructor): likewise
+      Layer(T function)  // NOLINT(google-explicit-constructor): as above
       : forward_(
             on_values<LayerFunction<T>>(std::move(function), [](T& held, const auto& input) { return held(input); })) {}
 

@@ -60,9 +60,9 @@ class WeightGradients : public torch::CustomClassHolder {
 void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
 [[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
 void save_queue(torch::autograd::AutogradContext* context);
-/// Null: none.
+/// Returns the queue that save_queue() saved; null if there was none.
 [[nodiscard]] WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context);
-/// Runs `add` at once without a queue.
+/// Passes `add` to the queue; without one, runs it at once.
 void hand_over(const WeightGradients::Pointer& queue, std::function<void()> add);
 /// Adds `term` to the parameter's gradient, through the queue if it is not null.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue);

@@ -89,7 +89,7 @@ namespace {
 struct Output {
   const char* flag;
   const std::string& path;
-  const char* begin;  // Of each such file; empty: see require_own_metrics()
+  const char* begin;  // first characters of such a file; empty: see require_own_metrics()
 };
 
 /// Returns false for files such as /dev/null, which several flags may share.
@@ -195,7 +195,7 @@ void require_as_written(const Output& output) {
                                 output.flag, output.path));
 }
 
-/// A rank locks the folder later.
+/// Throws ConfigError if another run saves in the folder. A rank locks it later.
 void require_unlocked_folder(const std::string& folder) {
   const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
@@ -678,7 +678,7 @@ std::int64_t descriptors_needed(const Job& job) {
     files += memory_files(job, count);
     most = std::max(most, memory_files(job, count));
   }
-  const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // Of each rank
+  const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // a file for each rank
   if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
   return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
 }
