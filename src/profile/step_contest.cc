@@ -90,7 +90,6 @@ bool on_threads(const TrainOptions& options) { return options.transport == Trans
 
 constexpr std::size_t kShift = 7;  // rotation of the order per round
 
-/// Similar runs are adjacent in lists.
 std::vector<std::size_t> shuffled(std::size_t count) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -133,14 +132,16 @@ class StepContest::Entrant {
 
 class StepContest::Processes : public Entrant {
  public:
-  Processes(const TrainOptions& options, int rank, const std::string& store, bool share_memory)
+  Processes(const TrainOptions& options, int rank, const std::string& store, bool share_memory,
+            const std::shared_ptr<gloo::transport::Device>& device)
       : Entrant(options), rank_(rank) {
     const auto ranks = static_cast<int>(job_.num_ranks());
     transport_ = connect_gloo({.rank = rank,
                                .world_size = ranks,
                                .rendezvous = file_rendezvous(store),
                                .groups = job_.rank_groups(),
-                               .share_memory = share_memory});
+                               .share_memory = share_memory,
+                               .device = device});
   }
   void step() override { step_of(trainer_, job_, RankId(rank_), *transport_, steps_++); }
 
@@ -188,6 +189,7 @@ StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, con
                          const std::string& folder)
     : ranks_(ranks), gauge_(gauge), order_(shuffled(runs.size())), steps_(runs.size(), 1), times_(runs.size()) {
   const int rank = ranks.rank();
+  const auto device = gloo_device();
   if (rank == 0) threads_ = std::make_unique<RankThreads>(ranks_for(runs, /*as_threads=*/true));
   for (std::size_t k = 0; k < runs.size(); ++k) {
     auto& entrant = entrants_.emplace_back();
@@ -199,7 +201,8 @@ StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, con
     } else if (needed > world_size) {
       throw ConfigError(fmt::format("a run needs {} processes, but only {} were started", needed, world_size));
     } else if (rank < needed) {
-      entrant = std::make_unique<Processes>(run, rank, fmt::format("{}-store-{}", folder, k), runs[k].share_memory);
+      entrant =
+          std::make_unique<Processes>(run, rank, fmt::format("{}-store-{}", folder, k), runs[k].share_memory, device);
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -19,6 +20,7 @@
 #include "process.h"
 #include "support/scratch.h"
 #include "transport/gloo/rendezvous_store.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 namespace {
@@ -242,6 +244,28 @@ TEST(GlooTransportTest, SurvivorsReconnectAfterALoss) {
   const testing::Scratch scratch;
   const Ranks ranks("outlive", 3, "", std::chrono::seconds(10), scratch.path(""));
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+}
+
+TEST(GlooTransportTest, ConnectionsOfAProcessCanShareADevice) {
+  constexpr int kRanks = 2;
+  const std::array<MemoryFile, 2> stores{MemoryFile("one"), MemoryFile("other")};
+  const auto device = gloo_device();
+  const auto run_rank = [&](RankId rank) {
+    std::vector<std::unique_ptr<Transport>> transports;
+    for (const MemoryFile& store : stores) {
+      transports.push_back(connect_gloo({.rank = static_cast<int>(rank.value()),
+                                         .world_size = kRanks,
+                                         .rendezvous = file_rendezvous(store.path()),
+                                         .device = device}));
+    }
+    EXPECT_GE(device.use_count(), 3) << "used by both connections";
+    for (const auto& transport : transports) {
+      std::array<double, 1> value{static_cast<double>(rank.value()) + 1};
+      transport->all_sum(value);
+      EXPECT_EQ(value[0], 3);
+    }
+  };
+  EXPECT_FALSE(RankThreads(kRanks).run(kRanks, run_rank, [](const std::string& why) { ADD_FAILURE() << why; }));
 }
 
 TEST(GlooTransportTest, SingleRankNeedsNoPeers) {

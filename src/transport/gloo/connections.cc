@@ -172,9 +172,11 @@ constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
-/// Creates a device on `address` (empty: loopback). Its thread has background priority: it spins while another thread
-/// holds a connection's lock, and must not preempt that thread for a time slice (4 ms).
-std::shared_ptr<gloo::transport::Device> create_device(const std::string& address) {
+}  // namespace
+
+// The thread has background priority: it spins while another thread holds a connection's lock, and must not preempt
+// that thread for a time slice (4 ms).
+std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address) {
   const BackgroundThreads events;
   try {
     const std::string loopback = "127.0.0.1";
@@ -188,8 +190,6 @@ std::shared_ptr<gloo::transport::Device> create_device(const std::string& addres
                         : fmt::format("cannot listen at {}; give an --interface of this host that is up", address));
   }
 }
-
-}  // namespace
 
 std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups, const std::vector<RankPair>& pairs) {
   constexpr std::int64_t kCommon = 8;  // listener, epoll, its pipe, store, temporary files
@@ -241,7 +241,7 @@ void GlooConnections::require_unbroken() const {
 // compared, only the number of ranks matters.
 void GlooConnections::connect_groups() {
   rendezvous_.await_all(options_.rank, options_.world_size);
-  device_ = create_device(rendezvous_.own_address());
+  device_ = options_.device ? options_.device : gloo_device(rendezvous_.own_address());
   tree_.connect(options_.rank, options_.world_size, [this](int other) { return create_pair("tree", other); });
   if (!options_.fingerprint.empty()) compare(options_.fingerprint);
   channels_.connect(options_.rank, options_.pairs ? *options_.pairs : all_pairs(options_.world_size),

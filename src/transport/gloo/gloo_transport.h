@@ -16,6 +16,10 @@
 #include "transport/groups.h"
 #include "transport/transport.h"
 
+namespace gloo::transport {
+class Device;
+}
+
 namespace chimera {
 
 enum class OperationKind { Send, Receive, AllReduce, ReduceScatter, AllGather };
@@ -63,6 +67,10 @@ class GlooOrderedSum {
 /// and the launcher detects hangs.
 inline constexpr std::chrono::milliseconds kGlooDefaultTimeout = std::chrono::hours(24 * 20);
 
+/// A thread for the sockets of connections that listen on `address` (empty: 127.0.0.1). Throws TransportError if this
+/// host has no such address.
+[[nodiscard]] std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address = "");
+
 /// Options of connect_gloo(). Rank r is worker r.
 struct GlooOptions {
   int rank = 0;
@@ -83,6 +91,8 @@ struct GlooOptions {
   /// Lets another thread break the connections, even while joining, so that the rank survives the loss of peers. May be
   /// null.
   std::shared_ptr<ConnectionBreaker> breaker = nullptr;
+  /// Null: an own one. A device's thread wakes up 100 times a second, so a process with many connections shares one.
+  std::shared_ptr<gloo::transport::Device> device = nullptr;
 };
 
 /// Joins the other ranks over c10d's Gloo backend (TCP); returns once all have joined. Ranks with a rendezvous file
