@@ -136,13 +136,15 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
 }
 
 Contention read_contention(const JsonValue& value) {
-  value.expect_object({"ops_by_sums", "sums_by_ops", "transfers", "sums_overlap", "node_transfers", "ops_by_receives"});
+  value.expect_object(
+      {"ops_by_sums", "sums_by_ops", "transfers", "sums_overlap", "node_transfers", "ops_by_receives", "idle_gain"});
   return {.ops_by_sums = value.number("ops_by_sums", kMostRatio),
           .sums_by_ops = value.number("sums_by_ops", kMostRatio),
           .transfers = value.number("transfers", kMostRatio),
           .sums_overlap = value.has("sums_overlap") ? value.number("sums_overlap", kMostOverlap) : 0,
           .node_transfers = value.has("node_transfers") ? value.number("node_transfers", kMostRatio) : 0,
-          .ops_by_receives = value.has("ops_by_receives") ? value.number("ops_by_receives", kMostRatio) : 0};
+          .ops_by_receives = value.has("ops_by_receives") ? value.number("ops_by_receives", kMostRatio) : 0,
+          .idle_gain = value.has("idle_gain") ? value.number("idle_gain", kMostOverlap) : 0};
 }
 
 std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
@@ -300,7 +302,8 @@ std::string to_json(const MachineProfile& machine) {
                               {"transfers", machine.contention.transfers},
                               {"sums_overlap", machine.contention.sums_overlap},
                               {"node_transfers", machine.contention.node_transfers},
-                              {"ops_by_receives", machine.contention.ops_by_receives}}},
+                              {"ops_by_receives", machine.contention.ops_by_receives},
+                              {"idle_gain", machine.contention.idle_gain}}},
                             {"sum_rank_loss", machine.sum_rank_loss},
                             {"scale_loss", machine.scale_loss},
                             {"optimizer_seconds", machine.optimizer_seconds},
@@ -398,6 +401,7 @@ Contention mean_contention(const std::vector<MachineProfile>& machines) {
     mean.transfers += machine.contention.transfers / count;
     mean.sums_overlap += machine.contention.sums_overlap / count;
     mean.ops_by_receives += machine.contention.ops_by_receives / count;
+    mean.idle_gain += machine.contention.idle_gain / count;
     if (machine.contention.node_transfers > 0) mean.node_transfers = machine.contention.node_transfers;
   }
   return mean;

@@ -90,9 +90,9 @@ struct MachineProfile {
   double scale_loss = 0;
   /// Extra seconds of a message if workers share cores, because its ends wait for a core.
   double busy_delay = 0;
-  /// Relative extra time of an op on the slowest core over the mean if all cores compute.
+  /// Relative extra time of an op on the slowest core over the mean while all cores compute.
   double core_imbalance = 0;
-  /// Relative slowdown of an op if workers share cores, because caches hold another worker's data.
+  /// Relative slowdown of ops while more run than there are cores, because caches hold another worker's data.
   double core_sharing = 0;
   double optimizer_seconds = 0;  // seconds per parameter and update
   /// FLOP/s of a worker's products of large matrices by known type, if all workers of a node compute.

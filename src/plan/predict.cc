@@ -20,6 +20,7 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kMostKeptOps = std::int64_t{1} << 23;
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 /// A step, or several if no flush separates them.
 struct Run {
@@ -48,15 +49,31 @@ double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
          static_cast<double>(candidate.data_parallel * candidate.tensor_parallel * machine.threads);
 }
 
+/// Stage times are those of the slowest core while all compute; an op that runs alone takes the mean of cores.
+double idle_gain_on_own_cores(const MachineProfile& machine, double cores) {
+  constexpr double kMost = 0.99;
+  const double idle = idle_share(1, cores);
+  if (idle == 0) return 0;
+  const double alone = (1 - machine.contention.idle_gain * idle) / (1 + machine.core_imbalance);
+  return std::min(kMost, (1 - alone) / idle);
+}
+
 Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const StageModel& model) {
   const CostModel& costs = model.costs;
-  SharedCores cores{.cores = std::numeric_limits<double>::infinity(), .nodes = model.nodes};
+  SharedCores cores{.cores = kUnlimited, .nodes = model.nodes};
   if (shares_cores(problem)) {
     cores.cores = cores_of(problem, candidate, model.nodes);
     cores.all_reduce_share = model.computing_share_of_sums;
+    cores.switching = problem.machine.core_sharing;
     cores.contention.node_transfers = problem.machine.contention.node_transfers;
+    cores.contention.idle_gain = problem.machine.contention.idle_gain;
   } else if (problem.machine.contention.any()) {
     cores.contention = problem.machine.contention;
+    if (problem.machine.cores > 0) {
+      cores.cores = cores_of(problem, candidate, model.nodes);
+      cores.all_reduce_share = 0;  // cores suffice for all-reduces, too
+      if (problem.workers > 1) cores.contention.idle_gain = idle_gain_on_own_cores(problem.machine, cores.cores);
+    }
   } else {
     return simulate_steps(*run.schedule, run.steps, costs);
   }
@@ -103,7 +120,7 @@ double Predictor::step_seconds_on_own_cores(const PlannedSchedule& planned) cons
 }
 
 Prediction Predictor::predict(const PlannedSchedule& planned, const Candidate& candidate) const {
-  return *predict_below(std::numeric_limits<double>::infinity(), planned, candidate);
+  return *predict_below(kUnlimited, planned, candidate);
 }
 
 std::optional<Prediction> Predictor::predict_below(double seconds, const PlannedSchedule& planned,
@@ -159,12 +176,13 @@ double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
 
 double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
   const double pass = pass_seconds(problem, candidate);
-  double workers = static_cast<double>(candidate.shape.stages);
-  if (shares_cores(problem)) workers = std::min(workers, cores_of_group(problem, candidate));
-  double least = pass * static_cast<double>(candidate.shape.micro_batches) / workers;
+  const double cores = problem.machine.cores > 0 ? cores_of_group(problem, candidate) : kUnlimited;
+  const auto beside = [&](double ops) { return 1 - problem.machine.contention.idle_gain * idle_share(ops, cores); };
+  const double workers = std::min(static_cast<double>(candidate.shape.stages), cores);
+  double least = beside(workers) * pass * static_cast<double>(candidate.shape.micro_batches) / workers;
   const bool flushes = find_generator(candidate.schedule).synchronous;
   if (flushes && candidate.shape.slices == 1 && candidate.shape.scale != ScaleMethod::Halving)
-    least = std::max(least, pass);
+    least = std::max(least, beside(1) * pass);
   return least + problem.machine.step_overhead;
 }
 

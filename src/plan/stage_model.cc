@@ -317,10 +317,9 @@ class Builder {
 
   [[nodiscard]] double slices() const { return real(schedule_.slices); }
 
-  /// Workers that share cores even out core differences but lose time by switching.
+  /// Workers that share cores even out core differences.
   [[nodiscard]] double slowest_core() const {
-    const double more = shares_cores(problem_) ? machine_.core_sharing : machine_.core_imbalance;
-    const double slowest = problem_.workers > 1 ? 1 + more : 1;
+    const double slowest = problem_.workers > 1 && !shares_cores(problem_) ? 1 + machine_.core_imbalance : 1;
     return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
 

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kPair = 2;
 constexpr double kMostBytesBesideOps = 256 << 20;
+constexpr double kMostSaved = 0.9;  // fraction of a time
 
 double process_seconds() {
   timespec now{};
@@ -323,7 +324,6 @@ double measure_transfers_at_once(Lockstep& ranks, double seconds) {
 
 double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, double seconds,
                             std::int64_t bytes) {
-  constexpr double kMost = 0.9;
   std::unique_ptr<TwoSums> sums;
   if (ranks.rank() < kPair) sums = std::make_unique<TwoSums>(ranks, groups, bytes);
   std::vector<double> shares;
@@ -336,7 +336,31 @@ double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 
     }
     for (int part = 0; part < 2; ++part) ranks.meet();
   }
-  return mean_of_pair(ranks, std::clamp(median_of(shares), 0.0, kMost));
+  return mean_of_pair(ranks, std::clamp(median_of(shares), 0.0, kMostSaved));
+}
+
+double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds) {
+  if (ranks.computing() < kPair) return 0;
+  const auto timed = [&] {
+    const Stopwatch watch;
+    compute();
+    return seconds_of(watch.elapsed(), threads);
+  };
+  double together = 0;
+  double alone = 0;
+  std::vector<double> saved;
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    ranks.meet();
+    if (ranks.computes()) together = timed();
+    for (int turn = 0; turn < kPair; ++turn) {
+      ranks.meet();
+      if (ranks.rank() == turn) alone = timed();
+    }
+    if (round > 0 && together > 0) saved.push_back(1 - alone / together);
+  }
+  const double idle = idle_share(1, ranks.computing());
+  return mean_of_pair(ranks, std::clamp(median_of(saved) / idle, 0.0, kMostSaved));
 }
 
 double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds) {

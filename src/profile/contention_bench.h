@@ -42,6 +42,9 @@ struct OverlapTimes {
 [[nodiscard]] double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups,
                                           double seconds, std::int64_t bytes = 16 << 20);
 
+/// Returns Contention::idle_gain, at most 0.9: all computing ranks run ops at once, then ranks 0 and 1 in turn.
+[[nodiscard]] double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds);
+
 /// Returns the slowdown of ops, in CPU time, if ranks 0 and 1 share a core; 0 if a core cannot be chosen.
 [[nodiscard]] double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds);
 

@@ -28,10 +28,6 @@
 
 namespace chimera {
 
-/// Returns a rank's FLOP/s of products of large matrices by type while all compute; bfloat16 only if native. Mean over
-/// ranks, at the lower quartile of seconds_of(). Collective.
-[[nodiscard]] std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t threads, double seconds);
-
 namespace {
 
 constexpr std::int64_t kWidth = 1024;
@@ -57,8 +53,7 @@ double measure_type(Lockstep& ranks, at::ScalarType type, std::int64_t threads, 
   return speed;
 }
 
-}  // namespace
-
+/// Returns a rank's FLOP/s of products of large matrices by type, while all compute. Collective.
 std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t threads, double seconds) {
   std::map<DataType, double> flops;
   for (const DataType type : {DataType::Float32, DataType::Float64, DataType::BFloat16}) {
@@ -67,8 +62,6 @@ std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t th
   }
   return flops;
 }
-
-namespace {
 
 constexpr std::int64_t kMostLocalWorkers = 1024;  // `chimera train` starts all ranks on this machine
 
@@ -179,14 +172,10 @@ OpWork compute_of(const ProfileOptions& options, Items& items) {
   return [&blocks, threads = options.threads] { (void)blocks.bench.run(blocks.sizes.front(), threads); };
 }
 
-/// Runs the first model's layers, with at most four blocks, for workers that share a core.
-OpWork all_layers_of(const ProfileOptions& options, Items& items) {
-  constexpr std::int64_t kMostBlocks = 4;
-  return [&items, blocks = std::min(kMostBlocks, items[1]->layers.model.layers), threads = options.threads] {
-    const auto run = [&](std::size_t layer) { (void)items[layer]->bench.run(items[layer]->sizes.front(), threads); };
-    run(0);
-    for (std::int64_t block = 0; block < blocks; ++block) run(1);
-    run(2);
+/// Runs each of the first `count` layers once.
+OpWork layers_of(const ProfileOptions& options, Items& items, std::size_t count) {
+  return [&items, count, threads = options.threads] {
+    for (std::size_t i = 0; i < count; ++i) (void)items[i]->bench.run(items[i]->sizes.front(), threads);
   };
 }
 
@@ -207,12 +196,14 @@ void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& o
                         MachineProfile& machine) {
   const OpWork compute = compute_of(options, items);
   machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
-  machine.core_sharing = measure_core_sharing(ranks, all_layers_of(options, items), seconds / 6);
+  machine.core_sharing = measure_core_sharing(ranks, layers_of(options, items, kLayerKinds), seconds / 3);
   if (ranks.computing() < 2) return;
   machine.contention =
       measure_all_reduce_overlap(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
   machine.contention.sums_overlap = measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 6);
   machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
+  machine.contention.idle_gain =
+      measure_idle_gain(ranks, layers_of(options, items, items.size()), options.threads, seconds / 6);
 }
 
 std::int64_t parameters_of(Stage& stage) {
@@ -348,6 +339,8 @@ std::string to_text(const MachineReport& report) {
       "a sum with the next one under way {:+.0f} %\n",
       100 * contention.ops_by_sums, 100 * contention.sums_by_ops, 100 * contention.transfers,
       -100 * contention.sums_overlap);
+  text += fmt::format("idle cores         an op alone takes {:.1f} % less time than while all cores compute\n",
+                      100 * contention.idle_gain * idle_share(1, machine.cores / machine.threads));
   for (const auto& [type, flops] : machine.matrix_flops) {
     text += fmt::format("products of {:<8}  {:.1f} GFLOP/s a worker\n", to_text(type), 1e-9 * flops);
   }

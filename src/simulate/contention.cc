@@ -16,6 +16,8 @@ void require_valid(const Contention& contention) {
   }
   if (!(contention.sums_overlap >= 0 && contention.sums_overlap < 1))
     throw ConfigError(fmt::format("contention: an overlap of sums of {} is not in [0, 1)", contention.sums_overlap));
+  if (!(contention.idle_gain >= 0 && contention.idle_gain < 1))
+    throw ConfigError(fmt::format("contention: a gain by idle cores of {} is not in [0, 1)", contention.idle_gain));
 }
 
 }  // namespace chimera

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -27,10 +28,13 @@ struct Contention {
   double node_transfers = 0;
   /// An op, per channel on which messages are still to arrive: on GPUs a posted receive occupies multiprocessors.
   double ops_by_receives = 0;
+  /// Fraction of an op's time saved if all cores of its node idled, in proportion to idle_share(). Durations are those
+  /// while all compute. In [0, 1).
+  double idle_gain = 0;
 
   [[nodiscard]] bool any() const {
     return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0 || sums_overlap > 0 || node_transfers > 0 ||
-           ops_by_receives > 0;
+           ops_by_receives > 0 || idle_gain > 0;
   }
   friend bool operator==(const Contention&, const Contention&) = default;
 };
@@ -55,6 +59,11 @@ struct NodePlacement {
   friend bool operator==(const NodePlacement&, const NodePlacement&) = default;
 };
 
+/// Fraction of `cores` that idle beside `ops`; 0 if `cores` is infinite, as their number is unknown.
+[[nodiscard]] inline double idle_share(double ops, double cores) {
+  return std::isfinite(cores) ? std::max(0.0, 1 - ops / cores) : 0;
+}
+
 class ContentionTracker {
  public:
   /// `cores` is the number of cores of each node.
@@ -68,7 +77,10 @@ class ContentionTracker {
   void count_arrival(std::size_t from, std::size_t to) {
     if (--to_arrive_.at({from, to}) == 0) --in_use_[to].channels;
   }
-  void count_op(std::size_t worker, int change) { in_use_[worker].ops += change; }
+  void count_op(std::size_t worker, int change) {
+    in_use_[worker].ops += change;
+    of_nodes_[nodes_.node(worker)].ops += nodes_.copies_of(worker) * change;
+  }
   void count_message(std::size_t from, std::size_t to, int change) {
     if (leaves_node(from, to)) {
       const int at_once = nodes_.copies_that_send(from, cores_);
@@ -104,7 +116,9 @@ class ContentionTracker {
   /// Slowdown factors: of an op, a message, an all-reduce.
   [[nodiscard]] double op(std::size_t worker) const {
     const InUse& here = in_use_[worker];
-    return 1 + (here.sums > 0 ? contention_.ops_by_sums : 0) + contention_.ops_by_receives * here.channels;
+    const double slowed =
+        1 + (here.sums > 0 ? contention_.ops_by_sums : 0) + contention_.ops_by_receives * here.channels;
+    return slowed * (1 - contention_.idle_gain * idle_share(of_nodes_[nodes_.node(worker)].ops, cores_));
   }
   [[nodiscard]] double message(std::size_t from, std::size_t to) const {
     if (leaves_node(from, to)) {
@@ -151,7 +165,7 @@ class ContentionTracker {
   const NodePlacement& nodes_;
   double cores_;
   std::vector<InUse> in_use_;                                              // [worker]
-  std::vector<InUse> of_nodes_;                                            // [node]: transfers between nodes only
+  std::vector<InUse> of_nodes_;                                            // [node]: ops, and transfers between nodes
   std::map<std::pair<std::size_t, std::size_t>, std::int64_t> to_arrive_;  // (from, to): messages
 };
 

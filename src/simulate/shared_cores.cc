@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -50,7 +51,8 @@ struct Activity {
 
 class Activities {
  public:
-  Activities(double cores, std::size_t nodes) : cores_(cores), demands_(nodes) {}
+  explicit Activities(const SharedCores& cores)
+      : cores_(cores.cores), slowed_(1 + cores.switching), demands_(cores.nodes.count()) {}
 
   void begin(const Activity& activity) { running_.push_back(activity); }
 
@@ -79,7 +81,7 @@ class Activities {
     for (Activity& activity : running_) {
       double rate = 1;
       for_each_node(activity, [&](std::size_t node, double) {
-        if (demands_[node] > cores_) rate = std::min(rate, cores_ / demands_[node]);
+        if (demands_[node] > cores_) rate = std::min(rate, cores_ / demands_[node] / slowed_);
       });
       const double share = activity.share;
       activity.go_on(now, (rate == 1 || share == 0 ? 1 : 1 / (1 - share + share / rate)) / slowdown(activity));
@@ -88,6 +90,7 @@ class Activities {
 
  private:
   double cores_;
+  double slowed_;                // factor on times while a node has more demand than cores
   std::vector<double> demands_;  // [node]
   std::vector<Activity> running_;
 };
@@ -136,7 +139,7 @@ class CoresRun {
         costs_(costs),
         launches_(launches),
         timeline_(timeline),
-        activities_(cores.cores, cores.nodes.count()),
+        activities_(cores),
         sums_(schedule, costs, timeline),
         groups_(gradient_groups(schedule.placement, costs.sums().tied)),
         all_reduce_share_(cores.all_reduce_share),
@@ -512,6 +515,8 @@ void require_valid(const SharedCores& cores) {
   if (!(cores.cores > 0)) throw ConfigError(fmt::format("cores: {} is not a number above 0", cores.cores));
   if (!(cores.all_reduce_share >= 0 && cores.all_reduce_share <= 1))
     throw ConfigError(fmt::format("computing share of all-reduces: {} is not in [0, 1]", cores.all_reduce_share));
+  if (!(std::isfinite(cores.switching) && cores.switching >= 0))
+    throw ConfigError(fmt::format("cost of switching: {} is not a finite number of 0 or more", cores.switching));
   require_valid(cores.contention);
 }
 
@@ -534,7 +539,8 @@ Timeline simulate_steps_on_cores(const Schedule& unrolled, std::int64_t steps, c
   summarize_timeline(timeline);
   const double all_cores = cores.cores * static_cast<double>(cores.nodes.count());
   const double bound = std::max(lower_bound(unrolled, table), work_of_ops(unrolled, table) / all_cores);
-  timeline.lower_bound = std::min(bound, timeline.makespan);
+  const double fastest = 1 - cores.contention.idle_gain * idle_share(1, cores.cores);
+  timeline.lower_bound = std::min(fastest * bound, timeline.makespan);
   return timeline;
 }
 

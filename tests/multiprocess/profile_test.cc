@@ -40,6 +40,8 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   EXPECT_GE(machine.at("core_sharing"), 0);
   EXPECT_LT(machine.at("core_sharing"), 1) << "turns cost less than the work";
   EXPECT_THAT(result.output, HasSubstr("shared cores "));
+  EXPECT_GE(machine["contention"].at("idle_gain"), 0);
+  EXPECT_THAT(result.output, HasSubstr("idle cores "));
   for (const char* type : {"float32", "float64"}) EXPECT_GT(machine["matrix_flops"][type], 1e8) << type;
   EXPECT_GT(machine["matrix_flops"]["float32"], machine["matrix_flops"]["float64"]);
   EXPECT_FALSE(result.left_files);

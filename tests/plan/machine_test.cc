@@ -204,6 +204,11 @@ TEST(MachineTest, ThereIsNoContentionByDefault) {
   machine["contention"]["ops_by_receives"] = 0.25;
   const MachineProfile receives = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(receives.contention.ops_by_receives, 0.25);
+  machine["contention"]["idle_gain"] = 0.125;
+  const MachineProfile idle = machine_from_json(json_text(machine), "here.json");
+  EXPECT_EQ(idle.contention.idle_gain, 0.125);
+  EXPECT_EQ(machine_from_json(to_json(idle), "here.json"), idle);
+  EXPECT_EQ(merge_machines({idle, receives}).contention.idle_gain, 0.0625);
   EXPECT_EQ(machine_from_json(to_json(receives), "here.json"), receives);
   EXPECT_EQ(machine_from_json(to_json(nodes), "here.json"), nodes);
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);

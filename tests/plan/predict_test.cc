@@ -331,10 +331,9 @@ TEST(PredictTest, MessagesWithinAWorkerCostNothing) {
   EXPECT_DOUBLE_EQ(table.duration(forward), 2 * 4 + 10 + half) << "from stage 0, and nothing to stage 2";
 }
 
-TEST(PredictTest, OpsTakeTheTimeOfTheSlowestOrOfSharedCores) {
+TEST(PredictTest, OpsTakeTheTimeOfTheSlowestCoreUnlessCoresAreShared) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.core_imbalance = 0.5;
-  problem.machine.core_sharing = 0.25;
   const auto forward = [&](std::int64_t workers, std::int64_t cores, const Candidate& candidate) {
     problem.workers = workers;
     problem.machine.cores = cores;
@@ -342,9 +341,46 @@ TEST(PredictTest, OpsTakeTheTimeOfTheSlowestOrOfSharedCores) {
   };
   EXPECT_DOUBLE_EQ(forward(2, 8, two_stages("1f1b", 2, 2)), 5 * 4 * 1.5 + 10);
   problem.machine.point_to_point = {};
-  EXPECT_DOUBLE_EQ(forward(2, 1, two_stages("1f1b", 2, 2)), 5 * 4 * 1.25 + 10) << "evened out";
+  EXPECT_DOUBLE_EQ(forward(2, 1, two_stages("1f1b", 2, 2)), 5 * 4 + 10) << "evened out";
   const Candidate alone{.schedule = "1f1b", .shape = {.stages = 1, .micro_batches = 2}, .micro_batch_size = 2};
   EXPECT_DOUBLE_EQ(forward(1, 8, alone), 10 * 4 + 10) << "waits for nobody";
+}
+
+TEST(PredictTest, AnOpThatRunsAloneTakesTheMeanTimeOfCores) {
+  PlanProblem problem = round_problem(2, 2);
+  problem.machine.cores = 2;
+  problem.machine.op_overhead = 0;
+  problem.machine.step_overhead = 0;
+  problem.machine.optimizer_seconds = 0;
+  problem.machine.point_to_point = {};
+  problem.machine.all_reduce = {};
+  problem.machine.contention.transfers = 1;  // without messages
+  const auto seconds = [&](const Candidate& candidate) { return Predictor(problem).predict(candidate).step_seconds; };
+  const Candidate serial = two_stages("1f1b", 1, 2);
+  const Candidate parallel = two_stages("chimera", 2, 1);
+  const double alone = seconds(serial);
+  const double together = seconds(parallel);
+  problem.machine.core_imbalance = 0.25;
+  EXPECT_DOUBLE_EQ(seconds(serial), alone);
+  EXPECT_DOUBLE_EQ(seconds(parallel), 1.25 * together) << "as slow as the slowest";
+  problem.machine.contention.idle_gain = 0.25;
+  EXPECT_DOUBLE_EQ(seconds(serial), 0.875 * alone);
+  EXPECT_DOUBLE_EQ(seconds(parallel), 1.25 * together) << "no core idles";
+}
+
+TEST(PredictTest, SwitchingSlowsOpsWhileTheyOutnumberCores) {
+  PlanProblem problem = round_problem(2, 2);
+  problem.machine.cores = 1;
+  problem.machine.step_overhead = 0;
+  problem.machine.optimizer_seconds = 0;
+  problem.machine.point_to_point = {};
+  problem.machine.all_reduce = {};
+  const auto seconds = [&](const Candidate& candidate) { return Predictor(problem).predict(candidate).step_seconds; };
+  const double serial = seconds(two_stages("1f1b", 1, 2));
+  const double parallel = seconds(two_stages("chimera", 2, 1));
+  problem.machine.core_sharing = 0.25;
+  EXPECT_DOUBLE_EQ(seconds(two_stages("1f1b", 1, 2)), serial) << "one op at a time";
+  EXPECT_DOUBLE_EQ(seconds(two_stages("chimera", 2, 1)), 1.25 * parallel);
 }
 
 TEST(PredictTest, FewerReceivesArePostedAheadOnDevices) {
@@ -441,13 +477,18 @@ TEST(PredictTest, RecomputedAttentionTradesTimeForMemory) {
 }
 
 TEST(PredictTest, NoOrderIsFasterThanTheLowerBound) {
-  const PlanProblem problem = round_problem(4, 16);
-  Predictor predictor(problem);
-  for (const char* name : {"gpipe", "1f1b", "chimera", "zb-v", "pipedream-2bw"}) {
-    for (const std::int64_t size : {1, 2, 4}) {
-      const Candidate candidate{
-          .schedule = name, .shape = {.stages = 4, .micro_batches = 16 / size}, .micro_batch_size = size};
-      EXPECT_LE(least_step_seconds(problem, candidate), predictor.predict(candidate).step_seconds) << name;
+  for (const std::int64_t cores : {0, 2, 4, 8}) {
+    PlanProblem problem = round_problem(4, 16);
+    problem.machine.cores = cores;
+    problem.machine.contention.idle_gain = 0.75;
+    Predictor predictor(problem);
+    for (const char* name : {"gpipe", "1f1b", "chimera", "zb-v", "pipedream-2bw"}) {
+      for (const std::int64_t size : {1, 2, 4}) {
+        const Candidate candidate{
+            .schedule = name, .shape = {.stages = 4, .micro_batches = 16 / size}, .micro_batch_size = size};
+        EXPECT_LE(least_step_seconds(problem, candidate), predictor.predict(candidate).step_seconds)
+            << name << " on " << cores;
+      }
     }
   }
 }

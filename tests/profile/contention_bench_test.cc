@@ -41,6 +41,7 @@ TEST(ContentionTest, AllRanksGetTheMeasurementOfThePair) {
     contention[rank.index()].transfers = measure_transfers_at_once(ranks, 0.001);
     contention[rank.index()].sums_overlap =
         measure_sums_overlap(ranks, {ParameterGroupId(2), ParameterGroupId(3)}, 0.001);
+    contention[rank.index()].idle_gain = measure_idle_gain(ranks, compute, /*threads=*/1, 0.001);
     copies[rank.index()] = measure_message_copies(ranks, compute, 0.001);
   });
   for (int rank = 1; rank < kRanks; ++rank) {
@@ -52,6 +53,8 @@ TEST(ContentionTest, AllRanksGetTheMeasurementOfThePair) {
   EXPECT_GE(contention[0].transfers, 0);
   EXPECT_GE(contention[0].sums_overlap, 0);
   EXPECT_LE(contention[0].sums_overlap, 0.9);
+  EXPECT_GE(contention[0].idle_gain, 0);
+  EXPECT_LE(contention[0].idle_gain, 0.9);
   EXPECT_GE(copies[0].alpha, 0);
   EXPECT_GE(copies[0].beta, 0);
 }

@@ -247,6 +247,16 @@ TEST(ContentionTest, ANodeTakesPartInASumOnce) {
               simulate(schedule, costs));
 }
 
+TEST(SharedCoresTest, SwitchingCostsOnlyWhileOpsOutnumberCores) {
+  // Worker 0: 0F0 0F1 0B0 0B1; worker 1: 1F0 1F1 1B0 1B1. One core: 0F1 and 1F0 overlap, then 1B1 and 0B0.
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 2});
+  const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 1}).makespan, 12);
+  EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 1, .switching = 0.5}).makespan, 12 + 0.5 * (2 + 4));
+  EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 2, .switching = 0.5}).makespan, 9);
+  EXPECT_THROW((void)simulate_on_cores(schedule, costs, {.switching = -1}), ConfigError);
+}
+
 TEST(ContentionTest, AnOpAndASumSlowEachOtherDown) {
   // One worker with two stages: 0F0 1F0 1B0 0B0. The all-reduce of stage 1 runs beside 0B0.
   Schedule schedule = find_generator("looped-bfs").generate({.stages = 1, .micro_batches = 1, .chunks = 2});
@@ -275,6 +285,26 @@ TEST(ContentionTest, PostedReceivesSlowOpsUntilTheLastMessageArrives) {
   };
   EXPECT_EQ(ends(1), (std::vector<double>{3, 5, 6, 8})) << "0F1 arrives at 3; then no receive is left";
   EXPECT_EQ(ends(0), (std::vector<double>{1.5, 3, 8, 10})) << "0B0 takes 3, as 1B1 arrives at 8";
+}
+
+TEST(ContentionTest, OpsAreFasterWhileOtherCoresIdle) {
+  // Worker 0: 0F0 0F1 0B0 0B1; worker 1: 1F0 1B0 1F1 1B1. Messages take no time.
+  const Schedule schedule = find_generator("1f1b").generate({.stages = 2, .micro_batches = 2});
+  const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  const Contention half{.idle_gain = 0.5};  // an op alone on one of two cores takes 3/4 of its time
+  const Timeline timeline = simulate_on_cores(schedule, costs, {.cores = 2, .contention = half});
+  const auto end = [&](std::size_t worker, std::size_t op) { return timeline.workers[worker].ops[op].end; };
+  EXPECT_DOUBLE_EQ(end(0, 0), 0.75);
+  EXPECT_DOUBLE_EQ(end(0, 1), 1.75) << "beside 1F0";
+  EXPECT_DOUBLE_EQ(end(1, 1), 3.25) << "alone";
+  EXPECT_DOUBLE_EQ(end(0, 2), 5.25) << "beside 1F1 and 1B1";
+  EXPECT_DOUBLE_EQ(end(1, 3), 6) << "half of it alone";
+  EXPECT_DOUBLE_EQ(timeline.makespan, 7.5);
+  EXPECT_LE(timeline.lower_bound, 7.5);
+  EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 1, .contention = half}).makespan, 12) << "never idle";
+  EXPECT_EQ(simulate_on_cores(schedule, costs, {.cores = cores_without_end(), .contention = half}).makespan,
+            simulate(schedule, costs).makespan)
+      << "unknown cores";
 }
 
 TEST(ContentionTest, ASumIsFasterWhileTheNextSumOverlaps) {
