@@ -309,7 +309,7 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "\nRuns alternate in rounds, and disturbed runs are repeated. Speed is the median over the steps. `ratio` is the "
       "speed relative to the first run of the same round: median and quartiles over the rounds. `loss off` is the "
       "largest relative difference from the loss of the first run.\n"
-      "\n--validate takes about 20 minutes. `error` is predicted / measured - 1 in the median round; `spread` compares "
+      "\n--validate takes about 40 minutes. `error` is predicted / measured - 1 in the median round; `spread` compares "
       "the medians of odd and even rounds.\n"
       "\nMore: docs/validation.md, docs/guides.md");
   command->allow_extras();
