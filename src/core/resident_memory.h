@@ -3,7 +3,7 @@
 namespace chimera {
 
 /// Makes the C library keep freed memory, because each training step allocates the same again and mapping fresh pages
-/// is slow. Must be called before threads start. Does nothing without glibc.
+/// is slow. Must be called before threads start.
 void keep_freed_memory();
 
 /// Returns the largest resident set of this process so far.

@@ -39,7 +39,7 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
                                                               Transport& transport);
 
 /// Returns the output of each stage but the last for a micro-batch [S - 1]. Runs replica 0 of group 0 once on samples
-/// of step 0, including the last stage, to detect errors early. All `stages` then expect their shape.
+/// of step 0. All `stages` then expect their shape.
 [[nodiscard]] std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank,
                                                       const std::map<StageId, ModuleStage*>& stages,
                                                       Transport& transport);

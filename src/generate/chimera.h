@@ -28,8 +28,6 @@ namespace chimera {
 /// (D - D/f + 2) F + (D + D/f - 2) B. Doubling with even K: (N + D/2f - 1)(F + B) if B <= 2F; for 2F <= B <= 3F each
 /// unit but the first adds (D/f - 2)(B - 2F). v chunks divide the bubble of Direct, and of Doubling for B <= 2F, by v.
 ///
-/// chimera_entry() lists the activations of each worker.
-///
 /// Source: Li and Hoefler, SC'21, figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines). Doubling has the order of its
 /// artifact, which sends each forward separately; with f > 1 or v > 1 it is ours. v = 2: Wu et al., 2024 (BitPipe).
 [[nodiscard]] Schedule chimera(const PipelineShape& shape);

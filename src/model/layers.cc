@@ -176,7 +176,7 @@ Attended behind(std::int64_t earlier, const at::Tensor& queries) {
 }
 
 /// Computes causal attention of the last tokens in two parts, to earlier keys and to their own, which need no mask. A
-/// part's output counts by its share of the softmax's sum. Backward of a part needs only the whole output and sum.
+/// part's output counts by its share of the softmax's sum.
 struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunction> {
   struct Parts {
     explicit Parts(const at::Tensor& all, std::int64_t own)

@@ -243,8 +243,7 @@ class Lowering {
     }
   }
 
-  /// Returns the position of the first op from `from` on that is later than `maker` in t. Searches in doubling steps,
-  /// which is cheap with many channels.
+  /// Returns the position of the first op from `from` on that is later than `maker` in t.
   std::size_t turn_position(std::size_t w, std::size_t from, OpIndex maker) const {
     const std::size_t size = schedule_.workers[w].size();
     const auto turn = [&](std::size_t worker, OpIndex op) { return std::pair(start_[op], worker); };

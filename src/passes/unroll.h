@@ -39,10 +39,9 @@ struct Stream {
 /// after the last forward of the step before: one after each op that ends a micro-batch (B, or W), the rest at the end.
 /// So a worker holds no more activations than in a single step, and 1F1B keeps its strict alternation.
 ///
-/// A worker that forwards all N micro-batches of a step before its first backward is limited by the step, not by the
-/// schedule. If ops use the newest weights (no delay), it has up to D - s micro-batches in flight on stage s, or as
-/// many as the weight versions allow. So `steps` steps of pipedream equal pipedream with steps N micro-batches, also
-/// for N < D.
+/// If a worker forwards all N micro-batches of a step before its first backward, and ops use the newest weights (no
+/// delay), it has up to D - s micro-batches in flight on stage s, or as many as the weight versions allow. So `steps`
+/// steps of pipedream equal pipedream with steps N micro-batches, also for N < D.
 ///
 /// Weight versions follow `updates` (schedule/schedule.h) over the whole run. The newest version counts the updates
 /// before the forward in the worker's list.

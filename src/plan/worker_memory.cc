@@ -110,8 +110,7 @@ class OrderLedger {
     return amount;
   }
 
-  /// Reserves memory for the maximum number of messages in flight on each directed pair of workers, including the
-  /// message of the running or next op.
+  /// Reserves memory for the maximum number of messages in flight on each directed pair of workers.
   void find_message_rooms() {
     message_room_.assign(schedule_.workers.size(), 0);
     std::vector<std::set<std::size_t>> peers(schedule_.workers.size());

@@ -8,8 +8,7 @@
 namespace chimera {
 namespace {
 
-/// Returns whether any exponent has all bits set: adding its lowest bit then carries into the sign bit. Has no
-/// branches, so that compilers vectorize the loop.
+/// Returns whether any exponent has all bits set: adding its lowest bit then carries into the sign bit.
 template <class Bits>
 bool any_exponent_full(const void* data, std::int64_t count, Bits exponent) {
   const auto* element = static_cast<const Bits*>(data);

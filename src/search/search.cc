@@ -95,8 +95,7 @@ class Search {
     return running.get();
   }
 
-  /// Each round takes twice as long as the previous: early solutions are shared soon, and little time is lost at the
-  /// end. Returns the lower bound: the best makespan if proven.
+  /// Each round takes twice as long as the last. Returns the lower bound: the best makespan if proven.
   double search_together(const Arrangement& arrangement, const RaisedBound& raised, Best symmetric, Best whole,
                          const Phase& phase) {
     const double goal = raised.bound * (1 + kRounding);

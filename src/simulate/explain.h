@@ -36,7 +36,7 @@ namespace chimera {
 
 /// Explains one measured synchronous step with its messages, on one clock. Unlike in explain(), an op that starts after
 /// its last input arrived waits for Latency, because handling messages takes time. Memory is in stage units. The
-/// critical path is empty, because measured times do not match exactly.
+/// critical path is empty.
 [[nodiscard]] Explanation explain_measured(const Schedule& schedule, const Timeline& timeline,
                                            std::vector<Message> messages);
 

@@ -220,8 +220,7 @@ void BpeModel::merge_symbols(TokenIds& symbols) const {
 
 namespace {
 
-/// Waiting merges of a long word: lowest rank first, then from left to right. Places of a rank share a queue, because a
-/// run of equal characters has few ranks.
+/// Waiting merges of a long word: lowest rank first, then from left to right. Places of a rank share a queue.
 class WaitingMerges {
  public:
   using Place = std::uint32_t;

@@ -156,8 +156,8 @@ class OwnersOperations final : public Pending {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
-/// Makes cuBLASLt's products, those with a bias, leave multiprocessors free (CUDABlas.cpp, gemm_and_bias). Beside a
-/// waiting receive a persistent kernel would otherwise run in two waves. Keeps a number that the user has set.
+/// Makes cuBLASLt's products, those with a bias, leave multiprocessors free (CUDABlas.cpp, gemm_and_bias). Keeps a
+/// number that the user has set.
 class Carveout {
  public:
   explicit Carveout(int multiprocessors) : before_(at::globalContext()._SMCarveout_EXPERIMENTAL()) {

@@ -20,7 +20,6 @@ namespace chimera {
 ///
 /// connect_sums() runs the collectives of a gradient sum once at their size: NCCL chooses the algorithm (ring, tree,
 /// NVLS) by the size, and connects it at the first collective that uses it (ncclPrepareTasks, initAlgoChannels).
-/// NCCL_RUNTIME_CONNECT=0 would connect all algorithms, and allocate buffers that pairs do not need.
 ///
 /// Timeouts are at least Communicators::timeout, and at least kStepsOfTimeout times the longest step.
 ///
