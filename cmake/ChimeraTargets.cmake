@@ -38,7 +38,7 @@ endif()
 # Adds the precompiled header of all LibTorch targets; call it after find_package(LibTorch).
 function(chimera_precompile_torch)
   add_library(chimera_torch_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
-  target_link_libraries(chimera_torch_pch PUBLIC chimera_options CLI11::CLI11 LibTorch::LibTorch)
+  target_link_libraries(chimera_torch_pch PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json LibTorch::LibTorch)
   target_precompile_headers(chimera_torch_pch PRIVATE <../cmake/torch_pch.h>)
 endfunction()
 
@@ -59,12 +59,12 @@ function(chimera_use_torch target)
   endif()
 endfunction()
 
-# Adds the precompiled header of all rooms without LibTorch; call it after find_package of fmt, nlohmann_json, CLI11.
+# Adds the precompiled header of all rooms without LibTorch; call it after find_package of fmt and nlohmann_json.
 # Only Clang uses it: GCC 12 gains less, and gives another false warning about std::string with it.
 function(chimera_precompile_rooms)
   if(CHIMERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     add_library(chimera_room_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/room_pch.cc)
-    target_link_libraries(chimera_room_pch PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11)
+    target_link_libraries(chimera_room_pch PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json)
     target_precompile_headers(chimera_room_pch PRIVATE <../cmake/room_pch.h>)
   endif()
 endfunction()
@@ -163,6 +163,8 @@ function(chimera_executable name)
   target_link_libraries(${name} PRIVATE chimera_options ${ARG_LIBRARIES})
   if(ARG_TORCH)
     chimera_use_torch(${name})
+  elseif(TARGET chimera_flag_values AND CLI11::CLI11 IN_LIST ARG_LIBRARIES)
+    chimera_reuse_header(${name} chimera_flag_values)
   elseif(TARGET chimera_room_pch AND fmt::fmt IN_LIST ARG_LIBRARIES)
     chimera_reuse_header(${name} chimera_room_pch)
   endif()

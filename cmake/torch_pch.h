@@ -7,5 +7,5 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #ifdef __clang__  // GCC instantiates the templates of a precompiled header in each file
-#include <CLI/CLI.hpp>
+#include "room_pch.h"
 #endif
