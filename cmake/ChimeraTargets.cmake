@@ -3,7 +3,7 @@
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
 # LIGHT compiles with less optimization, for code that is not critical for speed.
 # TORCH links LibTorch and reuses the precompiled header torch_pch.h. Other targets that use fmt reuse room_pch.h.
-# Sources of a room are compiled together, seven at a time, and so are its tests, so they share the names in an unnamed
+# Sources of a room are compiled together, ten at a time, and so are its tests, so they share the names in an unnamed
 # namespace.
 # -DCHIMERA_UNITY=OFF compiles each source by itself, without precompiled headers in rooms without LibTorch; that finds
 # missing includes.
@@ -69,7 +69,7 @@ function(chimera_precompile_rooms)
   endif()
 endfunction()
 
-# Sets `result` to units that include the sources (absolute paths), seven at a time. CMake's UNITY_BUILD would
+# Sets `result` to units that include the sources (absolute paths), ten at a time. CMake's UNITY_BUILD would
 # use absolute paths, so other clones could not use the compiler cache's entries.
 function(chimera_make_units name sources result)
   set(units "")
@@ -79,7 +79,7 @@ function(chimera_make_units name sources result)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${source})
     string(APPEND text "#include \"${path}\"\n")
     math(EXPR count "${count} + 1")
-    math(EXPR position "${count} % 7")
+    math(EXPR position "${count} % 10")
     list(LENGTH sources number)
     if(position EQUAL 0 OR count EQUAL number)
       set(unit ${CMAKE_CURRENT_BINARY_DIR}/${name}_unit_${count}.cc)

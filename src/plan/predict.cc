@@ -20,7 +20,7 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kMostKeptOps = std::int64_t{1} << 23;
-constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// A step, or several if no flush separates them.
 struct Run {
@@ -60,7 +60,7 @@ double idle_gain_on_own_cores(const MachineProfile& machine, double cores) {
 
 Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const StageModel& model) {
   const CostModel& costs = model.costs;
-  SharedCores cores{.cores = kUnlimited, .nodes = model.nodes};
+  SharedCores cores{.cores = kNoLimit, .nodes = model.nodes};
   if (shares_cores(problem)) {
     cores.cores = cores_of(problem, candidate, model.nodes);
     cores.all_reduce_share = model.computing_share_of_sums;
@@ -120,7 +120,7 @@ double Predictor::step_seconds_on_own_cores(const PlannedSchedule& planned) cons
 }
 
 Prediction Predictor::predict(const PlannedSchedule& planned, const Candidate& candidate) const {
-  return *predict_below(kUnlimited, planned, candidate);
+  return *predict_below(kNoLimit, planned, candidate);
 }
 
 std::optional<Prediction> Predictor::predict_below(double seconds, const PlannedSchedule& planned,
@@ -176,7 +176,7 @@ double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
 
 double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
   const double pass = pass_seconds(problem, candidate);
-  const double cores = problem.machine.cores > 0 ? cores_of_group(problem, candidate) : kUnlimited;
+  const double cores = problem.machine.cores > 0 ? cores_of_group(problem, candidate) : kNoLimit;
   const auto beside = [&](double ops) { return 1 - problem.machine.contention.idle_gain * idle_share(ops, cores); };
   const double workers = std::min(static_cast<double>(candidate.shape.stages), cores);
   double least = beside(workers) * pass * static_cast<double>(candidate.shape.micro_batches) / workers;

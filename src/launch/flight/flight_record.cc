@@ -205,7 +205,7 @@ FlightVerdict verdict_of(const Json& json) {
   return verdict;
 }
 
-Json read_json(const fs::path& path) {
+Json read_json_file(const fs::path& path) {
   std::ifstream file(path);
   return read_ordered_json(std::string(std::istreambuf_iterator<char>(file), {}));
 }
@@ -301,8 +301,8 @@ Flight read_flight_folder(const std::string& path) {
   const fs::path folder = find_folder(path);
   Flight flight{.folder = folder.string(), .job = {}, .verdict = {}, .ranks = {}};
   try {
-    flight.job = job_of(read_json(folder / kJobName));
-    if (fs::exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json(folder / kVerdictName));
+    flight.job = job_of(read_json_file(folder / kJobName));
+    if (fs::exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json_file(folder / kVerdictName));
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("{}: {} or {} is damaged ({})", flight.folder, kJobName, kVerdictName, error.what()));
   }
