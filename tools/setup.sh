@@ -61,9 +61,10 @@ install_missing() { # install_missing PACKAGE...
   as_root "$package_lists$install" && package_lists=
 }
 
+has_torch() { [ -n "${TORCH_DIR:-}" ] || [ "$(cat .venv/torch-packages 2>/dev/null)" = "$torch_packages" ]; }
+
 install_torch() {
-  [ -z "${TORCH_DIR:-}" ] || return 0
-  [ "$(cat .venv/torch-packages 2>/dev/null)" != "$torch_packages" ] || return 0
+  ! has_torch || return 0
   say "installing LibTorch into .venv ($torch_packages)"
   python3 -m venv .venv
   # shellcheck disable=SC2086
@@ -125,7 +126,7 @@ install_python() { # Into .venv-python; it imports torch and transformers if too
   printf '%s\n' "$wanted" > .venv-python/python-packages
 }
 
-set_up() { # set_up [MORE PACKAGES...]: all packages of a ./dev command
+set_up() { # set_up [MORE PACKAGES...]: all packages of a ./dev command, and the target $first while LibTorch arrives
   if ! is_root && ! may_sudo; then # Prints one command for all packages
     install_packages "$@"
     install_torch
@@ -136,8 +137,14 @@ set_up() { # set_up [MORE PACKAGES...]: all packages of a ./dev command
   install_torch & # While apt unpacks the compilers
   torch=$! status=0
   install_packages "$@" || status=$?
+  [ $status != 0 ] || [ -z "${first:-}" ] || has_torch || build_without_torch "$first" >&2 || status=$?
   wait $torch && return $status
 }
+
+build_without_torch() ( # build_without_torch TARGET: a later build with LibTorch compiles nothing of it again
+  export CHIMERA_WITHOUT_TORCH=1
+  build "$preset" --target "$1"
+)
 
 configure() { # configure PRESET [FLAGS OF CMAKE...]
   cmake --preset "$@" ${TORCH_DIR:+-DTORCH_DIR="$TORCH_DIR"} >/dev/null
