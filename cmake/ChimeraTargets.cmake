@@ -38,7 +38,8 @@ endif()
 # Adds the precompiled header of all LibTorch targets; call it after find_package(LibTorch).
 function(chimera_precompile_torch)
   add_library(chimera_torch_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
-  target_link_libraries(chimera_torch_pch PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json LibTorch::LibTorch)
+  target_link_libraries(chimera_torch_pch
+    PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json LibTorch::LibTorch)
   target_precompile_headers(chimera_torch_pch PRIVATE <../cmake/torch_pch.h>)
 endfunction()
 
@@ -69,9 +70,9 @@ function(chimera_precompile_rooms)
   endif()
 endfunction()
 
-# Sets `result` to units that include the sources (absolute paths), ten at a time. CMake's UNITY_BUILD would
+# Sets `result` to units that include the sources (absolute paths), `size` at a time. CMake's UNITY_BUILD would
 # use absolute paths, so other clones could not use the compiler cache's entries.
-function(chimera_make_units name sources result)
+function(chimera_make_units name sources size result)
   set(units "")
   set(text "")
   set(count 0)
@@ -79,7 +80,7 @@ function(chimera_make_units name sources result)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${source})
     string(APPEND text "#include \"${path}\"\n")
     math(EXPR count "${count} + 1")
-    math(EXPR position "${count} % 10")
+    math(EXPR position "${count} % ${size}")
     list(LENGTH sources number)
     if(position EQUAL 0 OR count EQUAL number)
       set(unit ${CMAKE_CURRENT_BINARY_DIR}/${name}_unit_${count}.cc)
@@ -91,12 +92,15 @@ function(chimera_make_units name sources result)
   set(${result} ${units} PARENT_SCOPE)
 endfunction()
 
-# Compiles the sources of a target together, unless -DCHIMERA_UNITY=OFF: those of each folder if FOLDERS is given, and
-# sources with definitions of their own alone.
+# Compiles the sources of a target together, SIZE at a time (10), unless -DCHIMERA_UNITY=OFF: those of each folder if
+# FOLDERS is given, and sources with definitions of their own alone.
 function(chimera_compile_together target)
-  cmake_parse_arguments(ARG "FOLDERS" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "FOLDERS" "SIZE" "" ${ARGN})
   if(NOT CHIMERA_UNITY)
     return()
+  endif()
+  if(NOT ARG_SIZE)
+    set(ARG_SIZE 10)
   endif()
   get_target_property(sources ${target} SOURCES)
   set(units "")
@@ -119,7 +123,7 @@ function(chimera_compile_together target)
   endforeach()
   list(REMOVE_DUPLICATES names)
   foreach(name ${names})
-    chimera_make_units(${name} "${sources_of_${name}}" of_name)
+    chimera_make_units(${name} "${sources_of_${name}}" ${ARG_SIZE} of_name)
     list(APPEND units ${of_name})
   endforeach()
   set_property(TARGET ${target} PROPERTY SOURCES ${units})
