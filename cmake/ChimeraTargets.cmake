@@ -60,13 +60,18 @@ function(chimera_use_torch target)
   endif()
 endfunction()
 
-# Adds the precompiled header of all rooms without LibTorch; call it after find_package of fmt and nlohmann_json.
+# Adds the precompiled header of all rooms without LibTorch, and that of programs that parse flags; call it after
+# find_package of fmt, nlohmann_json, CLI11.
 # Only Clang uses it: GCC 12 gains less, and gives another false warning about std::string with it.
 function(chimera_precompile_rooms)
   if(CHIMERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     add_library(chimera_room_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/room_pch.cc)
     target_link_libraries(chimera_room_pch PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json)
     target_precompile_headers(chimera_room_pch PRIVATE <../cmake/room_pch.h>)
+    add_library(chimera_flags_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/room_pch.cc)
+    target_link_libraries(chimera_flags_pch
+      PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11)
+    target_precompile_headers(chimera_flags_pch PRIVATE <../cmake/room_pch.h> <CLI/CLI.hpp>)
   endif()
 endfunction()
 
@@ -167,8 +172,8 @@ function(chimera_executable name)
   target_link_libraries(${name} PRIVATE chimera_options ${ARG_LIBRARIES})
   if(ARG_TORCH)
     chimera_use_torch(${name})
-  elseif(TARGET chimera_flag_values AND CLI11::CLI11 IN_LIST ARG_LIBRARIES)
-    chimera_reuse_header(${name} chimera_flag_values)
+  elseif(TARGET chimera_flags_pch AND CLI11::CLI11 IN_LIST ARG_LIBRARIES)
+    chimera_reuse_header(${name} chimera_flags_pch)
   elseif(TARGET chimera_room_pch AND fmt::fmt IN_LIST ARG_LIBRARIES)
     chimera_reuse_header(${name} chimera_room_pch)
   endif()

@@ -1,1 +1,1 @@
-// Carries the precompiled header (room_pch.h) that every room without LibTorch reuses.
+// Carries a precompiled header: room_pch.h, alone for rooms without LibTorch, with CLI11 for programs that parse flags.
