@@ -2,7 +2,8 @@
 #   room NAME, from SOURCES or from all sources below its folder.
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
 # LIGHT compiles with less optimization, for code that is not critical for speed.
-# TORCH links LibTorch and reuses the precompiled header torch_pch.h. Other targets that use fmt reuse room_pch.h.
+# TORCH links LibTorch and reuses the precompiled header torch_pch.h. Other targets that use fmt reuse room_pch.h;
+# programs that parse flags reuse one that also has CLI11.
 # Sources of a room are compiled together, ten at a time, and so are its tests, so they share the names in an unnamed
 # namespace.
 # -DCHIMERA_UNITY=OFF compiles each source by itself, without precompiled headers in rooms without LibTorch; that finds
@@ -60,9 +61,8 @@ function(chimera_use_torch target)
   endif()
 endfunction()
 
-# Adds the precompiled header of all rooms without LibTorch, and that of programs that parse flags; call it after
-# find_package of fmt, nlohmann_json, CLI11.
-# Only Clang uses it: GCC 12 gains less, and gives another false warning about std::string with it.
+# Adds the precompiled headers of rooms without LibTorch and of programs that parse flags; call it after find_package of
+# fmt, nlohmann_json, CLI11. Only Clang uses them: GCC 12 gains less, and gives another false warning about std::string.
 function(chimera_precompile_rooms)
   if(CHIMERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     add_library(chimera_room_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/room_pch.cc)
