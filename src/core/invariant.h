@@ -1,0 +1,36 @@
+#pragma once
+
+// Checks of the program's own invariants: a state that correct code cannot reach. A broken invariant throws
+// InternalError, whose message names what was missing or impossible, so that a rank reports it like any other failure.
+// Use them at each change of state whose contract another part must keep: tables of activations, requests and weight
+// versions. Wrong input of users is a ConfigError instead (error.h).
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+
+/// A broken invariant: an error of the program, not of its user.
+class InternalError : public Error {
+ public:
+  explicit InternalError(std::string_view what) : Error("internal error: " + std::string(what)) {}
+};
+
+/// Throws InternalError with `what` unless `holds`.
+inline void require_invariant(bool holds, std::string_view what) {
+  if (!holds) throw InternalError(what);
+}
+
+/// Removes the entry of `key` from `map` and returns its value. If there is none, throws InternalError with the text
+/// that `name()` returns for the missing entry.
+template <class Map, class Name>
+[[nodiscard]] typename Map::mapped_type take_out(Map& map, const typename Map::key_type& key, const Name& name) {
+  auto entry = map.extract(key);
+  if (entry.empty()) throw InternalError(std::string(name()) + " is missing");
+  return std::move(entry.mapped());
+}
+
+}  // namespace chimera
