@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "answers/playground.h"
-#include "schedule/json_value.h"
+#include "core/json_value.h"
 
 namespace chimera::playground {
 

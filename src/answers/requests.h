@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "core/json_value.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
-#include "schedule/json_value.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 

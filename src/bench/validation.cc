@@ -11,11 +11,11 @@
 #include "bench/training_run.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "generate/registry.h"
 #include "model_config/config.h"
 #include "plan/machine.h"
 #include "plan/predict.h"
-#include "schedule/json_value.h"
 
 namespace chimera {
 namespace {

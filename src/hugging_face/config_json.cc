@@ -14,7 +14,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "schedule/json_value.h"
+#include "core/json_value.h"
 
 namespace chimera {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/json_value.h"
 #include "model_config/footprint.h"
-#include "schedule/json_value.h"
 #include "simulate/contention.h"
 
 // The planner's model of a machine: measured by `chimera profile`, edited by hand, or based on published figures.

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "core/text_source.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
-#include "schedule/text_source.h"
 
 // Schedules in the CSV dialects of torch.distributed.pipelining (2.11), extended for schedules that these cannot
 // express. docs/schedule_format.md has the grammar.

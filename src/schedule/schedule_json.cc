@@ -13,9 +13,9 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/printable.h"
-#include "schedule/json_value.h"
-#include "schedule/text_source.h"
+#include "core/text_source.h"
 
 // Reads a schedule event by event (nlohmann's SAX interface), to keep only the schedule in memory.
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/text_source.h"
 #include "schedule/schedule.h"
-#include "schedule/text_source.h"
 
 // Schedules as JSON. docs/schedule_format.md has the grammar.
 

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "schedule/json_value.h"
+#include "core/json_value.h"
 #include "simulate/link_matrix.h"
 
 namespace chimera {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "schedule/json_value.h"
+#include "core/json_value.h"
 #include "simulate/costs.h"
 
 namespace chimera {

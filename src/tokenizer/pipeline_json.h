@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "schedule/json_value.h"
+#include "core/json_value.h"
 #include "tokenizer/pipeline_tokenizer.h"
 #include "tokenizer/word_cache.h"
 

@@ -2,9 +2,9 @@
 
 #include "schedule/schedule_csv.h"
 
+#include "core/text_source.h"
 #include "fuzz/fuzzer.h"
 #include "fuzz/schedules.h"
-#include "schedule/text_source.h"
 
 namespace chimera::testing {
 

@@ -7,7 +7,7 @@
 #include <streambuf>
 
 #include "core/error.h"
-#include "schedule/json_value.h"
+#include "core/json_value.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "schedule/json_value.h"
+#include "core/json_value.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "schedule/text_source.h"
+#include "core/text_source.h"
 
 #include <algorithm>
 #include <istream>
