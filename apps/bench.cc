@@ -311,7 +311,7 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "largest relative difference from the loss of the first run.\n"
       "\n--validate takes about 40 minutes. `error` is predicted / measured - 1 in the median round; `spread` compares "
       "the medians of odd and even rounds.\n"
-      "\nMore: docs/validation.md, docs/guides.md");
+      "\nMore: docs/planner.md, docs/choosing.md");
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);

@@ -195,7 +195,7 @@ void add_checkpoint(CLI::App& program, int& exit_code) {
       "  chimera checkpoint diff run other/step-00000100 --format json\n"
       "  chimera checkpoint convert run --output path/to/model\n"
       "\nA folder of checkpoints stands for its newest valid checkpoint.\n"
-      "\nMore: docs/checkpoints.md, docs/checkpoint_format.md");
+      "\nMore: docs/checkpoints.md");
   const auto add = [&](const char* name, const char* description, const char* what, const char* footer,
                        const std::function<int(const CheckpointCommand&)>& act) {
     auto options = std::make_shared<CheckpointCommand>();

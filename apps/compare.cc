@@ -40,7 +40,7 @@ void add_compare(CLI::App& program, int&) {
       "\nA run is a folder with metrics.jsonl, or a metrics file. The configuration of a run is in its newest "
       "checkpoint beside the metrics. Medians omit the first step. `times the first` is the throughput relative to the "
       "first run.\n"
-      "\nMore: docs/live.md");
+      "\nMore: docs/metrics.md");
   auto options = std::make_shared<CompareArguments>();
   command->add_option("RUN", options->runs, "folders of runs, or metrics files")->required();
   begin_group(*command, heading::kOutput);

@@ -183,7 +183,7 @@ void show_model(DemoStage& stage) {
              "4"});
   stage.say(
       "Embedding and head make the first and the last stage heavier. A balanced cut gives these fewer blocks. More: "
-      "`chimera model --help`, docs/models.md, docs/partition.md.");
+      "`chimera model --help`, docs/models.md.");
   stage.run({"model", "gpt2", "--stages", "4", "--partition", "4,3,3,2"});
 }
 

@@ -107,7 +107,7 @@ void add_evaluate(CLI::App& program, const Invocation&, int&) {
       "omitted. The loss is the mean over all targets in nats, and the perplexity is its exponential. BERT uses its "
       "training loss, with masks and pairs fixed by --seed.\n"
       "\nExit codes: 1 the loss is not finite; 2 wrong usage, or model and data do not match.\n"
-      "\nMore: docs/evaluation.md");
+      "\nMore: docs/inference.md");
   auto flags = std::make_shared<EvaluateFlags>();
   add_flags(*command, *flags);
   command->callback([flags] {

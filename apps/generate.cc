@@ -358,7 +358,7 @@ void add_generate(CLI::App& program, const Invocation& invocation, int& exit_cod
       "\nOutput is printed as it is generated. A continuation ends at eos_token_id, at a --stop text, or after "
       "--tokens tokens.\n"
       "\nExit codes: 1 a rank failed, or scores are not finite; 2 wrong usage, or prompts do not fit the model.\n"
-      "\nMore: docs/generation.md");
+      "\nMore: docs/inference.md");
   auto options = std::make_shared<GenerateOptions>();
   add_flags(*command, *options);
   command->callback([command, options, &invocation, &exit_code] {

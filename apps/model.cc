@@ -121,7 +121,7 @@ void add_model(CLI::App& program, int&) {
       "temporary "
       "memory of an op. --format costs writes a file for `chimera simulate --costs`; its unit of time is 10^9 FLOPs.\n"
       "\nPresets: " +
-      listed_models() + ".\n\nMore: docs/models.md, docs/partition.md");
+      listed_models() + ".\n\nMore: docs/models.md");
   auto options = std::make_shared<ModelArguments>();
   command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required();
   begin_group(*command, heading::kModel);

@@ -123,7 +123,7 @@ constexpr const char* kFooter =
     "\nExit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
     "configuration; 3 a rank ended because another one did; 75 a signal ended a training run, which has saved; 130 "
     "Ctrl-C; 143 SIGTERM.\n"
-    "\nMore: docs/tutorial.md, docs/guides.md";
+    "\nMore: docs/tutorial.md, docs/choosing.md";
 
 std::vector<std::string> subcommand_names(const CLI::App& program) {
   std::vector<std::string> names;

@@ -180,7 +180,7 @@ void add_reference(CLI::App& program, int&) {
       "  chimera reference all --folder reference\n"
       "\n`cmake --install` and the Debian package install man pages and completions. The online documentation uses "
       "markdown.\n"
-      "\nMore: docs/packages.md");
+      "\nMore: docs/platforms.md");
   auto options = std::make_shared<ReferenceArguments>();
   add_word(
       *command, "KIND", {"man", "markdown", "bash", "zsh", "fish", "all"},

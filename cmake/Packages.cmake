@@ -1,5 +1,5 @@
 # Packages made by cpack: a Debian package and a tarball of the program, with LibTorch's libraries if it has a training
-# half (tools/package; docs/packages.md).
+# half (tools/package; docs/platforms.md).
 set(package_share ${CMAKE_INSTALL_DATAROOTDIR}/chimera)
 set(package_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/chimera)
 set(reference ${CMAKE_BINARY_DIR}/reference)

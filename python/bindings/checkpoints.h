@@ -1,5 +1,5 @@
 #pragma once
-// Checkpoints of `chimera train` for Python (docs/checkpoint_format.md).
+// Checkpoints of `chimera train` for Python (docs/checkpoints.md).
 
 #include <torch/csrc/utils/pybind.h>
 

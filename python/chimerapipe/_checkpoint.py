@@ -1,4 +1,4 @@
-"""Checkpoints in the format of `chimera train` (docs/checkpoint_format.md)."""
+"""Checkpoints in the format of `chimera train` (docs/checkpoints.md)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ struct GridRun {
 
 [[nodiscard]] ModelConfig model_of(const GridRun& run);
 
-/// Returns the grid (docs/validation.md).
+/// Returns the grid (docs/planner.md).
 [[nodiscard]] std::vector<GridRun> validation_grid();
 
 /// Returns, for example, `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.

@@ -11,7 +11,7 @@
 #include "checkpoint/disk.h"
 #include "core/error.h"
 
-// The manifest of a checkpoint, a JSON object sealed with a hash of its own text. See docs/checkpoint_format.md.
+// The manifest of a checkpoint, a JSON object sealed with a hash of its own text. See docs/checkpoints.md.
 
 namespace chimera {
 

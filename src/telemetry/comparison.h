@@ -18,7 +18,7 @@ struct Difference {
 
 /// Throws ConfigError if a run has no step.
 [[nodiscard]] std::string comparison_text(const std::vector<RunHistory>& runs);
-/// Returns JSON (docs/live.md).
+/// Returns JSON (docs/metrics.md).
 [[nodiscard]] std::string comparison_json(const std::vector<RunHistory>& runs);
 [[nodiscard]] std::string comparison_svg(const std::vector<RunHistory>& runs);
 /// Returns HTML with results, differences, and curves over steps and time.

@@ -50,7 +50,7 @@ struct TopView {
 [[nodiscard]] TopView look_at(const std::string& path, std::chrono::milliseconds watched);
 
 [[nodiscard]] std::string to_text(const TopView& view, std::size_t columns);
-/// Returns JSON (docs/live.md).
+/// Returns JSON (docs/metrics.md).
 [[nodiscard]] std::string to_json(const TopView& view);
 
 }  // namespace chimera

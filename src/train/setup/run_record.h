@@ -11,7 +11,7 @@
 namespace chimera {
 
 /// Returns the constant sections of Manifest::run: `model`, `optimizer`, `data`, `hyperparameters`, `layout`,
-/// `tokenizer`, `versions` (docs/checkpoint_format.md).
+/// `tokenizer`, `versions` (docs/checkpoints.md).
 [[nodiscard]] nlohmann::ordered_json run_record(const Job& job);
 
 /// Differences between a checkpoint's run and the run that resumes it, each as `data.sequence: 128 there, 64 here`.
