@@ -166,13 +166,15 @@ void add_given(CLI::App& command, PlanArguments& options) {
       ->type_name("K");
   command
       .add_option_function<std::string>(
-          "--recompute", [&choice = options.recompute](const std::string& text) { choice = parse_recompute(text); },
+          "--recompute",
+          [&choice = options.recompute](const std::string& text) { choice = parse_stages(kRecomputeFlag, text); },
           "activation checkpointing of stages: none, full, a list such as 0,1, or auto for the stages that need it "
           "to fit in memory; attention for only the attention sub-layers of all stages (default auto)")
       ->type_name("STAGES");
   command
       .add_option_function<std::string>(
-          "--offload", [&choice = options.offload](const std::string& text) { choice = parse_offload(text); },
+          "--offload",
+          [&choice = options.offload](const std::string& text) { choice = parse_stages(kOffloadFlag, text); },
           "activations of stages in host memory between forward and backward: none, full, a list such as 0,1, or auto "
           "for the stages that need it to fit in memory (default none)")
       ->type_name("STAGES");

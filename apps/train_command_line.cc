@@ -311,14 +311,14 @@ void add_memory(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kMemory);
   command
       .add_option_function<std::string>(
-          "--recompute", [&o](const std::string& text) { o.recompute = parse_recompute(text); },
+          "--recompute", [&o](const std::string& text) { o.recompute = parse_stages(kRecomputeFlag, text); },
           "activation checkpointing of stages: none, full, auto (only stages that do not fit in --memory otherwise), "
           "or "
           "a list such as 0,1; attention: of the attention sub-layers of all stages (default none)")
       ->type_name("none|attention|full|auto|N,N");
   command
       .add_option_function<std::string>(
-          "--offload", [&o](const std::string& text) { o.offload = parse_offload(text); },
+          "--offload", [&o](const std::string& text) { o.offload = parse_stages(kOffloadFlag, text); },
           "keep activations of stages in host memory between forward and backward: none, full, auto (only stages that "
           "do not fit in --memory otherwise), or a list such as 0,1 (default none)")
       ->type_name("none|full|auto|N,N");

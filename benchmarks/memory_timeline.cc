@@ -31,7 +31,7 @@ TrainOptions options_for(const std::string& data, const std::string& schedule, c
   TrainOptions options;
   options.data = data;
   options.schedule = schedule;
-  options.recompute = parse_recompute(recompute);
+  options.recompute = parse_stages(kRecomputeFlag, recompute);
   options.shape = {kStages, 8, 2};
   options.threads = 1;
   options.steps = 3;

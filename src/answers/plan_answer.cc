@@ -26,7 +26,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kGiB = 1 << 30;
 constexpr double kGain = 0.999;
 constexpr double kWorthSaying = 0.05;  // relative difference above which models are explained
 
@@ -261,8 +260,6 @@ std::string plan_json(const PlanReport& report) {
 
 namespace {
 
-constexpr double kBytesInGiB = 1 << 30;
-
 std::string schedule_text(const Candidate& candidate) {
   const std::string text = in_words(candidate);
   return text.substr(0, text.find("  "));
@@ -304,8 +301,7 @@ std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
                         fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
                         again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
                         candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
-                        prediction.sequences_per_second, prediction.bubble_ratio,
-                        prediction.peak_memory_bytes / kBytesInGiB,
+                        prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
                         prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
     if (const auto& measured = candidates[i].measured_seconds)
       text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));

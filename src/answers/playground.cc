@@ -174,30 +174,6 @@ Json checked(const JsonValue& request) {
 
 namespace {
 
-std::set<StageId> all_stages(std::int64_t stages) {
-  std::set<StageId> all;
-  for (std::int64_t s = 0; s < stages; ++s) all.insert(StageId(s));
-  return all;
-}
-
-/// Returns the stages to recompute. With `auto`, all stages if even this does not fit.
-std::set<StageId> recomputed(const StageChoice& choice, const Schedule& schedule, const StageModel& model,
-                             double memory) {
-  switch (choice.rule) {
-    case StageRule::None:
-    case StageRule::Attention: return {};
-    case StageRule::Full: return all_stages(schedule.stages);
-    case StageRule::Listed: break;
-    case StageRule::Auto: return stages_to_recompute(schedule, model, memory).value_or(all_stages(schedule.stages));
-  }
-  for (const StageId stage : choice.stages) {
-    if (stage.value() >= schedule.stages)
-      throw ConfigError(
-          fmt::format("recompute: stage {} does not exist; stages are 0 to {}", stage.value(), schedule.stages - 1));
-  }
-  return choice.stages;
-}
-
 Json workers_json(const Schedule& schedule, const StageModel& model, const std::set<StageId>& recompute) {
   const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
   Json workers = Json::array();
@@ -230,7 +206,7 @@ Json workers_json(const Schedule& schedule, const StageModel& model, const std::
 Json modeled(const JsonValue& request) {
   const ModelConfig model = requested_model(request);
   const Schedule schedule = valid_schedule(request.field("schedule"));
-  const StageChoice choice = parse_recompute(text_or(request, "recompute", "none"));
+  const StageChoice choice = parse_stages(kRecomputeFlag, text_or(request, "recompute", "none"));
   Workload workload = requested_workload(request);
   workload.recompute_attention = choice.rule == StageRule::Attention;
   const auto partition = named_partition(
@@ -238,7 +214,10 @@ Json modeled(const JsonValue& request) {
       {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == StageRule::Full});
   const StageModel stages = stage_bytes(model, partition, schedule, workload);
   const double memory = number_or(request, "memory_bytes", 0);
-  const std::set<StageId> recompute = recomputed(choice, schedule, stages, memory);
+  // With `auto`, all stages if even this does not fit.
+  const std::set<StageId> recompute = resolve_stages(choice, kRecomputeFlag, schedule.stages, [&] {
+    return stages_to_recompute(schedule, stages, memory).value_or(all_stages(schedule.stages));
+  });
   const ModelReport report{model, partition, workload,
                            parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
                            parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw"))};

@@ -146,13 +146,11 @@ Candidate candidate_of(const RunKeys& keys) {
   candidate.micro_batch_size = keys.count("micro-batch-size", 1);
   candidate.partition = parse_partition(keys.text("partition", "even"));
   candidate.replica_layout = parse_named<ReplicaLayout>("replica-layout", keys.text("replica-layout", "near"));
-  const StageChoice recompute = parse_recompute(keys.text("recompute", "none"));
+  const StageChoice recompute = parse_stages(kRecomputeFlag, keys.text("recompute", "none"));
   if (recompute.rule == StageRule::Auto) keys.fail("'recompute' must be what the run did, not auto");
-  candidate.recompute = recompute.stages;
   candidate.recompute_attention = recompute.rule == StageRule::Attention;
-  for (std::int64_t s = 0; recompute.rule == StageRule::Full && s < num_stages(candidate); ++s)
-    candidate.recompute.emplace(s);
   if (const auto refusal = generator.refusal(candidate.shape)) keys.fail(*refusal);
+  candidate.recompute = resolve_stages(recompute, kRecomputeFlag, num_stages(candidate), {});
   return candidate;
 }
 

@@ -107,26 +107,15 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
   return ends;
 }
 
-/// Throws ConfigError for nonexistent stages, for `attention`, because a user's modules may have none, and for `auto`,
-/// because their memory is unknown.
+/// Refuses `attention`, because a user's modules may have none, and `auto`, because their memory is unknown.
 std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stages) {
-  std::set<StageId> all;
-  for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);
-  switch (choice.rule) {
-    case StageRule::None: return {};
-    case StageRule::Attention:
-      throw ConfigError(
-          fmt::format("recompute attention: only GPT-2, BERT and Llama models have it, not modules of "
-                      "your own; use none, full, or stages of 0 to {} such as 0,1",
-                      stages - 1));
-    case StageRule::Full: return all;
-    case StageRule::Listed:
-      if (std::ranges::includes(all, choice.stages)) return choice.stages;
-      break;
-    case StageRule::Auto: break;
+  if (choice.rule == StageRule::Attention) {
+    throw ConfigError(
+        fmt::format("recompute attention: only GPT-2, BERT and Llama models have it, not modules of "
+                    "your own; use none, full, or stages of 0 to {} such as 0,1",
+                    stages - 1));
   }
-  throw ConfigError(
-      fmt::format("recompute {}: expected none, full, or stages of 0 to {} such as 0,1", to_text(choice), stages - 1));
+  return resolve_stages(choice, {.name = "recompute", .rules = {"none", "full"}}, stages, {});
 }
 
 }  // namespace

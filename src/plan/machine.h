@@ -14,6 +14,8 @@
 
 namespace chimera {
 
+inline constexpr double kGiB = 1 << 30;  // Bytes
+
 /// Seconds of a layer's ops on a micro-batch.
 struct LayerTime {
   std::int64_t micro_batch_size = 1;

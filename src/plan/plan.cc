@@ -38,7 +38,6 @@ std::vector<StageLayers> named_partition(const PartitionChoice& choice, const Pa
 
 namespace {
 
-constexpr double kGiB = 1 << 30;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kFaster = 0.999;       // uneven stages must be faster by this factor
 constexpr std::size_t kToBalance = 40;  // number of best even candidates to balance
@@ -47,20 +46,15 @@ bool faster(const RankedCandidate& a, const RankedCandidate& b) {
   return a.prediction.step_seconds < b.prediction.step_seconds;
 }
 
-std::set<StageId> all_stages(std::int64_t count) {
-  std::set<StageId> stages;
-  for (std::int64_t s = 0; s < count; ++s) stages.emplace(s);
-  return stages;
-}
-
-std::set<StageId> given_stages(const Candidate& candidate, const StageChoice& choice) {
-  return choice.rule == StageRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
+/// Returns no stages for `auto`.
+std::set<StageId> given_stages(const Candidate& candidate, const StageChoice& choice, const StageFlag& flag) {
+  return resolve_stages(choice, flag, num_stages(candidate), [] { return std::set<StageId>(); });
 }
 
 std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
                                       double memory) {
-  candidate.recompute = given_stages(candidate, options.recompute);
-  candidate.offload = given_stages(candidate, options.offload);
+  candidate.recompute = given_stages(candidate, options.recompute, kRecomputeFlag);
+  candidate.offload = given_stages(candidate, options.offload, kOffloadFlag);
   PlannedSchedule planned = predictor.prepare(candidate);
   if (options.offload.rule == StageRule::Auto) {
     const auto offload = stages_to_offload(*planned.schedule, planned.model, candidate.recompute, memory);
@@ -187,11 +181,12 @@ class Planner {
     const auto peak_with = [&](const std::set<StageId>& recompute, const std::set<StageId>& offload) {
       return std::ranges::max(peaks_by_order(*planned.schedule, planned.model, recompute, offload));
     };
-    const std::set<StageId> given = given_stages(candidate, options.offload);
+    const std::set<StageId> given = given_stages(candidate, options.offload, kOffloadFlag);
     double peak = kNever;
     if (free) peak = peak_with(all, given);
     if (!free || offloads) {
-      peak = std::min(peak, peak_with(given_stages(candidate, options.recompute), offloads ? all : given));
+      const std::set<StageId> recompute = given_stages(candidate, options.recompute, kRecomputeFlag);
+      peak = std::min(peak, peak_with(recompute, offloads ? all : given));
     }
     if (peak >= least) continue;
     least = peak;

@@ -13,33 +13,28 @@
 namespace chimera {
 namespace {
 
-[[noreturn]] void fail_to_parse(const char* flag, const std::vector<std::string>& names, const std::string& text) {
+[[noreturn]] void fail_to_parse(const StageFlag& flag, const std::string& text) {
   if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
-    throw ConfigError(unknown_name(flag, text, names));
-  throw ConfigError(fmt::format("{} {}: expected {}, or stages such as 0,1", flag, text, fmt::join(names, ", ")));
+    throw ConfigError(unknown_name(flag.name, text, flag.rules));
+  throw ConfigError(
+      fmt::format("{} {}: expected {}, or stages such as 0,1", flag.name, text, fmt::join(flag.rules, ", ")));
 }
 
-StageChoice parse_stages(const char* flag, const std::vector<std::string>& names, const std::string& text) {
-  if (std::ranges::count(names, text) > 0) return {*find_named<StageRule>(text)};
-  StageChoice choice{StageRule::Listed};
+}  // namespace
+
+StageChoice parse_stages(const StageFlag& flag, const std::string& text) {
+  if (std::ranges::count(flag.rules, text) > 0) return {.rule = *find_named<StageRule>(text)};
+  StageChoice choice{.rule = StageRule::Listed};
   const char* const end = text.data() + text.size();
   for (const char* next = text.data();; ++next) {
     std::int32_t stage = 0;
     const auto [after, error] = std::from_chars(next, end, stage);
-    if (error != std::errc() || (after != end && *after != ',') || stage < 0) fail_to_parse(flag, names, text);
+    if (error != std::errc() || (after != end && *after != ',') || stage < 0) fail_to_parse(flag, text);
     choice.stages.emplace(stage);
     if (after == end) return choice;
     next = after;
   }
 }
-
-}  // namespace
-
-StageChoice parse_recompute(const std::string& text) {
-  return parse_stages("--recompute", names_of<StageRule>(), text);
-}
-
-StageChoice parse_offload(const std::string& text) { return parse_stages("--offload", {"none", "full", "auto"}, text); }
 
 std::string to_text(const StageChoice& choice) {
   if (choice.rule != StageRule::Listed) return to_text(choice.rule);
@@ -49,9 +44,33 @@ std::string to_text(const StageChoice& choice) {
 }
 
 StageChoice stage_choice(const std::set<StageId>& stages, std::int64_t num_stages) {
-  if (stages.empty()) return {StageRule::None};
-  if (static_cast<std::int64_t>(stages.size()) == num_stages) return {StageRule::Full};
-  return {StageRule::Listed, stages};
+  if (stages.empty()) return {.rule = StageRule::None};
+  if (static_cast<std::int64_t>(stages.size()) == num_stages) return {.rule = StageRule::Full};
+  return {.rule = StageRule::Listed, .stages = stages};
+}
+
+std::set<StageId> all_stages(std::int64_t count) {
+  std::set<StageId> stages;
+  for (std::int64_t s = 0; s < count; ++s) stages.emplace(s);
+  return stages;
+}
+
+std::set<StageId> resolve_stages(const StageChoice& choice, const StageFlag& flag, std::int64_t num_stages,
+                                 const std::function<std::set<StageId>()>& automatic) {
+  const bool exists = choice.rule == StageRule::Listed ? choice.stages.rbegin()->value() < num_stages
+                                                       : std::ranges::count(flag.rules, to_text(choice.rule)) > 0;
+  if (!exists) {
+    throw ConfigError(fmt::format("{} {}: expected {}, or stages of 0 to {} such as 0,1", flag.name, to_text(choice),
+                                  fmt::join(flag.rules, ", "), num_stages - 1));
+  }
+  switch (choice.rule) {
+    case StageRule::None:
+    case StageRule::Attention: return {};
+    case StageRule::Full: return all_stages(num_stages);
+    case StageRule::Auto: return automatic();
+    case StageRule::Listed: return choice.stages;
+  }
+  return {};
 }
 
 }  // namespace chimera

@@ -1,11 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/choices.h"
 #include "core/ids.h"
+
+// Stages that recompute their activations (--recompute) or offload them to host memory (--offload). A StageChoice is
+// what a user asked for: a rule such as `full`, or listed stages. resolve_stages() is the only place that turns a
+// choice into stages of a schedule. The rule `auto` depends on memory, so the caller supplies it; plan/worker_memory.h
+// has the usual one, choose_stages().
 
 namespace chimera {
 
@@ -29,15 +36,32 @@ struct StageChoice {
   friend bool operator==(const StageChoice&, const StageChoice&) = default;
 };
 
-/// Reads `none`, `attention`, `full`, `auto` or a list such as `0,1,5`. Throws ConfigError for anything else.
-[[nodiscard]] StageChoice parse_recompute(const std::string& text);
+/// A flag or field whose value is a StageChoice.
+struct StageFlag {
+  std::string name;                // in messages
+  std::vector<std::string> rules;  // names of the rules that it accepts
+};
 
-/// Reads the value of --offload: `none`, `full`, `auto` or a list.
-[[nodiscard]] StageChoice parse_offload(const std::string& text);
+inline const StageFlag kRecomputeFlag{.name = "--recompute", .rules = names_of<StageRule>()};
+inline const StageFlag kOffloadFlag{.name = "--offload", .rules = {"none", "full", "auto"}};
 
-/// Returns text that parse_recompute() reads back.
+/// Reads a rule of the flag or a list such as `0,1,5`. Throws ConfigError for anything else.
+[[nodiscard]] StageChoice parse_stages(const StageFlag& flag, const std::string& text);
+
+/// Returns text that parse_stages() reads back.
 [[nodiscard]] std::string to_text(const StageChoice& choice);
 
+/// Returns the shortest choice of these stages: `none`, `full` or a list.
 [[nodiscard]] StageChoice stage_choice(const std::set<StageId>& stages, std::int64_t num_stages);
+
+/// Returns stages 0 to `count` - 1.
+[[nodiscard]] std::set<StageId> all_stages(std::int64_t count);
+
+/// Returns the chosen stages of a schedule with `num_stages` stages. `automatic` returns the stages of `auto`. Throws
+/// ConfigError for a stage that does not exist, and for a rule that the flag does not accept:
+/// `--offload 4: expected none, full, auto, or stages of 0 to 3 such as 0,1`.
+[[nodiscard]] std::set<StageId> resolve_stages(const StageChoice& choice, const StageFlag& flag,
+                                               std::int64_t num_stages,
+                                               const std::function<std::set<StageId>()>& automatic);
 
 }  // namespace chimera

@@ -1,8 +1,10 @@
 #include "plan/worker_memory.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <optional>
 
+#include "core/error.h"
 #include "passes/unroll.h"
 #include "schedule/offload.h"
 
@@ -177,6 +179,17 @@ std::optional<std::set<StageId>> stages_that_fit(OrderLedger& ledger, std::size_
   return chosen;
 }
 
+void require_memory(const StageRequest& request, const StageFlag& flag) {
+  if (request.memory_gib > 0) return;
+  throw ConfigError(fmt::format("{} auto needs --memory: the GiB that a worker has", flag.name));
+}
+
+[[noreturn]] void refuse_memory(const StageRequest& request, const std::vector<double>& peaks, const char* what) {
+  throw ConfigError(fmt::format(
+      "--memory {:g}: a worker needs {:.3g} GiB even if all stages {}; use more stages or smaller micro-batches",
+      request.memory_gib, std::ranges::max(peaks) / kGiB, what));
+}
+
 }  // namespace
 
 std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
@@ -228,6 +241,30 @@ std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, con
   const std::vector<double> freed = offloadable_bytes(model, schedule.micro_batch_scale, recompute);
   const auto peak = [&](std::size_t w, const std::set<StageId>& offload) { return ledger.peak(w, recompute, offload); };
   return stages_that_fit(ledger, schedule.workers.size(), memory_bytes, freed, peak);
+}
+
+ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule,
+                           const std::function<StageModel()>& model) {
+  const double memory = request.memory_gib * kGiB;
+  ChosenStages chosen;
+  chosen.recompute = resolve_stages(request.recompute, kRecomputeFlag, schedule.stages, [&] {
+    require_memory(request, kRecomputeFlag);
+    const StageModel bytes = model();
+    if (auto stages = stages_to_recompute(schedule, bytes, memory)) return std::move(*stages);
+    refuse_memory(request, peaks_by_order(schedule, bytes, all_stages(schedule.stages)), "recompute");
+  });
+  chosen.offload = resolve_stages(request.offload, kOffloadFlag, schedule.stages, [&] {
+    require_memory(request, kOffloadFlag);
+    if (request.recompute.rule == StageRule::Auto) {
+      throw ConfigError(
+          "--offload auto: --recompute auto already makes workers fit in --memory; give only one of them");
+    }
+    const StageModel bytes = model();
+    if (auto stages = stages_to_offload(schedule, bytes, chosen.recompute, memory)) return std::move(*stages);
+    refuse_memory(request, peaks_by_order(schedule, bytes, chosen.recompute, all_stages(schedule.stages)),
+                  "offload their activations");
+  });
+  return chosen;
 }
 
 }  // namespace chimera

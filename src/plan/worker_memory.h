@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "plan/stage_choice.h"
 #include "plan/stage_model.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
@@ -35,5 +37,22 @@ namespace chimera {
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
                                                                  const std::set<StageId>& recompute,
                                                                  double memory_bytes);
+
+/// Values of --recompute, --offload and --memory.
+struct StageRequest {
+  StageChoice recompute;
+  StageChoice offload;
+  double memory_gib = 0;  // of a worker, for `auto`; 0: not given
+};
+
+struct ChosenStages {
+  std::set<StageId> recompute;
+  std::set<StageId> offload;
+};
+
+/// Returns the stages of a training run. `auto` chooses stages until every worker fits; only it needs `model`. Throws
+/// ConfigError as resolve_stages() does, for `auto` without memory or for both flags, and if all stages do not suffice.
+[[nodiscard]] ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule,
+                                         const std::function<StageModel()>& model);
 
 }  // namespace chimera

@@ -153,7 +153,7 @@ TEST(FitTest, GroupsRecomputationAndCustomOrdersTrainAlike) {
   FitOptions recomputed = small_options("chimera-zb", {4, 4});
   for (const char* stages : {"full", "1", "0,3"}) {
     SCOPED_TRACE(stages);
-    recomputed.recompute = parse_recompute(stages);
+    recomputed.recompute = parse_stages(kRecomputeFlag, stages);
     expect_equal(run(recomputed), expected);
   }
 
@@ -406,11 +406,11 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
   options.reduction = ReductionOrder::Canonical;
   options.reduction_blocks = 3;
   EXPECT_THAT(refusal(model, options), HasSubstr("FitOptions::reduction_blocks 3: 4 micro-batches"));
-  options.recompute = parse_recompute("0,4");
+  options.recompute = parse_stages(kRecomputeFlag, "0,4");
   EXPECT_THAT(refusal(model, options), HasSubstr("recompute 0,4: expected none, full, or stages of 0 to 3"));
-  options.recompute = parse_recompute("attention");
+  options.recompute = parse_stages(kRecomputeFlag, "attention");
   EXPECT_THAT(refusal(model, options), HasSubstr("recompute attention: only GPT-2, BERT and Llama models have it"));
-  options.recompute = parse_recompute("auto");
+  options.recompute = parse_stages(kRecomputeFlag, "auto");
   EXPECT_THAT(refusal(model, options), HasSubstr("recompute auto: expected none, full, or stages of 0 to 3"));
   options.partition = {2, 2, 2, 3};
   EXPECT_THAT(refusal(model, options), HasSubstr("[2, 2, 2, 3] must be 4 positive numbers that add up to 8"));

@@ -181,7 +181,7 @@ TEST(SeveralTensorsTest, GradientsAreThoseOfAPlainLoop) {
     for (const char* schedule : {"1f1b", "chimera", "chimera-zb", "none"}) {
       SCOPED_TRACE(fmt::format("{} stages, {}", stages, schedule));
       FitOptions options = four_micro_batches(schedule, stages);
-      if (stages == 2 && options.schedule != "none") options.recompute = parse_recompute("0");
+      if (stages == 2 && options.schedule != "none") options.recompute = parse_stages(kRecomputeFlag, "0");
       const FitRun run = prepare_fit(padded_model(), padded_texts, options);
       const LossAndGradients expected = of_plain_loop(run);
       const LossAndGradients found = of_pipeline(run);

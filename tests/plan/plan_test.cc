@@ -248,7 +248,8 @@ TEST(PlanTest, GivenParametersAreNotSearched) {
 TEST(PlanTest, GivenRecomputationIsKept) {
   const PlanProblem problem = problem_of(4, 16);
   const auto recomputed = [&](const char* choice) {
-    PlanOptions options{.schedules = {"1f1b"}, .given = {.stages = {4}}, .recompute = parse_recompute(choice)};
+    PlanOptions options{
+        .schedules = {"1f1b"}, .given = {.stages = {4}}, .recompute = parse_stages(kRecomputeFlag, choice)};
     options.partition = {PartitionRule::Even};
     return planned(problem, options).ranked.front().candidate.recompute;
   };

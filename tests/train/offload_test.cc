@@ -39,7 +39,7 @@ TEST(OffloadTrainingTest, EveryKindOfBackwardReadsTheSameBits) {
   for (const char* schedule : {"1f1b", "chimera", "chimera-zb"}) {
     TrainOptions options = testing::small_options("gpt2-tiny", schedule, {4, 8});
     expect_bits_without_offload(options, schedule);
-    options.recompute = parse_recompute("0,2");
+    options.recompute = parse_stages(kRecomputeFlag, "0,2");
     expect_bits_without_offload(options, std::string(schedule) + ", two stages recomputed");
     options.offload = {StageRule::Full};
     EXPECT_TRUE(offloads(options)) << schedule;

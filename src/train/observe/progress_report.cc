@@ -21,7 +21,6 @@
 #include "render/text.h"
 #include "simulate/simulate.h"
 #include "train/setup/device.h"
-#include "train/setup/dry_run.h"
 
 namespace chimera {
 

@@ -117,6 +117,17 @@ std::int64_t receives_ahead(const TrainOptions& options) {
   return uses_gpu(options) ? kReceivesAheadOnGpus : LoweringOptions().receives_ahead;
 }
 
+Workload workload_of(const TrainOptions& options) {
+  Workload workload = workload_of(options.dtype, options.optimizer.kind);
+  workload.micro_batch_size = options.micro_batch_size;
+  workload.sequence = options.sequence;
+  workload.dropout = options.dropout > 0;
+  workload.split_documents = options.documents == Documents::Split;
+  workload.recompute_attention = options.recompute.rule == StageRule::Attention;
+  if (uses_gpu(options)) workload.logits_of_chunk = kLogitsOfGpuChunk;
+  return workload;
+}
+
 int intra_op_threads(const JobShape& job) {
   if (job.options.threads > 0) return static_cast<int>(job.options.threads);
   if (job.options.reduction == ReductionOrder::Canonical) return 1;

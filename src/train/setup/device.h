@@ -36,6 +36,9 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Returns LoweringOptions::receives_ahead for the device.
 [[nodiscard]] std::int64_t receives_ahead(const TrainOptions& options);
 
+/// Returns the work of a full micro-batch, with the kernels of the device.
+[[nodiscard]] Workload workload_of(const TrainOptions& options);
+
 /// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with canonical reduction.
 [[nodiscard]] int intra_op_threads(const JobShape& job);
 

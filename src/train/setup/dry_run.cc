@@ -11,109 +11,9 @@
 #include "core/error.h"
 #include "model_config/parameters.h"
 #include "plan/predict.h"
-#include "plan/worker_memory.h"
 #include "train/setup/device.h"
 
 namespace chimera {
-namespace {
-
-constexpr double kGiB = 1 << 30;
-
-std::set<StageId> all_stages(std::int64_t count) {
-  std::set<StageId> stages;
-  for (std::int64_t s = 0; s < count; ++s) stages.emplace(s);
-  return stages;
-}
-
-const std::set<StageId>& listed_stages(const char* flag, const char* words, const StageChoice& choice,
-                                       std::int64_t count) {
-  if (choice.stages.rbegin()->value() < count) return choice.stages;
-  throw ConfigError(
-      fmt::format("{} {}: expected {}, or stages of 0 to {} such as 0,1", flag, to_text(choice), words, count - 1));
-}
-
-StageModel bytes_of_stages(const Job& job) {
-  StageModel model = stage_bytes(job.model, job.partition, job.schedule, workload_of(job.options));
-  model.costs.slices.bounds = as_fractions(job.slice_bounds);
-  model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  if (job.options.shard_optimizer) {
-    const auto groups = job.rank_groups();
-    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
-      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
-  }
-  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
-  return model;
-}
-
-[[noreturn]] void refuse_memory(const Job& job, const std::vector<double>& peaks, const char* what) {
-  throw ConfigError(fmt::format(
-      "--memory {:g}: a worker needs {:.3g} GiB even if all stages {}; use more stages or smaller micro-batches",
-      job.options.memory, *std::ranges::max_element(peaks) / kGiB, what));
-}
-
-std::set<StageId> stages_for_memory(const Job& job) {
-  if (job.options.memory <= 0) {
-    throw ConfigError("--recompute auto needs --memory: the GiB that a worker has");
-  }
-  const StageModel model = bytes_of_stages(job);
-  const auto stages = stages_to_recompute(job.schedule, model, job.options.memory * kGiB);
-  if (stages) return *stages;
-  refuse_memory(job, peaks_by_order(job.schedule, model, all_stages(job.schedule.stages)), "recompute");
-}
-
-std::set<StageId> offload_for_memory(const Job& job) {
-  if (job.options.memory <= 0) {
-    throw ConfigError("--offload auto needs --memory: the GiB that a worker has");
-  }
-  if (job.options.recompute.rule == StageRule::Auto) {
-    throw ConfigError("--offload auto: --recompute auto already makes workers fit in --memory; give only one of them");
-  }
-  const StageModel model = bytes_of_stages(job);
-  const std::set<StageId> recompute = recomputed_stages(job);
-  const auto stages = stages_to_offload(job.schedule, model, recompute, job.options.memory * kGiB);
-  if (stages) return *stages;
-  refuse_memory(job, peaks_by_order(job.schedule, model, recompute, all_stages(job.schedule.stages)),
-                "offload their activations");
-}
-
-}  // namespace
-
-Workload workload_of(const TrainOptions& options) {
-  Workload workload = workload_of(options.dtype, options.optimizer.kind);
-  workload.micro_batch_size = options.micro_batch_size;
-  workload.sequence = options.sequence;
-  workload.dropout = options.dropout > 0;
-  workload.split_documents = options.documents == Documents::Split;
-  workload.recompute_attention = options.recompute.rule == StageRule::Attention;
-  if (options.device == DeviceKind::Cuda) workload.logits_of_chunk = kLogitsOfGpuChunk;
-  return workload;
-}
-
-std::set<StageId> recomputed_stages(const Job& job) {
-  const StageChoice& choice = job.options.recompute;
-  switch (choice.rule) {
-    case StageRule::None:
-    case StageRule::Attention: return {};
-    case StageRule::Full: return all_stages(job.schedule.stages);
-    case StageRule::Auto: return stages_for_memory(job);
-    case StageRule::Listed:
-      return listed_stages("--recompute", "none, attention, full, auto", choice, job.schedule.stages);
-  }
-  return {};
-}
-
-std::set<StageId> offloaded_stages(const Job& job) {
-  const StageChoice& choice = job.options.offload;
-  switch (choice.rule) {
-    case StageRule::None:
-    case StageRule::Attention: return {};
-    case StageRule::Full: return all_stages(job.schedule.stages);
-    case StageRule::Auto: return offload_for_memory(job);
-    case StageRule::Listed: return listed_stages("--offload", "none, full, auto", choice, job.schedule.stages);
-  }
-  return {};
-}
-
 namespace {
 
 constexpr double kAssumedBandwidth = 4e9;  // Bytes/s of messages
@@ -153,8 +53,8 @@ Candidate candidate_of(const Job& job, const PlanProblem& problem) {
                       .shape = job.options.shape,
                       .data_parallel = job.ranks.data_parallel,
                       .micro_batch_size = job.options.micro_batch_size,
-                      .recompute = recomputed_stages(job),
-                      .offload = offloaded_stages(job),
+                      .recompute = job.stages.recompute,
+                      .offload = job.stages.offload,
                       .recompute_attention = problem.workload.recompute_attention,
                       .replica_layout = job.ranks.replicas};
   candidate.shape.micro_batches = job.schedule.micro_batches;

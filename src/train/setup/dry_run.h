@@ -14,16 +14,6 @@
 
 namespace chimera {
 
-[[nodiscard]] Workload workload_of(const TrainOptions& options);
-
-/// Returns the stages that --recompute (activation checkpointing) selects. `auto` selects stages until every worker
-/// fits in --memory GiB (plan/worker_memory.h). Throws ConfigError for an unknown stage, for `auto` without --memory,
-/// and if recomputing all stages does not fit.
-[[nodiscard]] std::set<StageId> recomputed_stages(const Job& job);
-
-/// The same for --offload; `auto` without --memory selects none.
-[[nodiscard]] std::set<StageId> offloaded_stages(const Job& job);
-
 struct HeldStage {
   ReplicaId replica;
   StageId stage;

@@ -35,7 +35,6 @@
 #include "plan/plan.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
-#include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
 #include "train/setup/options.h"
 #include "transport/gloo/gloo_transport.h"
@@ -498,8 +497,7 @@ std::vector<std::int64_t> slice_bounds(const JobShape& job) {
 }
 
 void lower_training(Job& job, std::int64_t receives_ahead) {
-  const std::set<StageId> recompute = recomputed_stages(job);
-  const std::set<StageId> offload = offloaded_stages(job);
+  const auto& [recompute, offload] = job.stages;
   if (job.schedule.updates) {
     for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
       const std::int64_t steps = job.run_of(step).steps;
@@ -546,6 +544,23 @@ JobShape job_shape(const TrainOptions& options) {
   return job;
 }
 
+namespace {
+
+StageModel bytes_of_stages(const Job& job) {
+  StageModel model = stage_bytes(job.model, job.partition, job.schedule, workload_of(job.options));
+  model.costs.slices.bounds = as_fractions(job.slice_bounds);
+  model.costs.buffers.receives_ahead = receives_ahead(job.options);
+  if (job.options.shard_optimizer) {
+    const auto groups = job.rank_groups();
+    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
+      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
+  }
+  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
+  return model;
+}
+
+}  // namespace
+
 Job cut_job(const JobShape& shape) {
   Job job;
   static_cast<JobShape&>(job) = shape;
@@ -553,6 +568,9 @@ Job cut_job(const JobShape& shape) {
   if (job.options.reduction == ReductionOrder::Canonical) {
     job.canonical = canonical_reduction(job, job.options.reduction_blocks, "--reduction-blocks");
   }
+  const TrainOptions& options = job.options;
+  job.stages = choose_stages({.recompute = options.recompute, .offload = options.offload, .memory_gib = options.memory},
+                             job.schedule, [&] { return bytes_of_stages(job); });
   return job;
 }
 

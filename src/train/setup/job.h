@@ -14,6 +14,7 @@
 #include "hugging_face/model_folder.h"
 #include "model_config/partition.h"
 #include "passes/unroll.h"
+#include "plan/worker_memory.h"
 #include "runtime/canonical_sums.h"
 #include "safetensors/element_type.h"
 #include "schedule/program.h"
@@ -47,6 +48,7 @@ struct JobShape : RunShape {
 /// A run with all data that its ranks need.
 struct Job : JobShape {
   std::vector<StageLayers> partition;   // [stage]
+  ChosenStages stages;                  // Stages of --recompute and --offload
   Program training;                     // One step; empty if asynchronous
   std::map<std::int64_t, Stream> runs;  // Asynchronous: [steps between flushes]
   Program validation;                   // Forward passes; empty without validation
@@ -67,7 +69,7 @@ struct Job : JobShape {
 /// headers. Throws ConfigError for invalid options.
 [[nodiscard]] JobShape job_shape(const TrainOptions& options);
 
-/// Returns the job with a partitioned model, which is sufficient for a dry run.
+/// Returns the job with a partitioned model and its chosen stages, which is sufficient for a dry run.
 [[nodiscard]] Job cut_job(const JobShape& shape);
 
 /// Sets the job's programs. Throws ScheduleError if one could deadlock.

@@ -7,7 +7,6 @@
 #include "core/json.h"
 #include "model_config/config.h"
 #include "train/setup/device.h"
-#include "train/setup/dry_run.h"
 #include "train/setup/job_fingerprint.h"
 
 namespace chimera {
