@@ -13,16 +13,9 @@
 #include "generate/split_order.h"
 
 namespace chimera {
-
-/// Performance model of the paper. Source: Li and Hoefler, SC'21, sections 3.2, 3.4 and 3.5.
-[[nodiscard]] CriticalOps chimera_critical_ops(const PipelineShape& shape, double ratio);
-
-/// Returns the bubbles that hide all-reduces. With f = 1 and w = min(worker, D-1-worker): D/2-1-w backwards before the
-/// last op for the worker's larger stage, and w forwards and backwards around the step's end. None for f > 1, as in the
-/// paper.
-[[nodiscard]] FreeRegions chimera_free_regions(const PipelineShape& shape, std::int64_t worker);
-
 namespace {
+
+constexpr const char* kChimera = "chimera";
 
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -66,8 +59,7 @@ class ChimeraCounts {
   std::int64_t each_;
 };
 
-}  // namespace
-
+/// Performance model of the paper. Source: Li and Hoefler, SC'21, sections 3.2, 3.4 and 3.5.
 CriticalOps chimera_critical_ops(const PipelineShape& shape, double ratio) {
   const ChimeraCounts counts(shape);
   switch (shape.scale) {
@@ -78,15 +70,14 @@ CriticalOps chimera_critical_ops(const PipelineShape& shape, double ratio) {
   return {};
 }
 
+/// Returns the bubbles that hide all-reduces. With f = 1 and w = min(worker, D-1-worker): D/2-1-w backwards before the
+/// last op for the worker's larger stage, and w forwards and backwards around the step's end. None for f > 1, as in the
+/// paper.
 FreeRegions chimera_free_regions(const PipelineShape& shape, std::int64_t worker) {
   if (shape.pipelines != 2) return {};
   const std::int64_t inner = std::min(worker, shape.stages - 1 - worker);
   return {.backwards = shape.stages / 2 - 1 - inner, .first_stage = shape.stages / 2, .forwards_and_backwards = inner};
 }
-
-namespace {
-
-constexpr const char* kChimera = "chimera";
 
 std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
   if (shape.slices > 1 && shape.scale != ScaleMethod::Direct) return "--slices needs --scale direct";
@@ -109,7 +100,7 @@ std::vector<Unit> units_of(const PipelineShape& shape, std::int64_t micro_batche
   for (std::int64_t first = 0; first < micro_batches; first += units.back().count) {
     const std::int64_t rest = micro_batches - first;
     const std::int64_t blocks = doubled && rest > depth ? 2 : 1;
-    units.push_back({slot, first, std::min(rest, blocks * depth), blocks});
+    units.push_back({.slot = slot, .first = first, .count = std::min(rest, blocks * depth), .blocks = blocks});
     slot += (1 + blocks) * chimera_stages(shape);
   }
   return units;
@@ -183,9 +174,11 @@ Schedule chimera(const PipelineShape& shape) {
   require_shape(kChimera, chimera_refusal(shape));
   if (shape.slices > 1) return sliced(shape);
   const bool halved = shape.scale == ScaleMethod::Halving;
-  Schedule schedule{
-      kChimera, chimera_stages(shape), shape.micro_batches * (halved ? 2 : 1), chimera_placement(shape), {}};
-  if (halved) schedule.micro_batch_scale = 0.5;
+  Schedule schedule = empty_schedule(kChimera, shape, chimera_placement(shape));
+  if (halved) {
+    schedule.micro_batches *= 2;
+    schedule.micro_batch_scale = 0.5;
+  }
   schedule.late_forwards = true;
 
   const auto units = units_of(shape, schedule.micro_batches);
@@ -200,7 +193,7 @@ Schedule chimera(const PipelineShape& shape) {
         }
       }
     }
-    schedule.workers.push_back(in_slot_order(slotted, at));
+    schedule.workers[static_cast<std::size_t>(w)] = in_slot_order(slotted, at);
   }
   return schedule;
 }
@@ -219,6 +212,18 @@ the up pipeline on worker D-1-s. In slots of equal length, micro-batch m of a pi
 and B in slot 2D-1-s+2m. For even D no two ops of a worker share a slot. Weights are held twice; gradients are summed
 over replicas.
 
+N > D micro-batches run in units (`--scale`). *Direct*: units of D, each 2D slots after the one before, so that its
+first forwards fill bubbles among the last backwards of the unit before. *Doubling*: units of 2D with two forwards in a
+slot; the second D backwards come D slots after the first D, and the next unit 3D slots after this one. A rest of at
+most D is a unit of direct. *Halving*: doubling with 2N micro-batches of half the size. A unit's micro-batches are dealt
+to the pipelines in equal parts; an odd one more goes down.
+
+With 2f pipelines (f divides D/2), down pipeline i holds stage s on worker (iD/f+s) mod D, up pipeline i the reverse.
+With v chunks each pipeline has S = vD stages, placed down and up the workers in waves, and the slots are the same with
+S for D (v = 2 is BitPipe, Wu et al., 2024). With k slices a greedy rule orders the ops, with as few activations as let
+it come closest to the lower bound (`docs/slices.md`). Doubling with f > 1 or v > 1 is ours; otherwise its order is the
+paper's.
+
 | case | makespan |
 | --- | --- |
 | N = D | D F + (2D-2) B |
@@ -230,23 +235,18 @@ over replicas.
 | N = 2 K D, doubling, 2F ≤ B ≤ 3F | (5D/2-1)(F+B) + (K-1) (4F+(3D-2) B) |
 | N = K D, direct, 2f pipelines of v chunks | N(F+B) + (D/f-2)(B+(K-1)(B-F))/v |
 
-For N ≥ D, worker w holds D/2+1+min(w, D-1-w) activations (doubling: D more). If F = B, the bubble ratio is
-(D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).
-
-With v chunks each pipeline has S = vD stages, placed down and up the workers in waves. The slots are the same with S
-for D. v = 2 is BitPipe (Wu et al., 2024). If f = 1, worker w holds D-D/2v+(min(w, D-1-w)+1)/v activations.
-
-With k slices a greedy rule orders the ops, with as few activations as let it come closest to the lower bound
-(`docs/slices.md`).)",
+For N ≥ D, worker w holds D/2+1+min(w, D-1-w) activations (doubling: D more); with v chunks and f = 1 it holds
+D-D/2v+(min(w, D-1-w)+1)/v. If F = B, the bubble ratio is (D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and
+8 (2f pipelines).)",
       .constraints = "D even, any N, v, k, f divides D/2",
       .closed_form = "N(F+B) + (D/f-2)B/v at N = D",
       .activations = "D/2+1 .. D (v = 1, f = 1)",
       .source = "Li and Hoefler, SC'21",
-      .figure = {4, 4},
+      .figure = {.stages = 4, .micro_batches = 4},
       .axes = {bidirectional_pipelines(), bidirectional_chunks(), scale, slices()},
       .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
       .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
-      .paper = PaperModel{chimera_critical_ops, chimera_free_regions}};
+      .paper = PaperModel{.critical_ops = chimera_critical_ops, .free_regions = chimera_free_regions}};
 }
 
 }  // namespace chimera

@@ -1,4 +1,11 @@
 #pragma once
+// The placement of chimera and chimera-zb: f pipelines down and f up through D workers, with v stages of each pipeline
+// on every worker, and the deal of micro-batches to the pipelines. The workers of
+// stages 0 to 3 with D = 4 and v = 1:
+//
+//   f = 1   down     0 1 2 3   up     3 2 1 0
+//   f = 2   down 0   0 1 2 3   up 0   3 2 1 0
+//           down 1   2 3 0 1   up 1   1 0 3 2    D/f workers further
 
 #include <cstdint>
 #include <optional>

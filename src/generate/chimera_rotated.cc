@@ -62,15 +62,17 @@ Generator chimera_rotated_entry() {
       .generate = chimera_rotated,
       .refusal = rotated_refusal,
       .rule =
-          "2f replicas run through the workers in one direction, each starting D/2f workers after the previous one. "
-          "While the first micro-batches of one replica move down, those of the next replica fill the workers ahead. "
-          "Forwards run first while a worker holds less than D + D/2f. With k slices (`docs/slices.md`) it holds as "
-          "few slices as reach the lower bound.",
+          "2f replicas run through the workers in one direction, each starting D/2f workers after the previous one "
+          "(rotated instead of reversed). While the first micro-batches of one replica move down, those of the next "
+          "replica fill the workers ahead. Micro-batch m is in replica m mod 2f. Forwards run first while a worker "
+          "holds less than D + D/2f. The closed form holds for any F and B; Chimera needs (D/2-1)(B-F) more. For "
+          "N > D the makespan is close to (N+D/2f-1)(F+B). With k slices (`docs/slices.md`) a worker holds as few "
+          "slices as reach the lower bound.",
       .constraints = "D a multiple of 2f, any N, k",
       .closed_form = "N(F+B) + (D/2f-1)(F+B)/k, N=D",
       .activations = "min(N, D + D/2f); 1 < k <= D: 2f + (2D-2f)/k",
       .source = "ours, by search over placements",
-      .figure = {4, 4},
+      .figure = {.stages = 4, .micro_batches = 4},
       .axes = {rotated_pipelines(), slices()},
       .replicas = [](const PipelineShape& shape) { return shape.pipelines; }};
 }

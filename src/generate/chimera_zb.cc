@@ -45,13 +45,13 @@ std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, 
 }
 
 Schedule by_slots(const PipelineShape& shape) {
-  Schedule schedule{kChimeraZb, chimera_stages(shape), shape.micro_batches, chimera_placement(shape), {}};
+  Schedule schedule = empty_schedule(kChimeraZb, shape, chimera_placement(shape));
   for (std::int64_t w = 0; w < shape.stages; ++w) {
     SplitOrder order;
     for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
       order.add_unsorted(unit_of(shape, w, first));
     }
-    schedule.workers.push_back(order.take());
+    schedule.workers[static_cast<std::size_t>(w)] = order.take();
   }
   return schedule;
 }
@@ -167,13 +167,17 @@ Generator chimera_zb_entry() {
           .generate = chimera_zb,
           .refusal = chimera_zb_refusal,
           .rule =
-              "Chimera's placement with split backward. `docs/chimera_zb.md` has the rule, and proves that at F = I = "
-              "W no order on this placement is faster. `docs/slices.md` does the same for k slices.",
+              "Chimera's placement with split backward, in one of two orders. *Slots*: units of D micro-batches in "
+              "Chimera's slots, with I in place of B, every 3vD slots; weight gradients fill the free slots, oldest "
+              "first, also of the next unit. If D does not divide N > D, it is the best of three greedy orders. "
+              "*Deepest*: a worker runs the micro-batch that is farthest along, which suits latency and unequal times. "
+              "*Auto* is deepest for v > 1 and D | N, else slots. `docs/chimera_zb.md` proves that at F = I = W no "
+              "order on this placement is faster; `docs/slices.md` does the same for k slices.",
           .constraints = "D even, any N, v, k, f divides D/2",
           .closed_form = "N(F+I+W)+(D/2f-1)F/vk, F=I=W, D|N",
           .activations = "2f + (D-2f)/k (any N: +1)",
           .source = "ours",
-          .figure = {4, 4},
+          .figure = {.stages = 4, .micro_batches = 4},
           .axes = {bidirectional_pipelines(), bidirectional_chunks(), order, slices()},
           .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
           .replicas = [](const PipelineShape& shape) { return shape.pipelines; }};

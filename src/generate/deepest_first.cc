@@ -22,7 +22,10 @@ class DeepestFirst {
     for (std::size_t m = 0; m < task.replica_of.size(); ++m) {
       entrances_[task.replica_of[m].index()].members.emplace_back(static_cast<std::int64_t>(m));
     }
-    schedule_ = {task.name, stages_, static_cast<std::int64_t>(task.replica_of.size()), task.placement, {}};
+    schedule_.name = task.name;
+    schedule_.stages = stages_;
+    schedule_.micro_batches = std::ssize(task.replica_of);
+    schedule_.placement = task.placement;
     schedule_.workers.resize(workers);
   }
 

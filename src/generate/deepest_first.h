@@ -1,4 +1,7 @@
 #pragma once
+// A simulated order: every worker always runs the op of the micro-batch that is farthest along. Ops that arrive late
+// delay only what needs them, so the order suits latency and unequal op times (chimera-zb with --order deepest, and
+// hanayo-zb). list_schedule.h has the general form, with ranks and limits on activations.
 
 #include <cstdint>
 #include <string>
@@ -8,9 +11,9 @@
 
 namespace chimera {
 
-/// Times are in ticks of any length.
+/// What deepest_first() schedules. Times are in ticks of any length.
 struct DeepestFirstTask {
-  std::string name;  // name of the schedule
+  std::string name;  // Name of the schedule
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};  // [micro-batch]
   std::int64_t admitted = 1;               // A: maximum number of micro-batches of a replica in flight

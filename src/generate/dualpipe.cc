@@ -3,9 +3,18 @@
 #include <fmt/format.h>
 
 #include "generate/shape.h"
+#include "generate/two_chunks.h"
 
 namespace chimera {
+namespace {
 
+constexpr const char* kDualpipev = "dualpipev";
+constexpr const char* kDualpipe = "dualpipe";
+
+/// Returns the ops of a worker on which two streams of n micro-batches, n >= 2H, cross 2H stages from opposite ends.
+/// `near` is its stage at distance h < H from its stream's entrance, `far` the other stream's, at distance 2H-1-h. In
+/// the middle, each forward forms a pair with the other stream's backward. Only backwards at the ends are split.
+/// Source: the step list of DeepSeek-AI's DualPipe.
 std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t h, std::int64_t H) {
   using enum Step;
   TwoChunks order(near, far);
@@ -27,45 +36,11 @@ std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t
   return order.take();
 }
 
-namespace {
-
-constexpr const char* kDualpipev = "dualpipev";
-
 std::optional<std::string> dualpipev_refusal(const PipelineShape& shape) {
   if (auto refused = shape_error(shape, 6)) return refused;
   if (shape.micro_batches >= 2 * shape.stages) return std::nullopt;
   return fmt::format("--micro-batches must be at least 2D = {}, not {}", 2 * shape.stages, shape.micro_batches);
 }
-
-}  // namespace
-
-Schedule dualpipev(const PipelineShape& shape) {
-  require_shape(kDualpipev, dualpipev_refusal(shape));
-  const std::int64_t depth = shape.stages;
-  Schedule schedule{kDualpipev, 2 * depth, shape.micro_batches, wave_placement(depth, 2), {}};
-  for (std::int64_t w = 0; w < depth; ++w) {
-    schedule.workers.push_back(dualpipe_order({.stage = StageId(w), .count = shape.micro_batches},
-                                              {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches}, w,
-                                              depth));
-  }
-  return schedule;
-}
-
-Generator dualpipev_entry() {
-  return {.name = kDualpipev,
-          .generate = dualpipev,
-          .refusal = dualpipev_refusal,
-          .rule = "DualPipe folded at its middle: one replica, with stages r and 2D-1-r on worker r.",
-          .constraints = "N >= 2D",
-          .closed_form = "bubble (D-1)(F+I-W)/2",
-          .activations = "2D+1 halves",
-          .source = "DeepSeek-AI, DualPipe, 2025",
-          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
-}
-
-namespace {
-
-constexpr const char* kDualpipe = "dualpipe";
 
 std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
   if (auto refused = odd_stages(shape.stages, "its workers mirror each other in pairs")) return refused;
@@ -79,18 +54,45 @@ std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
 
 }  // namespace
 
+Schedule dualpipev(const PipelineShape& shape) {
+  require_shape(kDualpipev, dualpipev_refusal(shape));
+  const std::int64_t depth = shape.stages;
+  Schedule schedule = empty_schedule(kDualpipev, shape, wave_placement(depth, 2));
+  for (std::int64_t w = 0; w < depth; ++w) {
+    schedule.workers[static_cast<std::size_t>(w)] =
+        dualpipe_order({.stage = StageId(w), .count = shape.micro_batches},
+                       {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches}, w, depth);
+  }
+  return schedule;
+}
+
+Generator dualpipev_entry() {
+  return {.name = kDualpipev,
+          .generate = dualpipev,
+          .refusal = dualpipev_refusal,
+          .rule =
+              "DualPipe on 2D workers folded at its middle (Sea AI Lab's \"cut in half\"): one replica, with stages r "
+              "and 2D-1-r on worker r.",
+          .constraints = "N >= 2D",
+          .closed_form = "bubble (D-1)(F+I-W)/2",
+          .activations = "2D+1 halves",
+          .source = "DeepSeek-AI, DualPipe, 2025",
+          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
+}
+
 Schedule dualpipe(const PipelineShape& shape) {
   require_shape(kDualpipe, dualpipe_refusal(shape));
   const std::int64_t depth = shape.stages;
   const std::int64_t half = shape.micro_batches / 2;
-  Schedule schedule{kDualpipe, depth, shape.micro_batches, linear_placement(depth), {}};
+  Schedule schedule = empty_schedule(kDualpipe, shape, linear_placement(depth));
   const std::vector<WorkerId>& down = schedule.placement.worker_of.front();
   schedule.placement.worker_of.emplace_back(down.rbegin(), down.rend());
   for (std::int64_t w = 0; w < depth; ++w) {
-    const Chunk down_chunk{ReplicaId(0), StageId(w), 0, half};
-    const Chunk up_chunk{ReplicaId(1), StageId(depth - 1 - w), half, half};
-    schedule.workers.push_back(w < depth / 2 ? dualpipe_order(down_chunk, up_chunk, w, depth / 2)
-                                             : dualpipe_order(up_chunk, down_chunk, depth - 1 - w, depth / 2));
+    const Chunk down_chunk{.replica = ReplicaId(0), .stage = StageId(w), .count = half};
+    const Chunk up_chunk{.replica = ReplicaId(1), .stage = StageId(depth - 1 - w), .first = half, .count = half};
+    schedule.workers[static_cast<std::size_t>(w)] =
+        w < depth / 2 ? dualpipe_order(down_chunk, up_chunk, w, depth / 2)
+                      : dualpipe_order(up_chunk, down_chunk, depth - 1 - w, depth / 2);
   }
   return schedule;
 }
@@ -100,8 +102,11 @@ Generator dualpipe_entry() {
           .generate = dualpipe,
           .refusal = dualpipe_refusal,
           .rule =
-              "Two replicas in opposite directions, fed from both ends, with split backward. In the middle, a forward "
-              "of one direction and a backward of the other form a pair, which may run together.",
+              "Two replicas in opposite directions with N/2 micro-batches each, fed from both ends. In the middle, a "
+              "forward of one direction and a backward of the other form a pair, which may run together; only "
+              "backwards at the ends of a step are split. The bubble holds for pairs in order and W ≤ I ≤ F ≤ I+W. If "
+              "a pair takes F&B together and F = I ≥ W, the first and last worker wait (D/2-1)(F&B+B-3W), as "
+              "published, less (D/2-2)(F+B-F&B).",
           .constraints = "D even, N even, N >= 2D",
           .closed_form = "bubble (D/2-1)(F+I-W)",
           .activations = "D+1",

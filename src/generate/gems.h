@@ -5,13 +5,8 @@
 
 namespace chimera {
 
-/// GEMS: two replicas in opposite directions, with hardly any overlap of micro-batches. Even micro-batches go down
-/// (stage s on worker s), odd ones up (stage s on worker D-1-s). Every worker runs F and B of micro-batch 0, then of 1,
-/// and so on, and holds one activation.
-///
-/// Any D and N, else ConfigError. Makespan N (D B + F) + (D-1) F if F <= B. Source: Jain et al., SC'20.
+/// GEMS: two replicas in opposite directions, of which one is active at a time.
 [[nodiscard]] Schedule gems(const PipelineShape& shape);
-
 [[nodiscard]] Generator gems_entry();
 
 }  // namespace chimera

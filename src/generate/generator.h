@@ -1,4 +1,13 @@
 #pragma once
+// The description of a schedule, from which everything that users see about it is made: its flags and their errors,
+// `chimera schedules`, docs/schedules.md (tools/print_schedules_page), plans and equation 1. A source x.cc of this room
+// defines two functions for each schedule:
+//
+//   Schedule x(const PipelineShape& shape)   makes the orders; throws ConfigError if refusal() of the entry has a
+//   reason Generator x_entry()                      describes the schedule; generators() in registry.cc lists all
+//   entries
+//
+// The rule is written once, in the entry.
 
 #include <cstdint>
 #include <functional>
@@ -21,10 +30,9 @@ struct CriticalOps {
 
 /// Bubbles of a worker that hide its all-reduces.
 struct FreeRegions {
-  std::int64_t backwards = 0;    // number before its last op, each as long as a backward, for the sums ..
-  std::int64_t first_stage = 0;  // .. of this stage and later stages
-  // number around the step's end, each as long as both, for all remaining sums
-  std::int64_t forwards_and_backwards = 0;
+  std::int64_t backwards = 0;               // Number before its last op, each as long as a backward, ..
+  std::int64_t first_stage = 0;             // .. which hide the sums of this stage and later stages
+  std::int64_t forwards_and_backwards = 0;  // Number around the step's end, each as long as both, for the other sums
 };
 
 inline FreeRegions no_free_regions(const PipelineShape&, std::int64_t) { return {}; }
@@ -50,10 +58,10 @@ enum class Axis : std::uint8_t {
 struct ShapeAxis {
   Axis axis;
   std::string_view name;     // name of the flag (without dashes) and of the JSON field, such as `pipelines`
-  std::string_view symbol;   // symbol in formulas, such as `2f`; empty: formulas use the name
+  std::string_view symbol;   // symbol in formulas, such as `2f`; empty if they use the name
   std::string_view meaning;  // text for --help
   std::int64_t least;        // smallest value
-  std::span<const std::string_view> names;  // names of the values from 0 on; empty: values are numbers
+  std::span<const std::string_view> names;  // names of the values from 0 on; empty if values are numbers
   std::int64_t (*get)(const PipelineShape&);
   void (*set)(PipelineShape&, std::int64_t);
 
@@ -84,23 +92,24 @@ struct FigureShape {
   std::int64_t micro_batches = 8;
 };
 
-/// An entry of the registry. All functions of a shape are cheap, except generate().
+/// An entry of the registry. All functions of a shape are cheap, except generate(). Formulas use the symbols of
+/// docs/schedules.md: D workers, N micro-batches, stage s, and F, I, W and B for the times of a worker's whole share.
 struct Generator {
-  std::string name;
+  std::string name;  // as users write it: `chimera-zb`
   /// Generates the schedule. Throws ConfigError, naming the schedule, if refusal() returns a reason.
   Schedule (*generate)(const PipelineShape& shape) = nullptr;
   /// Returns why the shape has no schedule, with flag and legal values; empty if it has one.
   std::optional<std::string> (*refusal)(const PipelineShape& shape) = nullptr;
 
-  std::string rule;  // how it orders its ops (Markdown)
-  std::string constraints;
+  std::string rule;         // how it places stages and orders ops, and what follows from it (Markdown)
+  std::string constraints;  // the shapes that refusal() accepts
   std::string closed_form;  // formula of the makespan (or bubble, if stated), without latency and for F <= B
   std::string activations;  // formula of the maximum number of micro-batches in flight on a worker
   std::string source;
   FigureShape figure = {};
 
   std::vector<TakenAxis> axes = {};
-  /// S/D
+  /// Returns the number of stages of a replica on each worker.
   std::int64_t (*stages_a_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   std::int64_t (*replicas)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   bool synchronous = true;                         // all stages update once, at the step's end

@@ -1,5 +1,6 @@
 #include "generate/gpipe.h"
 
+#include "generate/one_f_one_b.h"
 #include "generate/shape.h"
 
 namespace chimera {
@@ -7,32 +8,17 @@ namespace {
 
 constexpr const char* kGpipe = "gpipe";
 
-std::optional<std::string> gpipe_refusal(const PipelineShape& shape) { return shape_error(shape); }
-
-CriticalOps gpipe_critical_ops(const PipelineShape& shape, double) {
-  const std::int64_t each = shape.micro_batches + shape.stages - 1;
-  return {each, each};
-}
-
-/// Worker w waits for w forwards at the start and w backwards at the end.
-FreeRegions gpipe_free_regions(const PipelineShape&, std::int64_t worker) { return {.forwards_and_backwards = worker}; }
-
 }  // namespace
 
 Schedule gpipe(const PipelineShape& shape) {
-  require_shape(kGpipe, gpipe_refusal(shape));
-  Schedule schedule{.name = kGpipe,
-                    .stages = shape.stages,
-                    .micro_batches = shape.micro_batches,
-                    .placement = linear_placement(shape.stages),
-                    .workers = {},
-                    .slices = shape.slices};
-  schedule.workers.resize(static_cast<std::size_t>(shape.stages));
+  require_shape(kGpipe, shape_error(shape));
+  Schedule schedule = empty_schedule(kGpipe, shape, linear_placement(shape.stages));
+  schedule.slices = shape.slices;
   for (std::int64_t s = 0; s < shape.stages; ++s) {
-    auto& ops = schedule.workers[static_cast<std::size_t>(s)];
     for (const OpKind kind : {OpKind::Forward, OpKind::Backward}) {
       for (std::int64_t i = 0; i < shape.micro_batches * shape.slices; ++i) {
-        ops.push_back(sliced_op(kind, ReplicaId(0), StageId(s), i, shape.slices));
+        schedule.workers[static_cast<std::size_t>(s)].push_back(
+            sliced_op(kind, ReplicaId(0), StageId(s), i, shape.slices));
       }
     }
   }
@@ -42,15 +28,17 @@ Schedule gpipe(const PipelineShape& shape) {
 Generator gpipe_entry() {
   return {.name = kGpipe,
           .generate = gpipe,
-          .refusal = gpipe_refusal,
-          .rule = "All forwards, then all backwards in the same order.",
+          .refusal = refuse_bad_counts<2>,
+          .rule =
+              "All forwards, then all backwards in the same order of micro-batches, as in PyTorch. The backwards of a "
+              "micro-batch begin with its last slice.",
           .constraints = "any D, N, k",
           .closed_form = "(N+(D-1)/k)(F+B)",
           .activations = "N",
           .source = "Huang et al., NeurIPS'19",
-          .figure = {4, 4},
+          .figure = {.stages = 4, .micro_batches = 4},
           .axes = {slices()},
-          .paper = PaperModel{gpipe_critical_ops, gpipe_free_regions}};
+          .paper = one_f_one_b_model()};
 }
 
 }  // namespace chimera

@@ -1,5 +1,7 @@
 #pragma once
-// Greedy list scheduling: a free worker starts the ready op of best rank.
+// Greedy list scheduling, for orders without a formula: the step is simulated, and a worker that becomes free starts
+// the ready op of the best rank that its limits on activations (*credits*) allow. Schedules with slices and Hanayo use
+// it, and the search as its first order. A generator gives the placement, the deal of micro-batches, and a rank.
 
 #include <functional>
 #include <string>

@@ -9,30 +9,13 @@ namespace {
 
 constexpr const char* kOneFOneB = "1f1b";
 
-std::optional<std::string> one_f_one_b_refusal(const PipelineShape& shape) { return shape_error(shape); }
-
-CriticalOps one_f_one_b_critical_ops(const PipelineShape& shape, double) {
-  const std::int64_t each = shape.micro_batches + shape.stages - 1;
-  return {each, each};
-}
-
-/// Worker w waits for w forwards at the start and w backwards at the end.
-FreeRegions one_f_one_b_free_regions(const PipelineShape&, std::int64_t worker) {
-  return {.forwards_and_backwards = worker};
-}
-
 }  // namespace
 
 Schedule one_f_one_b(const PipelineShape& shape) {
-  require_shape(kOneFOneB, one_f_one_b_refusal(shape));
-  Schedule schedule{.name = kOneFOneB,
-                    .stages = shape.stages,
-                    .micro_batches = shape.micro_batches,
-                    .placement = linear_placement(shape.stages),
-                    .workers = {},
-                    .slices = shape.slices};
+  require_shape(kOneFOneB, shape_error(shape));
+  Schedule schedule = empty_schedule(kOneFOneB, shape, linear_placement(shape.stages));
+  schedule.slices = shape.slices;
   const std::int64_t forwards = shape.micro_batches * shape.slices;
-  schedule.workers.resize(static_cast<std::size_t>(shape.stages));
   for (std::int64_t s = 0; s < shape.stages; ++s) {
     auto& ops = schedule.workers[static_cast<std::size_t>(s)];
     const auto add = [&](OpKind kind, std::int64_t i) {
@@ -48,10 +31,21 @@ Schedule one_f_one_b(const PipelineShape& shape) {
   return schedule;
 }
 
+PaperModel one_f_one_b_model() {
+  return {.critical_ops = [](const PipelineShape& shape, double) -> CriticalOps {
+            const std::int64_t each = shape.micro_batches + shape.stages - 1;
+            return {each, each};
+          },
+          // Worker w waits for w forwards at the start and w backwards at the end.
+          .free_regions = [](const PipelineShape&, std::int64_t worker) -> FreeRegions {
+            return {.forwards_and_backwards = worker};
+          }};
+}
+
 Generator one_f_one_b_entry() {
   return {.name = kOneFOneB,
           .generate = one_f_one_b,
-          .refusal = one_f_one_b_refusal,
+          .refusal = refuse_bad_counts<2>,
           .rule =
               "min(D-1-s, N) warm-up forwards, then one forward and one backward alternately, then the remaining "
               "backwards. GPipe's time with fewer activations; DAPPLE's order and Megatron's default. With k slices "
@@ -61,7 +55,7 @@ Generator one_f_one_b_entry() {
           .activations = "min((D-1-s)/k+1, N)",
           .source = "Fan et al., PPoPP'21 (DAPPLE); slices: Sun et al., arXiv 2406.03488 (Seq1F1B)",
           .axes = {slices()},
-          .paper = PaperModel{one_f_one_b_critical_ops, one_f_one_b_free_regions}};
+          .paper = one_f_one_b_model()};
 }
 
 }  // namespace chimera

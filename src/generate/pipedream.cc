@@ -10,6 +10,7 @@ namespace chimera {
 namespace {
 
 constexpr const char* kPipedreamTwoBw = "pipedream-2bw";
+constexpr const char* kPipedream = "pipedream";
 
 std::optional<std::string> pipedream_two_bw_refusal(const PipelineShape& shape) {
   if (auto refused = shape_error(shape)) return refused;
@@ -18,19 +19,21 @@ std::optional<std::string> pipedream_two_bw_refusal(const PipelineShape& shape) 
                      shape.micro_batches);
 }
 
-/// Without a flush no worker waits.
-CriticalOps pipedream_two_bw_critical_ops(const PipelineShape& shape, double) {
-  return {shape.micro_batches, shape.micro_batches};
+Schedule without_flush(const char* name, const PipelineShape& shape, const AsynchronousUpdates& updates) {
+  Schedule schedule = one_f_one_b({.stages = shape.stages, .micro_batches = shape.micro_batches});
+  schedule.name = name;
+  schedule.updates = updates;
+  return schedule;
 }
+
+/// Without a flush no worker waits.
+CriticalOps ops_without_flush(const PipelineShape& shape, double) { return {shape.micro_batches, shape.micro_batches}; }
 
 }  // namespace
 
 Schedule pipedream_two_bw(const PipelineShape& shape) {
   require_shape(kPipedreamTwoBw, pipedream_two_bw_refusal(shape));
-  Schedule schedule = one_f_one_b({.stages = shape.stages, .micro_batches = shape.micro_batches});
-  schedule.name = kPipedreamTwoBw;
-  schedule.updates = AsynchronousUpdates{.micro_batches = shape.micro_batches, .versions = 2, .delay = 1};
-  return schedule;
+  return without_flush(kPipedreamTwoBw, shape, {.micro_batches = shape.micro_batches, .versions = 2, .delay = 1});
 }
 
 Generator pipedream_two_bw_entry() {
@@ -45,26 +48,12 @@ Generator pipedream_two_bw_entry() {
           .activations = "D-s",
           .source = "Narayanan et al., ICML'21",
           .synchronous = false,
-          .paper = PaperModel{pipedream_two_bw_critical_ops}};
+          .paper = PaperModel{.critical_ops = ops_without_flush}};
 }
-
-namespace {
-
-constexpr const char* kPipedream = "pipedream";
-
-std::optional<std::string> pipedream_refusal(const PipelineShape& shape) { return shape_error(shape); }
-
-CriticalOps pipedream_critical_ops(const PipelineShape& shape, double) {
-  return {shape.micro_batches, shape.micro_batches};
-}
-
-}  // namespace
 
 Schedule pipedream(const PipelineShape& shape) {
-  require_shape(kPipedream, pipedream_refusal(shape));
-  Schedule schedule = one_f_one_b({.stages = shape.stages, .micro_batches = shape.micro_batches});
-  schedule.name = kPipedream;
-  schedule.updates = AsynchronousUpdates{.micro_batches = 1, .versions = shape.stages};
+  require_shape(kPipedream, shape_error(shape));
+  Schedule schedule = without_flush(kPipedream, shape, {.micro_batches = 1, .versions = shape.stages});
   for (auto& ops : schedule.workers) {
     for (Op& op : ops) {
       const std::int64_t behind = shape.stages - 1 - op.stage.value();
@@ -77,7 +66,7 @@ Schedule pipedream(const PipelineShape& shape) {
 Generator pipedream_entry() {
   return {.name = kPipedream,
           .generate = pipedream,
-          .refusal = pipedream_refusal,
+          .refusal = refuse_bad_counts<2>,
           .rule =
               "1F1B without a flush. A stage updates after each backward. A micro-batch's backward uses the same "
               "weights as its forward, so stage s keeps up to D-s versions. Micro-batch m uses version max(0, "
@@ -87,7 +76,7 @@ Generator pipedream_entry() {
           .activations = "min(D-s, N)",
           .source = "Narayanan et al., SOSP'19",
           .synchronous = false,
-          .paper = PaperModel{pipedream_critical_ops}};
+          .paper = PaperModel{.critical_ops = ops_without_flush}};
 }
 
 }  // namespace chimera

@@ -1,4 +1,6 @@
 #pragma once
+// Schedules by name, for names that the user or a plan gives. Code that has a schedule reads its properties from the
+// Schedule, never from its name, because a file may have any name.
 
 #include <array>
 #include <span>
@@ -7,9 +9,6 @@
 
 #include "generate/generator.h"
 #include "schedule/schedule.h"
-
-// Schedules by name, for names that the user or a plan gives. Code that has a schedule reads its properties from the
-// Schedule, never from its name: a file may have any name.
 
 namespace chimera {
 

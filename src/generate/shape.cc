@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "core/error.h"
 #include "generate/generator.h"
@@ -41,10 +43,11 @@ std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t
                      shape.chunks, shape.micro_batches, kMostOps);
 }
 
-TakenAxis looped_chunks() {
-  return {.axis = Axis::Chunks, .usual = 2, .planned = [](const PipelineShape&) {
-            return std::vector<std::int64_t>{2, 4};
-          }};
+Schedule empty_schedule(const char* name, const PipelineShape& shape, Placement placement) {
+  Schedule schedule{.name = name, .micro_batches = shape.micro_batches, .placement = std::move(placement)};
+  schedule.stages = std::ssize(schedule.placement.worker_of.front());
+  schedule.workers.resize(static_cast<std::size_t>(shape.stages));
+  return schedule;
 }
 
 Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices) {
@@ -57,16 +60,6 @@ Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std:
 TakenAxis slices() {
   return {
       .axis = Axis::Slices, .usual = 1, .planned = [](const PipelineShape&) { return std::vector<std::int64_t>{1}; }};
-}
-
-std::optional<std::string> wave_refusal(const PipelineShape& shape, std::int64_t ops_each) {
-  return shape_error(shape, 2 * ops_each * std::clamp<std::int64_t>(shape.waves, 1, kMostOps));
-}
-
-TakenAxis waves() {
-  return {.axis = Axis::Waves, .usual = 1, .planned = [](const PipelineShape&) {
-            return std::vector<std::int64_t>{1, 2};
-          }};
 }
 
 void require_shape(const char* schedule, const std::optional<std::string>& refusal) {

@@ -1,4 +1,6 @@
 #pragma once
+// What the generators share: reasons to refuse a shape, placements of one replica, and axes. A generator calls
+// require_shape(NAME, reason), then empty_schedule() with a placement, and appends each worker's ops.
 
 #include <optional>
 #include <string>
@@ -12,6 +14,12 @@ namespace chimera {
 /// ops (`ops_each` per worker and micro-batch).
 [[nodiscard]] std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each = 2);
 
+/// Generator::refusal of a schedule that takes any D and N: shape_error().
+template <std::int64_t kOpsEach>
+[[nodiscard]] std::optional<std::string> refuse_bad_counts(const PipelineShape& shape) {
+  return shape_error(shape, kOpsEach);
+}
+
 /// Returns why a schedule needs another D: it is not even, or not positive.
 [[nodiscard]] std::optional<std::string> odd_stages(std::int64_t stages, const char* reason);
 
@@ -22,11 +30,9 @@ void require_shape(const char* schedule, const std::optional<std::string>& refus
 /// and micro-batch.
 [[nodiscard]] std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
-/// Returns the axis --chunks: 2 by default; plans try 2 and 4.
-[[nodiscard]] TakenAxis looped_chunks();
-
-/// Returns why no schedule of waves has this shape: shape_error() with `ops_each` ops per stage and micro-batch.
-[[nodiscard]] std::optional<std::string> wave_refusal(const PipelineShape& shape, std::int64_t ops_each);
+/// Returns a schedule of the shape's D workers and N micro-batches, which have no ops yet. It has as many stages as the
+/// placement.
+[[nodiscard]] Schedule empty_schedule(const char* name, const PipelineShape& shape, Placement placement);
 
 /// Returns the i-th op of a kind on a stage, i from 0, if micro-batches go in ascending order, and their slices
 /// ascending forward and descending backward.
@@ -34,9 +40,6 @@ void require_shape(const char* schedule, const std::optional<std::string>& refus
 
 /// Returns the axis --slices: 1 by default and in plans.
 [[nodiscard]] TakenAxis slices();
-
-/// Returns the axis --waves: 1 by default; plans try 1 and 2.
-[[nodiscard]] TakenAxis waves();
 
 /// Returns a replica with stage s on worker s.
 [[nodiscard]] Placement linear_placement(std::int64_t stages);

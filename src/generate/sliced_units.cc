@@ -131,14 +131,10 @@ ListRank older_then_deeper(const PipelineShape& shape) {
 }
 
 Schedule sliced_units(const char* name, const PipelineShape& shape) {
-  Schedule schedule{.name = name,
-                    .stages = chimera_stages(shape),
-                    .micro_batches = shape.micro_batches,
-                    .placement = chimera_placement(shape),
-                    .workers = {},
-                    .slices = shape.slices};
+  Schedule schedule = empty_schedule(name, shape, chimera_placement(shape));
+  schedule.slices = shape.slices;
   const SlicedUnits units(shape);
-  for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers.push_back(units.order(w));
+  for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers[static_cast<std::size_t>(w)] = units.order(w);
   return schedule;
 }
 

@@ -1,4 +1,7 @@
 #pragma once
+// Chimera's placement with micro-batches cut into k slices along their sequences (docs/slices.md): the order of
+// chimera-zb, and the rank of chimera and chimera-rotated. A slice's forward needs the slices before it, its backward
+// the slices after it, so a pipeline must run k-1 more forwards before its first backward.
 
 #include <cstdint>
 

@@ -1,4 +1,8 @@
 #pragma once
+// Fills bubbles with weight gradients. A rule for split backward gives only slots of forwards (F) and input gradients
+// (I); this class adds the weight gradients (W):
+//
+//   slots of F and I    F0  .  F1 I0  .  I1  .          order    F0 F1 I0 W0 I1 W1
 
 #include <cstdint>
 #include <vector>
@@ -12,8 +16,7 @@ struct SlottedOp {
   Op op;
 };
 
-/// A worker's order: F and I have given slots, and each free slot takes the W of the oldest pending I. Other W come
-/// last.
+/// Makes a worker's order. Each free slot takes the W of the oldest pending I. Other W come last.
 class SplitOrder {
  public:
   /// Adds an F or I in a higher slot than all before.

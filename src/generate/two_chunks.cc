@@ -1,12 +1,17 @@
 #include "generate/two_chunks.h"
 
 #include <algorithm>
+#include <functional>
 
-#include "generate/hanayo.h"
 #include "generate/shape.h"
+#include "generate/split_order.h"
 
 namespace chimera {
 namespace {
+
+constexpr const char* kZbV = "zb-v";
+constexpr const char* kVHalf = "v-half";
+constexpr const char* kVMin = "v-min";
 
 std::size_t chunk_of(Step step) { return static_cast<std::size_t>(step) % 2; }
 
@@ -24,6 +29,44 @@ OpKind kind_of(Step step) {
     case Step::And: break;
   }
   return OpKind::Forward;
+}
+
+/// Slots of micro-batch 0 on worker r.
+struct PatternSlots {
+  std::int64_t forward_down = 0;   // F of stage r
+  std::int64_t forward_up = 0;     // F of stage 2D-1-r
+  std::int64_t gradient_up = 0;    // I of stage 2D-1-r
+  std::int64_t gradient_down = 0;  // I of stage r
+};
+
+/// Returns the schedule of a slot pattern (a building block of Qi et al., NeurIPS'24). Micro-batch m has the slots of
+/// micro-batch 0 plus 6m, because a worker runs six ops per micro-batch; so the four slots must differ modulo 6. Each
+/// free slot takes the W of the oldest pending I, and the rest come last.
+Schedule wave_pattern(const char* name, const PipelineShape& shape,
+                      const std::function<PatternSlots(std::int64_t depth, std::int64_t worker)>& slots_of) {
+  require_shape(name, shape_error(shape, 6));
+  constexpr std::int64_t kPeriod = 6;
+  const std::int64_t depth = shape.stages;
+  Schedule schedule = empty_schedule(name, shape, wave_placement(depth, 2));
+  for (std::int64_t r = 0; r < depth; ++r) {
+    const PatternSlots slots = slots_of(depth, r);
+    const StageId down(r);
+    const StageId up(2 * depth - 1 - r);
+    std::vector<SlottedOp> ops;
+    for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
+      const auto add = [&](std::int64_t slot, OpKind kind, StageId stage) {
+        ops.push_back({slot + kPeriod * m, {kind, ReplicaId(0), stage, MicroBatchId(m)}});
+      };
+      add(slots.forward_down, OpKind::Forward, down);
+      add(slots.forward_up, OpKind::Forward, up);
+      add(slots.gradient_up, OpKind::BackwardInput, up);
+      add(slots.gradient_down, OpKind::BackwardInput, down);
+    }
+    SplitOrder order;
+    order.add_unsorted(std::move(ops));
+    schedule.workers[static_cast<std::size_t>(r)] = order.take();
+  }
+  return schedule;
 }
 
 }  // namespace
@@ -72,20 +115,12 @@ void TwoChunks::write_oldest_weight_gradient() {
   ops_.push_back(op);
 }
 
-namespace {
-
-constexpr const char* kZbV = "zb-v";
-
-std::optional<std::string> zb_v_refusal(const PipelineShape& shape) { return shape_error(shape, 6); }
-
-}  // namespace
-
 Schedule zb_v(const PipelineShape& shape) {
-  require_shape(kZbV, zb_v_refusal(shape));
+  require_shape(kZbV, shape_error(shape, 6));
   using enum Step;
   const std::int64_t depth = shape.stages;
   const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
-  Schedule schedule{kZbV, 2 * depth, shape.micro_batches, wave_placement(depth, 2), {}};
+  Schedule schedule = empty_schedule(kZbV, shape, wave_placement(depth, 2));
   for (std::int64_t w = 0; w < depth; ++w) {
     TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
                     {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});
@@ -98,7 +133,7 @@ Schedule zb_v(const PipelineShape& shape) {
     order.repeat(depth - w, {I0, W0});
     order.repeat(w, {W1});
     order.repeat(w, {W0});
-    schedule.workers.push_back(order.take());
+    schedule.workers[static_cast<std::size_t>(w)] = order.take();
   }
   return schedule;
 }
@@ -106,22 +141,18 @@ Schedule zb_v(const PipelineShape& shape) {
 Generator zb_v_entry() {
   return {.name = kZbV,
           .generate = zb_v,
-          .refusal = zb_v_refusal,
+          .refusal = refuse_bad_counts<6>,
           .rule =
               "Each worker holds stages r and 2D-1-r, so a micro-batch returns to the worker where it started. Split "
-              "backward; as many activations as 1F1B, with one replica.",
+              "backward; as many activations as 1F1B, with one replica. For N ≥ 2D-1 and I ≥ F the longest inner "
+              "bubble is max((D-1)(I-W), (D-1)(I-F)/2). N < 2D-1 has the order of 2D-1 micro-batches without the "
+              "missing ones.",
           .constraints = "any D, N",
           .closed_form = "N(F+I+W)+(D-1)max(I/2, I-W)",
           .activations = "2D halves",
           .source = "Qi et al., NeurIPS'24",
           .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
 }
-
-namespace {
-
-constexpr const char* kVHalf = "v-half";
-
-}  // namespace
 
 Schedule v_half(const PipelineShape& shape) {
   return wave_pattern(kVHalf, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
@@ -136,24 +167,19 @@ Schedule v_half(const PipelineShape& shape) {
 Generator v_half_entry() {
   return {.name = kVHalf,
           .generate = v_half,
-          .refusal = wave_pattern_refusal,
+          .refusal = refuse_bad_counts<6>,
           .rule =
               "Stages as in ZB-V. One pattern of F and I repeats every six slots: forwards move down the workers at "
               "half speed and up at full speed, and so do the gradients on their way back. W fills the free slots. "
-              "Every worker holds about half the activations of 1F1B's first worker.",
+              "Every worker holds about half the activations of 1F1B's first worker. Other times do not slow the "
+              "steady state if W+2I ≥ 2F and W+2F ≥ 2I.",
           .constraints = "any D, N",
           .closed_form = "bubble 7D/4-1 (even D), 7(D-1)/4 (odd), F=I=W=1",
           .activations = "(D+2) div 2",
           .source = "Qi et al., NeurIPS'24",
-          .figure = {4, 4},
+          .figure = {.stages = 4, .micro_batches = 4},
           .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
 }
-
-namespace {
-
-constexpr const char* kVMin = "v-min";
-
-}  // namespace
 
 Schedule v_min(const PipelineShape& shape) {
   return wave_pattern(kVMin, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
@@ -168,15 +194,16 @@ Schedule v_min(const PipelineShape& shape) {
 Generator v_min_entry() {
   return {.name = kVMin,
           .generate = v_min,
-          .refusal = wave_pattern_refusal,
+          .refusal = refuse_bad_counts<6>,
           .rule =
               "Like V-Half, but a micro-batch moves down, up and back without waiting, one every six slots. A third "
-              "of 1F1B's activations, but no slack for latency or unequal op times.",
+              "of 1F1B's activations, but no slack for latency or unequal op times: all ops of a micro-batch are on "
+              "one path.",
           .constraints = "any D, N",
           .closed_form = "bubble 2D-5/2 (2D-3/2 where 3 divides D), F=I=W=1",
           .activations = "(D+4) div 3",
           .source = "Qi et al., NeurIPS'24",
-          .figure = {4, 4},
+          .figure = {.stages = 4, .micro_batches = 4},
           .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
 }
 

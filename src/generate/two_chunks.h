@@ -1,4 +1,7 @@
 #pragma once
+// Schedules of one replica with two stages on each worker, w and 2D-1-w: a micro-batch goes down the workers and up
+// again, and ends where it started, so the last stage's backward needs no message to begin. TwoChunks writes the list
+// of such a worker, also for DualPipe (dualpipe.h), whose two stages belong to different replicas.
 
 #include <array>
 #include <cstdint>
@@ -11,30 +14,16 @@
 
 namespace chimera {
 
-/// ZB-V: 2D stages that go down the workers and up again, so worker w holds stages w and 2D-1-w. Split backward. Any D
-/// and N, else ConfigError. N < 2D-1 has the order of 2D-1 micro-batches without the missing ones.
-///
-/// For N >= 2D-1, I >= F and I >= W (times of a worker's whole share) the makespan is N(F+I+W) + (D-1) max(I/2, I-W).
-/// The longest bubble between a worker's first and last op is max((D-1)(I-W), (D-1)(I-F)/2). Each worker holds D stage
-/// units (2N stages for N < D). Source: Qi et al., NeurIPS'24 (Pipeline parallelism with controllable memory).
+/// ZB-V: the activations of 1F1B, no bubble between a worker's first and last op at equal times.
 [[nodiscard]] Schedule zb_v(const PipelineShape& shape);
-
 [[nodiscard]] Generator zb_v_entry();
 
-/// V-Half: a wave_pattern() with about half of 1F1B's activations. Any D and N, else ConfigError. For F = I = W = 1 (of
-/// a worker's whole share) and enough micro-batches, a worker waits 7D/4 - 1 for even D, 7(D-1)/4 for odd, and holds at
-/// most (D+2) div 2 stage units. Other times do not slow the steady state if W + 2I >= 2F and W + 2F >= 2I. Source: as
-/// zb_v().
+/// V-Half: about half the activations of 1F1B.
 [[nodiscard]] Schedule v_half(const PipelineShape& shape);
-
 [[nodiscard]] Generator v_half_entry();
 
-/// V-Min: a wave_pattern() with about a third of 1F1B's activations. Any D and N, else ConfigError. For F = I = W = 1
-/// (of a worker's whole share) and enough micro-batches, a worker waits 2D - 5/2, or 2D - 3/2 if 3 divides D, and holds
-/// at most (D+4) div 3 stage units. Unequal times and latency slow it down, because all ops of a micro-batch are on one
-/// path. Source: as zb_v().
+/// V-Min: about a third of the activations of 1F1B.
 [[nodiscard]] Schedule v_min(const PipelineShape& shape);
-
 [[nodiscard]] Generator v_min_entry();
 
 /// A stage of a replica, with `count` micro-batches from `first` on.
