@@ -55,7 +55,6 @@ void add_checkpoint(CLI::App& program, int& exit_code);
 void add_diagnose(CLI::App& program, int& exit_code);
 void add_check(CLI::App& program, int& exit_code);
 void add_simulate(CLI::App& program, int& exit_code);
-void add_best(CLI::App& program, int& exit_code);
 void add_search(CLI::App& program, int& exit_code);
 void add_model(CLI::App& program, int& exit_code);
 void add_plan(CLI::App& program, int& exit_code);

@@ -159,8 +159,7 @@ void show_schedule(DemoStage& stage) {
   stage.say(
       "16 instead of 21 units of time, and no worker holds more activations than before. Schedules that split the "
       "backward into input gradients and weight gradients go further. All of them on eight workers:");
-  stage.run({"simulate", "--schedules", "gpipe,1f1b,zb-h1,chimera,chimera-zb", "--stages", "8", "--micro-batches", "8",
-             "--format", "text"});
+  stage.run({"sweep", "--schedules", "gpipe,1f1b,zb-h1,chimera,chimera-zb", "--stages", "8", "--micro-batches", "8"});
   stage.say(
       "A schedule is a file, and yours can be one. The checker proves that its program cannot get stuck, or shows who "
       "waits for whom. This one is PyTorch's CSV with two ops in the wrong order:");

@@ -195,16 +195,25 @@ void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, 
   });
 }
 
+namespace {
+
+void require_no_list(const std::string& flag, const std::string& text) {
+  if (text.find(',') == std::string::npos && text.find("..") == std::string::npos) return;
+  throw ConfigError(fmt::format("{}: '{}' is a list; `chimera sweep` takes lists", flag, text));
+}
+
+}  // namespace
+
 void ShapeFlags::add_to(CLI::App& app, Counts counts) {
   begin_group(app, heading::kSchedule);
   const bool lists = counts == Counts::Lists;
   const auto add = [&](const char* flag, std::int64_t& value, std::string& list, const std::string& description) {
-    if (!lists) return add_count(app, flag, value, description);
-    const auto take = [&value, &list, flag](const std::string& text) {
+    const auto take = [&value, &list, flag, lists](const std::string& text) {
       list = text;
+      if (!lists) require_no_list(flag, text);
       if (!is_list(text)) value = parse_count(flag, text);
     };
-    return app.add_option_function<std::string>(flag, take, description)->type_name("N|LIST");
+    return app.add_option_function<std::string>(flag, take, description)->type_name(lists ? "N|LIST" : "N");
   };
   stages = add("--stages", shape.stages, stages_list, "number of workers of one pipeline (D)");
   micro_batches = add("--micro-batches", shape.micro_batches, micro_batches_list,
@@ -215,26 +224,28 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
     AxisFlag& flag = axes.back();
     const auto take_number = [&flag, lists](const std::string& text) {
       const std::string name = flag.axis.flag();
-      flag.values = lists && is_list(text) ? parse_count_list(name, text) : std::vector{parse_count(name, text)};
+      if (!lists) require_no_list(name, text);
+      flag.values = is_list(text) ? parse_count_list(name, text) : std::vector{parse_count(name, text)};
     };
-    const auto take_name = [&flag](const std::string& word) {
-      flag.values = {std::ranges::find(flag.axis.names, word) - flag.axis.names.begin()};
+    const std::vector<std::string> names(axis.names.begin(), axis.names.end());
+    const auto take_names = [&flag, lists, names](const std::string& text) {
+      if (!lists) require_no_list(flag.axis.flag(), text);
+      flag.values.clear();
+      for (const std::string_view part : parts_of(text)) {
+        const std::string name = name_for(flag.axis.flag(), std::string(part), names);
+        flag.values.push_back(std::ranges::find(names, name) - names.begin());
+      }
     };
-    flag.option = axis.is_number()
-                      ? app.add_option_function<std::string>(axis.flag(), take_number, help_of(axis))
-                            ->type_name(lists ? "N|LIST" : "N")
-                      : add_word(app, axis.flag(), {axis.names.begin(), axis.names.end()}, take_name, help_of(axis));
+    flag.option = axis.is_number() ? app.add_option_function<std::string>(axis.flag(), take_number, help_of(axis))
+                                         ->type_name(lists ? "N|LIST" : "N")
+                                   : app.add_option_function<std::string>(axis.flag(), take_names, help_of(axis))
+                                         ->type_name(fmt::format("{}", fmt::join(names, "|")));
   }
 }
 
-bool ShapeFlags::has_lists() const {
-  return is_list(stages_list) || is_list(micro_batches_list) ||
-         std::ranges::any_of(axes, [](const AxisFlag& flag) { return flag.values.size() > 1; });
-}
-
 std::vector<PipelineShape> ShapeFlags::listed() const {
-  if (stages_list.empty()) throw ConfigError("--stages is missing; give D, or a list of them");
-  if (micro_batches_list.empty()) throw ConfigError("--micro-batches is missing; give N, or a list of them as D..4D");
+  if (stages_list.empty()) throw ConfigError("--stages is missing; give D, or a list such as 4,8,16");
+  if (micro_batches_list.empty()) throw ConfigError("--micro-batches is missing; give N, or a list such as D,2D,4D");
   std::vector<PipelineShape> shapes;
   const auto require_few = [](std::size_t count) {
     if (count > kMostListed)
@@ -299,16 +310,17 @@ PipelineShape ShapeFlags::as_given(const PipelineShape& usual) const {
   return asked;
 }
 
-std::vector<PipelineShape> ShapeFlags::by_costs(const Generator& generator, const PipelineShape& asked) const {
+std::vector<PipelineShape> ShapeFlags::variants(const Generator& generator, const PipelineShape& asked,
+                                                Tried tried) const {
   std::vector<PipelineShape> shapes = {asked};
   for (const AxisFlag& flag : axes) {
     const TakenAxis* taken = find_axis(generator, flag.axis.axis);
-    if (taken == nullptr || !taken->by_costs || flag.given()) continue;
+    if (taken == nullptr || flag.given() || (tried == Tried::ByCosts && !taken->by_costs)) continue;
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
-      for (const std::int64_t value : taken->planned(asked)) flag.axis.set(varied.emplace_back(each), value);
+      for (const std::int64_t value : taken->planned(each)) flag.axis.set(varied.emplace_back(each), value);
     }
-    shapes = varied;
+    shapes = std::move(varied);
   }
   return shapes;
 }
@@ -354,15 +366,13 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
     TimeFlag& flag = times.emplace_back(TimeFlag{kTimeColumns[t], time});
     std::string name = "--" + flag.column;
     std::ranges::replace(name, '_', '-');
-    if (counts == Counts::Single) {
-      flag.option = add_number(app, name, this->*time, description);
-      continue;
-    }
-    const auto take = [this, &flag, name](const std::string& text) {
+    const bool lists = counts == Counts::Lists;
+    const auto take = [this, &flag, name, lists](const std::string& text) {
+      if (!lists) require_no_list(name, text);
       flag.values = parse_number_list(name, text, 0);
       this->*flag.time = flag.values.front();
     };
-    flag.option = app.add_option_function<std::string>(name, take, description)->type_name("X|LIST");
+    flag.option = app.add_option_function<std::string>(name, take, description)->type_name(lists ? "X|LIST" : "X");
   }
   slice_lengths_option =
       app.add_option_function<std::string>(

@@ -117,6 +117,12 @@ struct AxisFlag {
 
 enum class Counts : std::uint8_t { Single, Lists };
 
+/// Parameters whose values are tried if the user gives none
+enum class Tried : std::uint8_t {
+  ByCosts,  ///< those that costs alone decide (TakenAxis::by_costs)
+  All,
+};
+
 using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
 [[nodiscard]] Schedule as_asked(const Generator& generator, const PipelineShape& asked);
 
@@ -130,7 +136,6 @@ struct ShapeFlags {
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given() const;
-  [[nodiscard]] bool has_lists() const;
   /// D varies slowest, then N. Throws ConfigError if --stages or --micro-batches is missing, or for more than
   /// kMostListed shapes.
   [[nodiscard]] std::vector<PipelineShape> listed() const;
@@ -144,9 +149,10 @@ struct ShapeFlags {
   [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
   /// Returns `usual`, changed by all given flags, whether or not a schedule accepts them.
   [[nodiscard]] PipelineShape as_given(const PipelineShape& usual) const;
-  /// Returns the variants of `asked` that only costs can rank: all values of the parameters with TakenAxis::by_costs,
-  /// except parameters with a given flag.
-  [[nodiscard]] std::vector<PipelineShape> by_costs(const Generator& generator, const PipelineShape& asked) const;
+  /// Returns the shapes that differ from `asked` in parameters without a given flag: all combinations of their planned
+  /// values (TakenAxis::planned).
+  [[nodiscard]] std::vector<PipelineShape> variants(const Generator& generator, const PipelineShape& asked,
+                                                    Tried tried) const;
   /// Throws ConfigError if D or N is missing, and as shape_for() does.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {},
                                   const MakeSchedule& make = as_asked) const;

@@ -33,7 +33,7 @@ MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                      const std::function<double(const Schedule&)>& makespan) {
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
     const auto of_pairs = [&](const Schedule& step) { return makespan(pairs.paired(step)); };
-    return pairs.paired(fastest_of(generator, shape.by_costs(generator, asked), of_pairs).schedule);
+    return pairs.paired(fastest_of(generator, shape.variants(generator, asked, Tried::ByCosts), of_pairs).schedule);
   };
 }
 

@@ -26,7 +26,7 @@ struct ShapedSchedule {
 [[nodiscard]] ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
                                         const std::function<double(const Schedule&)>& makespan);
 
-/// Returns a function that generates the fastest of the schedules among which costs decide (ShapeFlags::by_costs), with
+/// Returns a function that generates the fastest of the schedules among which costs decide (Tried::ByCosts), with
 /// pairs as in `pairs`. `makespan` receives schedules with these pairs. `shape` and `pairs` must outlive the function.
 [[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                                    const std::function<double(const Schedule&)>& makespan);

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <string_view>
 
 #include "bench/training_run.h"
 #include "build_information.h"
@@ -146,6 +147,29 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
   return unknown_flag(command, "flag", word.substr(kDashes.size(), word.find('=') - kDashes.size()));
 }
 
+/// A subcommand, or a word of one, that another has replaced.
+struct ReplacedWord {
+  std::string_view command;
+  std::string_view word;  // flag or subcommand; empty: the whole command
+  std::string_view now;
+};
+constexpr std::array kReplaced = {ReplacedWord{"best", "", "chimera sweep"},
+                                  ReplacedWord{"simulate", "--schedules", "chimera sweep --schedules"}};
+
+/// Throws ConfigError, with the new word, if the command line has a replaced one.
+void require_current_words(const std::vector<std::string>& arguments) {
+  const auto is_used = [&](std::string_view word) {
+    return std::ranges::any_of(arguments, [&](std::string_view argument) {
+      return argument == word || (argument.starts_with(word) && argument.substr(word.size()).starts_with('='));
+    });
+  };
+  for (const ReplacedWord& replaced : kReplaced) {
+    if (arguments.front() != replaced.command || (!replaced.word.empty() && !is_used(replaced.word))) continue;
+    throw ConfigError(fmt::format("`chimera {}{}{}` is now `{}`", replaced.command, replaced.word.empty() ? "" : " ",
+                                  replaced.word, replaced.now));
+  }
+}
+
 /// Replaces control characters, which file names may contain.
 std::string one_line(std::string text) {
   std::replace_if(
@@ -201,6 +225,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
     return static_cast<int>(ExitCode::Usage);
   }
   const std::string first = argv[1];
+  require_current_words({argv + 1, argv + argc});
   const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
   if (!of_program && std::find(names.begin(), names.end(), first) == names.end()) {
     if (first == "help") throw ConfigError("unknown subcommand 'help'; did you mean `chimera --help`?");
@@ -235,7 +260,6 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_schedule(program, exit_code);
   add_check(program, exit_code);
   add_simulate(program, exit_code);
-  add_best(program, exit_code);
   add_search(program, exit_code);
   add_model(program, exit_code);
   add_plan(program, exit_code);

@@ -14,7 +14,6 @@
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
 #include "simulate/simulate.h"
-#include "sweep_command.h"
 
 namespace chimera::apps {
 namespace {
@@ -25,7 +24,6 @@ struct ScheduleArguments {
   PairFlags pairs;
   PictureFlags pictures;
   Format format = Format::Text;
-  CLI::Option* format_option = nullptr;
   bool communication = false;
   std::string output;
 };
@@ -56,18 +54,6 @@ std::string as_csv(const Schedule& schedule, bool communication) {
       lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
 }
 
-/// F, I and W take a unit of time, B two.
-std::string sweep_of(const ScheduleArguments& options) {
-  if (options.communication) throw ConfigError("schedule: --communication goes with one shape; leave it out");
-  std::string names = options.name;
-  for (const std::string& other : options.pictures.with) names += "," + other;
-  CLI::App nothing_said;
-  CostFlags usual;
-  usual.add_to(nothing_said);
-  return swept({.schedules = listed_schedules(names), .shape = options.shape, .costs = usual, .pairs = options.pairs},
-               format_of_sweep(*options.format_option, options.format));
-}
-
 /// Uses the default costs of `chimera simulate`.
 double usual_makespan(const Schedule& schedule) {
   CLI::App nothing_given;
@@ -83,7 +69,6 @@ Schedule named_schedule(const ScheduleArguments& options, const MakeSchedule& ma
 }
 
 std::string written(const ScheduleArguments& options) {
-  if (options.shape.has_lists()) return sweep_of(options);
   const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
   const Schedule schedule = named_schedule(options, make);
   if (options.format == Format::Json) return to_json(schedule);
@@ -109,28 +94,25 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --output page.html\n"
-      "  chimera schedule chimera --with 1f1b --with zb-h1 --stages 4,8,16 --micro-batches D..4D\n"
       "\nIn the picture, a cell names stage, op and micro-batch (2F5). All slots have equal length; beside a schedule "
       "with split backwards, a whole backward takes two slots. If a schedule has two orders and --order is not given, "
       "the order that ends first is shown, as in `chimera simulate`.\n"
-      "\nA LIST is 4,8,16 or 1..4; --micro-batches also accepts multiples of the stages, such as D,2D,4D or D..4D. "
-      "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
       "\nMore: docs/schedules.md, docs/schedule_format.md");
   auto options = std::make_shared<ScheduleArguments>();
   command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file")->required();
-  options->shape.add_to(*command, Counts::Lists);
+  options->shape.add_to(*command);
   options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
-  options->format_option = add_format_and_output(
-      *command, options->format, {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto},
-      options->output);
+  add_format_and_output(*command, options->format,
+                        {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto},
+                        options->output);
   command->add_flag("--communication", options->communication, "include sends and receives, with --format csv");
   command->callback([options] {
     if (options->communication && options->format != Format::Csv) {
       throw ConfigError("schedule: --communication goes with --format csv");
     }
-    if (!options->shape.has_lists()) options->pictures.check_format(options->format);
+    options->pictures.check_format(options->format);
     write_output(options->output, written(*options));
   });
 }

@@ -10,6 +10,7 @@
 #include "generate/registry.h"
 #include "help.h"
 #include "options.h"
+#include "text_table.h"
 
 namespace chimera::apps {
 namespace {
@@ -37,20 +38,10 @@ std::string as_json() {
 }
 
 std::string as_table() {
-  using Row = std::array<std::string, 5>;
-  std::vector<Row> rows = {{"schedule", "constraints", "closed form", "in flight", "source"}};
+  std::vector<std::vector<std::string>> rows = {{"schedule", "constraints", "closed form", "in flight", "source"}};
   for (const Generator& g : generators())
     rows.push_back({g.name, g.constraints, g.closed_form, g.activations, g.source});
-  std::array<std::size_t, 5> widths = {};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) text += fmt::format("{:<{}}  ", row[i], widths[i]);
-    text += row.back() + "\n";
-  }
-  return text;
+  return text_table(rows, rows.front().size());
 }
 
 }  // namespace

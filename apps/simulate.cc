@@ -26,7 +26,6 @@
 #include "simulate/explain.h"
 #include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
-#include "sweep_command.h"
 
 namespace chimera::apps {
 namespace {
@@ -34,7 +33,6 @@ namespace {
 struct SimulateArguments {
   std::string name;
   std::string file;
-  std::string schedules;  // schedules of a sweep
   ShapeFlags shape;
   CostFlags costs;
   PairFlags pairs;
@@ -45,7 +43,6 @@ struct SimulateArguments {
   std::vector<double> contention;  // empty, or as in Contention
   LimitFlags limits;
   Format format = Format::Text;
-  CLI::Option* format_option = nullptr;
   std::string output;
 };
 
@@ -192,36 +189,7 @@ void require_limit(const SimulateArguments& options, const Panel& panel) {
   throw ConfigError(fmt::format("{}: {}", in_flight ? "--max-in-flight" : "--memory", violations.front().message));
 }
 
-bool is_sweep(const SimulateArguments& options) {
-  return !options.schedules.empty() || options.shape.has_lists() || !options.costs.lists().empty();
-}
-
-std::string sweep_of(const SimulateArguments& options) {
-  const auto refuse = [](bool given, const char* what) {
-    if (given) throw ConfigError(fmt::format("simulate: {} needs one schedule of one shape; leave it out", what));
-  };
-  refuse(!options.file.empty(), "--file");
-  refuse(!options.pictures.with.empty(), "--with");
-  refuse(options.steps != 1, "--steps");
-  refuse(options.cores_option->count() > 0, "--cores");
-  refuse(!options.contention.empty(), "--contention");
-  if (options.name.empty() == options.schedules.empty()) {
-    throw ConfigError("simulate: a sweep needs either NAME or --schedules all or NAME,NAME");
-  }
-  const Format format = format_of_sweep(*options.format_option, options.format);
-  return swept({.schedules = listed_schedules(options.name.empty() ? options.schedules : options.name),
-                .shape = options.shape,
-                .costs = options.costs,
-                .pairs = options.pairs,
-                .limits = options.limits.limits(),
-                .limited_by = options.limits.in_words()},
-               format);
-}
-
-std::string written(const SimulateArguments& options) {
-  if (is_sweep(options)) return sweep_of(options);
-  if (options.format == Format::Csv)
-    throw ConfigError("--format csv is the rows of a sweep; give --schedules or a list");
+std::string simulate_all(const SimulateArguments& options) {
   if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
   const MakeSchedule make =
       fastest(options.shape, options.pairs, [&](const Schedule& step) { return makespan_of(step, options); });
@@ -252,26 +220,19 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate schedule.json --with chimera --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
-      "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
       "\nEach worker runs its ops in order, each as soon as its inputs have arrived. Times are those of one worker's "
       "whole share of the model. With --cores, k busy workers each run at the rate min(1, cores / k). "
-      "If a schedule has two orders and --order is not given, the order that ends first is timed.\n"
-      "\nA LIST is 4,8,16 or 1..4; --micro-batches also accepts multiples of the stages, such as D,2D,4D or D..4D. "
-      "With lists, the result has one row per schedule and shape, in CSV, JSON lines or a table.\n"
+      "If a schedule has two orders and --order is not given, the order that ends first is timed. `chimera sweep` "
+      "ranks "
+      "schedules, for lists of shapes and times.\n"
       "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
   command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file");
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", options->file, "the same as NAME, for a file of any name");
-  command
-      ->add_option(
-          "--schedules", options->schedules,
-          "sweep: one row for each of these schedules (NAME,NAME, files too, or all) and each shape of the lists "
-          "below; `chimera best` chooses among all")
-      ->type_name("NAMES");
-  options->shape.add_to(*command, Counts::Lists);
+  options->shape.add_to(*command);
   options->pairs.add_to(*command);
-  options->costs.add_to(*command, Counts::Lists);
+  options->costs.add_to(*command);
   options->pairs.add_time_to(*command);
   add_count(*command, "--steps", options->steps,
             "number of consecutive training steps; asynchronous schedules do not flush between them (default 1)");
@@ -284,19 +245,17 @@ void add_simulate(CLI::App& program, int&) {
           "message or all-reduce per other concurrent transfer (1: they divide the bandwidth) (default: 0 0 0)")
       ->expected(3)
       ->type_name("OPS SUMS TRANSFERS");
-  options->limits.add_to(*command,
-                         "schedules above the limit are rejected, and have no row in a sweep (default: no limit)");
+  options->limits.add_to(*command, "schedules above the limit are rejected (default: no limit)");
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
-  options->format_option = add_format_and_output(
-      *command, options->format, {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto},
-      options->output);
-  set_common_flags(*command, {"--file", "--schedules", "--stages", "--micro-batches", "--pipelines", "--chunks",
-                              "--forward", "--backward", "--latency", "--costs", "--with", "--format", "--output"});
+  add_format_and_output(*command, options->format,
+                        {Format::Text, Format::Json, Format::Svg, Format::Html, Format::Perfetto}, options->output);
+  set_common_flags(*command, {"--file", "--stages", "--micro-batches", "--pipelines", "--chunks", "--forward",
+                              "--backward", "--latency", "--costs", "--with", "--format", "--output"});
   command->callback([options] {
     options->costs.shared_cores = options->cores_option->count() > 0;
     options->pictures.check_format(options->format);
-    write_output(options->output, written(*options));
+    write_output(options->output, simulate_all(*options));
   });
 }
 

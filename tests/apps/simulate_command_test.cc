@@ -44,7 +44,7 @@ TEST(SimulateCostsTest, MayDifferByStage) {
 }
 
 TEST(SimulateCostsTest, StandardInputIsReadOnceForSeveralSchedulesAndOrders) {
-  const Words twice[] = {{"simulate", "chimera-zb"}, {"simulate", "--schedules", "1f1b,zb-h1"}};
+  const Words twice[] = {{"simulate", "chimera-zb"}, {"sweep", "--schedules", "1f1b,zb-h1"}};
   for (Words words : twice) {
     words.insert(words.end(), {"--stages", "2", "--micro-batches", "4", "--costs", "-"});
     const ProgramResult result = run_program(words, json_text(costs()));
@@ -75,22 +75,27 @@ TEST(SimulateSlicesTest, ReportsFlagsWithoutEffect) {
   const auto said = [](const Words& more) { return run_program(sliced(more), "").messages; };
   const std::string attention = "chimera: --attention has no effect without --slices\n";
   EXPECT_EQ(said({"--attention", "0.5"}), attention);
-  EXPECT_EQ(said({"--attention", "0,0.5"}), attention);
   EXPECT_EQ(said({"--slice-lengths", "equal"}), "chimera: --slice-lengths has no effect without --slices\n");
   EXPECT_EQ(said({"--slices", "2", "--attention", "0.5", "--slice-lengths", "equal"}), "");
   EXPECT_EQ(said({"--pair-time", "0.8"}),
             "chimera: --pair-time has no effect: no schedule has pairs; --pairs neighbors makes them\n");
   EXPECT_EQ(said({"--pair-time", "0.8", "--pairs", "neighbors"}), "");
-  EXPECT_EQ(run_program({"best", "--stages", "2", "--micro-batches", "2", "--attention", "0.5"}).messages, attention);
-  expect_refusal({{"simulate", "--schedules", "1f1b,gpipe", "--stages", "4", "--micro-batches", "4", "--chunks", "2"},
+  EXPECT_EQ(run_program({"sweep", "--stages", "2", "--micro-batches", "2", "--attention", "0,0.5"}).messages,
+            attention);
+  expect_refusal({{"sweep", "--schedules", "1f1b,gpipe", "--stages", "4", "--micro-batches", "4", "--chunks", "2"},
                   {"--chunks applies to none of 1f1b, gpipe"}});
 }
 
 TEST(SimulateSlicesTest, ASweepHasAColumnOfSlices) {
-  const ProgramResult result = run_program(sliced({"--slices", "1,4", "--attention", "0,0.5"}), "");
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_THAT(result.output, HasSubstr("slices"));
-  EXPECT_THAT(run_program(sliced({"--latency", "0,1"}), "").output, ::testing::Not(HasSubstr("slices")));
+  const auto head = [](Words more) {
+    more.insert(more.begin(),
+                {"sweep", "--schedules", "1f1b", "--stages", "4", "--micro-batches", "4", "--format", "csv"});
+    const ProgramResult result = run_program(more);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return result.output.substr(0, result.output.find('\n'));
+  };
+  EXPECT_THAT(head({"--slices", "1,4", "--attention", "0,0.5"}), HasSubstr(",slices,"));
+  EXPECT_THAT(head({"--latency", "0,1"}), ::testing::Not(HasSubstr("slices")));
 }
 
 TEST(SimulateSlicesTest, RefusesWhatSlicesCannotHave) {

@@ -1,4 +1,3 @@
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,14 +14,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(SweepCommandTest, HasTheRowsOfSimulateAndAChart) {
+TEST(SweepCommandTest, WritesCsvToAFileAndAChart) {
   const Scratch scratch;
   const std::vector<std::string> shapes = {"--schedules", "1f1b,chimera", "--stages", "4", "--micro-batches", "D,2D"};
-  std::vector<std::string> sweep = {"sweep", "--chart", scratch.path("chart.svg")};
-  std::vector<std::string> simulate = {"simulate"};
-  sweep.insert(sweep.end(), shapes.begin(), shapes.end());
-  simulate.insert(simulate.end(), shapes.begin(), shapes.end());
-  EXPECT_EQ(run_program(sweep).output, run_program(simulate).output);
+  std::vector<std::string> printed = {"sweep", "--format", "csv"};
+  std::vector<std::string> files = {"sweep", "--output", scratch.path("table"), "--chart", scratch.path("chart.svg")};
+  printed.insert(printed.end(), shapes.begin(), shapes.end());
+  files.insert(files.end(), shapes.begin(), shapes.end());
+  EXPECT_EQ(run_program(files).output, "");
+  EXPECT_THAT(read_file(scratch.path("table")), ::testing::StartsWith("schedule,stages,micro_batches,pipelines,"));
+  EXPECT_EQ(read_file(scratch.path("table")), run_program(printed).output);
   const std::string chart = read_file(scratch.path("chart.svg"));
   EXPECT_THAT(chart, HasSubstr("bubble_ratio over micro_batches"));
   EXPECT_THAT(chart, HasSubstr("chimera, D = 4"));
@@ -84,16 +85,6 @@ TEST(SweepCommandTest, KeepsTheParetoFront) {
   const std::string chart = read_file(scratch.path("memory.svg"));
   EXPECT_THAT(chart, HasSubstr("makespan over peak_stage_units"));
   EXPECT_THAT(chart, HasSubstr("interleaved-zb, D = 4, N = 8"));
-}
-
-TEST(SweepCommandTest, OmitsSchedulesOverTheMemoryLimit) {
-  const std::vector<std::string> words = {"sweep", "--schedules",     "gpipe,1f1b", "--stages",
-                                          "4",     "--micro-batches", "8"};
-  std::vector<std::string> limited = words;
-  limited.insert(limited.end(), {"--max-in-flight", "4"});
-  EXPECT_THAT(run_program(words).output, HasSubstr("gpipe"));
-  EXPECT_THAT(run_program(limited).output, ::testing::Not(HasSubstr("gpipe")));
-  EXPECT_THAT(run_program(limited).output, HasSubstr("1f1b"));
 }
 
 TEST(SweepCommandTest, RefusesUndrawableRequests) {

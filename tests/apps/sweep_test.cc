@@ -1,4 +1,4 @@
-// `chimera simulate` with lists of shapes, its choice between two orders of a schedule, and `chimera best`.
+// Rows and ranking of `chimera sweep`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ using ::testing::SizeIs;
 
 using Words = std::vector<std::string>;
 
-std::string simulated(Words words) {
-  words.insert(words.begin(), "simulate");
+std::string output_of(const std::string& command, Words words) {
+  words.insert(words.begin(), command);
   const ProgramResult result = run_program(words);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   return result.output;
@@ -30,15 +30,16 @@ std::string simulated(Words words) {
 
 std::vector<json> json_lines(Words words) {
   words.insert(words.end(), {"--format", "json"});
-  std::istringstream lines(simulated(words));
+  std::istringstream lines(output_of("sweep", words));
   std::vector<json> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(read_json(line));
   return rows;
 }
 
 /// Rows of the CSV output, by column name.
-std::vector<std::map<std::string, std::string>> csv(const Words& words) {
-  std::istringstream lines(simulated(words));
+std::vector<std::map<std::string, std::string>> csv(Words words) {
+  words.insert(words.end(), {"--format", "csv"});
+  std::istringstream lines(output_of("sweep", words));
   const auto cells_of = [](const std::string& line) {
     std::vector<std::string> cells;
     std::istringstream text(line);
@@ -75,9 +76,9 @@ TEST(SweepTest, EachListOfTimesHasAColumn) {
   EXPECT_DOUBLE_EQ(rows[6]["makespan"], 11 * 3 + 2 * 3 * 0.5);
 }
 
-TEST(SweepTest, AListOfTimesAloneIsASweep) {
-  const auto rows = json_lines(
-      {"gpipe", "--stages", "2", "--micro-batches", "2", "--input-gradient", "1", "--weight-gradient", "0.5,1"});
+TEST(SweepTest, TimesMayBeSplit) {
+  const auto rows = json_lines({"--schedules", "gpipe", "--stages", "2", "--micro-batches", "2", "--input-gradient",
+                                "1", "--weight-gradient", "0.5,1"});
   ASSERT_THAT(rows, SizeIs(2));
   EXPECT_DOUBLE_EQ(rows[0]["makespan"], 3 * 2.5);
   EXPECT_DOUBLE_EQ(rows[1]["makespan"], 3 * 3);
@@ -104,14 +105,14 @@ TEST(SweepTest, ARowMatchesASingleSimulation) {
   for (const auto& row : rows) {
     Words one = {row.at("schedule"), "--stages", "4", "--micro-batches", row.at("micro_batches"), "--format", "json"};
     one.insert(one.end(), costs.begin(), costs.end());
-    const json alone = read_json(simulated(one));
+    const json alone = read_json(output_of("simulate", one));
     EXPECT_NEAR(alone["makespan"].get<double>(), std::stod(row.at("makespan")), 1e-6) << row.at("schedule");
     EXPECT_NEAR(alone["lower_bound"].get<double>(), std::stod(row.at("lower_bound")), 1e-6) << row.at("schedule");
   }
 }
 
 TEST(SweepTest, SortsByMakespanAndReportsWhatItLeavesOut) {
-  const ProgramResult result = run_program({"simulate", "--schedules", "gpipe,dualpipe,zb-h1,1f1b", "--stages", "4",
+  const ProgramResult result = run_program({"sweep", "--schedules", "gpipe,dualpipe,zb-h1,1f1b", "--stages", "4",
                                             "--micro-batches", "4,16", "--format", "json"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.messages, ::testing::StartsWith("chimera: left out dualpipe: --micro-batches must be"));
@@ -134,16 +135,16 @@ TEST(SweepTest, FilesAreSchedulesToo) {
   ASSERT_THAT(rows, SizeIs(3));
   EXPECT_EQ(rows[2].at("schedule"), file);
   EXPECT_EQ(rows[2].at("makespan"), rows[1].at("makespan")) << "N = 8: 1F1B takes as long as GPipe";
-  const auto alone = csv({file, "--latency", "0,1"});
+  const auto alone = csv({"--schedules", file, "--latency", "0,1"});
   ASSERT_THAT(alone, SizeIs(2));
   EXPECT_EQ(alone[0].at("makespan"), rows[2].at("makespan"));
-  EXPECT_THAT(simulated({file}), HasSubstr("makespan 33,"));
+  EXPECT_THAT(output_of("simulate", {file}), HasSubstr("makespan 33,"));
   EXPECT_EQ(run_program({"schedule", file}).output,
             run_program({"schedule", "1f1b", "--stages", "4", "--micro-batches", "8"}).output);
   expect_refusal({{"simulate", file, "--stages", "4"}, {"mine.json has a shape already"}});
   expect_refusal({{"schedule", file, "--stages", "4"}, {"mine.json has a shape already"}});
   expect_refusal(
-      {{"simulate", "--schedules", file, "--stages", "4", "--micro-batches", "4"}, {"mine.json: has D = 4 and N = 8"}});
+      {{"sweep", "--schedules", file, "--stages", "4", "--micro-batches", "4"}, {"mine.json: has D = 4 and N = 8"}});
 }
 
 TEST(SweepTest, OmitsInvalidShapes) {
@@ -154,7 +155,7 @@ TEST(SweepTest, OmitsInvalidShapes) {
 }
 
 TEST(SweepTest, AcceptsASingleScheduleName) {
-  const auto rows = json_lines({"chimera", "--stages", "4", "--micro-batches", "4,8", "--chunks", "2"});
+  const auto rows = json_lines({"--schedules", "chimera", "--stages", "4", "--micro-batches", "4,8", "--chunks", "2"});
   ASSERT_THAT(rows, SizeIs(2));
   EXPECT_EQ(rows[0]["makespan"], 14);
   EXPECT_EQ(rows[1]["chunks"], 2);
@@ -168,15 +169,15 @@ TEST(SweepTest, TakesTheFasterOfTwoOrders) {
     return words;
   };
   const Words equal = {"--input-gradient", "1", "--weight-gradient", "1"};
-  const std::string slots = simulated(with(equal));
+  const std::string slots = output_of("simulate", with(equal));
   EXPECT_THAT(slots, HasSubstr("makespan 12.5,"));
   EXPECT_THAT(slots, HasSubstr("\norder: slots\n"));
   const Words late = {"--input-gradient", "1", "--weight-gradient", "1", "--latency", "0.1"};
-  EXPECT_THAT(simulated(with(late)), HasSubstr("makespan 13.6,"));
-  EXPECT_THAT(simulated(with(late)), HasSubstr("\norder: deepest\n"));
+  EXPECT_THAT(output_of("simulate", with(late)), HasSubstr("makespan 13.6,"));
+  EXPECT_THAT(output_of("simulate", with(late)), HasSubstr("\norder: deepest\n"));
   Words named = with(late);
   named.insert(named.end(), {"--order", "slots"});
-  EXPECT_THAT(simulated(named), HasSubstr("makespan 13.8,"));
+  EXPECT_THAT(output_of("simulate", named), HasSubstr("makespan 13.8,"));
   EXPECT_EQ(json_lines(
                 {"--schedules", "chimera-zb", "--stages", "4", "--micro-batches", "4", "--latency", "0.1"})[0]["order"],
             "slots");
@@ -196,34 +197,35 @@ TEST(SweepTest, ALimitOmitsSchedulesThatHoldMore) {
   expect_refusal({{"simulate", "gpipe", "--stages", "4", "--micro-batches", "8", "--memory", "7", "--activation-bytes",
                    "1", "--weight-bytes", "2"},
                   {"--memory: "}});
-  expect_refusal({{"simulate", "--schedules", "all", "--stages", "4", "--micro-batches", "8", "--memory", "1",
+  expect_refusal({{"sweep", "--schedules", "all", "--stages", "4", "--micro-batches", "8", "--memory", "1",
                    "--activation-bytes", "1", "--weight-bytes", "2"},
-                  {"--memory 1: all", "hold more"}});
+                  {"no schedule is left", "holds more than --memory 1"}});
   expect_refusal({{"simulate", "gpipe", "--stages", "4", "--micro-batches", "8", "--memory", "7"}, {"come together"}});
   expect_refusal({{"simulate", "gpipe", "--stages", "4", "--micro-batches", "8", "--max-in-flight", "4"},
                   {"--max-in-flight", "5 stage units in flight, 4 allowed"}});
 }
 
-TEST(SweepTest, ScheduleAlsoAcceptsLists) {
-  const ProgramResult result = run_program(
-      {"schedule", "1f1b", "--with", "gpipe", "--stages", "2,4", "--micro-batches", "D..2D", "--format", "json"});
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  std::istringstream lines(result.output);
-  std::vector<std::string> rows;
-  for (std::string line; std::getline(lines, line);) {
-    const json row = read_json(line);
-    rows.push_back(row["schedule"].get<std::string>() + " " + std::to_string(row["stages"].get<int>()) + " " +
-                   std::to_string(row["micro_batches"].get<int>()) + " " + std::to_string(row["makespan"].get<int>()));
+TEST(SweepTest, ListsTakeNamesToo) {
+  const auto rows =
+      csv({"--schedules", "chimera", "--stages", "4", "--micro-batches", "8", "--scale", "direct,doubling"});
+  ASSERT_THAT(rows, SizeIs(2));
+  EXPECT_NE(rows[0].at("scale"), rows[1].at("scale"));
+}
+
+TEST(SweepTest, OnlyASweepTakesLists) {
+  for (const char* command : {"simulate", "schedule", "check"}) {
+    expect_refusal({{command, "1f1b", "--stages", "2,4", "--micro-batches", "4"},
+                    {"--stages: '2,4' is a list; `chimera sweep` takes lists"}});
   }
-  EXPECT_THAT(rows, ElementsAre("1f1b 2 2 9", "gpipe 2 2 9", "1f1b 2 4 15", "gpipe 2 4 15", "1f1b 4 4 21",
-                                "gpipe 4 4 21", "1f1b 4 8 33", "gpipe 4 8 33"));
-  EXPECT_EQ(run_program({"schedule", "1f1b", "--stages", "2,4", "--micro-batches", "4", "--format", "svg"}).exit_code,
-            2);
+  expect_refusal(
+      {{"simulate", "1f1b", "--stages", "2", "--micro-batches", "4", "--latency", "0,1"}, {"--latency: '0,1'"}});
+  expect_refusal({{"simulate", "--schedules", "all", "--stages", "2", "--micro-batches", "4"},
+                  {"`chimera simulate --schedules` is now `chimera sweep --schedules`"}});
 }
 
 TEST(SweepTest, RefusesInvalidSweeps) {
   const auto refused = [](Words words, const std::vector<std::string>& said) {
-    words.insert(words.begin(), "simulate");
+    words.insert(words.begin(), "sweep");
     expect_refusal({words, said});
   };
   refused({"--schedules", "all", "--stages", "4,x", "--micro-batches", "4"}, {"--stages", "'4,x'", "4,8,16"});
@@ -231,74 +233,97 @@ TEST(SweepTest, RefusesInvalidSweeps) {
   refused({"--schedules", "all", "--stages", "8..4", "--micro-batches", "4"}, {"--stages", "'8..4'"});
   refused({"--schedules", "1f1c", "--stages", "4", "--micro-batches", "4"}, {"1f1c", "1f1b"});
   refused({"--schedules", "all", "--stages", "4"}, {"--micro-batches is missing"});
-  refused({"--schedules", "all", "1f1b", "--stages", "4", "--micro-batches", "4"}, {"NAME", "--schedules"});
-  refused({"1f1b", "--stages", "2,4", "--micro-batches", "4", "--with", "gpipe"}, {"--with"});
-  refused({"1f1b", "--stages", "2,4", "--micro-batches", "4", "--format", "svg"}, {"--format svg"});
-  refused({"dualpipe", "--stages", "4", "--micro-batches", "D"}, {"dualpipe", "2D = 8"});
+  refused({"--schedules", "1f1b", "--stages", "2,4", "--micro-batches", "4", "--format", "svg"}, {"--format 'svg'"});
+  refused({"--schedules", "dualpipe", "--stages", "4", "--micro-batches", "D"}, {"dualpipe", "2D = 8"});
   refused({"--schedules", "all", "--stages", "1..1000", "--micro-batches", "1..1000"}, {"10000 shapes"});
-  refused({"1f1b", "--stages", "4", "--micro-batches", "1..99999999"}, {"--micro-batches", "10000 numbers"});
-  refused({"1f1b", "--stages", "4", "--micro-batches", "4", "--format", "csv"}, {"--format csv", "--schedules"});
+  refused({"--schedules", "1f1b", "--stages", "4", "--micro-batches", "1..99999999"},
+          {"--micro-batches", "10000 numbers"});
+  refused({"--micro-batches", "8"}, {"--stages is missing"});
+  refused({"--stages", "0", "--micro-batches", "8"}, {"--stages must be at least 1, not 0"});
+  refused({"--stages", "4", "--micro-batches", "8", "--max-in-flight", "0.1"},
+          {"no schedule is left", "holds more than --max-in-flight 0.1"});
+  refused({"--stages", "4", "--micro-batches", "8", "--costs", "missing.json"}, {"missing.json"});
+  expect_refusal({{"best", "--stages", "8", "--micro-batches", "8"}, {"`chimera best` is now `chimera sweep`"}});
 }
 
-json best(Words words) {
-  words.insert(words.begin(), "best");
-  words.insert(words.end(), {"--format", "json"});
-  const ProgramResult result = run_program(words);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_EQ(result.messages, "");
-  return read_json(result.output);
-}
-
-std::map<std::string, std::string> reasons(const json& ranking) {
+/// Reasons of the table's lines about schedules that were left out
+std::map<std::string, std::string> left_out(const std::string& table) {
   std::map<std::string, std::string> reasons;
-  for (const json& each : ranking["left_out"])
-    reasons[each["schedule"].get<std::string>()] = each["reason"].get<std::string>();
+  std::istringstream lines(table);
+  const std::string start = "left out ";
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(start)) continue;
+    const std::size_t colon = line.find(": ");
+    reasons[line.substr(start.size(), colon - start.size())] = line.substr(colon + 2);
+  }
   return reasons;
 }
 
-TEST(BestTest, RanksSchedulesWithTheirBestParameters) {
+TEST(RankingTest, AllSchedulesHaveTheirBestParameters) {
   const Words costs = {"--stages", "4", "--micro-batches", "8", "--latency", "0.1"};
-  const json ranking = best(costs);
-  EXPECT_GT(ranking["schedules"].size(), 10U);
+  const auto rows = csv(costs);
+  EXPECT_GT(rows.size(), 10U);
   double last = 0;
-  for (const json& each : ranking["schedules"]) {
-    SCOPED_TRACE(json_text(each));
-    EXPECT_GE(each["makespan"].get<double>(), last);
-    last = each["makespan"].get<double>();
-    Words one = {each["schedule"].get<std::string>(), "--format", "json"};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.at("schedule"));
+    const double makespan = std::stod(row.at("makespan"));
+    EXPECT_GE(makespan, last);
+    last = makespan;
+    Words one = {row.at("schedule"), "--format", "json"};
     one.insert(one.end(), costs.begin(), costs.end());
-    const double usual = read_json(simulated(one))["makespan"].get<double>();
+    const double usual = read_json(output_of("simulate", one))["makespan"].get<double>();
     EXPECT_LE(last, usual * (1 + 1e-9)) << "no slower than with the default parameters";
-    std::istringstream parameters(each["parameters"].get<std::string>());
-    for (std::string word; parameters >> word;) one.push_back(word);
-    EXPECT_NEAR(read_json(simulated(one))["makespan"].get<double>(), last, 1e-9);
+    for (const char* flag : {"pipelines", "chunks", "waves", "scale", "order"}) {
+      if (!row.at(flag).empty()) one.insert(one.end(), {std::string("--") + flag, row.at(flag)});
+    }
+    EXPECT_NEAR(read_json(output_of("simulate", one))["makespan"].get<double>(), last, 1e-6);
   }
-  EXPECT_THAT(reasons(ranking)["pipedream"], HasSubstr("without a flush"));
 }
 
-TEST(BestTest, LeavesOutSchedulesBeyondTheLimits) {
-  const json ranking = best({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"});
-  for (const json& each : ranking["schedules"]) EXPECT_LE(each["peak_stage_units"].get<double>(), 5) << each;
-  EXPECT_EQ(reasons(ranking)["gpipe"], "holds more than --max-in-flight 5");
-  const json odd = best({"--stages", "3", "--micro-batches", "6"});
-  EXPECT_THAT(reasons(odd)["dualpipe"], HasSubstr("--stages"));
+TEST(RankingTest, AFlagFixesItsParameter) {
+  for (const auto& row : csv({"--stages", "4", "--micro-batches", "8", "--pipelines", "2"})) {
+    EXPECT_THAT(row.at("pipelines"), ::testing::AnyOf("", "2")) << row.at("schedule");
+  }
 }
 
-TEST(BestTest, ShowsATableAndWhatToDoNext) {
-  const ProgramResult result = run_program({"best", "--stages", "4", "--micro-batches", "8"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.output, ::testing::StartsWith("schedule "));
-  EXPECT_THAT(result.output, HasSubstr("\nleft out pipedream: updates weights without a flush\n"));
-  EXPECT_THAT(result.output, HasSubstr("chimera train --schedule "));
+TEST(RankingTest, LeavesOutSchedulesBeyondTheLimits) {
+  const Words limited = {"--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"};
+  for (const auto& row : csv(limited)) EXPECT_LE(std::stod(row.at("peak_stage_units")), 5) << row.at("schedule");
+  auto reasons = left_out(output_of("sweep", limited));
+  EXPECT_EQ(reasons["gpipe"], "holds more than --max-in-flight 5");
+  EXPECT_EQ(reasons["pipedream"], "updates weights without a flush");
+  EXPECT_THAT(left_out(output_of("sweep", {"--stages", "3", "--micro-batches", "6"}))["dualpipe"],
+              HasSubstr("--stages"));
 }
 
-TEST(BestTest, RefusesInOneLine) {
-  expect_refusal({{"best", "--micro-batches", "8"}, {"--stages is missing"}});
-  expect_refusal({{"best", "--stages", "8"}, {"--micro-batches is missing"}});
-  expect_refusal({{"best", "--stages", "0", "--micro-batches", "8"}, {"--stages must be at least 1, not 0"}});
-  expect_refusal({{"best", "--stages", "4", "--micro-batches", "8", "--max-in-flight", "0.1"},
-                  {"no schedule is left", "holds more than --max-in-flight 0.1"}});
-  expect_refusal({{"best", "--stages", "4", "--micro-batches", "8", "--costs", "missing.json"}, {"missing.json"}});
+/// Cells of the table's line about a schedule, without the unit %
+std::vector<std::string> cells_of(const std::string& table, const std::string& schedule) {
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> cells;
+    for (std::string word; words >> word;) {
+      if (word != "%") cells.push_back(word);
+    }
+    if (!cells.empty() && cells.front() == schedule) return cells;
+  }
+  return {};
+}
+
+TEST(RankingTest, TheTableHasFiguresAndNextCommands) {
+  const std::string table =
+      output_of("sweep", {"--schedules", "gpipe,zb-h1,chimera", "--stages", "8", "--micro-batches", "16"});
+  EXPECT_THAT(cells_of(table, "schedule"),
+              ElementsAre("schedule", "makespan", "bubble", "activations", "weights", "gap"));
+  EXPECT_THAT(cells_of(table, "zb-h1"), ElementsAre("zb-h1", "55", "12.7", "8", "1", "0.0"));
+  EXPECT_THAT(cells_of(table, "chimera"), ElementsAre("chimera", "66", "27.3", "8", "2", "15.8"));
+  EXPECT_THAT(table, HasSubstr("chimera simulate zb-h1 --stages 8 --micro-batches 16\n"));
+  EXPECT_THAT(table, HasSubstr("chimera train --schedule zb-h1 --stages 8 --micro-batches 16 --data FILE\n"));
+  const std::string best = output_of("sweep", {"--stages", "4", "--micro-batches", "8"});
+  EXPECT_THAT(cells_of(best, "interleaved-zb"), ::testing::Contains("--chunks"));
+  const std::string listed = output_of("sweep", {"--schedules", "gpipe", "--stages", "2,4", "--micro-batches", "8"});
+  EXPECT_THAT(cells_of(listed, "schedule"), ::testing::Contains("stages"));
+  EXPECT_THAT(listed, ::testing::Not(HasSubstr("chimera train")));
 }
 
 }  // namespace

@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+#include <algorithm>
+#include <memory>
+
+#include "commands.h"
+#include "core/console.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "help.h"
+#include "limit_flags.h"
+#include "options.h"
+#include "pair_flags.h"
+#include "sweep_output.h"
+#include "sweep_rows.h"
+#include "sweep_training.h"
+
+namespace chimera::apps {
+namespace {
+
+struct SweepArguments {
+  std::string schedules;
+  ShapeFlags shape;
+  CostFlags costs;
+  PairFlags pairs;
+  LimitFlags limits;
+  std::string train;  // training data; empty: simulation only
+  std::string output;
+  std::string chart;
+  std::string value;
+  std::string over;
+  bool pareto = false;
+  Format format = Format::Text;
+  CLI::Option* format_option = nullptr;
+
+  [[nodiscard]] bool writes_file() const { return !output.empty() && output != "-"; }
+  /// A file is CSV, unless --format or its ending says otherwise.
+  [[nodiscard]] Format chosen_format() const {
+    return writes_file() && format_option->count() == 0 && format == Format::Text ? Format::Csv : format;
+  }
+};
+
+void require_fitting_flags(const SweepArguments& options, const std::vector<std::string>& more) {
+  if (options.chart.empty() && !(options.value.empty() && options.over.empty())) {
+    throw ConfigError(
+        fmt::format("{} is for --chart; give that too, or leave it out", options.value.empty() ? "--over" : "--value"));
+  }
+  if (options.train.empty()) {
+    if (more.empty()) return;
+    throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
+  }
+  const Format format = options.chosen_format();
+  if (format == Format::Json || (format == Format::Text && options.writes_file())) {
+    throw ConfigError(fmt::format("--format {} goes without --train, whose table is CSV that a later sweep reads",
+                                  chimera::to_text(format)));
+  }
+  if (const auto lists = options.costs.lists(); !lists.empty()) {
+    throw ConfigError(fmt::format("--train measures the times of ops, so {} cannot be a list; leave it out",
+                                  lists.front()->option->get_name()));
+  }
+  if (options.pairs.choice != PairChoice::Own) {
+    throw ConfigError("--pairs is for the simulation only; leave it out with --train, which has --overlap-pairs");
+  }
+}
+
+std::string formatted(const SweepResult& result, Format format) {
+  if (format == Format::Text) return to_text(result);
+  for (const LeftOutSchedule& each : result.left_out) messages().write("chimera: " + to_text(each) + "\n");
+  return format == Format::Json ? to_json_lines(result.rows) : to_csv(result.rows);
+}
+
+void run(const SweepArguments& options, const std::vector<std::string>& more) {
+  require_fitting_flags(options, more);
+  const bool is_trained = !options.train.empty();
+  SweepResult result = rank_schedules(
+      {.schedules = options.schedules.empty() ? std::vector<std::string>() : parse_schedules(options.schedules),
+       .shape = options.shape,
+       .costs = options.costs,
+       .pairs = options.pairs,
+       .limits = options.limits,
+       .keeps_variants = options.pareto && options.schedules.empty()});
+  if (options.pareto) result.rows = pareto_fronts(result.rows);
+  if (is_trained) {
+    result.rows = train_rows(std::move(result.rows), {.data = options.train, .flags = more, .output = options.output});
+  }
+  std::string chart;
+  if (!options.chart.empty()) {
+    const char* usual = is_trained ? "tokens_per_second" : options.pareto ? "makespan" : "bubble_ratio";
+    const std::string over = options.pareto ? "peak_stage_units" : "micro_batches";
+    chart = draw_chart(result.rows, options.value.empty() ? usual : options.value,
+                       options.over.empty() ? over : options.over, options.pareto || options.schedules.empty());
+  }
+  write_output(options.output, formatted(result, options.chosen_format()));
+  if (!options.chart.empty()) write_whole(options.chart, chart);
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("sweep", "Rank schedules for given shapes, costs and limits: table and chart");
+  command->footer(
+      "Examples:\n"
+      "  chimera sweep --stages 8 --micro-batches 16\n"
+      "  chimera sweep --stages 8 --micro-batches 16 --input-gradient 1.3 --weight-gradient 0.7 --max-in-flight 9\n"
+      "  chimera sweep --schedules 1f1b,chimera --stages 4,8 --micro-batches D,2D,4D --chart bubble.svg\n"
+      "  chimera sweep --stages 8 --micro-batches 16 --latency 0,0.1,0.2 --over latency --chart latency.svg\n"
+      "  chimera sweep --stages 4 --micro-batches D,2D --train book.txt --steps 10 --output sweep.csv\n"
+      "  chimera sweep --schedules zb-v,chimera-zb --stages 8 --micro-batches 16 --chunks 1..4 --pareto --chart "
+      "memory.svg\n"
+      "\nWithout --schedules, every synchronous schedule is tried with all useful values of the parameters that no "
+      "flag "
+      "gives, and has one row, with its best parameters. `chimera plan` also chooses the number of stages, for a model "
+      "and a machine.\n"
+      "\nA LIST is 4,8,16 or 1..4; --micro-batches also accepts multiples of the stages, such as D,2D,4D or D..4D. "
+      "Rows "
+      "of equal D, N and times are sorted by makespan.\n"
+      "\nWith --train, flags that are not listed here go to `chimera train`. --output is CSV that is written after "
+      "each "
+      "row, and a restarted sweep continues after the last row.\n"
+      "\nMore: docs/sweeps.md");
+  command->allow_extras();
+  auto options = std::make_shared<SweepArguments>();
+  begin_group(*command, heading::kSchedule);
+  command
+      ->add_option("--schedules", options->schedules,
+                   "schedules with their default parameters: NAME,NAME, files too, or all (default: every synchronous "
+                   "schedule with its best parameters)")
+      ->type_name("NAMES");
+  options->shape.add_to(*command, Counts::Lists);
+  options->pairs.add_to(*command);
+  options->costs.add_to(*command, Counts::Lists);
+  options->pairs.add_time_to(*command);
+  options->limits.add_to(*command, "schedules above the limit have no row (default: no limit)");
+  begin_group(*command, heading::kRunning);
+  const CLI::Option* train = add_path(*command, "--train", options->train, "also train every row on this data");
+  begin_group(*command, heading::kOutput);
+  CLI::Option* output = add_path(*command, "--output", options->output,
+                                 "write the table, as CSV or .json, to this file instead of standard output");
+  const std::vector<Format> formats = {Format::Text, Format::Csv, Format::Json};
+  options->format_option = add_format(*command, options->format, formats);
+  options->format_option->description("output format; json has an object per line (default text, or csv for --output)");
+  follow_ending(*output, *options->format_option, options->format, formats);
+  command->add_flag("--pareto", options->pareto,
+                    "keep only rows that no other row of the same schedule, D and N beats in both time and memory");
+  CLI::Option* chart = add_path(*command, "--chart", options->chart, "write a chart to this SVG file");
+  guard_outputs(*command, {output, chart}, train);
+  command
+      ->add_option(
+          "--value", options->value,
+          "column on the y axis (default bubble_ratio; makespan with --pareto, tokens_per_second with --train)")
+      ->type_name("COLUMN");
+  command
+      ->add_option("--over", options->over,
+                   "column on the x axis (default micro_batches; peak_stage_units with --pareto)")
+      ->type_name("COLUMN");
+  set_common_flags(*command, {"--schedules", "--stages", "--micro-batches", "--chunks", "--forward", "--backward",
+                              "--latency", "--costs", "--max-in-flight", "--train", "--output", "--format", "--chart"});
+  command->callback([options, command] { run(*options, command->remaining()); });
+}
+
+}  // namespace chimera::apps

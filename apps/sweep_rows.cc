@@ -1,0 +1,271 @@
+#include "sweep_rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "check/check_limits.h"
+#include "core/console.h"
+#include "core/error.h"
+#include "generate/registry.h"
+#include "render/panel.h"
+#include "schedule_file.h"
+#include "simulate/simulate.h"
+
+namespace chimera::apps {
+namespace {
+
+constexpr const char* kFirstFigure = "makespan";
+
+std::string changed_parameters(const Generator& generator, const PipelineShape& shape) {
+  std::vector<std::string> flags;
+  for (const TakenAxis& taken : generator.axes) {
+    const ShapeAxis& axis = shape_axis(taken.axis);
+    if (axis.get(shape) != taken.usual) flags.push_back(axis.flag() + " " + axis.text(shape));
+  }
+  return fmt::format("{}", fmt::join(flags, " "));
+}
+
+bool is_condition(const SweepCell& cell) {
+  return cell.column == "stages" || cell.column == "micro_batches" || is_time(cell.column);
+}
+
+std::string condition_of(const SweepRow& row) {
+  std::string text;
+  for (const SweepCell& cell : row.cells) {
+    if (is_condition(cell)) text += cell.text + ",";
+  }
+  return text;
+}
+
+class Sweeper {
+ public:
+  explicit Sweeper(const Sweep& sweep) : sweep_(sweep), limits_(sweep.limits.limits()) {
+    for (const Generator& generator : generators()) {
+      if (tries_all() && generator.synchronous) names_.push_back(generator.name);
+    }
+    if (!tries_all()) names_ = sweep.schedules;
+  }
+
+  SweepResult run() {
+    require_taken_axes();
+    const std::vector<CostFlags> all_costs = sweep_.costs.listed();
+    const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.given();
+    for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
+      for (const CostFlags& costs : all_costs) {
+        for (const std::string& name : names_) {
+          if (names_schedule_file(name)) {
+            add_file(name, lists, costs);
+          } else {
+            add(find_generator(name), lists, costs);
+          }
+        }
+      }
+    }
+    if (result_.rows.empty()) {
+      const LeftOutSchedule& first = result_.left_out.front();
+      throw ConfigError(fmt::format("sweep: no schedule is left; {}: {}", first.name, first.reason));
+    }
+    for (const Generator& generator : generators()) {
+      if (tries_all() && !generator.synchronous) leave_out(generator.name, "updates weights without a flush");
+    }
+    sort_rows();
+    sweep_.costs.report_without_slices(has_slices_);
+    sweep_.pairs.report_without_pairs(has_pairs_);
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] bool tries_all() const { return sweep_.schedules.empty(); }
+
+  void require_taken_axes() const {
+    for (const AxisFlag& flag : sweep_.shape.axes) {
+      const auto takes = [&](const std::string& name) {
+        return !names_schedule_file(name) && find_axis(find_generator(name), flag.axis.axis) != nullptr;
+      };
+      if (!flag.given() || std::ranges::any_of(names_, takes)) continue;
+      throw ConfigError(fmt::format("{} applies to none of {}", flag.axis.flag(), fmt::join(names_, ", ")));
+    }
+  }
+
+  void add(const Generator& generator, const PipelineShape& lists, const CostFlags& flags) {
+    const auto asked = sweep_.shape.applicable_shape(generator, lists);
+    if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
+    std::vector<SweepRow> kept;
+    std::string reason;
+    for (const PipelineShape& shape :
+         sweep_.shape.variants(generator, *asked, tries_all() ? Tried::All : Tried::ByCosts)) {
+      if (const auto refusal = generator.refusal(shape)) {
+        if (reason.empty()) reason = *refusal;
+        continue;
+      }
+      auto row = try_row(generator.name, &generator, shape, flags, generator.generate(shape), reason);
+      if (!row) continue;
+      if (kept.empty() || sweep_.keeps_variants) {
+        kept.push_back(*std::move(row));
+      } else if (rank(*row) < rank(kept.front())) {
+        kept.front() = *std::move(row);
+      }
+    }
+    if (kept.empty()) return leave_out(generator.name, reason);
+    result_.rows.insert(result_.rows.end(), kept.begin(), kept.end());
+  }
+
+  void add_file(const std::string& path, const PipelineShape& lists, const CostFlags& flags) {
+    const auto [entry, is_new] = files_.try_emplace(path);
+    if (is_new) entry->second = read_schedule(path);
+    const Schedule& schedule = entry->second;
+    const PipelineShape own = {
+        .stages = static_cast<std::int64_t>(schedule.workers.size()),
+        .micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale)};
+    const auto is_first = [&](const AxisFlag& flag) {
+      return !flag.given() || flag.axis.get(lists) == flag.values.front();
+    };
+    if (!std::ranges::all_of(sweep_.shape.axes, is_first)) return;  // duplicate
+    if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches)) {
+      return leave_out(path, fmt::format("has D = {} and N = {}", own.stages, own.micro_batches));
+    }
+    std::string reason;
+    auto row = try_row(path, nullptr, own, flags, schedule, reason);
+    if (!row) return leave_out(path, reason);
+    result_.rows.push_back(*std::move(row));
+  }
+
+  /// Returns nothing, with the reason, if the schedule exceeds the limits or does not fit the costs. `generator` is
+  /// null for a file.
+  std::optional<SweepRow> try_row(const std::string& name, const Generator* generator, const PipelineShape& shape,
+                                  const CostFlags& flags, const Schedule& unpaired, std::string& reason) {
+    try {
+      const Schedule schedule = sweep_.pairs.paired(unpaired);
+      if (!check_limits(schedule, limits_).empty()) {
+        reason = "holds more than " + sweep_.limits.in_words();
+        return std::nullopt;
+      }
+      has_slices_ = has_slices_ || schedule.slices > 1;
+      has_pairs_ = has_pairs_ || has_pairs(schedule);
+      const CostModel costs = sweep_.pairs.with_time(flags.costs_of(schedule));
+      return row_of(name, generator, shape, flags, panel_of(schedule, simulate(schedule, costs), costs));
+    } catch (const ConfigError& error) {  // costs of another number of stages
+      reason = error.what();
+      return std::nullopt;
+    }
+  }
+
+  [[nodiscard]] SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
+                                const CostFlags& flags, const Panel& panel) const {
+    const bool has_slices = std::ranges::any_of(
+        sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.given(); });
+    SweepRow row{.cells = {{.column = "schedule", .text = name, .is_number = false},
+                           {.column = "stages", .text = std::to_string(shape.stages)},
+                           {.column = "micro_batches", .text = std::to_string(shape.micro_batches)}},
+                 .parameters = generator == nullptr ? "" : changed_parameters(*generator, shape)};
+    for (const ShapeAxis& axis : shape_axes()) {
+      if (axis.axis == Axis::Slices && !has_slices) continue;
+      const bool taken = generator != nullptr && find_axis(*generator, axis.axis) != nullptr;
+      row.cells.push_back({std::string(axis.name), taken ? axis.text(shape) : "", axis.is_number()});
+    }
+    const auto add_number = [&](const std::string& column, double value) {
+      row.cells.push_back({column, fmt::format("{:.10g}", value)});
+    };
+    for (const TimeFlag* flag : flags.lists()) add_number(flag->column, flags.*flag->time);
+    add_number(kFirstFigure, panel.timeline.makespan);
+    add_number("bubble_ratio", panel.timeline.bubble_ratio);
+    add_number("lower_bound", panel.timeline.lower_bound);
+    add_number("inner_bubble", panel.timeline.inner_bubble);
+    add_number("peak_stage_units", panel.totals.peak_units);
+    add_number("weight_copies", panel.totals.weight_copies);
+    return row;
+  }
+
+  /// Named schedules of equal makespan keep their order.
+  [[nodiscard]] std::tuple<double, double, double> rank(const SweepRow& row) const {
+    const double makespan = row.number(kFirstFigure);
+    if (!tries_all()) return {makespan, 0, 0};
+    return {makespan, row.number("peak_stage_units"), row.number("weight_copies")};
+  }
+
+  void sort_rows() {
+    std::map<std::string, std::size_t> positions;
+    for (const SweepRow& row : result_.rows) positions.try_emplace(condition_of(row), positions.size());
+    std::ranges::stable_sort(
+        result_.rows, {}, [&](const SweepRow& row) { return std::pair(positions.at(condition_of(row)), rank(row)); });
+  }
+
+  void leave_out(const std::string& name, const std::string& reason) {
+    const auto known = std::ranges::find(result_.left_out, name, &LeftOutSchedule::name);
+    if (known == result_.left_out.end()) {
+      result_.left_out.push_back({name, reason});
+    } else {
+      ++known->more;
+    }
+  }
+
+  const Sweep& sweep_;
+  const Limits limits_;
+  std::vector<std::string> names_;
+  std::map<std::string, Schedule> files_;
+  SweepResult result_;
+  bool has_slices_ = false;  // any of the simulated schedules
+  bool has_pairs_ = false;
+};
+
+bool are_alternatives(const SweepRow& a, const SweepRow& b) {
+  return a.schedule() == b.schedule() && condition_of(a) == condition_of(b);
+}
+
+bool covers(const SweepRow& a, const SweepRow& b) {
+  return a.number(kFirstFigure) <= b.number(kFirstFigure) &&
+         a.number("peak_stage_units") <= b.number("peak_stage_units");
+}
+
+}  // namespace
+
+std::vector<SweepCell> SweepRow::inputs() const {
+  return {cells.begin(), std::ranges::find(cells, std::string(kFirstFigure), &SweepCell::column)};
+}
+
+const std::string& SweepRow::text(const std::string& column) const {
+  static const std::string none;
+  const auto cell = std::ranges::find(cells, column, &SweepCell::column);
+  return cell == cells.end() ? none : cell->text;
+}
+
+double SweepRow::number(const std::string& column) const {
+  const std::string& found = text(column);
+  return found.empty() ? std::numeric_limits<double>::quiet_NaN() : std::stod(found);
+}
+
+SweepResult rank_schedules(const Sweep& sweep) { return Sweeper(sweep).run(); }
+
+std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
+  std::vector<SweepRow> fronts;
+  for (const SweepRow& row : rows) {
+    const auto replaces = [&](const SweepRow& other) {
+      return &other != &row && are_alternatives(other, row) && covers(other, row) &&
+             (&other < &row || !covers(row, other));
+    };
+    if (std::ranges::none_of(rows, replaces)) fronts.push_back(row);
+  }
+  return fronts;
+}
+
+std::vector<std::string> parse_schedules(const std::string& text) {
+  if (text == "all") return schedule_names();
+  std::vector<std::string> names;
+  for (const std::string_view part : parts_of(text)) {
+    names.emplace_back(part);
+    if (!names_schedule_file(names.back())) (void)find_generator(names.back());
+  }
+  return names;
+}
+
+bool is_time(const std::string& column) { return std::ranges::find(kTimeColumns, column) != kTimeColumns.end(); }
+
+}  // namespace chimera::apps

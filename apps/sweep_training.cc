@@ -1,0 +1,111 @@
+#include "sweep_training.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "core/console.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "program.h"
+#include "schedule_file.h"
+#include "sweep_output.h"
+#include "telemetry/run_history.h"
+
+namespace chimera::apps {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+/// A row in the table without what was measured.
+std::string key_of(const SweepRow& row) {
+  std::string key;
+  for (const SweepCell& cell : row.inputs()) key += cell.text + ",";
+  return key;
+}
+
+std::string head_of(const SweepRow& row) {
+  std::string head;
+  for (const SweepCell& cell : row.cells) head += cell.column + ",";
+  for (const char* column : kMeasured) head += std::string(column) + (column == kMeasured.back() ? "" : ",");
+  return head;
+}
+
+/// Returns the measured cells by key. Throws ConfigError if the file has other columns.
+std::map<std::string, Cells> read_measured(const std::string& path, const SweepRow& like) {
+  std::map<std::string, Cells> found;
+  if (path.empty() || path == "-" || !std::filesystem::exists(path) || std::filesystem::is_empty(path)) return found;
+  std::istringstream lines(read_whole(path));
+  std::string line;
+  std::getline(lines, line);
+  if (line != head_of(like)) {
+    throw ConfigError(fmt::format("--output {}: exists and is not a table of this sweep; give another file", path));
+  }
+  const std::size_t keys = like.inputs().size();
+  while (std::getline(lines, line)) {
+    const auto parts = parts_of(line);
+    const Cells cells(parts.begin(), parts.end());
+    if (cells.size() != like.cells.size() + kMeasured.size()) continue;
+    std::string key;
+    for (std::size_t c = 0; c < keys; ++c) key += cells[c] + ",";
+    found[key] = {cells.end() - static_cast<std::ptrdiff_t>(kMeasured.size()), cells.end()};
+  }
+  return found;
+}
+
+Cells train_row(const SweepRow& row, const SweepTraining& training) {
+  const TemporaryFolder folder;
+  const std::string metrics = folder.file("metrics.jsonl");
+  std::vector<std::string> words = {"train", "--data", training.data, "--metrics", metrics};
+  const bool is_file = names_schedule_file(row.schedule());
+  for (const SweepCell& cell : row.inputs()) {
+    if (cell.text.empty()) continue;
+    if (is_file && cell.column != "schedule") continue;  // the file has a shape
+    std::string flag = "--" + cell.column;
+    std::ranges::replace(flag, '_', '-');
+    words.insert(words.end(), {flag, cell.text});
+  }
+  words.insert(words.end(), training.flags.begin(), training.flags.end());
+  std::cerr << "$ " << as_typed(words) << "\n" << std::flush;
+  const CommandResult result = run_own(words);
+  if (result.exit_code != 0) {
+    throw Error(fmt::format("`{}` ended with {}; the rows before it are kept", as_typed(words), result.exit_code));
+  }
+  const RunFigures figures = figures_of(read_run(metrics));
+  return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
+          fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
+}
+
+}  // namespace
+
+std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining& training) {
+  const std::string& path = training.output;
+  const auto before = read_measured(path, rows.front());
+  for (const auto& [key, cells] : before) {
+    if (std::ranges::find(rows, key, key_of) != rows.end()) continue;
+    throw ConfigError(fmt::format("--output {}: has the row {}... of another sweep; give another file", path, key));
+  }
+  const auto content = [&] { return std::filesystem::exists(path) ? read_whole(path) : ""; };
+  const bool is_file =
+      !path.empty() && path != "-" && (!std::filesystem::exists(path) || std::filesystem::is_regular_file(path));
+  std::string own = is_file ? content() : "";
+  std::vector<SweepRow> done;
+  for (SweepRow& row : rows) {
+    const auto known = before.find(key_of(row));
+    const Cells cells = known != before.end() ? known->second : train_row(row, training);
+    for (std::size_t c = 0; c < kMeasured.size(); ++c) row.cells.push_back({kMeasured[c], cells[c]});
+    done.push_back(std::move(row));
+    if (!is_file || known != before.end()) continue;
+    if (content() != own)
+      throw Error(fmt::format("--output {}: another sweep writes this file, too; give another file", path));
+    own = to_csv(done);
+    write_whole(path, own);
+  }
+  return done;
+}
+
+}  // namespace chimera::apps
