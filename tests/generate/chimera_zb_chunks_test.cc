@@ -151,7 +151,7 @@ TEST(ChimeraZbChunksTest, DocumentedMakespansAreCorrect) {
       EXPECT_NEAR(testing::timed(chimera_zb(shape), costs, i < 2 ? 0 : 0.1).makespan, makespans[i], 1e-9) << line;
     }
   }
-  EXPECT_EQ(rows, 9);
+  EXPECT_EQ(rows, 6);
 }
 
 TEST(ChimeraZbChunksTest, FigureIsTheGoldenFile) {

@@ -125,7 +125,6 @@ TEST(ChimeraZbTest, DocumentShowsTheGoldenPicture) {
   std::ostringstream text;
   text << document.rdbuf();
   EXPECT_THAT(text.str(), HasSubstr(testing::golden("chimera-zb.txt")));
-  EXPECT_THAT(text.str(), HasSubstr(testing::golden("chimera-zb-chunks.txt")));
 }
 
 TEST(ChimeraZbTest, FewMicroBatchesOnManyStagesAreFast) { EXPECT_EQ(num_ops(chimera_zb({100'000, 1})), 300'000); }
