@@ -17,7 +17,7 @@
 #include "render/chart.h"
 #include "render/svg.h"
 #include "simulate/simulate.h"
-#include "telemetry/report_page.h"
+#include "telemetry/html_page.h"
 
 namespace chimera {
 namespace {

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "checkpoint/manifest.h"
 #include "core/file_descriptor.h"
 
 namespace chimera {

@@ -4,8 +4,17 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
+
+#include "core/error.h"
 
 namespace chimera {
+
+/// A checkpoint that cannot be written, or differs from its hashes.
+class CheckpointError : public Error {
+ public:
+  using Error::Error;
+};
 
 class Disk {
  public:
@@ -29,6 +38,25 @@ class Disk {
 };
 
 [[nodiscard]] Disk& real_disk();
+
+/// Owner of a file on a borrowed Disk.
+class OpenFile {
+ public:
+  OpenFile(Disk& disk, std::string path) : disk_(disk), path_(std::move(path)), file_(disk.create(path_)) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() { disk_.close(file_); }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) bytes = bytes.subspan(disk_.write(file_, bytes, path_));
+  }
+  void sync() { disk_.sync(file_, path_); }
+
+ private:
+  Disk& disk_;
+  std::string path_;
+  int file_;
+};
 
 /// Writes or replaces a file and syncs it, but not its folder entry.
 void write_file(Disk& disk, const std::string& path, const std::string& text);

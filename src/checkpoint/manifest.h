@@ -2,43 +2,15 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/block_hashes.h"
 #include "checkpoint/disk.h"
-#include "core/error.h"
 
 // The manifest of a checkpoint, a JSON object sealed with a hash of its own text. See docs/checkpoints.md.
 
 namespace chimera {
-
-/// A checkpoint that cannot be written, or differs from its hashes.
-class CheckpointError : public Error {
- public:
-  using Error::Error;
-};
-
-/// Owner of a file on a borrowed Disk.
-class OpenFile {
- public:
-  OpenFile(Disk& disk, std::string path) : disk_(disk), path_(std::move(path)), file_(disk.create(path_)) {}
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  ~OpenFile() { disk_.close(file_); }
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) bytes = bytes.subspan(disk_.write(file_, bytes, path_));
-  }
-  void sync() { disk_.sync(file_, path_); }
-
- private:
-  Disk& disk_;
-  std::string path_;
-  int file_;
-};
 
 /// Adds a last member `xxh3_128` to a non-empty object: the hash of all bytes before the comma in front of it.
 [[nodiscard]] std::string sealed(const nlohmann::ordered_json& object);

@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "render/encoding.h"
 #include "render/panel.h"
-#include "telemetry/report_page.h"
+#include "telemetry/html_page.h"
 
 namespace chimera {
 namespace {

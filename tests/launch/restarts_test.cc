@@ -1,4 +1,4 @@
-#include "launch/local/launcher.h"
+#include "launch/local/restarts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Ranks as processes over Gloo: the contract of every transport, and ranks that die at bad moments.
 
 #include "transport/gloo/gloo_transport.h"
+#include "transport/gloo/collectives.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>

@@ -26,7 +26,7 @@
 #include "core/file_descriptor.h"
 #include "launch/hosts/hosts.h"
 #include "launch/local/failure_report.h"
-#include "launch/local/launcher.h"
+#include "launch/local/launch_plan.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
 #include "rendezvous/channel.h"

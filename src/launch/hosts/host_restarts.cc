@@ -14,9 +14,9 @@
 #include "core/error.h"
 #include "launch/hosts/run_layout.h"
 #include "launch/local/ask.h"
-#include "launch/local/launcher.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
+#include "launch/local/restarts.h"
 
 namespace chimera {
 

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "launch/local/process.h"
 
 namespace chimera {
 namespace {

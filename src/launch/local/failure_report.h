@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "launch/local/process.h"
 
 namespace chimera {
 
@@ -49,12 +50,6 @@ inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
 [[nodiscard]] std::string to_line(const RecoveryNote& note);
 [[nodiscard]] std::optional<RecoveryNote> parse_note(std::string_view line);
-
-struct Ending {
-  enum class Kind { Exited, Killed };
-  Kind kind = Kind::Exited;
-  int value = 0;  ///< Exit code, or signal number
-};
 
 struct RankRecord {
   std::optional<FailureReport> report;  ///< May be empty

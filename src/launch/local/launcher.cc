@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -19,29 +18,10 @@
 #include "core/file_descriptor.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
+#include "launch/local/restarts.h"
 #include "launch/local/supervisor.h"
 
 namespace chimera {
-
-Restarts::Advice Restarts::after_failure(std::int64_t step) {
-  in_same_step_ = step == last_step_ ? in_same_step_ + 1 : 1;
-  without_gain_ = step > furthest_step_ ? 0 : without_gain_ + 1;
-  last_step_ = step;
-  furthest_step_ = std::max(furthest_step_, step);
-  if (most_ == 0) return {};
-  if (in_same_step_ == kSameStep) {
-    const std::string place = step == 0 ? words_.first : fmt::format("{} {}", words_.later, step);
-    return {.why_not = fmt::format("not {}: it has failed {} {} times in a row", words_.again, place, kSameStep)};
-  }
-  if (done_ == most_)
-    return {.why_not = fmt::format("not {}: all attempts of {} {} are used", words_.again, words_.flag, most_)};
-  ++done_;
-  const int doublings = std::min(without_gain_ - 1, 6);
-  return {.again = true,
-          .pause = without_gain_ == 0 ? std::chrono::seconds(0)
-                                      : std::min(kFirstPause * (1 << std::max(doublings, 0)), kLongestPause)};
-}
-
 namespace {
 
 constexpr int kMostRanks = 1024;

@@ -13,7 +13,6 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
-#include "launch/local/failure_report.h"
 
 namespace chimera {
 
@@ -26,6 +25,13 @@ inline constexpr ExitCode kSavedExit{75};
 
 /// Signals that make a run with checkpoints save and end.
 inline constexpr std::array kSavingSignals = {SIGTERM, SIGUSR1, SIGHUP};
+
+/// How a child process ended.
+struct Ending {
+  enum class Kind { Exited, Killed };
+  Kind kind = Kind::Exited;
+  int value = 0;  ///< Exit code, or signal number
+};
 
 [[nodiscard]] constexpr int exit_code_of_signal(int signal_number) { return 128 + signal_number; }
 

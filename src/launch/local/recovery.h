@@ -11,7 +11,7 @@
 
 #include "core/file_descriptor.h"
 #include "launch/local/failure_report.h"
-#include "launch/local/launcher.h"
+#include "launch/local/restarts.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {

@@ -13,7 +13,7 @@
 #include "launch/flight/hang.h"
 #include "launch/flight/progress.h"
 #include "launch/local/failure_report.h"
-#include "launch/local/launcher.h"
+#include "launch/local/launch_plan.h"
 #include "launch/local/process.h"
 #include "launch/local/recovery.h"
 
