@@ -10,7 +10,7 @@
 
 #include "model/stage.h"
 #include "schedule/program.h"
-#include "transport/recorder.h"
+#include "transport/device_graph.h"
 
 namespace chimera {
 

@@ -12,7 +12,7 @@
 #include "core/rendezvous_point.h"
 #include "transport/fingerprint.h"
 #include "transport/pairs/pair_transport.h"
-#include "transport/recorder.h"
+#include "transport/device_graph.h"
 #include "transport/transport.h"
 
 namespace chimera {

@@ -15,7 +15,7 @@
 #include "generate/registry.h"
 #include "model/linear.h"
 #include "passes/lower.h"
-#include "transport/recorder.h"
+#include "support/logging_transport.h"
 
 namespace chimera {
 namespace {
@@ -57,7 +57,7 @@ ProgramShape shape_of(const Program& program) {
 
 TEST(ExecutorTest, FirstStageSendsActivationsAndTakesGradients) {
   const Program program = lower(find_generator("1f1b").generate({2, 2}));
-  Recorder transport;
+  LoggingTransport transport;
   transport.prime(RankId(1), at::full({2}, 10.0, at::kDouble));
   transport.prime(RankId(1), at::full({2}, 100.0, at::kDouble));
   Scale stage(3, false);
@@ -79,7 +79,7 @@ TEST(ExecutorTest, FirstStageSendsActivationsAndTakesGradients) {
 
 TEST(ExecutorTest, LastStageMakesLossesAndSendsGradients) {
   const Program program = lower(find_generator("1f1b").generate({2, 2}));
-  Recorder transport;
+  LoggingTransport transport;
   for (const double value : {1.0, 2.0}) transport.prime(RankId(0), at::full({2}, value, at::kDouble));
   Scale stage(5, true);
   Executor executor(WorkerId(1), {{StageId(1), &stage}}, transport, kMessage, shape_of(program));
@@ -95,7 +95,7 @@ TEST(ExecutorTest, StagesOnOneWorkerHandOverWithoutMessages) {
   const auto ops = schedule.workers;
   schedule.workers = {{ops[0][0], ops[1][0], ops[1][1], ops[0][1]}};
   const Program program = lower(schedule);
-  Recorder transport;
+  LoggingTransport transport;
   Scale first(3, false);
   Scale last(5, true);
   Executor executor(WorkerId(0), {{StageId(0), &first}, {StageId(1), &last}}, transport, kMessage, shape_of(program));
@@ -107,7 +107,7 @@ TEST(ExecutorTest, StagesOnOneWorkerHandOverWithoutMessages) {
 
 TEST(ExecutorTest, GradientsStartFromZeroEachStep) {
   const Program program = lower(find_generator("gpipe").generate({1, 3}));
-  Recorder transport;
+  LoggingTransport transport;
   Scale stage(2, true);
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   for (int step = 0; step < 2; ++step) {
@@ -118,7 +118,7 @@ TEST(ExecutorTest, GradientsStartFromZeroEachStep) {
 
 TEST(ExecutorTest, WarmUpSendsNoMessagesAndChangesNothing) {
   const Program program = lower(find_generator("1f1b").generate({2, 2}));
-  Recorder transport;
+  LoggingTransport transport;
   Scale stage(3, false);
   std::vector<double> norms;
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
@@ -177,7 +177,7 @@ Program one_pair(Pairs pairs) {
 
 TEST(ExecutorTest, PairsRunConcurrently) {
   const Program program = one_pair(Pairs::Together);
-  Recorder transport;
+  LoggingTransport transport;
   Meeting rendezvous;
   bool forward_met = false;
   bool backward_met = false;
@@ -197,7 +197,7 @@ TEST(ExecutorTest, PairsRunConcurrently) {
 
 TEST(ExecutorTest, InOrderTheForwardOfAPairEndsFirst) {
   const Program program = one_pair(Pairs::InOrder);
-  Recorder transport;
+  LoggingTransport transport;
   std::vector<bool> order;
   Squares stage([&](bool forward) { order.push_back(forward); });
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
@@ -208,7 +208,7 @@ TEST(ExecutorTest, InOrderTheForwardOfAPairEndsFirst) {
 TEST(ExecutorTest, ExceptionInAPairEndsTheStepAtItsOp) {
   const Program program = one_pair(Pairs::Together);
   for (const bool forward_throws : {true, false}) {
-    Recorder transport;
+    LoggingTransport transport;
     Squares stage([&](bool forward) {
       if (forward == forward_throws) throw Error("spoiled");
     });
@@ -222,7 +222,7 @@ TEST(ExecutorTest, ExceptionInAPairEndsTheStepAtItsOp) {
 
 TEST(ExecutorTest, ForwardsOfValidationKeepNoGraphOrGradients) {
   const Program program = lower(forward_only(find_generator("gpipe").generate({1, 2})));
-  Recorder transport;
+  LoggingTransport transport;
   Scale stage(2, true);
   stage.gradients().fill_(9);
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
@@ -245,7 +245,7 @@ class Witness final : public Stage {
 
 TEST(ExecutorTest, ARecomputedForwardRunsAgainBeforeItsBackward) {
   const Program program = lower(find_generator("gpipe").generate({1, 2}), {.recompute = {StageId(0)}});
-  Recorder transport;
+  LoggingTransport transport;
   Witness stage;
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   EXPECT_THAT(executor.run(program.workers[0], hooks()).losses, ElementsAre(4, 8));
@@ -268,7 +268,7 @@ TEST(OpTimesTest, RecomputationsCountApart) {
 
 TEST(ExecutorTest, FailureRecordsItsOp) {
   const Program program = lower(find_generator("1f1b").generate({2, 1}));
-  Recorder transport;  // no message will arrive
+  LoggingTransport transport;  // no message will arrive
   Scale stage(2, false);
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   EXPECT_THROW((void)executor.run(program.workers[0], hooks()), PeerLostError);
@@ -292,7 +292,7 @@ TEST(ExecutorTest, SplitBackwardsGiveTheBitsOfTheWhole) {
       schedule.workers[0].push_back({*op_kind(text[0]), ReplicaId(0), StageId(0), MicroBatchId(text[1] - '0')});
     }
     const Program program = lower(schedule);
-    Recorder transport;
+    LoggingTransport transport;
     Affine stage;
     Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
     (void)executor.run(program.workers[0], hooks());

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/recorder.h"
+#include "transport/device_graph.h"
 
 namespace chimera::testing {
 

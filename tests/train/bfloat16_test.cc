@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "support/logging_transport.h"
 #include "support/training.h"
 #include "train/setup/device.h"
-#include "transport/recorder.h"
 
 namespace chimera {
 namespace {
@@ -68,24 +68,24 @@ TEST(Bfloat16Test, GradientsOfMicroBatchesAddUpInFloat32) {
 }
 
 TEST(Bfloat16Test, MessagesAreHalfAsLargeAndGradientSumsAreNot) {
-  const auto recorded = [](DataType dtype, Recorder& recorder) {
+  const auto sent_bytes = [](DataType dtype, LoggingTransport& transport) {
     TrainOptions options = bfloat16("chimera", {2, 2});
     options.dtype = dtype;
     const Job job = prepare_job(options);
     const at::Tensor message =
         at::zeros({options.micro_batch_size, options.sequence, job.model.hidden}, scalar_type(dtype));
-    for (int i = 0; i < 4; ++i) recorder.prime(RankId(1), message);
-    Trainer trainer(job, RankId(0), recorder);
+    for (int i = 0; i < 4; ++i) transport.prime(RankId(1), message);
+    Trainer trainer(job, RankId(0), transport);
     static_cast<void>(trainer.train_step(0));
     std::size_t bytes = 0;
-    for (const at::Tensor& tensor : recorder.sent(RankId(1))) bytes += tensor.nbytes();
+    for (const at::Tensor& tensor : transport.sent(RankId(1))) bytes += tensor.nbytes();
     return bytes;
   };
-  Recorder narrow;
-  Recorder wide;
-  const std::size_t bytes = recorded(DataType::BFloat16, narrow);
+  LoggingTransport narrow;
+  LoggingTransport wide;
+  const std::size_t bytes = sent_bytes(DataType::BFloat16, narrow);
   EXPECT_GT(bytes, 0U);
-  EXPECT_EQ(2 * bytes, recorded(DataType::Float32, wide));
+  EXPECT_EQ(2 * bytes, sent_bytes(DataType::Float32, wide));
   EXPECT_THAT(narrow.lines(), ::testing::Contains(AllOf(HasSubstr("all-reduce stage"), HasSubstr("Float"))));
   EXPECT_THAT(narrow.lines(),
               ::testing::Not(::testing::Contains(AllOf(HasSubstr("all-reduce stage"), HasSubstr("BFloat16")))));

@@ -10,10 +10,10 @@
 
 #include "core/error.h"
 #include "support/fake_device.h"
+#include "support/logging_transport.h"
 #include "support/training.h"
 #include "transport/forwarding_transport.h"
 #include "transport/groups.h"
-#include "transport/recorder.h"
 #include "transport/threads/thread_transport.h"
 
 namespace chimera {
@@ -186,7 +186,7 @@ TEST(ShardedOptimizerTest, NothingReadsTheSumsOfOtherOwners) {
 TEST(ShardedOptimizerTest, GathersParametersStageByStage) {
   FourParameters first;
   FourParameters second;
-  Recorder transport;
+  LoggingTransport transport;
   const RankGroups groups = {{RankId(0), RankId(1)}, {RankId(1)}, {RankId(1), RankId(0)}};
   const auto optimizer = make_sharded_optimizer({}, {{ParameterGroupId(0), &first}, {ParameterGroupId(2), &second}},
                                                 groups, RankId(0), transport);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <queue>
@@ -12,29 +11,11 @@
 
 namespace chimera {
 
-/// Recorded device work, such as a CUDA graph. It owns the tensors created during recording, which hold the last
-/// repetition's values.
-class RecordedWork {
- public:
-  RecordedWork() = default;
-  RecordedWork(const RecordedWork&) = delete;
-  RecordedWork& operator=(const RecordedWork&) = delete;
-  virtual ~RecordedWork() = default;
-  /// Enqueues the work on the current stream. Host values (numbers, sizes, addresses) stay as recorded.
-  virtual void repeat() = 0;
-  /// Returns what repeat() enqueues: names of kernels, "copy" or "fill"; empty if unknown.
-  [[nodiscard]] virtual std::vector<std::string> kernels() const { return {}; }
-};
-
-/// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws
-/// Error if the function waits for the device.
-using RecordWork = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>& work)>;
-
-/// Transport without peers for tests. It records the calls of a worker in order, a line each, for example
+/// Transport without peers for tests. It logs the calls of a worker in order, a line each, for example
 ///   send to 1: [2, 3] Float         receive from 0: [2, 3] Float      all-reduce stage 1: [10] Double
 ///   wait send to 1                  wait receive from 0               wait all-reduce stage 1            all-sum: 2
 /// It ignores tags. Sends complete at once; sums leave the buffers unchanged. It must outlive its operations.
-class Recorder final : public Transport {
+class LoggingTransport final : public Transport {
  public:
   /// Queues the message that the next receive from `from` returns.
   void prime(RankId from, at::Tensor message) { primed_[from].push(std::move(message)); }
@@ -56,7 +37,7 @@ class Recorder final : public Transport {
   void all_sum(std::span<double> values) override;
 
  private:
-  class Recorded;
+  class LoggedCall;
   std::vector<std::string> lines_;
   std::map<RankId, std::vector<at::Tensor>> sent_;
   std::map<RankId, std::queue<at::Tensor>> primed_;

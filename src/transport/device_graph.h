@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace chimera {
+
+/// Recorded device work, such as a CUDA graph. It owns the tensors created during recording, which hold the last
+/// repetition's values.
+class RecordedWork {
+ public:
+  RecordedWork() = default;
+  RecordedWork(const RecordedWork&) = delete;
+  RecordedWork& operator=(const RecordedWork&) = delete;
+  virtual ~RecordedWork() = default;
+  /// Enqueues the work on the current stream. Host values (numbers, sizes, addresses) stay as recorded.
+  virtual void repeat() = 0;
+  /// Returns what repeat() enqueues: names of kernels, "copy" or "fill"; empty if unknown.
+  [[nodiscard]] virtual std::vector<std::string> kernels() const { return {}; }
+};
+
+/// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws
+/// Error if the function waits for the device.
+using RecordWork = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>& work)>;
+
+}  // namespace chimera
