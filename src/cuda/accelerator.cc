@@ -234,7 +234,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_7() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_8() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

@@ -435,11 +435,10 @@ std::unique_ptr<Pending> Executor::start_sum(ParameterGroupId id) {
   } else {
     group.add_accumulators();
   }
-  if (shape_.scatters) {
-    return transport_.start_reduce_scatter(id, group.gradients(), std::move(parts), order, shards_.at(id));
-  }
-  if (order == nullptr) return transport_.start_all_reduce(id, group.gradients());
-  return transport_.start_ordered_all_reduce(id, group.gradients(), std::move(parts), *order);
+  return transport_.start_sum(id, {.gradients = group.gradients(),
+                                   .parts = std::move(parts),
+                                   .order = order,
+                                   .counts = shape_.scatters ? shards_.at(id) : std::vector<std::int64_t>()});
 }
 
 void Executor::wait_all_reduce(ParameterGroupId id) { all_reduces_.extract(id).mapped()->wait(); }

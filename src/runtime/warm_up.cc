@@ -6,7 +6,6 @@
 
 #include "core/fault_point.h"
 #include "runtime/executor.h"
-#include "transport/completed.h"
 #include "transport/forwarding_transport.h"
 
 namespace chimera {

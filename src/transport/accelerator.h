@@ -61,7 +61,7 @@ class Accelerator {
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_7";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_8";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

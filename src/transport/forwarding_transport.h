@@ -17,17 +17,8 @@ class ForwardingTransport : public Transport {
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
     return ranks_->post_receive(from, spec, tag);
   }
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) override {
-    return ranks_->start_all_reduce(group, std::move(gradients));
-  }
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
-                                                    std::vector<at::Tensor> parts, const SumOrder& order) override {
-    return ranks_->start_ordered_all_reduce(group, std::move(gradients), std::move(parts), order);
-  }
-  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
-                                                std::vector<at::Tensor> parts, const SumOrder* order,
-                                                const std::vector<std::int64_t>& counts) override {
-    return ranks_->start_reduce_scatter(group, std::move(gradients), std::move(parts), order, counts);
+  std::unique_ptr<Pending> start_sum(ParameterGroupId group, GradientSum sum) override {
+    return ranks_->start_sum(group, std::move(sum));
   }
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {

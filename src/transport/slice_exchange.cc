@@ -35,22 +35,21 @@ at::Tensor pack(const std::vector<at::Tensor>& parts, const std::vector<std::int
 
 }  // namespace
 
-SliceExchange::SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
-                             const SumOrder& order, std::chrono::milliseconds timeout, std::vector<std::int64_t> counts)
-    : order_(order),
-      counts_(counts.empty() ? equal_counts(gradients.numel(), group.getSize()) : std::move(counts)),
+SliceExchange::SliceExchange(c10d::Backend& group, const GradientSum& sum, std::chrono::milliseconds timeout)
+    : order_(*sum.order),
+      counts_(sum.scatters() ? sum.counts : equal_counts(sum.gradients.numel(), group.getSize())),
       own_first_(std::accumulate(counts_.begin(), counts_.begin() + group.getRank(), std::int64_t{0})),
       own_count_(counts_[static_cast<std::size_t>(group.getRank())]),
-      outgoing_(pack(parts, counts_, gradients.options())) {
+      outgoing_(pack(sum.parts, counts_, sum.gradients.options())) {
   std::vector<std::int64_t> sent;  // c10d may move from these lists
   std::vector<std::int64_t> received;
   std::int64_t arriving = 0;
-  for (const std::int64_t count : counts_) sent.push_back(static_cast<std::int64_t>(parts.size()) * count);
+  for (const std::int64_t count : counts_) sent.push_back(static_cast<std::int64_t>(sum.parts.size()) * count);
   for (const auto& trees : order_.parts) {
     received.push_back(static_cast<std::int64_t>(trees.size()) * own_count_);
     arriving += received.back();
   }
-  arrived_ = at::empty({arriving}, gradients.options());
+  arrived_ = at::empty({arriving}, sum.gradients.options());
   c10d::AllToAllOptions options;
   if (timeout != kNoTimeout) options.timeout = timeout;
   work_ = group.alltoall_base(arrived_, outgoing_, received, sent, options);

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
-#include <cstdint>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <vector>
 
-#include "schedule/reduction_tree.h"
+#include "transport/transport.h"
 
 namespace chimera {
 
@@ -16,12 +12,9 @@ namespace chimera {
 /// ring all-reduce. Members start and finish such sums in one order.
 class SliceExchange {
  public:
-  /// Starts the exchange of `parts`, each of the size of `gradients`. kNoTimeout is the group's timeout. `counts` are
-  /// the elements of each member's slice; if empty, slices are equal, except that the last ones may be shorter or
-  /// empty.
-  SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
-                const SumOrder& order, std::chrono::milliseconds timeout = kNoTimeout,
-                std::vector<std::int64_t> counts = {});
+  /// Starts the exchange of the parts, each of the size of the gradients. kNoTimeout is the group's timeout. In an
+  /// all-reduce, slices are equal, except that the last ones may be shorter or empty.
+  SliceExchange(c10d::Backend& group, const GradientSum& sum, std::chrono::milliseconds timeout = kNoTimeout);
 
   [[nodiscard]] c10d::Work& work() const { return *work_; }
   /// Returns the sum in this member's slice (may be empty). Call it once, after the work is done.

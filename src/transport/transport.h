@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/ids.h"
@@ -28,6 +29,33 @@ class Pending {
   virtual void call_when_done(std::function<void()> /*done*/) {}
 };
 
+/// Operation that was complete at its start: wait() returns `result` at once.
+class Completed final : public Pending {
+ public:
+  explicit Completed(at::Tensor result) : result_(std::move(result)) {}
+  at::Tensor wait() override { return result_; }
+
+ private:
+  at::Tensor result_;
+};
+
+/// A collective that adds the gradients of a parameter group. All members pass the same `order` and `counts`.
+struct GradientSum {
+  /// Flat and contiguous. Receives the sum; it is also what is added if there is no `order`.
+  at::Tensor gradients;
+  /// What is added if there is an `order`; may be overwritten.
+  std::vector<at::Tensor> parts = {};
+  /// Tree in which all members' parts are added, so that the bits do not depend on who holds which part. Must live
+  /// until the wait. Members wait for such sums in one order. Null: the transport's own, deterministic order.
+  const SumOrder* order = nullptr;
+  /// [member]: consecutive elements that this member gets (reduce-scatter), all elements in total; its other elements
+  /// become undefined. Empty: every member gets the whole sum (all-reduce).
+  std::vector<std::int64_t> counts = {};
+
+  [[nodiscard]] bool scatters() const { return !counts.empty(); }
+  [[nodiscard]] const char* name() const { return scatters() ? "reduce-scatter" : "all-reduce"; }
+};
+
 /// Endpoint of a rank, for that rank's thread only. A channel is a directed pair of ranks: messages arrive in the order
 /// of start_send(), and receives are posted in the same order. Only wait(), all_sum() and sum_to_host() block.
 class Transport {
@@ -38,27 +66,19 @@ class Transport {
   /// Posts the receive of the next message from `from`, a read-only tensor. wait() throws the error of throw_mismatch()
   /// if the sender's tag differs.
   virtual std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) = 0;
-  /// Starts an in-place all-reduce of `gradients` (flat, contiguous) over the group. The group's previous sum must have
-  /// been waited for.
-  virtual std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) = 0;
-  /// Starts an all-reduce of the members' `parts` into `gradients`. All members pass the same `order`, which must live
-  /// until the wait. The bits do not depend on who holds which part. Parts may be overwritten. Members wait for such
-  /// sums in one order.
-  virtual std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
-                                                            std::vector<at::Tensor> parts, const SumOrder& order) = 0;
-  /// Starts an in-place reduce-scatter of `gradients`: the group's m-th rank gets the sum of `counts[m]` consecutive
-  /// elements, and its other elements become undefined. All members pass the same counts, with the size of `gradients`
-  /// in total. If `order` is null, it follows the rules of start_all_reduce(), otherwise of start_ordered_all_reduce().
-  /// The default implementation is an all-reduce.
-  virtual std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
-                                                        std::vector<at::Tensor> parts, const SumOrder* order,
-                                                        const std::vector<std::int64_t>& counts);
+  /// Starts the sum of a parameter group's gradients over the ranks that hold its weights (see GradientSum). The
+  /// group's previous sum must have been waited for.
+  virtual std::unique_ptr<Pending> start_sum(ParameterGroupId group, GradientSum sum) = 0;
+  /// Starts an in-place all-reduce of `gradients` in the transport's own order.
+  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) {
+    return start_sum(group, {.gradients = std::move(gradients)});
+  }
   /// Starts an in-place all-gather of `buffer` (flat, contiguous): the group's m-th rank owns `counts[m]` consecutive
   /// elements. All members pass the same counts, with a total of at most the buffer's size, and wait in one order.
   virtual std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) = 0;
   /// Connects the sums of `gradients`, which may be overwritten, if the transport connects them by size. `counts` are
-  /// as in start_reduce_scatter(); empty for an all-reduce. Blocks. All members call it in one order before the first
+  /// as in GradientSum. Blocks. All members call it in one order before the first
   /// step.
   virtual void connect_sums(ParameterGroupId /*group*/, const at::Tensor& /*gradients*/,
                             const std::vector<std::int64_t>& /*counts*/) {}

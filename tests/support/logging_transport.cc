@@ -56,29 +56,19 @@ std::unique_ptr<Pending> LoggingTransport::post_receive(RankId from, const Tenso
   return std::make_unique<LoggedCall>(*this, std::move(operation), std::move(message));
 }
 
-std::unique_ptr<Pending> LoggingTransport::start_all_reduce(ParameterGroupId group, at::Tensor gradients) {
-  std::string operation = fmt::format("all-reduce stage {}", group.value());
-  lines_.push_back(operation + ": " + describe(gradients.sizes(), gradients.scalar_type()));
-  return std::make_unique<LoggedCall>(*this, std::move(operation), std::move(gradients));
-}
-
-std::unique_ptr<Pending> LoggingTransport::start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
-                                                                    std::vector<at::Tensor> parts, const SumOrder&) {
-  std::string operation = fmt::format("ordered all-reduce stage {}", group.value());
-  lines_.push_back(
-      fmt::format("{}: {} parts of {}", operation, parts.size(), describe(gradients.sizes(), gradients.scalar_type())));
-  for (const at::Tensor& part : parts) gradients.add_(part);
-  return std::make_unique<LoggedCall>(*this, std::move(operation), std::move(gradients));
-}
-
-std::unique_ptr<Pending> LoggingTransport::start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
-                                                                std::vector<at::Tensor> parts, const SumOrder*,
-                                                                const std::vector<std::int64_t>& counts) {
-  std::string operation = fmt::format("reduce-scatter stage {}", group.value());
-  lines_.push_back(fmt::format("{}: {} of {}", operation, fmt::join(counts, " + "),
-                               describe(gradients.sizes(), gradients.scalar_type())));
-  for (const at::Tensor& part : parts) gradients.add_(part);
-  return std::make_unique<LoggedCall>(*this, std::move(operation), std::move(gradients));
+std::unique_ptr<Pending> LoggingTransport::start_sum(ParameterGroupId group, GradientSum sum) {
+  const char* ordered = sum.order != nullptr && !sum.scatters() ? "ordered " : "";
+  std::string operation = fmt::format("{}{} stage {}", ordered, sum.name(), group.value());
+  const std::string tensor = describe(sum.gradients.sizes(), sum.gradients.scalar_type());
+  if (sum.scatters()) {
+    lines_.push_back(fmt::format("{}: {} of {}", operation, fmt::join(sum.counts, " + "), tensor));
+  } else if (sum.order != nullptr) {
+    lines_.push_back(fmt::format("{}: {} parts of {}", operation, sum.parts.size(), tensor));
+  } else {
+    lines_.push_back(fmt::format("{}: {}", operation, tensor));
+  }
+  for (const at::Tensor& part : sum.parts) sum.gradients.add_(part);
+  return std::make_unique<LoggedCall>(*this, std::move(operation), std::move(sum.gradients));
 }
 
 std::unique_ptr<Pending> LoggingTransport::start_all_gather(ParameterGroupId group, at::Tensor buffer,

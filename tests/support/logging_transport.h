@@ -25,13 +25,8 @@ class LoggingTransport final : public Transport {
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
   /// Its wait() throws PeerLostError if no message was primed before.
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override;
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) override;
   /// Adds only this worker's parts.
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
-                                                    std::vector<at::Tensor> parts, const SumOrder& order) override;
-  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
-                                                std::vector<at::Tensor> parts, const SumOrder* order,
-                                                const std::vector<std::int64_t>& counts) override;
+  std::unique_ptr<Pending> start_sum(ParameterGroupId group, GradientSum sum) override;
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;

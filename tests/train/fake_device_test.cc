@@ -301,11 +301,7 @@ class FailingTransport final : public Transport {
   }
   std::unique_ptr<Pending> start_send(RankId, at::Tensor, const MessageTag&) override { fail(); }
   std::unique_ptr<Pending> post_receive(RankId, const TensorSpec&, const MessageTag&) override { fail(); }
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId, at::Tensor) override { fail(); }
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId, at::Tensor, std::vector<at::Tensor>,
-                                                    const SumOrder&) override {
-    fail();
-  }
+  std::unique_ptr<Pending> start_sum(ParameterGroupId, GradientSum) override { fail(); }
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId, at::Tensor, const std::vector<std::int64_t>&) override {
     fail();
   }

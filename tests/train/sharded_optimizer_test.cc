@@ -120,20 +120,12 @@ class OnlyOwnSums final : public ForwardingTransport {
   OnlyOwnSums(Transport& ranks, RankGroups groups, RankId rank)
       : ForwardingTransport(ranks), groups_(std::move(groups)), rank_(rank) {}
 
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId, at::Tensor) override {
-    throw Error("an all-reduce of gradients");
-  }
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId, at::Tensor, std::vector<at::Tensor>,
-                                                    const SumOrder&) override {
-    throw Error("an ordered all-reduce of gradients");
-  }
-  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
-                                                std::vector<at::Tensor> parts, const SumOrder* order,
-                                                const std::vector<std::int64_t>& counts) override {
+  std::unique_ptr<Pending> start_sum(ParameterGroupId group, GradientSum sum) override {
+    if (!sum.scatters()) throw Error("an all-reduce of gradients");
     ++scattered_;
     const auto own = place_in_group(groups_, group, rank_);
-    auto sum = ForwardingTransport::start_reduce_scatter(group, gradients, std::move(parts), order, counts);
-    return std::make_unique<Spoiled>(std::move(sum), gradients.split_with_sizes(counts), own);
+    auto pieces = sum.gradients.split_with_sizes(sum.counts);
+    return std::make_unique<Spoiled>(ForwardingTransport::start_sum(group, std::move(sum)), std::move(pieces), own);
   }
   [[nodiscard]] int scattered() const { return scattered_; }
 

@@ -21,11 +21,7 @@ class OtherClock final : public Transport {
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
     return transport_.post_receive(from, spec, tag);
   }
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId, at::Tensor) override { return nullptr; }
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId, at::Tensor, std::vector<at::Tensor>,
-                                                    const SumOrder&) override {
-    return nullptr;
-  }
+  std::unique_ptr<Pending> start_sum(ParameterGroupId, GradientSum) override { return nullptr; }
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId, at::Tensor, const std::vector<std::int64_t>&) override {
     return nullptr;
   }

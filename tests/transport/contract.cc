@@ -184,14 +184,17 @@ void sums_parts_in_the_order_of_the_tree(Transport& transport, RankId me) {
     std::vector<at::Tensor> parts;
     for (const Subtree& part : order.parts[me.index()]) parts.push_back(tree(part));
     at::Tensor buffer = at::full({kElements}, 7, at::kFloat);
-    expect(at::equal(transport.start_ordered_all_reduce(ParameterGroupId(2), buffer, parts, order)->wait(), expected),
+    expect(at::equal(
+               transport.start_sum(ParameterGroupId(2), {.gradients = buffer, .parts = parts, .order = &order})->wait(),
+               expected),
            "parts were added in another order");
     expect(at::equal(buffer, expected), "an ordered all-reduce left its sum elsewhere");
   }
   if (me != RankId(0)) return;
   const SumOrder alone{{{{0, 0}, {0, 1}}}};
   at::Tensor buffer = at::empty({kElements}, at::kFloat);
-  transport.start_ordered_all_reduce(ParameterGroupId(3), buffer, {block(0), block(1)}, alone)->wait();
+  transport.start_sum(ParameterGroupId(3), {.gradients = buffer, .parts = {block(0), block(1)}, .order = &alone})
+      ->wait();
   expect(at::equal(buffer, block(0) + block(1)), "the ordered sum of one worker's parts is wrong");
 }
 
@@ -212,8 +215,8 @@ void scatters_sums_to_their_owners(Transport& transport, RankId me) {
   for (int repeat = 0; repeat < 2; ++repeat) {
     at::Tensor buffer = gradients(me, at::kDouble);
     at::Tensor half = gradients(me, at::kFloat);
-    auto of_pair = transport.start_reduce_scatter(pair, half, {}, nullptr, {400, 600});
-    auto of_all = transport.start_reduce_scatter(ParameterGroupId(2), buffer, {}, nullptr, kShards);
+    auto of_pair = transport.start_sum(pair, {.gradients = half, .counts = {400, 600}});
+    auto of_all = transport.start_sum(ParameterGroupId(2), {.gradients = buffer, .counts = kShards});
     auto receive = transport.post_receive(peer, spec(), {});
     auto send = transport.start_send(peer, message(me, peer, 0), {});
     expect_message(*receive, message(peer, me, 0));
@@ -231,13 +234,15 @@ void scatters_sums_to_their_owners(Transport& transport, RankId me) {
   std::vector<at::Tensor> parts;
   for (const Subtree& part : order.parts[me.index()]) parts.push_back(block(part.index));
   at::Tensor buffer = at::full({1000}, 7, at::kFloat);
-  transport.start_reduce_scatter(ParameterGroupId(2), buffer, parts, &order, kShards)->wait();
+  transport.start_sum(ParameterGroupId(2), {.gradients = buffer, .parts = parts, .order = &order, .counts = kShards})
+      ->wait();
   const at::Tensor tree = (block(0) + block(1)) + (block(2) + block(3));
   expect(at::equal(own_shard(buffer, me), own_shard(tree, me)), "a reduce-scatter added parts in another order");
   if (me != RankId(0)) return;
   at::Tensor alone = at::ones({5});
-  expect(at::equal(transport.start_reduce_scatter(ParameterGroupId(3), alone, {}, nullptr, {5})->wait(), at::ones({5})),
-         "the reduce-scatter over one worker is not its own");
+  expect(
+      at::equal(transport.start_sum(ParameterGroupId(3), {.gradients = alone, .counts = {5}})->wait(), at::ones({5})),
+      "the reduce-scatter over one worker is not its own");
 }
 
 // Parts of any size, even empty. Two stages are in flight at once, started and awaited in the same order.

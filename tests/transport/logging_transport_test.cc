@@ -55,7 +55,7 @@ TEST(LoggingTransportTest, KeepsSentMessagesAndDoesNotChangeSums) {
   EXPECT_TRUE(at::equal(transport.sent(kOne).front(), at::full({2}, 5.0F)));
   EXPECT_TRUE(transport.sent(kZero).empty());
   EXPECT_TRUE(at::equal(transport.start_all_reduce(ParameterGroupId(0), at::ones({3}))->wait(), at::ones({3})));
-  transport.start_reduce_scatter(ParameterGroupId(0), at::ones({3}), {}, nullptr, {2, 1})->wait();
+  transport.start_sum(ParameterGroupId(0), {.gradients = at::ones({3}), .counts = {2, 1}})->wait();
   EXPECT_EQ(transport.lines().back(), "wait reduce-scatter stage 0");
   EXPECT_EQ(transport.lines().at(transport.lines().size() - 2), "reduce-scatter stage 0: 2 + 1 of [3] Float");
 }

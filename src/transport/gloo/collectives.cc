@@ -28,37 +28,6 @@ std::string reason(std::string text) {
   return text;
 }
 
-}  // namespace
-
-std::string to_text(int rank, const Operation& operation) {
-  switch (operation.kind) {
-    case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
-    case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
-    case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
-    case OperationKind::ReduceScatter: return fmt::format("rank {}: reduce-scatter of stage {}", rank, operation.other);
-    case OperationKind::AllGather: return fmt::format("rank {}: all-gather of stage {}", rank, operation.other);
-  }
-  return {};
-}
-
-void rethrow_gloo(const std::string& operation, const std::exception& error) {
-  const auto* system = dynamic_cast<const std::system_error*>(&error);
-  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
-    throw TransportError(operation +
-                         ": the system has no more threads; raise the limit of processes (ulimit -u, or the "
-                         "container's pids.max)");
-  }
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
-  const bool by_gloo = dynamic_cast<const gloo::IoException*>(&error) != nullptr || text.starts_with(kConnectFailed);
-  const bool ran_out = text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos;
-  const std::string message = fmt::format("{}: {}", operation, reason(text));
-  if (by_gloo && !ran_out) throw PeerLostError(message);
-  throw TransportError(message);
-}
-
-namespace {
-
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
 constexpr int kGatherTag = 0;
@@ -97,6 +66,33 @@ at::Tensor receive_from_others(const GlooGroup& group, const at::Tensor& buffer,
 
 }  // namespace
 
+std::string to_text(int rank, const Operation& operation) {
+  switch (operation.kind) {
+    case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
+    case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
+    case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
+    case OperationKind::ReduceScatter: return fmt::format("rank {}: reduce-scatter of stage {}", rank, operation.other);
+    case OperationKind::AllGather: return fmt::format("rank {}: all-gather of stage {}", rank, operation.other);
+  }
+  return {};
+}
+
+void rethrow_gloo(const std::string& operation, const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+    throw TransportError(operation +
+                         ": the system has no more threads; raise the limit of processes (ulimit -u, or the "
+                         "container's pids.max)");
+  }
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
+  const bool by_gloo = dynamic_cast<const gloo::IoException*>(&error) != nullptr || text.starts_with(kConnectFailed);
+  const bool ran_out = text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos;
+  const std::string message = fmt::format("{}: {}", operation, reason(text));
+  if (by_gloo && !ran_out) throw PeerLostError(message);
+  throw TransportError(message);
+}
+
 GlooAllGather::GlooAllGather(const GlooGroup& group, const at::Tensor& buffer, const std::vector<std::int64_t>& counts,
                              std::chrono::milliseconds timeout)
     : timeout_(timeout) {
@@ -109,12 +105,8 @@ void GlooAllGather::wait() {
 }
 
 struct GlooOrderedSum::State {
-  State(GlooGroup members, const at::Tensor& gradients, const std::vector<at::Tensor>& parts, const SumOrder& order,
-        std::chrono::milliseconds patience, std::vector<std::int64_t> counts)
-      : group(std::move(members)),
-        scatters(!counts.empty()),
-        exchange(*group, gradients, parts, order, patience, std::move(counts)),
-        timeout(patience) {}
+  State(GlooGroup members, const GradientSum& sum, std::chrono::milliseconds patience)
+      : group(std::move(members)), scatters(sum.scatters()), exchange(*group, sum, patience), timeout(patience) {}
 
   GlooGroup group;
   bool scatters;  // each member keeps its slice
@@ -134,13 +126,12 @@ struct GlooOrderedSum::State {
   }
 };
 
-GlooOrderedSum::GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients,
-                               const std::vector<at::Tensor>& parts, const SumOrder& order,
-                               std::chrono::milliseconds timeout, std::vector<std::int64_t> counts)
-    : state_(std::make_shared<State>(group, gradients, parts, order, timeout, std::move(counts))) {
+GlooOrderedSum::GlooOrderedSum(const GlooGroup& group, const GradientSum& sum, std::chrono::milliseconds timeout)
+    : state_(std::make_shared<State>(group, sum, timeout)) {
   State& state = *state_;
-  state.own = state.scatters ? state.exchange.own_slice(gradients)
-                             : receive_from_others(group, gradients, state.exchange.counts(), kSumTag, state.receives);
+  state.own = state.scatters
+                  ? state.exchange.own_slice(sum.gradients)
+                  : receive_from_others(group, sum.gradients, state.exchange.counts(), kSumTag, state.receives);
   state.exchange.work().getFuture()->addCallback([shared = state_](c10::ivalue::Future& exchange) {
     try {
       if (exchange.hasError()) std::rethrow_exception(exchange.exception_ptr());

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "schedule/reduction_tree.h"
 #include "transport/gloo/group.h"
+#include "transport/transport.h"
 
 namespace chimera {
 
@@ -45,9 +45,7 @@ class GlooAllGather {
 /// Starts at construction without blocking; throws Gloo's errors.
 class GlooOrderedSum {
  public:
-  /// `gradients` receives the sum; with `counts` only this member's elements.
-  GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
-                 const SumOrder& order, std::chrono::milliseconds timeout, std::vector<std::int64_t> counts = {});
+  GlooOrderedSum(const GlooGroup& group, const GradientSum& sum, std::chrono::milliseconds timeout);
   void wait();
 
  private:

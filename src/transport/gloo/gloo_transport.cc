@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "transport/completed.h"
 #include "transport/gloo/collectives.h"
 #include "transport/gloo/connections.h"
 #include "transport/gloo/group.h"
@@ -63,12 +62,7 @@ class GlooTransport final : public Transport {
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override;
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId id, at::Tensor gradients) override;
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
-                                                    std::vector<at::Tensor> parts, const SumOrder& order) override;
-  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId id, at::Tensor gradients,
-                                                std::vector<at::Tensor> parts, const SumOrder* order,
-                                                const std::vector<std::int64_t>& counts) override;
+  std::unique_ptr<Pending> start_sum(ParameterGroupId id, GradientSum sum) override;
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
@@ -95,10 +89,6 @@ class GlooTransport final : public Transport {
     sum_memory_->close();
     connections_.close();
   }
-  std::unique_ptr<Pending> start_shared_sum(ParameterGroupId id, at::Tensor gradients,
-                                            const std::vector<at::Tensor>& parts, const SumOrder* order,
-                                            const std::vector<std::int64_t>& counts = {});
-
   int rank_;
   int world_size_;
   std::chrono::milliseconds timeout_;
@@ -222,70 +212,38 @@ std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSp
                  });
 }
 
-std::unique_ptr<Pending> GlooTransport::start_all_reduce(ParameterGroupId id, at::Tensor gradients) {
+// A sum in an order of its own runs in shared memory only if all members are on one host.
+std::unique_ptr<Pending> GlooTransport::start_sum(ParameterGroupId id, GradientSum sum) {
   static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
   const GlooGroup& group = connections_.group(id);
-  if (!group) return std::make_unique<Completed>(std::move(gradients));
-  if (connections_.sum_groups(id).host) return start_shared_sum(id, std::move(gradients), {}, nullptr);
-  const Operation operation{OperationKind::AllReduce, id.value()};
-  return guarded([&] { return to_text(rank_, operation); },
-                 [&] {
-                   c10d::AllreduceOptions sum;
-                   sum.timeout = timeout_;
-                   std::vector<at::Tensor> tensors{gradients};
-                   return std::make_unique<GlooPending>(*this, operation, group->allreduce(tensors, sum),
-                                                        std::move(gradients));
-                 });
-}
-
-std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
-                                                                 std::vector<at::Tensor> parts, const SumOrder& order) {
-  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
-  const GlooGroup& group = connections_.group(id);
-  const bool on_one_host = connections_.sum_groups(id).host && !connections_.sum_groups(id).counterparts;
-  if (group && on_one_host) return start_shared_sum(id, std::move(gradients), parts, &order);
-  const Operation operation{OperationKind::AllReduce, id.value()};
-  return guarded([&] { return to_text(rank_, operation); },
-                 [&]() -> std::unique_ptr<Pending> {
-                   if (group) {
-                     return std::make_unique<CollectivePending<GlooOrderedSum>>(*this, operation, gradients, group,
-                                                                                gradients, parts, order, timeout_);
-                   }
-                   gradients.copy_(add_in_order(order, {std::move(parts)}));
-                   return std::make_unique<Completed>(std::move(gradients));
-                 });
-}
-
-std::unique_ptr<Pending> GlooTransport::start_shared_sum(ParameterGroupId id, at::Tensor gradients,
-                                                         const std::vector<at::Tensor>& parts, const SumOrder* order,
-                                                         const std::vector<std::int64_t>& counts) {
-  const Operation operation{counts.empty() ? OperationKind::AllReduce : OperationKind::ReduceScatter, id.value()};
-  return guarded([&] { return to_text(rank_, operation); },
-                 [&] {
-                   return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients,
-                                                                         connections_.sum_groups(id), sum_memory_,
-                                                                         gradients, parts, order, timeout_, counts);
-                 });
-}
-
-std::unique_ptr<Pending> GlooTransport::start_reduce_scatter(ParameterGroupId id, at::Tensor gradients,
-                                                             std::vector<at::Tensor> parts, const SumOrder* order,
-                                                             const std::vector<std::int64_t>& counts) {
-  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
-  const GlooGroup& group = connections_.group(id);
-  if (!group) return Transport::start_reduce_scatter(id, std::move(gradients), std::move(parts), order, counts);
   const SumGroups& shared = connections_.sum_groups(id);
-  if (shared.host && (order == nullptr || !shared.counterparts)) {
-    return start_shared_sum(id, std::move(gradients), parts, order, counts);
-  }
-  const Operation operation{OperationKind::ReduceScatter, id.value()};
-  return guarded([&] { return to_text(rank_, operation); },
-                 [&] {
-                   if (order == nullptr) parts = {gradients};
-                   return std::make_unique<CollectivePending<GlooOrderedSum>>(
-                       *this, operation, gradients, group, gradients, parts,
-                       order == nullptr ? one_part_each(group->getSize()) : *order, timeout_, counts);
-                 });
+  const bool in_memory = shared.host && (sum.order == nullptr || !shared.counterparts);
+  const at::Tensor gradients = sum.gradients;
+  const Operation operation{sum.scatters() ? OperationKind::ReduceScatter : OperationKind::AllReduce, id.value()};
+  return guarded(
+      [&] { return to_text(rank_, operation); },
+      [&]() -> std::unique_ptr<Pending> {
+        if (!group) {
+          if (sum.order != nullptr) gradients.copy_(add_in_order(*sum.order, {std::move(sum.parts)}));
+          return std::make_unique<Completed>(gradients);
+        }
+        if (in_memory) {
+          return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients, shared, sum_memory_,
+                                                                std::move(sum), timeout_);
+        }
+        if (sum.order == nullptr && !sum.scatters()) {
+          c10d::AllreduceOptions options;
+          options.timeout = timeout_;
+          std::vector<at::Tensor> tensors{gradients};
+          return std::make_unique<GlooPending>(*this, operation, group->allreduce(tensors, options), gradients);
+        }
+        const SumOrder by_member = one_part_each(group->getSize());
+        if (sum.order == nullptr) {
+          sum.order = &by_member;  // the exchange copies it
+          sum.parts = {gradients};
+        }
+        return std::make_unique<CollectivePending<GlooOrderedSum>>(*this, operation, gradients, group, sum, timeout_);
+      });
 }
 
 std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at::Tensor buffer,

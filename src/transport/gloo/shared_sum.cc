@@ -5,10 +5,10 @@
 #include <c10/util/ParallelGuard.h>
 
 #include <algorithm>
-#include <bit>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -22,7 +22,6 @@ namespace {
 constexpr std::int64_t kWords = 4;                // words of a SharedAddress
 constexpr std::int64_t kChunkBytes = 256 * 1024;  // fits into the cache
 constexpr std::int64_t kLineBytes = 64;
-constexpr std::size_t kSmallestFile = 4096;  // one page
 
 void write(const SharedAddress& address, std::int64_t* words) {
   words[0] = address.process;
@@ -48,98 +47,84 @@ struct Shared {
   }
 };
 
+/// The end of a sum, which the rank waits for while the groups' threads add.
+class SumEnd {
+ public:
+  /// Calls the waiting functions if the sum has succeeded, then ends the wait.
+  void end(bool has_succeeded) noexcept {
+    std::unique_lock lock(mutex_);
+    while (!when_done_.empty()) {
+      const auto calls = std::exchange(when_done_, {});
+      lock.unlock();
+      for (const auto& done : calls) {
+        if (has_succeeded) done();
+      }
+      lock.lock();
+    }
+    is_over_ = true;
+    news_.notify_all();
+  }
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+    news_.notify_all();
+  }
+  /// Throws on timeout and after abort().
+  void await(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    if (!news_.wait_for(lock, timeout, [&] { return is_over_ || is_aborted_; })) throw std::runtime_error("Timed out");
+    if (!is_over_) throw std::runtime_error("aborted");
+  }
+  /// Returns false if the sum is over; then the caller calls `done` itself.
+  bool call_when_done(std::function<void()>& done) {
+    const std::lock_guard lock(mutex_);
+    if (!is_over_) when_done_.push_back(std::move(done));
+    return !is_over_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::vector<std::function<void()>> when_done_;
+  bool is_over_ = false;
+  bool is_aborted_ = false;
+};
+
 }  // namespace
 
-std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
-  const std::scoped_lock lock(mutex_);
-  const std::pair key(address.process, address.file);
-  auto found = mapped_.find(key);
-  if (found == mapped_.end()) {
-    found = mapped_.emplace(key, Mapping{std::make_shared<SharedMemory>(address)}).first;
-  }
-  auto& [memory, last_use] = found->second;
-  last_use = ++uses_;
-  std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);
-  if (mapped_.size() > most_files_) forget_the_oldest();
-  return byte;
-}
-
-void MappedPeers::forget_the_oldest() {
-  mapped_.erase(std::ranges::min_element(mapped_, {}, [](const auto& entry) { return entry.second.last_use; }));
-}
-
-std::shared_ptr<SharedMemory> StagingMemory::take(std::size_t bytes) {
-  const std::size_t size = std::bit_ceil(std::max(bytes, kSmallestFile));
-  std::unique_ptr<SharedMemory> memory;
-  {
-    const std::scoped_lock lock(shelf_->mutex);
-    if (auto free = shelf_->free.extract(size)) memory = std::move(free.mapped());
-    if (!memory) ++shelf_->num_files;
-  }
-  if (!memory) memory = std::make_unique<SharedMemory>(size);
-  const auto give_back = [shelf = shelf_, size](SharedMemory* used) {
-    std::unique_ptr<SharedMemory> owned(used);
-    const std::scoped_lock lock(shelf->mutex);
-    shelf->free.emplace(size, std::move(owned));
-  };
-  return {memory.release(), give_back};
-}
-
-std::size_t StagingMemory::num_files() const {
-  const std::scoped_lock lock(shelf_->mutex);
-  return shelf_->num_files;
-}
-
-std::shared_lock<std::shared_mutex> SumMemory::begin_to_add() {
-  std::shared_lock lock(adding_);
-  if (is_closed_) throw PeerLostError("another rank was lost");
-  return lock;
-}
-
-void SumMemory::close() {
-  const std::lock_guard lock(adding_);
-  is_closed_ = true;
-}
-
-std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
-  std::vector<bool> found;
-  for (const auto& [address, mark] : memories) {
-    try {
-      const SharedMemory memory(address);
-      std::int64_t there = 0;
-      const bool has_room = memory.size() >= sizeof there;
-      if (has_room) std::memcpy(&there, memory.data(), sizeof there);
-      found.push_back(has_room && there == mark);
-    } catch (const Error&) {
-      found.push_back(false);
+struct SharedSum::State : std::enable_shared_from_this<State> {
+  State(const SumGroups& groups_of_sum, std::shared_ptr<SumMemory> sum_memory, GradientSum& sum,
+        std::chrono::milliseconds limit)
+      : groups(groups_of_sum),
+        memory(std::move(sum_memory)),
+        counts(std::move(sum.counts)),
+        order(sum.order),
+        timeout(limit) {
+    own.emplace_back(sum.gradients, memory->staging);
+    if (order == nullptr) return;
+    for (const at::Tensor& part : sum.parts) own.emplace_back(part, memory->staging);
+    for (const auto& trees : order->parts) most_parts = std::max(most_parts, static_cast<std::int64_t>(trees.size()));
+    if (order->parts.size() != static_cast<std::size_t>(groups.host->getSize()) ||
+        order->parts[own_place()].size() != sum.parts.size()) {
+      throw TransportError("a member's parts do not match the order of the sum");
     }
   }
-  return found;
-}
 
-struct SharedSum::State : std::enable_shared_from_this<State> {
-  GlooGroup group;         // members on this host
-  GlooGroup counterparts;  // null: one host
-  std::shared_ptr<SumMemory> memory;
-  std::vector<std::size_t> places_of_sum;  // as in SumGroups
-  std::vector<std::int64_t> counts;        // [member]; empty: all-reduce
-  int fault_rank = 0;                      // for fault points on the groups' threads
-  const SumOrder* order = nullptr;
-  std::vector<Shared> own;                // gradients, then parts
-  std::int64_t most_parts = 0;            // most parts of a member
-  std::vector<at::Tensor> addresses;      // [member]: gradients and parts
-  c10::intrusive_ptr<c10d::Work> gather;  // until all members of the host have deposited
+  const SumGroups groups;
+  const std::shared_ptr<SumMemory> memory;
+  const std::vector<std::int64_t> counts;  // [member]; empty: all-reduce
+  const SumOrder* const order;
+  const std::chrono::milliseconds timeout;
+  const int fault_rank_of_owner = fault_rank();  // for fault points on the groups' threads
+  std::vector<Shared> own;                       // gradients, then parts
+  std::int64_t most_parts = 0;                   // most parts of a member
+  std::vector<at::Tensor> addresses;             // [member]: gradients and parts
+  c10::intrusive_ptr<c10d::Work> gather;         // until all members of the host have deposited
   c10::intrusive_ptr<c10d::Work> hosts_added;
-  c10::intrusive_ptr<c10d::Work> added;  // until all members of the host have added
-  at::Tensor failures;                   // [1]: whether this member failed; then how many failed
+  c10::intrusive_ptr<c10d::Work> added;            // until all members of the host have added
+  at::Tensor failures = at::zeros({1}, at::kInt);  // whether this member failed; then how many failed
   std::exception_ptr failure;
-  std::chrono::milliseconds timeout{};
-
-  std::mutex mutex;  // guards the members below
-  std::condition_variable news;
-  std::vector<std::function<void()>> when_done;
-  bool is_over = false;
-  bool is_aborted = false;
+  SumEnd sum_end;
 
   void announce() {
     const auto size = (1 + most_parts) * kWords;
@@ -147,11 +132,13 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     auto* words = mine.front().data_ptr<std::int64_t>();
     for (std::size_t i = 0; i < own.size(); ++i) write(own[i].address(), words + static_cast<std::int64_t>(i) * kWords);
     std::vector<std::vector<at::Tensor>> all(1);
-    for (int member = 0; member < group->getSize(); ++member) all.front().push_back(at::empty_like(mine.front()));
+    for (int member = 0; member < groups.host->getSize(); ++member) {
+      all.front().push_back(at::empty_like(mine.front()));
+    }
     addresses = all.front();
     c10d::AllgatherOptions options;
     options.timeout = timeout;
-    gather = group->allgather(all, mine, options);
+    gather = groups.host->allgather(all, mine, options);
   }
 
   [[nodiscard]] at::Tensor tensor(std::size_t member, std::size_t index) const {
@@ -162,63 +149,43 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
         data.get(), gradients.sizes(), [data](void*) {}, gradients.options());
   }
 
-  /// Runs once the host's members have deposited or one failed, on any thread. Must not block.
-  void on_gathered(bool has_failed) noexcept {
-    if (has_failed) return end();
+  /// Runs `step` of the sum on a group's thread. If it throws, no member may use the sum.
+  template <class Step>
+  void run_step(const Step& step) noexcept {
     try {
       const c10::ParallelGuard one_thread(true);
-      set_fault_rank(fault_rank);
-      fault_point("sum");
       const at::NoGradGuard no_grad;
-      Slice own_slice = add();
-      if (counterparts && own_slice.num_elements() > 0) return start_adding_hosts(std::move(own_slice));
+      set_fault_rank(fault_rank_of_owner);
+      if (step()) return;  // another step follows
     } catch (...) {
-      note_failure();
+      failure = std::current_exception();
+      *failures.data_ptr<int>() = 1;
     }
     start_failure_sum();
   }
 
-  void note_failure() noexcept {
-    failure = std::current_exception();
-    *failures.data_ptr<int>() = 1;  // no member may use the sum
+  /// Called once the host's members have deposited or one failed, on any thread. Must not block.
+  void on_gathered(bool has_failed) noexcept {
+    if (has_failed) return sum_end.end(false);
+    run_step([&] {
+      fault_point("sum");
+      Slice own_slice = add();
+      const bool adds_hosts = groups.counterparts && own_slice.num_elements() > 0;
+      if (adds_hosts) start_adding_hosts(std::move(own_slice));
+      return adds_hosts;
+    });
   }
 
   void start_failure_sum() noexcept {
     try {
       std::vector<at::Tensor> sum{failures};
-      added = group->allreduce(sum, all_reduce_options());
-      added->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future&) { self->end(); });
+      added = groups.host->allreduce(sum, all_reduce_options());
+      added->getFuture()->addCallback(
+          [self = shared_from_this()](c10::ivalue::Future& sums) { self->sum_end.end(!sums.hasError()); });
     } catch (...) {
       failure = std::current_exception();
-      end();
+      sum_end.end(false);
     }
-  }
-
-  void end() noexcept {
-    std::unique_lock lock(mutex);
-    while (!when_done.empty()) {
-      const auto calls = std::exchange(when_done, {});
-      lock.unlock();
-      if (added && !added->getFuture()->hasError()) {
-        for (const auto& done : calls) done();
-      }
-      lock.lock();
-    }
-    is_over = true;
-    news.notify_all();
-  }
-
-  /// Throws on timeout, or if `breaker` (may be null) breaks the connections.
-  void await_end(ConnectionBreaker* breaker) {
-    const ConnectionBreaker::Wait wait(breaker, [self = shared_from_this()] {
-      const std::lock_guard lock(self->mutex);
-      self->is_aborted = true;
-      self->news.notify_all();
-    });
-    std::unique_lock lock(mutex);
-    const auto has_ended = [&] { return is_over || is_aborted; };
-    if (!news.wait_for(lock, timeout, has_ended)) throw std::runtime_error("Timed out");
-    if (!is_over) throw std::runtime_error("aborted");
   }
 
   [[nodiscard]] c10d::AllreduceOptions all_reduce_options() const {
@@ -256,7 +223,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
 
   [[nodiscard]] Slice slice() const {
     Slice slice;
-    const auto members = static_cast<std::size_t>(group->getSize());
+    const auto members = static_cast<std::size_t>(groups.host->getSize());
     for (std::size_t member = 0; member < members; ++member) {
       slice.sums.push_back(tensor(member, 0));
       auto& of_member = slice.parts.emplace_back();
@@ -271,8 +238,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
 
   [[nodiscard]] Range equal_range(const at::Tensor& whole) const {
     const std::int64_t line = kLineBytes / static_cast<std::int64_t>(whole.element_size());
-    const std::int64_t length = (whole.numel() / group->getSize() + line) / line * line;
-    const std::int64_t first = std::min(whole.numel(), group->getRank() * length);
+    const std::int64_t length = (whole.numel() / groups.host->getSize() + line) / line * line;
+    const std::int64_t first = std::min(whole.numel(), groups.host->getRank() * length);
     return {first, std::min(whole.numel(), first + length)};
   }
 
@@ -284,18 +251,18 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
       const std::int64_t first = std::accumulate(counts.begin(), end, std::int64_t{0});
       ranges.push_back({first, first + counts[place]});
     };
-    if (!counterparts) add(own_place());
-    for (const std::size_t place : places_of_sum) add(place);
+    if (!groups.counterparts) add(own_place());
+    for (const std::size_t place : groups.places_of_sum) add(place);
     return ranges;
   }
-  [[nodiscard]] std::size_t own_place() const { return static_cast<std::size_t>(group->getRank()); }
+  [[nodiscard]] std::size_t own_place() const { return static_cast<std::size_t>(groups.host->getRank()); }
 
   [[nodiscard]] Slice add() const {
     const auto adding = memory->begin_to_add();
     Slice own_slice = slice();
     own_slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
       const at::Tensor sum = sum_of_chunk(own_slice, first, count);
-      if (!counterparts) write_to_members(sum, own_slice, first, count);
+      if (!groups.counterparts) write_to_members(sum, own_slice, first, count);
     });
     return own_slice;
   }
@@ -303,29 +270,16 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   void start_adding_hosts(Slice slice) {
     if (!counts.empty()) return start_scattering(slice);
     std::vector<at::Tensor> sum{slice.ranges.front().of(slice.sums.front())};
-    hosts_added = counterparts->allreduce(sum, all_reduce_options());
-    hosts_added->getFuture()->addCallback([self = shared_from_this(), slice = std::move(slice)](
-                                              c10::ivalue::Future& sums) { self->on_hosts_added(sums, slice); });
-  }
-
-  void on_hosts_added(c10::ivalue::Future& sums, const Slice& slice) noexcept {
-    try {
-      if (sums.hasError()) std::rethrow_exception(sums.exception_ptr());
-      const c10::ParallelGuard one_thread(true);
-      const at::NoGradGuard no_grad;
-      const auto adding = memory->begin_to_add();
+    hosts_added = groups.counterparts->allreduce(sum, all_reduce_options());
+    after_hosts([this, slice = std::move(slice)] {
       slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
         write_to_members(slice.sums.front().narrow(0, first, count), slice, first, count);
       });
-    } catch (...) {
-      note_failure();
-    }
-    start_failure_sum();
+    });
   }
 
   void start_scattering(const Slice& slice) {
-    const auto host = static_cast<std::size_t>(counterparts->getRank());
-    const Range& kept = slice.ranges[host];
+    const Range& kept = slice.ranges[static_cast<std::size_t>(groups.counterparts->getRank())];
     std::vector<at::Tensor> pieces;
     std::vector<std::int64_t> sent;
     for (const Range& range : slice.ranges) {
@@ -337,26 +291,27 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     at::Tensor arrived = at::empty({std::ssize(received) * kept.size()}, outgoing.options());
     c10d::AllToAllOptions options;
     options.timeout = timeout;
-    hosts_added = counterparts->alltoall_base(arrived, outgoing, received, sent, options);
-    hosts_added->getFuture()->addCallback([self = shared_from_this(), outgoing, arrived,
-                                           target = kept.of(slice.sums[own_place()])](c10::ivalue::Future& sums) {
-      self->on_hosts_sent(sums, arrived, target);
+    hosts_added = groups.counterparts->alltoall_base(arrived, outgoing, received, sent, options);
+    after_hosts([this, outgoing, arrived, target = kept.of(slice.sums[own_place()])] {
+      if (target.numel() == 0) return;
+      const std::vector<at::Tensor> sums = arrived.chunk(groups.counterparts->getSize());
+      target.copy_(sums.front());
+      for (std::size_t host = 1; host < sums.size(); ++host) target.add_(sums[host]);
     });
   }
 
-  void on_hosts_sent(c10::ivalue::Future& sent, const at::Tensor& arrived, const at::Tensor& target) noexcept {
-    try {
-      if (sent.hasError()) std::rethrow_exception(sent.exception_ptr());
-      const c10::ParallelGuard one_thread(true);
-      const at::NoGradGuard no_grad;
-      const auto adding = memory->begin_to_add();
-      const std::vector<at::Tensor> sums = arrived.chunk(counterparts->getSize());
-      if (target.numel() > 0) target.copy_(sums.front());
-      for (std::size_t host = 1; host < sums.size() && target.numel() > 0; ++host) target.add_(sums[host]);
-    } catch (...) {
-      note_failure();
-    }
-    start_failure_sum();
+  /// Runs `add_last` once the exchange with the other hosts is complete.
+  template <class Add>
+  void after_hosts(Add add_last) {
+    hosts_added->getFuture()->addCallback(
+        [self = shared_from_this(), add_last = std::move(add_last)](c10::ivalue::Future& exchange) {
+          self->run_step([&] {
+            if (exchange.hasError()) std::rethrow_exception(exchange.exception_ptr());
+            const auto adding = self->memory->begin_to_add();
+            add_last();
+            return false;
+          });
+        });
   }
 
   [[nodiscard]] at::Tensor sum_of_chunk(const Slice& slice, std::int64_t first, std::int64_t count) const {
@@ -384,40 +339,21 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   }
 };
 
-SharedSum::SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
-                     const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout,
-                     std::vector<std::int64_t> counts)
-    : state_(std::make_shared<State>()) {
-  State& state = *state_;
-  state.group = groups.host;
-  state.counterparts = groups.counterparts;
-  state.places_of_sum = groups.places_of_sum;
-  state.counts = std::move(counts);
-  state.memory = std::move(memory);
-  state.fault_rank = fault_rank();
-  state.order = order;
-  state.timeout = timeout;
-  state.own.emplace_back(gradients, state.memory->staging);
-  for (const at::Tensor& part : parts) state.own.emplace_back(part, state.memory->staging);
-  if (order != nullptr) {
-    for (const auto& trees : order->parts) {
-      state.most_parts = std::max(state.most_parts, static_cast<std::int64_t>(trees.size()));
-    }
-    if (order->parts.size() != static_cast<std::size_t>(state.group->getSize()) ||
-        order->parts[static_cast<std::size_t>(state.group->getRank())].size() != parts.size()) {
-      throw TransportError("a member's parts do not match the order of the sum");
-    }
-  }
-  state.failures = at::zeros({1}, at::kInt);
-  state.announce();
+SharedSum::SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, GradientSum sum,
+                     std::chrono::milliseconds timeout)
+    : state_(std::make_shared<State>(groups, std::move(memory), sum, timeout)) {
+  state_->announce();
   fault_point("handed-in");
-  state.gather->getFuture()->addCallback(
-      [shared = state_](c10::ivalue::Future& gather) { shared->on_gathered(gather.hasError()); });
+  state_->gather->getFuture()->addCallback(
+      [state = state_](c10::ivalue::Future& gather) { state->on_gathered(gather.hasError()); });
 }
 
 void SharedSum::wait() {
   State& state = *state_;
-  state.await_end(state.memory->breaker.get());
+  {
+    const ConnectionBreaker::Wait wait(state.memory->breaker.get(), [shared = state_] { shared->sum_end.abort(); });
+    state.sum_end.await(state.timeout);
+  }
   wait_for(*state.gather, state.timeout);
   // A lost peer's error comes first: it may be why mapping the peer's memory failed.
   if (state.hosts_added) wait_for(*state.hosts_added, state.timeout);
@@ -429,10 +365,7 @@ void SharedSum::wait() {
 
 void SharedSum::call_when_done(std::function<void()> done) {
   State& state = *state_;
-  {
-    const std::lock_guard lock(state.mutex);
-    if (!state.is_over) return state.when_done.push_back(std::move(done));
-  }
+  if (state.sum_end.call_when_done(done)) return;
   if (state.added && !state.added->getFuture()->hasError()) done();
 }
 

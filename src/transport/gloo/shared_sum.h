@@ -1,84 +1,15 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
-#include <utility>
 #include <vector>
 
-#include "core/shared_memory.h"
-#include "schedule/reduction_tree.h"
 #include "transport/gloo/group.h"
+#include "transport/gloo/sum_memory.h"
+#include "transport/transport.h"
 
 namespace chimera {
-
-/// Maps memory of other ranks; recently used files stay mapped. Thread-safe.
-class MappedPeers {
- public:
-  explicit MappedPeers(std::size_t most_files = 1024) : most_files_(most_files) {}
-  /// Returns the byte at an address on this host, mapped while the result is held. Throws Error.
-  [[nodiscard]] std::shared_ptr<std::byte> at(const SharedAddress& address);
-  [[nodiscard]] std::size_t num_files() const { return mapped_.size(); }
-
- private:
-  struct Mapping {
-    std::shared_ptr<SharedMemory> memory;
-    std::uint64_t last_use = 0;
-  };
-  void forget_the_oldest();
-
-  std::size_t most_files_;
-  std::mutex mutex_;
-  std::uint64_t uses_ = 0;
-  std::map<std::pair<std::int64_t, std::int64_t>, Mapping> mapped_;  // (process, file)
-};
-
-/// Memory files for copies of tensors, reused because peers keep them mapped. Thread-safe.
-class StagingMemory {
- public:
-  /// Returns a file of at least `bytes` bytes, with undefined contents. Throws Error.
-  [[nodiscard]] std::shared_ptr<SharedMemory> take(std::size_t bytes);
-  [[nodiscard]] std::size_t num_files() const;
-
- private:
-  struct Shelf {
-    std::mutex mutex;
-    std::size_t num_files = 0;
-    std::multimap<std::size_t, std::unique_ptr<SharedMemory>> free;  // by size
-  };
-  std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();
-};
-
-struct SumMemory {
-  explicit SumMemory(std::shared_ptr<ConnectionBreaker> ends_waits = nullptr) : breaker(std::move(ends_waits)) {}
-
-  std::shared_ptr<ConnectionBreaker> breaker;  // may be null
-  MappedPeers peers;
-  StagingMemory staging;
-
-  /// Returns the lock for adding gradients. Throws PeerLostError after close().
-  [[nodiscard]] std::shared_lock<std::shared_mutex> begin_to_add();
-  void close();
-
- private:
-  std::shared_mutex adding_;
-  bool is_closed_ = false;
-};
-
-/// Memory file that starts with a random mark, since process ids and descriptors may repeat on other hosts.
-struct MarkedMemory {
-  SharedAddress address;
-  std::int64_t mark = 0;
-};
-
-/// Returns [rank]: whether this rank can map its memory.
-[[nodiscard]] std::vector<bool> mappable(const std::vector<MarkedMemory>& memories);
 
 /// Process groups of a sum. Each member of a host owns a slice, as do its counterparts on other hosts.
 struct SumGroups {
@@ -94,12 +25,10 @@ struct SumGroups {
 /// same groups must start after wait(). Fault points: handed-in, sum (after all deposits).
 class SharedSum {
  public:
-  /// `gradients` receives the sum of `parts` in `order` (one host only), or of all `gradients` if `order` is null:
-  /// ascending within a host, then in Gloo's order of hosts. `order` must live until the wait. With `counts`, a
-  /// reduce-scatter (Transport::start_reduce_scatter), which adds hosts in ascending order.
-  SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
-            const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout,
-            std::vector<std::int64_t> counts = {});
+  /// Without an order, adds in ascending order within a host, then in Gloo's order of hosts; a reduce-scatter adds
+  /// hosts in ascending order. An order is possible on one host only.
+  SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, GradientSum sum,
+            std::chrono::milliseconds timeout);
   /// Returns once all members' gradients hold their sums. If a member cannot add its slice, it throws the cause, and
   /// the others throw PeerLostError. Throws Gloo's errors if a member is lost.
   void wait();

@@ -13,7 +13,6 @@
 #include <type_traits>
 
 #include "core/error.h"
-#include "transport/completed.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/slice_exchange.h"
@@ -79,13 +78,12 @@ class PendingWork final : public Pending {
 /// with streams.
 class OrderedSum final : public Pending {
  public:
-  OrderedSum(std::string operation, Group group, at::Tensor gradients, const std::vector<at::Tensor>& parts,
-             const SumOrder& order, const std::vector<std::int64_t>& counts = {})
+  OrderedSum(std::string operation, Group group, const GradientSum& sum)
       : operation_(std::move(operation)),
         group_(std::move(group)),
-        gradients_(std::move(gradients)),
-        scatters_(!counts.empty()),
-        exchange_(*group_, gradients_, parts, order, kNoTimeout, counts) {}
+        gradients_(sum.gradients),
+        scatters_(sum.scatters()),
+        exchange_(*group_, sum) {}
 
   at::Tensor wait() override {
     return guarded(operation_, [&] {
@@ -228,40 +226,21 @@ class PairTransport final : public Transport {
     });
   }
 
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId id, at::Tensor gradients) override {
-    const Group& group = group_of(id);
-    if (!group) return std::make_unique<Completed>(std::move(gradients));
-    const std::string operation = sum_of(id);
-    return guarded(operation, [&] {
-      std::vector<at::Tensor> tensors{gradients};
-      return std::make_unique<PendingWork>(operation, group->allreduce(tensors), at::Tensor(), std::move(gradients));
-    });
-  }
-
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
-                                                    std::vector<at::Tensor> parts, const SumOrder& order) override {
+  std::unique_ptr<Pending> start_sum(ParameterGroupId id, GradientSum sum) override {
     const Group& group = group_of(id);
     if (!group) {
-      gradients.copy_(add_in_order(order, {std::move(parts)}));
-      return std::make_unique<Completed>(std::move(gradients));
+      if (sum.order != nullptr) sum.gradients.copy_(add_in_order(*sum.order, {std::move(sum.parts)}));
+      return std::make_unique<Completed>(std::move(sum.gradients));
     }
-    const std::string operation = sum_of(id);
-    return guarded(operation,
-                   [&] { return std::make_unique<OrderedSum>(operation, group, std::move(gradients), parts, order); });
-  }
-
-  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId id, at::Tensor gradients,
-                                                std::vector<at::Tensor> parts, const SumOrder* order,
-                                                const std::vector<std::int64_t>& counts) override {
-    const Group& group = group_of(id);
-    if (!group) return Transport::start_reduce_scatter(id, std::move(gradients), std::move(parts), order, counts);
-    const std::string operation = fmt::format("rank {}: reduce-scatter of stage {}", to_.rank, id.value());
+    const std::string operation = fmt::format("rank {}: {} of stage {}", to_.rank, sum.name(), id.value());
     return guarded(operation, [&]() -> std::unique_ptr<Pending> {
-      if (order != nullptr) {
-        return std::make_unique<OrderedSum>(operation, group, std::move(gradients), parts, *order, counts);
+      if (sum.order != nullptr) return std::make_unique<OrderedSum>(operation, group, sum);
+      if (!sum.scatters()) {
+        std::vector<at::Tensor> tensors{sum.gradients};
+        return std::make_unique<PendingWork>(operation, group->allreduce(tensors), at::Tensor(), sum.gradients);
       }
-      auto pending = std::make_unique<OwnersOperations>(operation, gradients);
-      for_each_part(gradients, counts,
+      auto pending = std::make_unique<OwnersOperations>(operation, sum.gradients);
+      for_each_part(sum.gradients, sum.counts,
                     [&](int owner, const at::Tensor& part) { pending->reduce(*group, owner, part); });
       return pending;
     });
@@ -284,8 +263,11 @@ class PairTransport final : public Transport {
                     const std::vector<std::int64_t>& counts) override {
     const Group& group = group_of(id);
     if (!group) return;
-    if (!counts.empty()) return connect_reduce_scatter(id, gradients, counts);
-    guarded(sum_of(id), [&] {
+    if (!counts.empty()) {  // ordered sums exchange slices by transfers, which connect_group() connects
+      if (!to_.sums_in_order) start_sum(id, {.gradients = gradients, .counts = counts})->wait();
+      return;
+    }
+    guarded(fmt::format("rank {}: all-reduce of stage {}", to_.rank, id.value()), [&] {
       const int members = group->getSize();
       if (to_.sums_in_order) {
         const std::int64_t slice = (gradients.numel() + members - 1) / members;  // As in SliceExchange
@@ -329,12 +311,6 @@ class PairTransport final : public Transport {
     for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
       if (counts[member] > 0) visit(static_cast<int>(member), buffer.narrow(0, offset, counts[member]));
     }
-  }
-
-  /// Ordered sums exchange slices by transfers, which connect_group() connects.
-  void connect_reduce_scatter(ParameterGroupId id, const at::Tensor& gradients,
-                              const std::vector<std::int64_t>& counts) {
-    if (!to_.sums_in_order) start_reduce_scatter(id, gradients, {}, nullptr, counts)->wait();
   }
 
   [[nodiscard]] const Communicators::Pair& pair(int peer) const {
@@ -385,10 +361,6 @@ class PairTransport final : public Transport {
     static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));
     return to_.process_groups[id.index()];
   }
-  [[nodiscard]] std::string sum_of(ParameterGroupId id) const {
-    return fmt::format("rank {}: all-reduce of stage {}", to_.rank, id.value());
-  }
-
   [[nodiscard]] at::Tensor sum_over_everyone(const at::Tensor& values) const {
     std::vector<at::Tensor> mine{values};
     std::vector<std::vector<at::Tensor>> all(1);

@@ -17,121 +17,6 @@
 #include "transport/threads/channel.h"
 
 namespace chimera {
-namespace {
-
-at::Tensor sum_of(std::vector<Addend>& addends) {
-  if (addends.front().order != nullptr) {
-    std::vector<std::vector<at::Tensor>> parts;
-    for (Addend& addend : addends) parts.push_back(std::move(addend.parts));
-    return add_in_order(*addends.front().order, parts);
-  }
-  at::Tensor sum = addends.front().buffer;
-  for (std::size_t member = 1; member < addends.size(); ++member) sum.add_(addends[member].buffer);
-  return sum;
-}
-
-/// Copies each member's part into the other members' buffers.
-void all_gather(std::vector<Addend>& addends) {
-  std::int64_t offset = 0;
-  for (std::size_t owner = 0; owner < addends.size(); ++owner) {
-    const std::int64_t count = addends.front().counts[owner];
-    const at::Tensor owned = addends[owner].buffer.narrow(0, offset, count);
-    for (std::size_t member = 0; member < addends.size(); ++member) {
-      if (member != owner) addends[member].buffer.narrow(0, offset, count).copy_(owned);
-    }
-    offset += count;
-  }
-}
-
-void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
-  const std::vector<std::int64_t>& counts = addends.front().counts;
-  std::int64_t offset = 0;
-  for (std::size_t member = 0; member < addends.size(); ++member) {
-    at::Tensor& buffer = addends[member].buffer;
-    if (counts.empty()) {
-      if (!buffer.is_same(sum)) buffer.copy_(sum);
-      continue;
-    }
-    if (!buffer.is_same(sum)) buffer.narrow(0, offset, counts[member]).copy_(sum.narrow(0, offset, counts[member]));
-    offset += counts[member];
-  }
-}
-
-/// Returns an error text, or "".
-std::string add_up(std::vector<Addend>& addends) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor& first = addends.front().buffer;
-  const bool fit = std::all_of(addends.begin(), addends.end(), [&](const Addend& addend) {
-    return addend.buffer.sizes() == first.sizes() && addend.buffer.scalar_type() == first.scalar_type();
-  });
-  if (!fit) return "the members' buffers differ in size or type";
-  try {
-    for (const Addend& addend : addends) {
-      addend.ready.await();
-      use_on_current_stream(addend.buffer);
-      for (const at::Tensor& part : addend.parts) use_on_current_stream(part);
-    }
-    if (addends.front().gathers) {
-      all_gather(addends);
-      return {};
-    }
-    write_sum(sum_of(addends), addends);
-  } catch (const std::exception& error) {  // the other members must not wait forever
-    return error.what();
-  }
-  return {};
-}
-
-}  // namespace
-
-std::int64_t ThreadSum::deposit(std::size_t member, Addend addend) {
-  const std::scoped_lock lock(mutex_);
-  const std::int64_t number = next_round_[member]++;
-  if (number == first_ + static_cast<std::int64_t>(rounds_.size())) {
-    rounds_.emplace_back().addends.resize(num_members_);
-  }
-  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
-  round.addends[member] = std::move(addend);
-  if (++round.num_deposited == num_members_) changed_.notify_all();
-  return number;
-}
-
-SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
-  std::unique_lock lock(mutex_);
-  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
-  changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
-  if (round.phase == Phase::Collecting && !close_flag.closed()) {
-    round.phase = Phase::Summing;
-    lock.unlock();
-    std::string error = add_up(round.addends);
-    StreamMark summed(round.addends.front().buffer.device());
-    lock.lock();
-    round.summed = std::move(summed);
-    round.error = std::move(error);
-    round.phase = Phase::Done;
-    changed_.notify_all();
-  }
-  // Waits even if closed: another member may be writing into this member's buffer.
-  changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
-  if (close_flag.closed()) return {.closed = true, .error = {}};
-  round.summed.await();
-  SumResult result{.closed = false, .error = round.error};
-  ++round.num_left;
-  drop_finished_rounds();
-  return result;
-}
-
-void ThreadSum::drop_finished_rounds() {
-  while (!rounds_.empty() && rounds_.front().num_left == num_members_) {
-    rounds_.pop_front();
-    ++first_;
-  }
-}
-
-void ThreadSum::wake() {
-  const std::scoped_lock lock(mutex_);
-  changed_.notify_all();
-}
 
 struct ThreadHub::State {
   State(int ranks, RankGroups gradient_groups)
@@ -152,6 +37,69 @@ struct ThreadHub::State {
 };
 
 namespace {
+
+at::Tensor sum_of(std::vector<Addend>& addends) {
+  if (const SumOrder* order = addends.front().sum.order; order != nullptr) {
+    std::vector<std::vector<at::Tensor>> parts;
+    for (Addend& addend : addends) parts.push_back(std::move(addend.sum.parts));
+    return add_in_order(*order, parts);
+  }
+  at::Tensor sum = addends.front().sum.gradients;
+  for (std::size_t member = 1; member < addends.size(); ++member) sum.add_(addends[member].sum.gradients);
+  return sum;
+}
+
+/// Copies each member's part into the other members' buffers.
+void all_gather(std::vector<Addend>& addends) {
+  std::int64_t offset = 0;
+  for (std::size_t owner = 0; owner < addends.size(); ++owner) {
+    const std::int64_t count = addends.front().sum.counts[owner];
+    const at::Tensor owned = addends[owner].sum.gradients.narrow(0, offset, count);
+    for (std::size_t member = 0; member < addends.size(); ++member) {
+      if (member != owner) addends[member].sum.gradients.narrow(0, offset, count).copy_(owned);
+    }
+    offset += count;
+  }
+}
+
+void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
+  const std::vector<std::int64_t>& counts = addends.front().sum.counts;
+  std::int64_t offset = 0;
+  for (std::size_t member = 0; member < addends.size(); ++member) {
+    at::Tensor& buffer = addends[member].sum.gradients;
+    if (counts.empty()) {
+      if (!buffer.is_same(sum)) buffer.copy_(sum);
+      continue;
+    }
+    if (!buffer.is_same(sum)) buffer.narrow(0, offset, counts[member]).copy_(sum.narrow(0, offset, counts[member]));
+    offset += counts[member];
+  }
+}
+
+/// Returns an error text, or "".
+std::string add_up(std::vector<Addend>& addends) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& first = addends.front().sum.gradients;
+  const bool fit = std::all_of(addends.begin(), addends.end(), [&](const Addend& addend) {
+    return addend.sum.gradients.sizes() == first.sizes() && addend.sum.gradients.scalar_type() == first.scalar_type();
+  });
+  if (!fit) return "the members' buffers differ in size or type";
+  try {
+    for (const Addend& addend : addends) {
+      addend.ready.await();
+      use_on_current_stream(addend.sum.gradients);
+      for (const at::Tensor& part : addend.sum.parts) use_on_current_stream(part);
+    }
+    if (addends.front().gathers) {
+      all_gather(addends);
+      return {};
+    }
+    write_sum(sum_of(addends), addends);
+  } catch (const std::exception& error) {  // the other members must not wait forever
+    return error.what();
+  }
+  return {};
+}
 
 class Sent final : public Pending {
  public:
@@ -206,7 +154,7 @@ class Sum final : public Pending {
         sum_(sum),
         rank_(rank),
         operation_(std::move(operation)),
-        buffer_(addend.buffer),
+        buffer_(addend.sum.gradients),
         round_(sum.deposit(member, std::move(addend))) {}
 
   at::Tensor wait() override {
@@ -239,35 +187,25 @@ class ThreadTransport final : public Transport {
     return std::make_unique<Receive>(hub_, from, rank_, spec, tag);
   }
 
-  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) override {
-    return start_sum(group, {.buffer = std::move(gradients)});
-  }
-
-  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
-                                                    std::vector<at::Tensor> parts, const SumOrder& order) override {
-    return start_sum(group, {std::move(gradients), std::move(parts), &order});
-  }
-
-  std::unique_ptr<Pending> start_reduce_scatter(ParameterGroupId group, at::Tensor gradients,
-                                                std::vector<at::Tensor> parts, const SumOrder* order,
-                                                const std::vector<std::int64_t>& counts) override {
-    return start_sum(group, {std::move(gradients), std::move(parts), order, counts}, "reduce-scatter");
+  std::unique_ptr<Pending> start_sum(ParameterGroupId group, GradientSum sum) override {
+    const char* name = sum.name();
+    return start(group, {.sum = std::move(sum)}, name);
   }
 
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
-    return start_sum(group, {.buffer = std::move(buffer), .counts = counts, .gathers = true}, "all-gather");
+    return start(group, {.sum = {.gradients = std::move(buffer), .counts = counts}, .gathers = true}, "all-gather");
   }
 
   void all_sum(std::span<double> values) override {
     const auto view = at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kDouble);
-    Sum(hub_, hub_.everyone, rank_, rank_.index(), {.buffer = view}, "all-sum").wait();
+    Sum(hub_, hub_.everyone, rank_, rank_.index(), {.sum = {.gradients = view}}, "all-sum").wait();
   }
 
  private:
-  std::unique_ptr<Pending> start_sum(ParameterGroupId group, Addend addend, const char* name = "all-reduce") {
+  std::unique_ptr<Pending> start(ParameterGroupId group, Addend addend, const char* name) {
     const std::size_t member = place_in_group(hub_.groups, group, rank_);
-    addend.ready = StreamMark(addend.buffer.device());
+    addend.ready = StreamMark(addend.sum.gradients.device());
     return std::make_unique<Sum>(hub_, hub_.sums[group.index()], rank_, member, std::move(addend),
                                  fmt::format("{} of stage {}", name, group.value()));
   }
@@ -277,6 +215,55 @@ class ThreadTransport final : public Transport {
 };
 
 }  // namespace
+
+std::int64_t ThreadSum::deposit(std::size_t member, Addend addend) {
+  const std::scoped_lock lock(mutex_);
+  const std::int64_t number = next_round_[member]++;
+  if (number == first_ + static_cast<std::int64_t>(rounds_.size())) {
+    rounds_.emplace_back().addends.resize(num_members_);
+  }
+  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
+  round.addends[member] = std::move(addend);
+  if (++round.num_deposited == num_members_) changed_.notify_all();
+  return number;
+}
+
+SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
+  std::unique_lock lock(mutex_);
+  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
+  changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
+  if (round.phase == Phase::Collecting && !close_flag.closed()) {
+    round.phase = Phase::Summing;
+    lock.unlock();
+    std::string error = add_up(round.addends);
+    StreamMark summed(round.addends.front().sum.gradients.device());
+    lock.lock();
+    round.summed = std::move(summed);
+    round.error = std::move(error);
+    round.phase = Phase::Done;
+    changed_.notify_all();
+  }
+  // Waits even if closed: another member may be writing into this member's buffer.
+  changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
+  if (close_flag.closed()) return {.closed = true, .error = {}};
+  round.summed.await();
+  SumResult result{.closed = false, .error = round.error};
+  ++round.num_left;
+  drop_finished_rounds();
+  return result;
+}
+
+void ThreadSum::drop_finished_rounds() {
+  while (!rounds_.empty() && rounds_.front().num_left == num_members_) {
+    rounds_.pop_front();
+    ++first_;
+  }
+}
+
+void ThreadSum::wake() {
+  const std::scoped_lock lock(mutex_);
+  changed_.notify_all();
+}
 
 ThreadHub::ThreadHub(int ranks, RankGroups groups) : state_(std::make_unique<State>(ranks, std::move(groups))) {}
 

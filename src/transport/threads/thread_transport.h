@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -10,22 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "schedule/reduction_tree.h"
 #include "transport/stream.h"
 #include "transport/threads/channel.h"
 #include "transport/transport.h"
 
 namespace chimera {
 
-/// A member's contribution: a buffer to sum, parts to add in a common order, or a buffer to gather with one part per
-/// member.
+/// A member's contribution to a collective.
 struct Addend {
-  at::Tensor buffer;
-  std::vector<at::Tensor> parts = {};
-  const SumOrder* order = nullptr;        ///< null: ascending order of members
-  std::vector<std::int64_t> counts = {};  ///< [member]: consecutive elements; empty for an all-reduce
-  bool gathers = false;
-  StreamMark ready = {};  ///< when buffer and parts are ready
+  GradientSum sum;        ///< To add; to gather: the buffer and the number of each member's elements
+  bool gathers = false;   ///< The collective is an all-gather
+  StreamMark ready = {};  ///< when the tensors of `sum` are ready
 };
 
 struct SumResult {

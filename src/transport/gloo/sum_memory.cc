@@ -1,0 +1,83 @@
+#include "transport/gloo/sum_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::size_t kSmallestFile = 4096;  // one page
+
+}  // namespace
+
+std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
+  const std::scoped_lock lock(mutex_);
+  const std::pair key(address.process, address.file);
+  auto found = mapped_.find(key);
+  if (found == mapped_.end()) {
+    found = mapped_.emplace(key, Mapping{std::make_shared<SharedMemory>(address)}).first;
+  }
+  auto& [memory, last_use] = found->second;
+  last_use = ++uses_;
+  std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);
+  if (mapped_.size() > most_files_) forget_the_oldest();
+  return byte;
+}
+
+void MappedPeers::forget_the_oldest() {
+  mapped_.erase(std::ranges::min_element(mapped_, {}, [](const auto& entry) { return entry.second.last_use; }));
+}
+
+std::shared_ptr<SharedMemory> StagingMemory::take(std::size_t bytes) {
+  const std::size_t size = std::bit_ceil(std::max(bytes, kSmallestFile));
+  std::unique_ptr<SharedMemory> memory;
+  {
+    const std::scoped_lock lock(shelf_->mutex);
+    if (auto free = shelf_->free.extract(size)) memory = std::move(free.mapped());
+    if (!memory) ++shelf_->num_files;
+  }
+  if (!memory) memory = std::make_unique<SharedMemory>(size);
+  const auto give_back = [shelf = shelf_, size](SharedMemory* used) {
+    std::unique_ptr<SharedMemory> owned(used);
+    const std::scoped_lock lock(shelf->mutex);
+    shelf->free.emplace(size, std::move(owned));
+  };
+  return {memory.release(), give_back};
+}
+
+std::size_t StagingMemory::num_files() const {
+  const std::scoped_lock lock(shelf_->mutex);
+  return shelf_->num_files;
+}
+
+std::shared_lock<std::shared_mutex> SumMemory::begin_to_add() {
+  std::shared_lock lock(adding_);
+  if (is_closed_) throw PeerLostError("another rank was lost");
+  return lock;
+}
+
+void SumMemory::close() {
+  const std::lock_guard lock(adding_);
+  is_closed_ = true;
+}
+
+std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
+  std::vector<bool> found;
+  for (const auto& [address, mark] : memories) {
+    try {
+      const SharedMemory memory(address);
+      std::int64_t there = 0;
+      const bool has_room = memory.size() >= sizeof there;
+      if (has_room) std::memcpy(&there, memory.data(), sizeof there);
+      found.push_back(has_room && there == mark);
+    } catch (const Error&) {
+      found.push_back(false);
+    }
+  }
+  return found;
+}
+
+}  // namespace chimera
