@@ -28,36 +28,6 @@ std::string seal_of(std::string_view text) {
   throw CheckpointError(fmt::format("{}: {}", path, why));
 }
 
-}  // namespace
-
-std::string sealed(const nlohmann::ordered_json& object) {
-  constexpr int kIndent = 2;
-  std::string text = json_text(object, kIndent);
-  text.resize(text.size() - std::string_view("\n}").size());
-  return sealed(std::move(text));
-}
-
-std::string sealed(std::string open_object) { return open_object + seal_of(open_object); }
-
-nlohmann::ordered_json unsealed(const std::string& path, const std::string& text) {
-  if (text.size() < kSealBytes) refuse(path, "is cut off");
-  const std::string_view body = std::string_view(text).substr(0, text.size() - kSealBytes);
-  if (text.substr(body.size()) != seal_of(body)) refuse(path, "differs from the hash at its end");
-  const auto require_shallow = [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
-    if (depth > kMostDepth) refuse(path, fmt::format("is nested more than {} deep", kMostDepth));
-    return true;
-  };
-  try {
-    nlohmann::ordered_json object = nlohmann::ordered_json::parse(std::string(body) + "\n}", require_shallow);
-    if (!object.is_object()) refuse(path, "is not a JSON object");
-    return object;
-  } catch (const nlohmann::json::exception& error) {
-    refuse(path, fmt::format("is not a JSON object ({})", printable(error.what(), kParserMessage)));
-  }
-}
-
-namespace {
-
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "chimera checkpoint";
@@ -106,6 +76,32 @@ FileRecord parse_file(const std::string& path, const Json& file) {
 }
 
 }  // namespace
+
+std::string sealed(const nlohmann::ordered_json& object) {
+  constexpr int kIndent = 2;
+  std::string text = json_text(object, kIndent);
+  text.resize(text.size() - std::string_view("\n}").size());
+  return sealed(std::move(text));
+}
+
+std::string sealed(std::string open_object) { return open_object + seal_of(open_object); }
+
+nlohmann::ordered_json unsealed(const std::string& path, const std::string& text) {
+  if (text.size() < kSealBytes) refuse(path, "is cut off");
+  const std::string_view body = std::string_view(text).substr(0, text.size() - kSealBytes);
+  if (text.substr(body.size()) != seal_of(body)) refuse(path, "differs from the hash at its end");
+  const auto require_shallow = [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
+    if (depth > kMostDepth) refuse(path, fmt::format("is nested more than {} deep", kMostDepth));
+    return true;
+  };
+  try {
+    nlohmann::ordered_json object = nlohmann::ordered_json::parse(std::string(body) + "\n}", require_shallow);
+    if (!object.is_object()) refuse(path, "is not a JSON object");
+    return object;
+  } catch (const nlohmann::json::exception& error) {
+    refuse(path, fmt::format("is not a JSON object ({})", printable(error.what(), kParserMessage)));
+  }
+}
 
 nlohmann::ordered_json files_json(const std::vector<FileRecord>& files) {
   Json list = Json::array();

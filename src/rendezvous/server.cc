@@ -51,6 +51,30 @@ std::size_t fewest_names(RequestKind kind) {
   return kind == RequestKind::Count || kind == RequestKind::Check || kind == RequestKind::Wait ? 0 : 1;
 }
 
+constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
+
+Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
+  const Deadline deadline = after(timeout);
+  std::string reason;
+  while (true) {
+    try {
+      Channel channel(connect_to(rendezvous, deadline));
+      greet_as_client(channel, rendezvous.secret, deadline);
+      return channel;
+    } catch (const ChannelError& error) {
+      reason = error.what();
+    }
+    if (std::chrono::steady_clock::now() + kPause >= deadline) break;
+    std::this_thread::sleep_for(kPause);
+  }
+  throw TransportError(
+      fmt::format("no answer from the rendezvous server at {} within {:g} s; rank 0 has not started it, or another "
+                  "program has the port ({})",
+                  place_of(rendezvous), std::chrono::duration<double>(timeout).count(), reason));
+}
+
+constexpr std::chrono::milliseconds kSendTime{10'000};  // for an answer
+
 }  // namespace
 
 std::string to_bytes(const Request& request) {
@@ -101,32 +125,6 @@ Answer answer(KeyValueStore& words, const Request& request) {
   return {};
 }
 
-namespace {
-
-constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
-
-Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
-  const Deadline deadline = after(timeout);
-  std::string reason;
-  while (true) {
-    try {
-      Channel channel(connect_to(rendezvous, deadline));
-      greet_as_client(channel, rendezvous.secret, deadline);
-      return channel;
-    } catch (const ChannelError& error) {
-      reason = error.what();
-    }
-    if (std::chrono::steady_clock::now() + kPause >= deadline) break;
-    std::this_thread::sleep_for(kPause);
-  }
-  throw TransportError(
-      fmt::format("no answer from the rendezvous server at {} within {:g} s; rank 0 has not started it, or another "
-                  "program has the port ({})",
-                  place_of(rendezvous), std::chrono::duration<double>(timeout).count(), reason));
-}
-
-}  // namespace
-
 RendezvousClient::RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
     : channel_(greeted(rendezvous, timeout)) {}
 
@@ -140,12 +138,6 @@ Answer RendezvousClient::ask(const Request& request) {
   }
   throw PeerLostError("the rendezvous server has ended, and rank 0 with it");
 }
-
-namespace {
-
-constexpr std::chrono::milliseconds kSendTime{10'000};  // for an answer
-
-}  // namespace
 
 RendezvousServer::RendezvousServer(FileDescriptor listener, std::string secret)
     : listener_(std::move(listener)), secret_(std::move(secret)) {

@@ -19,6 +19,40 @@
 #include "core/json.h"
 
 namespace chimera {
+namespace {
+
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
+
+bool is_locked(const FileDescriptor& file, int kind) {
+  return ::flock(file.get(), kind | LOCK_NB) != 0 && errno == EWOULDBLOCK;  // other errors: no locks there
+}
+
+[[noreturn]] void refuse_locked(const std::string& path) {
+  throw ConfigError(fmt::format("--metrics {}: another run is writing this file; give another one", path));
+}
+
+/// Locks the file; truncates a regular file to `bytes`.
+FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
+  try {
+    make_parents(path);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--metrics {}", error.what()));
+  }
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
+  std::error_code none;
+  const bool is_kept = file.get() >= 0 && !std::filesystem::is_regular_file(path, none);
+  if (file.get() >= 0 && !is_kept && is_locked(file, LOCK_EX)) refuse_locked(path);
+  if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), bytes) != 0)) {
+    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
+  }
+  return file;
+}
+
+RecordFile lines_of(const std::string& path, off_t bytes) {
+  return {open_for_lines(path, bytes), "--metrics " + path, bytes};
+}
+
+}  // namespace
 
 double LossWatch::deviation() const { return std::max(std::sqrt(variance), kLeastDeviation * std::abs(mean)); }
 
@@ -73,12 +107,6 @@ int RecordFile::write_waiting() {
   return 0;
 }
 
-namespace {
-
-std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
-
-}  // namespace
-
 std::string to_json_line(const StepMetrics& metrics) {
   std::string line =
       fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "learning_rate": {:.17g}, "tokens": {}, )"
@@ -94,39 +122,6 @@ std::string to_json_line(const StepMetrics& metrics) {
   if (metrics.sample) line += fmt::format(R"(, "sample": {})", json_text(nlohmann::json(*metrics.sample)));
   return line + "}\n";
 }
-
-namespace {
-
-bool is_locked(const FileDescriptor& file, int kind) {
-  return ::flock(file.get(), kind | LOCK_NB) != 0 && errno == EWOULDBLOCK;  // other errors: no locks there
-}
-
-[[noreturn]] void refuse_locked(const std::string& path) {
-  throw ConfigError(fmt::format("--metrics {}: another run is writing this file; give another one", path));
-}
-
-/// Locks the file; truncates a regular file to `bytes`.
-FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
-  try {
-    make_parents(path);
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--metrics {}", error.what()));
-  }
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
-  std::error_code none;
-  const bool is_kept = file.get() >= 0 && !std::filesystem::is_regular_file(path, none);
-  if (file.get() >= 0 && !is_kept && is_locked(file, LOCK_EX)) refuse_locked(path);
-  if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), bytes) != 0)) {
-    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
-  }
-  return file;
-}
-
-RecordFile lines_of(const std::string& path, off_t bytes) {
-  return {open_for_lines(path, bytes), "--metrics " + path, bytes};
-}
-
-}  // namespace
 
 std::string kept_lines(const std::string& path, std::int64_t last_step) {
   std::string kept;

@@ -27,35 +27,6 @@ void add(const std::string& name, const nlohmann::ordered_json& value, Configura
   }
 }
 
-}  // namespace
-
-Configuration flattened(const nlohmann::ordered_json& record) {
-  Configuration configuration;
-  add("", record, configuration);
-  return configuration;
-}
-
-Configuration configuration_of(const std::string& folder) {
-  const auto steps = listed_steps(folder);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    try {
-      nlohmann::ordered_json record = read_manifest(checkpoint_path(folder, *step)).run;
-      if (record.is_object()) record.erase("progress");  // belongs to the step
-      return flattened(record);
-    } catch (const Error&) {
-      continue;  // `chimera checkpoint verify` reports the damage
-    }
-  }
-  return {};
-}
-
-std::string value_of(const Configuration& configuration, const std::string& field, const std::string& otherwise) {
-  const auto found = std::ranges::find(configuration, field, &std::pair<std::string, std::string>::first);
-  return found == configuration.end() ? otherwise : found->second;
-}
-
-namespace {
-
 using Json = nlohmann::json;
 
 /// Returns nullopt if the field is missing or null, as a loss that is not finite.
@@ -90,6 +61,31 @@ StepRecord parse_step(std::string_view text, const std::string& where) {
 constexpr std::size_t kMostMetricsBytes = std::size_t{1} << 30;
 
 }  // namespace
+
+Configuration flattened(const nlohmann::ordered_json& record) {
+  Configuration configuration;
+  add("", record, configuration);
+  return configuration;
+}
+
+Configuration configuration_of(const std::string& folder) {
+  const auto steps = listed_steps(folder);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      nlohmann::ordered_json record = read_manifest(checkpoint_path(folder, *step)).run;
+      if (record.is_object()) record.erase("progress");  // belongs to the step
+      return flattened(record);
+    } catch (const Error&) {
+      continue;  // `chimera checkpoint verify` reports the damage
+    }
+  }
+  return {};
+}
+
+std::string value_of(const Configuration& configuration, const std::string& field, const std::string& otherwise) {
+  const auto found = std::ranges::find(configuration, field, &std::pair<std::string, std::string>::first);
+  return found == configuration.end() ? otherwise : found->second;
+}
 
 std::vector<StepRecord> parse_metrics(const std::string& path, const std::string& text) {
   std::vector<StepRecord> steps;

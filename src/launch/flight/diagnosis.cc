@@ -148,6 +148,17 @@ Json findings_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t
   return ranks;
 }
 
+/// Returns the local time and the host of the end; empty if unknown.
+std::string ended_text(const Flight& flight) {
+  if (!flight.verdict || flight.verdict->unix_seconds == 0) return "";
+  const std::time_t time = flight.verdict->unix_seconds;
+  std::tm local{};
+  if (::localtime_r(&time, &local) == nullptr) return "";
+  std::array<char, 32> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
+  return fmt::format("ended: {} on host {}\n", std::string_view(text.data(), length), flight.verdict->host);
+}
+
 }  // namespace
 
 Diagnosis diagnose(const Flight& flight) {
@@ -171,21 +182,6 @@ Diagnosis diagnose(const Flight& flight) {
   diagnosis.op = is_blamed && !flight.verdict->op.empty() ? flight.verdict->op : guilty.at ? to_text(*guilty.at) : "";
   return diagnosis;
 }
-
-namespace {
-
-/// Returns the local time and the host of the end; empty if unknown.
-std::string ended_text(const Flight& flight) {
-  if (!flight.verdict || flight.verdict->unix_seconds == 0) return "";
-  const std::time_t time = flight.verdict->unix_seconds;
-  std::tm local{};
-  if (::localtime_r(&time, &local) == nullptr) return "";
-  std::array<char, 32> text{};
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
-  return fmt::format("ended: {} on host {}\n", std::string_view(text.data(), length), flight.verdict->host);
-}
-
-}  // namespace
 
 std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
   const std::string reason = reason_of(flight);

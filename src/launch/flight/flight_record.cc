@@ -92,67 +92,6 @@ FlightEvent event_of(const Record& record) {
 
 thread_local FlightRecorder* current_recorder = nullptr;
 
-}  // namespace
-
-struct FlightRecorder::File {
-  Header header;
-  std::array<std::byte, kHeaderBytes - sizeof(Header)> unused;
-  std::array<Record, kFlightEvents> records;
-};
-
-FlightRecorder::FlightRecorder(const std::string& path, int rank) {
-  static_assert(sizeof(File) == kFileBytes);
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-  const int refusal = file.get() < 0 ? errno : ::posix_fallocate(file.get(), 0, kFileBytes);
-  if (refusal != 0) throw Error(fmt::format("{}: cannot be written ({})", path, system_message(refusal)));
-  void* memory = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) check_system(-1, "map " + path);
-  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
-  lock_ = std::move(file);
-  file_ = static_cast<File*>(memory);
-  file_->header = Header{};
-  file_->header.rank = rank;
-}
-
-FlightRecorder::~FlightRecorder() { ::munmap(file_, kFileBytes); }
-
-/// Increments the count last, so that a killed process leaves only complete events.
-void FlightRecorder::note(const RankProgress& progress) {
-  const std::atomic_ref<std::uint64_t> count(file_->header.count);
-  const std::uint64_t index = count.load(std::memory_order_relaxed);
-  file_->records[index % kFlightEvents] = record_of(progress);
-  count.store(index + 1, std::memory_order_release);
-}
-
-std::vector<FlightEvent> read_flight(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::string bytes(kFileBytes + 1, '\0');
-  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!stream.is_open()) throw ConfigError(fmt::format("{}: cannot be read", path));
-  Header header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (stream.gcount() != static_cast<std::streamsize>(kFileBytes) || header.magic != Header::kMagic ||
-      header.capacity != kFlightEvents) {
-    throw ConfigError(fmt::format("{}: is not a flight record of this version", path));
-  }
-  std::vector<FlightEvent> events;
-  const std::uint64_t first = header.count - std::min<std::uint64_t>(header.count, kFlightEvents);
-  for (std::uint64_t index = first; index < header.count; ++index) {
-    Record record;
-    std::memcpy(&record, bytes.data() + kHeaderBytes + index % kFlightEvents * sizeof(Record), sizeof record);
-    if (makes_sense(record)) events.push_back(event_of(record));
-  }
-  return events;
-}
-
-void record_flight_on(FlightRecorder* recorder) { current_recorder = recorder; }
-
-void record_flight(const RankProgress& progress) {
-  if (current_recorder != nullptr) current_recorder->note(progress);
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
@@ -221,10 +160,6 @@ fs::path find_folder(const std::string& path) {
       path));
 }
 
-}  // namespace
-
-namespace {
-
 /// Returns why a path is no folder of flight records; empty if it is one or absent.
 std::string other_content(const std::string& folder) {
   std::error_code absent;
@@ -245,6 +180,63 @@ bool is_recorded(const fs::path& file) {
 }
 
 }  // namespace
+
+struct FlightRecorder::File {
+  Header header;
+  std::array<std::byte, kHeaderBytes - sizeof(Header)> unused;
+  std::array<Record, kFlightEvents> records;
+};
+
+FlightRecorder::FlightRecorder(const std::string& path, int rank) {
+  static_assert(sizeof(File) == kFileBytes);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  const int refusal = file.get() < 0 ? errno : ::posix_fallocate(file.get(), 0, kFileBytes);
+  if (refusal != 0) throw Error(fmt::format("{}: cannot be written ({})", path, system_message(refusal)));
+  void* memory = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) check_system(-1, "map " + path);
+  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
+  lock_ = std::move(file);
+  file_ = static_cast<File*>(memory);
+  file_->header = Header{};
+  file_->header.rank = rank;
+}
+
+FlightRecorder::~FlightRecorder() { ::munmap(file_, kFileBytes); }
+
+/// Increments the count last, so that a killed process leaves only complete events.
+void FlightRecorder::note(const RankProgress& progress) {
+  const std::atomic_ref<std::uint64_t> count(file_->header.count);
+  const std::uint64_t index = count.load(std::memory_order_relaxed);
+  file_->records[index % kFlightEvents] = record_of(progress);
+  count.store(index + 1, std::memory_order_release);
+}
+
+std::vector<FlightEvent> read_flight(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::string bytes(kFileBytes + 1, '\0');
+  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!stream.is_open()) throw ConfigError(fmt::format("{}: cannot be read", path));
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (stream.gcount() != static_cast<std::streamsize>(kFileBytes) || header.magic != Header::kMagic ||
+      header.capacity != kFlightEvents) {
+    throw ConfigError(fmt::format("{}: is not a flight record of this version", path));
+  }
+  std::vector<FlightEvent> events;
+  const std::uint64_t first = header.count - std::min<std::uint64_t>(header.count, kFlightEvents);
+  for (std::uint64_t index = first; index < header.count; ++index) {
+    Record record;
+    std::memcpy(&record, bytes.data() + kHeaderBytes + index % kFlightEvents * sizeof(Record), sizeof record);
+    if (makes_sense(record)) events.push_back(event_of(record));
+  }
+  return events;
+}
+
+void record_flight_on(FlightRecorder* recorder) { current_recorder = recorder; }
+
+void record_flight(const RankProgress& progress) {
+  if (current_recorder != nullptr) current_recorder->note(progress);
+}
 
 std::string flight_path(const std::string& folder, int rank) {
   return fmt::format("{}/rank-{:04}.flight", folder, rank);

@@ -169,19 +169,6 @@ class PartWatch {
   bool ended_ = false;
 };
 
-}  // namespace
-
-int run_host_ranks(int input) {
-  SignalInbox signals;  // before the first rank, so that no signal is missed
-  Lines lines(input);
-  const HostOrder order = read_order(lines);
-  const int code = PartWatch(order, lines, signals).run();
-  messages().drain(kPromptEnd);
-  return code;
-}
-
-namespace {
-
 constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d reads it only in Python
 
 std::string value_of(const Variables& variables, const std::string& name) {
@@ -329,78 +316,6 @@ void add_ranges(const std::string& list, const std::string& prefix, const std::s
 /// FileStore locks the file at every use, so this lock needs another file.
 std::string lock_path(const std::string& path) { return path + ".lock"; }
 
-}  // namespace
-
-RendezvousFile::RendezvousFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
-  lock_ = FileDescriptor(
-      check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "make the rendezvous file"));
-  const bool is_first = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0;
-  if (is_first) std::filesystem::remove(path_);
-  check_system(::flock(lock_.get(), LOCK_SH), "lock the rendezvous file");
-}
-
-RendezvousFile::~RendezvousFile() {
-  std::error_code ignored;
-  if (!removes_) return;
-  std::filesystem::remove(path_, ignored);
-  std::filesystem::remove(lock_path(path_), ignored);
-}
-
-std::vector<std::string> expand_hosts(const std::string& list) {
-  std::vector<std::string> hosts;
-  for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find_first_of(",[", at), list.size());
-    const std::string name = list.substr(at, end - at);
-    at = end;
-    if (list[at] == '[') {
-      const auto close = list.find(']', at);
-      if (close == std::string::npos) refuse_nodes(list, "has a bracket that does not close");
-      add_ranges(list, name, list.substr(at + 1, close - at - 1), hosts);
-      at = close + 1;
-    } else if (name.empty() || name.find_first_of("] ") != std::string::npos) {
-      refuse_nodes(list, fmt::format("has '{}' in place of a name", name));
-    } else {
-      hosts.push_back(name);
-    }
-    if (at == list.size()) break;
-    if (list[at] != ',') refuse_nodes(list, "has text after a bracket");
-    if (++at == list.size()) refuse_nodes(list, "ends with a comma");
-  }
-  return hosts;
-}
-
-RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables) {
-  const std::string file = value_of(variables, kStoreVariable);
-  if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
-    throw ConfigError(
-        fmt::format("{} is a file, which only ranks of one host can use for rendezvous, but {} has started {} on "
-                    "several hosts; set MASTER_ADDR and MASTER_PORT instead",
-                    kStoreVariable, to_text(place.launcher), place.world_size));
-  }
-  if (!file.empty()) return file_rendezvous(file);
-  const bool agent = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
-  auto server = given_server(variables);
-  if (place.on_one_host() && (!server || agent)) {
-    return file_rendezvous(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
-  }
-  if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
-  if (!server) {
-    throw ConfigError(
-        fmt::format("{} has put {} of {} processes on this host, and no rendezvous address is set; set MASTER_ADDR to "
-                    "an address of rank 0's host and MASTER_PORT to a free port of that host",
-                    to_text(place.launcher), place.local_size, place.world_size));
-  }
-  server->is_agent = agent;
-  server->listens = place.rank == 0 && !agent;
-  server->secret = job_secret(variables);
-  server->interface = value_of(variables, kInterfaceVariable);
-  server->attempt = value_of(variables, "TORCHELASTIC_RUN_ID") + "/" + restart;
-  return *server;
-}
-
-namespace {
-
 constexpr std::chrono::milliseconds kFarGrace{1000};  // wait for the culprit after a victim
 constexpr std::chrono::milliseconds kEndGrace{5000};  // from closing standard input to SIGKILL
 
@@ -526,6 +441,83 @@ class HostWatch {
 };
 
 }  // namespace
+
+int run_host_ranks(int input) {
+  SignalInbox signals;  // before the first rank, so that no signal is missed
+  Lines lines(input);
+  const HostOrder order = read_order(lines);
+  const int code = PartWatch(order, lines, signals).run();
+  messages().drain(kPromptEnd);
+  return code;
+}
+
+RendezvousFile::RendezvousFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
+  lock_ = FileDescriptor(
+      check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "make the rendezvous file"));
+  const bool is_first = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0;
+  if (is_first) std::filesystem::remove(path_);
+  check_system(::flock(lock_.get(), LOCK_SH), "lock the rendezvous file");
+}
+
+RendezvousFile::~RendezvousFile() {
+  std::error_code ignored;
+  if (!removes_) return;
+  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(lock_path(path_), ignored);
+}
+
+std::vector<std::string> expand_hosts(const std::string& list) {
+  std::vector<std::string> hosts;
+  for (std::size_t at = 0; at < list.size();) {
+    const std::size_t end = std::min(list.find_first_of(",[", at), list.size());
+    const std::string name = list.substr(at, end - at);
+    at = end;
+    if (list[at] == '[') {
+      const auto close = list.find(']', at);
+      if (close == std::string::npos) refuse_nodes(list, "has a bracket that does not close");
+      add_ranges(list, name, list.substr(at + 1, close - at - 1), hosts);
+      at = close + 1;
+    } else if (name.empty() || name.find_first_of("] ") != std::string::npos) {
+      refuse_nodes(list, fmt::format("has '{}' in place of a name", name));
+    } else {
+      hosts.push_back(name);
+    }
+    if (at == list.size()) break;
+    if (list[at] != ',') refuse_nodes(list, "has text after a bracket");
+    if (++at == list.size()) refuse_nodes(list, "ends with a comma");
+  }
+  return hosts;
+}
+
+RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables) {
+  const std::string file = value_of(variables, kStoreVariable);
+  if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
+    throw ConfigError(
+        fmt::format("{} is a file, which only ranks of one host can use for rendezvous, but {} has started {} on "
+                    "several hosts; set MASTER_ADDR and MASTER_PORT instead",
+                    kStoreVariable, to_text(place.launcher), place.world_size));
+  }
+  if (!file.empty()) return file_rendezvous(file);
+  const bool agent = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
+  auto server = given_server(variables);
+  if (place.on_one_host() && (!server || agent)) {
+    return file_rendezvous(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
+  }
+  if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
+  if (!server) {
+    throw ConfigError(
+        fmt::format("{} has put {} of {} processes on this host, and no rendezvous address is set; set MASTER_ADDR to "
+                    "an address of rank 0's host and MASTER_PORT to a free port of that host",
+                    to_text(place.launcher), place.local_size, place.world_size));
+  }
+  server->is_agent = agent;
+  server->listens = place.rank == 0 && !agent;
+  server->secret = job_secret(variables);
+  server->interface = value_of(variables, kInterfaceVariable);
+  server->attempt = value_of(variables, "TORCHELASTIC_RUN_ID") + "/" + restart;
+  return *server;
+}
 
 HostsEnding run_on_hosts(const std::vector<HostCommand>& hosts, SignalInbox& signals) {
   return HostWatch(hosts, signals).run();

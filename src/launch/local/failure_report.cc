@@ -36,6 +36,20 @@ std::string dump(const FailureReport& report, std::size_t length) {
   return json_text(object) + "\n";
 }
 
+bool exited_with(const RankRecord& record, ExitCode code) {
+  return record.ending && record.ending->kind == Ending::Kind::Exited && record.ending->value == static_cast<int>(code);
+}
+
+bool killed_from_outside(const RankRecord& record) {
+  return !record.report && record.ending && record.ending->kind == Ending::Kind::Killed &&
+         record.ending->value == SIGKILL;
+}
+
+std::string signal_name(int number) {
+  const char* name = ::sigdescr_np(number);
+  return name == nullptr ? "unknown signal" : name;
+}
+
 }  // namespace
 
 ExitCode exit_code_of(const FailureReport& report) {
@@ -83,24 +97,6 @@ std::optional<RecoveryNote> parse_note(std::string_view line) {
   return RecoveryNote{static_cast<int>(*number("rank")), left ? RecoveryNote::Kind::Left : RecoveryNote::Kind::Resumed,
                       *epoch, *number("step")};
 }
-
-namespace {
-
-bool exited_with(const RankRecord& record, ExitCode code) {
-  return record.ending && record.ending->kind == Ending::Kind::Exited && record.ending->value == static_cast<int>(code);
-}
-
-bool killed_from_outside(const RankRecord& record) {
-  return !record.report && record.ending && record.ending->kind == Ending::Kind::Killed &&
-         record.ending->value == SIGKILL;
-}
-
-std::string signal_name(int number) {
-  const char* name = ::sigdescr_np(number);
-  return name == nullptr ? "unknown signal" : name;
-}
-
-}  // namespace
 
 FailureRole failure_role(const RankRecord& record) {
   if (record.report) return record.report->own_cause ? FailureRole::Culprit : FailureRole::Victim;

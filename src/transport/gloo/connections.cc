@@ -50,6 +50,25 @@ class WithoutConnectLog : public std::streambuf {
   std::streambuf* to_;
 };
 
+using c10d::ProcessGroupGloo;
+
+constexpr auto kLeaveTimeout = std::chrono::seconds(3);
+constexpr auto kMostClosing = std::chrono::milliseconds(100);
+constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
+
+/// Broken connections of a rank. A thread that waits for the rest of a message blocks forever, without harm.
+struct BrokenConnections {
+  RendezvousStore rendezvous;  // destroyed last
+  std::vector<GlooGroup> groups;
+
+  /// A group's last owner joins the group's thread, so another thread must destroy it.
+  void destroy() {
+    const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
+    while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    groups.clear();
+  }
+};
+
 }  // namespace
 
 void drop_connect_log() {
@@ -57,16 +76,6 @@ void drop_connect_log() {
   [[maybe_unused]] static const std::streambuf* const replaced =
       std::cerr.rdbuf(new WithoutConnectLog(std::cerr.rdbuf()));
 }
-
-namespace {
-
-using c10d::ProcessGroupGloo;
-
-constexpr auto kLeaveTimeout = std::chrono::seconds(3);
-constexpr auto kMostClosing = std::chrono::milliseconds(100);
-constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
-
-}  // namespace
 
 GlooConnections::GlooConnections(const GlooOptions& options)
     : options_(options),
@@ -241,23 +250,6 @@ bool GlooConnections::leave_together() noexcept {
     return false;
   }
 }
-
-namespace {
-
-/// Broken connections of a rank. A thread that waits for the rest of a message blocks forever, without harm.
-struct BrokenConnections {
-  RendezvousStore rendezvous;  // destroyed last
-  std::vector<GlooGroup> groups;
-
-  /// A group's last owner joins the group's thread, so another thread must destroy it.
-  void destroy() {
-    const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
-    while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    groups.clear();
-  }
-};
-
-}  // namespace
 
 void GlooConnections::close() noexcept {
   auto remains = std::make_unique<BrokenConnections>(BrokenConnections{std::move(rendezvous_), take_groups()});

@@ -60,27 +60,6 @@ class BreakableStore final : public c10d::Store {
   std::shared_ptr<ConnectionBreaker> breaker_;
 };
 
-}  // namespace
-
-c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
-                                                std::shared_ptr<ConnectionBreaker> breaker) {
-  return c10::make_intrusive<BreakableStore>(std::move(store), std::move(breaker));
-}
-
-StoreFile::StoreFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-  if (descriptor_ < 0) {
-    throw TransportError(fmt::format("cannot open the rendezvous file '{}': {}", path, std::strerror(errno)));
-  }
-}
-
-StoreFile::~StoreFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-std::string StoreFile::path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-
-namespace {
-
 /// c10d store on a RendezvousServer. c10d's own TCPStore accepts any client, trusts any length, and waits forever for a
 /// stopped server.
 class ServedStore final : public c10d::Store {
@@ -163,6 +142,23 @@ std::vector<int> missing_of(c10d::Store& store, int world_size) {
 }
 
 }  // namespace
+
+c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
+                                                std::shared_ptr<ConnectionBreaker> breaker) {
+  return c10::make_intrusive<BreakableStore>(std::move(store), std::move(breaker));
+}
+
+StoreFile::StoreFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  if (descriptor_ < 0) {
+    throw TransportError(fmt::format("cannot open the rendezvous file '{}': {}", path, std::strerror(errno)));
+  }
+}
+
+StoreFile::~StoreFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::string StoreFile::path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
 
 RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
                                  const std::shared_ptr<ConnectionBreaker>& breaker)

@@ -57,6 +57,53 @@ void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
                     "visible to each process");
 }
 
+using Group = Communicators::Group;
+
+class Joining {
+ public:
+  using Make = std::function<Group(const NewCommunicator&)>;
+  Joining(const CommunicatorPlan& plan, const BlockLimits& limits, const Make& make)
+      : plan_(plan), limits_(limits), make_(make) {}
+
+  Group everyone() const { return make_({"everyone", plan_.rank, plan_.world_size, limits_.everyone}); }
+
+  Group group(std::size_t g) const {
+    const auto& members = plan_.groups[g];
+    const auto place = std::find(members.begin(), members.end(), RankId(plan_.rank));
+    if (place == members.end() || members.size() == 1) return {};
+    return make_({fmt::format("group{}", g), static_cast<int>(place - members.begin()),
+                  static_cast<int>(members.size()), limits_.group});
+  }
+
+  Communicators::Pair pair(const RankPair& ranks) const {
+    const auto [low, high] = ranks;
+    const int member = plan_.rank == low ? 0 : 1;
+    Group up = make_({fmt::format("pair{}-{}", low, high), member, 2, limits_.pair});
+    Group down = make_({fmt::format("pair{}-{}", high, low), member, 2, limits_.pair});
+    if (member == 1) std::swap(up, down);
+    return {.out = std::move(up), .in = std::move(down)};
+  }
+
+ private:
+  const CommunicatorPlan& plan_;
+  const BlockLimits& limits_;
+  const Make& make_;
+};
+
+void require_few(const CommunicatorCount& count, int multiprocessors) {
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format(
+        "--device cuda: a rank would have {} communicators ({} for messages, {} for sums), more than {}; use "
+        "fewer stages a rank, or --transport threads",
+        count.all(), count.of_pairs, count.of_groups, why));
+  };
+  if (count.all() > kMostCommunicators) refuse(fmt::format("the {} that get streams of their own", kMostCommunicators));
+  if (count.all() > multiprocessors / 2) {
+    refuse(fmt::format("half of the GPU's {} multiprocessors, of which each occupies one while it waits",
+                       multiprocessors));
+  }
+}
+
 }  // namespace
 
 void compare_attendees(c10d::Store& store, const Attendee& own, int world_size) {
@@ -116,43 +163,6 @@ void set_unless_set(const VariableList& variables) {
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
 }
 
-namespace {
-
-using Group = Communicators::Group;
-
-class Joining {
- public:
-  using Make = std::function<Group(const NewCommunicator&)>;
-  Joining(const CommunicatorPlan& plan, const BlockLimits& limits, const Make& make)
-      : plan_(plan), limits_(limits), make_(make) {}
-
-  Group everyone() const { return make_({"everyone", plan_.rank, plan_.world_size, limits_.everyone}); }
-
-  Group group(std::size_t g) const {
-    const auto& members = plan_.groups[g];
-    const auto place = std::find(members.begin(), members.end(), RankId(plan_.rank));
-    if (place == members.end() || members.size() == 1) return {};
-    return make_({fmt::format("group{}", g), static_cast<int>(place - members.begin()),
-                  static_cast<int>(members.size()), limits_.group});
-  }
-
-  Communicators::Pair pair(const RankPair& ranks) const {
-    const auto [low, high] = ranks;
-    const int member = plan_.rank == low ? 0 : 1;
-    Group up = make_({fmt::format("pair{}-{}", low, high), member, 2, limits_.pair});
-    Group down = make_({fmt::format("pair{}-{}", high, low), member, 2, limits_.pair});
-    if (member == 1) std::swap(up, down);
-    return {.out = std::move(up), .in = std::move(down)};
-  }
-
- private:
-  const CommunicatorPlan& plan_;
-  const BlockLimits& limits_;
-  const Make& make_;
-};
-
-}  // namespace
-
 CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
   CommunicatorCount most;
   for (int rank = 0; rank < plan.world_size; ++rank) {
@@ -166,24 +176,6 @@ CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
   }
   return most;
 }
-
-namespace {
-
-void require_few(const CommunicatorCount& count, int multiprocessors) {
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format(
-        "--device cuda: a rank would have {} communicators ({} for messages, {} for sums), more than {}; use "
-        "fewer stages a rank, or --transport threads",
-        count.all(), count.of_pairs, count.of_groups, why));
-  };
-  if (count.all() > kMostCommunicators) refuse(fmt::format("the {} that get streams of their own", kMostCommunicators));
-  if (count.all() > multiprocessors / 2) {
-    refuse(fmt::format("half of the GPU's {} multiprocessors, of which each occupies one while it waits",
-                       multiprocessors));
-  }
-}
-
-}  // namespace
 
 BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   BlockLimits limits;
