@@ -71,7 +71,7 @@ void add_sweep(CLI::App& program, int& exit_code);
 void add_reference(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
-void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code);
+void add_bench(CLI::App& program, int& exit_code);
 void add_export(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_evaluate(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_generate(CLI::App& program, const Invocation& invocation, int& exit_code);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "answers/plan_answer.h"
-#include "bench/fit.h"
 #include "commands.h"
 #include "core/choices.h"
 #include "core/error.h"
@@ -117,8 +116,6 @@ struct PlanArguments {
   std::string sbatch;
   std::int64_t ranks_of_node = 1;
   CLI::Option* ranks_option = nullptr;
-  std::string fit;  // measured runs; empty: plan
-  std::vector<FitScalar> fitted = {FitScalar::Layers, FitScalar::Sent, FitScalar::Summed};
 };
 
 void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::int64_t>& values,
@@ -337,47 +334,6 @@ void write_costs(const PlanArguments& options, const PlanReport& report) {
   write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
 }
 
-void add_fit(CLI::App& command, PlanArguments& options) {
-  add_path(command, "--fit", options.fit,
-           "fit the machine profile to the measured step times of the runs in this TOML file instead of planning; "
-           "--output writes the fitted profile");
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--fit-scalars",
-          [&scalars = options.fitted](const std::vector<std::string>& names) {
-            scalars.clear();
-            for (const std::string& name : names) {
-              const auto scalar = parse_named<FitScalar>("--fit-scalars", name);
-              if (std::ranges::count(scalars, scalar) > 0)
-                throw ConfigError(fmt::format("--fit-scalars names {} twice", name));
-              scalars.push_back(scalar);
-            }
-          },
-          "what --fit changes: layers, sent, summed, latency, launch, ranks, overlap (default layers,sent,summed)")
-      ->delimiter(',')
-      ->type_name("NAME,NAME");
-}
-
-void require_fit_flags(const CLI::App& command) {
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->count() == 0) continue;
-    const std::vector<std::string> used = {"--fit", "--fit-scalars", "--machine", "--output"};
-    if (std::ranges::count(used, option->get_name()) == 0) {
-      throw ConfigError(
-          fmt::format("--fit takes every configuration from its file; leave out {}, or --fit", option->get_name()));
-    }
-  }
-}
-
-void fit(const PlanArguments& options) {
-  if (options.problem.machine.empty()) throw ConfigError("--machine is missing; --fit changes a profile");
-  const MachineProfile machine = read_machine(machine_file(options.problem.machine));
-  const std::vector<MeasuredRun> runs = measured_runs(read_whole(options.fit), options.fit);
-  const MachineFit fitted = fit_machine(machine, runs, options.fitted);
-  if (!options.output.empty()) write_output(options.output, to_json(fitted.machine));
-  write_output("", to_text(fitted, runs));
-}
-
 }  // namespace
 
 void add_plan(CLI::App& program, int& exit_code) {
@@ -428,7 +384,13 @@ void add_plan(CLI::App& program, int& exit_code) {
   add_count(*command, "--run", options->run,
             "number of best candidates to train for some steps on this machine (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
-  add_fit(*command, *options);
+  command
+      ->add_option_function<std::string>(
+          "--fit",
+          [](const std::string&) {
+            throw ConfigError("--fit is now a benchmark of the source tree: build/benchmarks/fit --runs FILE");
+          })
+      ->group("");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
   guard_outputs(*command, {add_path(*command, "--output", options->output,
@@ -444,13 +406,6 @@ void add_plan(CLI::App& program, int& exit_code) {
                               "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--slices",
                               "--recompute", "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
   command->callback([command, options, &exit_code] {
-    if (!options->fit.empty()) {
-      require_fit_flags(*command);
-      fit(*options);
-      exit_code = static_cast<int>(ExitCode::Success);
-      return;
-    }
-    if (command->count("--fit-scalars") > 0) throw ConfigError("--fit-scalars is for --fit; give that too");
     check_flags(*options);
     for (const char* flag : {"--format", "--explain", "--pareto"}) {
       if (options->sbatch != "-" || command->count(flag) == 0) continue;

@@ -9,7 +9,7 @@ namespace {
 void add_training(CLI::App& program, const Invocation& invocation, int& exit_code) {
   add_train(program, invocation, exit_code);
   add_profile(program, invocation, exit_code);
-  add_bench(program, invocation, exit_code);
+  add_bench(program, exit_code);
   add_export(program, invocation, exit_code);
   add_evaluate(program, invocation, exit_code);
   add_generate(program, invocation, exit_code);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Tests whether ten measured runs on this machine give a profile that predicts ten others.
 
-    benchmarks/fit_here.py [--rounds 4] [--steps 7] [--seconds 20] [--fit-scalars NAMES] [--program build/chimera]
+    benchmarks/fit_here.py [--rounds 4] [--steps 7] [--seconds 20] [--scalars NAMES] [--program build/chimera]
                            [--keep FOLDER] [--dry-run]
 
 Twenty runs of two models on 2 and 4 workers train in alternating rounds, for less than ten minutes. The step time of a
 run is the median over rounds of the median over steps, without the first two. `chimera profile` measures the machine,
-`chimera plan --fit` fits this profile to every other run, and `chimera plan` predicts all runs with both profiles.
+`build/benchmarks/fit` fits this profile to every other run, and `chimera plan` predicts all runs with both profiles.
 Exits with 1 if the median error of the other ten exceeds 5 %.
 
 --dry-run trains and measures nothing: the profile is that of a P100, and the step times are predictions of a P100 with
@@ -123,8 +123,8 @@ def test(options, folder):
     profile, seconds = (pretend if options.dry_run else measure)(options, folder, runs)
     write_runs(folder / "runs.toml", runs[::2], seconds[::2])
     fitted = folder / "fitted.json"
-    print(call(options.program, "plan", "--machine", profile, "--fit", folder / "runs.toml",
-               "--fit-scalars", options.fit_scalars, "--output", fitted))
+    print(call(options.program.resolve().parent / "benchmarks/fit", "--machine", profile, "--runs",
+               folder / "runs.toml", "--scalars", options.scalars, "--output", fitted))
     errors = {machine: [predict(options.program, machine, run) / time - 1 for run, time in zip(runs, seconds)]
               for machine in (profile, fitted)}
     print("| run | use | measured ms | error before | error after |\n| --- | --- | ---: | ---: | ---: |")
@@ -143,8 +143,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=4, metavar="N")
     parser.add_argument("--steps", type=int, default=7, metavar="N", help="steps of a run, with the two not counted")
     parser.add_argument("--seconds", type=float, default=20, metavar="X", help="time of `chimera profile`")
-    parser.add_argument("--fit-scalars", default="layers,sent,summed", metavar="NAME,NAME",
-                        help="numbers that `chimera plan --fit` changes")
+    parser.add_argument("--scalars", default="layers,sent,summed", metavar="NAME,NAME",
+                        help="numbers that `build/benchmarks/fit` changes")
     parser.add_argument("--program", type=Path, default=ROOT / "build/chimera", metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write profiles and measured runs to this folder")
     parser.add_argument("--dry-run", action="store_true")

@@ -8,8 +8,8 @@
 
 #include "bench/machine_line.h"
 #include "generate/registry.h"
+#include "measuring/run_memory.h"
 #include "passes/unroll.h"
-#include "profile/run_memory.h"
 #include "simulate/simulate.h"
 
 namespace chimera::benchmarks {

@@ -16,7 +16,7 @@
 #include "core/file_descriptor.h"
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
-#include "profile/run_memory.h"
+#include "measuring/run_memory.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {

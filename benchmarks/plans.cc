@@ -24,9 +24,9 @@
 #include "core/resident_memory.h"
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
+#include "measuring/step_contest.h"
 #include "plan/plan.h"
 #include "profile/profiler.h"
-#include "profile/step_contest.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {

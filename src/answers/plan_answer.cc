@@ -81,7 +81,7 @@ std::string gains_text(const PlanReport& report) {
 
 std::string error_text(const PlanReport& report) {
   const double error = report.problem.machine.expected_error;
-  if (error == 0) return "expected error of a step time: unknown (`chimera plan --fit` adds it to a profile)\n";
+  if (error == 0) return "expected error of a step time: unknown (build/benchmarks/fit adds it to a profile)\n";
   const std::int64_t tied = num_tied(report);
   std::string text = fmt::format("expected error of a step time: {:.1f} %", 100 * error);
   if (tied > 1) text += fmt::format("; rows 1 to {} are closer than that: a tie", tied);

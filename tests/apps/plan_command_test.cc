@@ -319,45 +319,10 @@ TEST(PlanCommandTest, NamesTheExpectedErrorAndTies) {
   EXPECT_THAT(run_program(bert_48(asked)).output, HasSubstr("\nexpected error of a step time: "));
 }
 
-TEST(PlanCommandTest, FitsAProfileToMeasuredRuns) {
-  const Scratch scratch;
-  std::string runs = "model = \"bert-48\"\nschedule = \"1f1b\"\nmicro-batches = 8\n";
-  for (const char* depth : {"2", "4", "8"}) {
-    for (const char* groups : {"1", "4"}) {
-      runs += std::string("[[runs]]\nstages = ") + depth + "\ndata-parallel = " + groups +
-              "\nmicro-batch-size = 8\nstep-seconds = 2\n";
-    }
-  }
-  const std::string file = scratch.write("runs.toml", runs);
-  const std::string fitted = scratch.path("fitted.json");
-  const ProgramResult result = run_program({"plan", "--fit", file, "--machine", kP100, "--output", fitted});
-  ASSERT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_THAT(result.output, HasSubstr("p100-aries: fitted to 6 runs"));
-  EXPECT_THAT(result.output, HasSubstr("one run left out"));
-  const json machine = read_json(read_file(fitted));
-  EXPECT_NE(machine["layers"][1]["times"][0]["forward"],
-            read_json(read_file(kP100))["layers"][1]["times"][0]["forward"]);
-  EXPECT_GT(machine["expected_error"], 0);
-  Words words = {"plan", "--model", "bert-48", "--workers", "4", "--mini-batch", "16", "--memory", "99"};
-  words.insert(words.end(), {"--machine", fitted});
-  EXPECT_EQ(run_program(words).exit_code, 0);
-}
-
-TEST(PlanCommandTest, AFitRefusesFlagsOfAPlan) {
-  const Scratch scratch;
-  const std::string file = scratch.write("runs.toml", "");
-  const auto refused = [&](const Words& more) {
-    Words words = {"plan", "--machine", kP100};
-    words.insert(words.end(), more.begin(), more.end());
-    const ProgramResult result = run_program(words);
-    EXPECT_EQ(result.exit_code, 2);
-    return result.messages;
-  };
-  EXPECT_THAT(refused({"--fit", file, "--workers", "4"}), HasSubstr("leave out --workers, or --fit"));
-  EXPECT_THAT(refused({"--fit", file}), HasSubstr("has no [[runs]]"));
-  EXPECT_THAT(refused({"--fit", scratch.path("none.toml")}), HasSubstr("none.toml"));
-  EXPECT_THAT(refused({"--fit", file, "--fit-scalars", "layer"}), HasSubstr("did you mean 'layers'"));
-  EXPECT_THAT(refused({"--fit-scalars", "layers", "--workers", "4", "--mini-batch", "4"}), HasSubstr("is for --fit"));
+TEST(PlanCommandTest, NamesTheBenchmarkThatFitsAProfile) {
+  const ProgramResult result = run_program({"plan", "--machine", kP100, "--fit", "runs.toml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.messages, HasSubstr("build/benchmarks/fit"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "bench/fit.h"
+#include "regression/fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/fit.h"
+#include "regression/fit.h"
 #include "support/paths.h"
 
 namespace chimera {

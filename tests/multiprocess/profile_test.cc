@@ -95,20 +95,8 @@ TEST(ProfileRefusalTest, Flags) {
   }
 }
 
-TEST(ValidateRefusalTest, Flags) {
-  for (const auto& [flags, words] : std::vector<Refusal>{
-           {{"--validate", "--stages", "4"}, {"--validate trains a grid of its own; leave out '--stages'"}},
-           {{"--validate", "--schedules", "1f1b"}, {"--validate trains a grid of its own; leave out --schedules"}},
-           {{"--validate", "--only", "gpt4"}, {"--only 'gpt4': no run of the grid has this name"}},
-           {{"--validate", "--machine", "missing.json"}, {"machine profile missing.json: cannot be read"}},
-           {{"--validate", "--rounds", "1"}, {"--rounds must be 2 or more with --validate"}},
-           {{"--only", "1f1b"}, {"--only belongs to --validate"}},
-           {{"--again", kP100File}, {"--again belongs to --validate"}},
-           {{"--validate", "--again", kP100File, "--rounds", "3"}, {"measured already; leave out --rounds"}},
-           {{"--validate", "--again", kP100File}, {"p100-aries.json: top level: field 'machine' is missing"}},
-       }) {
-    expect_refusal({Arguments{"bench"} + flags, words});
-  }
+TEST(ValidateRefusalTest, NamesTheBenchmark) {
+  expect_refusal({.arguments = {"bench", "--validate"}, .words = {"build/benchmarks/validate"}});
 }
 
 }  // namespace

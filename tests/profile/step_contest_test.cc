@@ -1,4 +1,4 @@
-#include "profile/step_contest.h"
+#include "measuring/step_contest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "generate/registry.h"
+#include "measuring/run_memory.h"
 #include "model_config/parameters.h"
 #include "passes/unroll.h"
-#include "profile/run_memory.h"
 #include "runtime/memory_meter.h"
 
 namespace chimera {

@@ -1,6 +1,6 @@
 // Comparison of a model's tensors on a device with the CPU's, on the fake device.
 
-#include "profile/device_difference.h"
+#include "measuring/device_difference.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

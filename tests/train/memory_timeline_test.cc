@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "core/file_descriptor.h"
-#include "profile/run_memory.h"
+#include "measuring/run_memory.h"
 #include "support/training.h"
 #include "transport/gloo/gloo_transport.h"
 

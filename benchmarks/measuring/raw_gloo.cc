@@ -2,7 +2,7 @@
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
 
-#include "profile/raw_gloo.h"
+#include "measuring/raw_gloo.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "profile/run_memory.h"
+#include "measuring/run_memory.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/validation.h"
 #include "profile/lockstep.h"
+#include "validation/validation.h"
 
 namespace chimera {
 

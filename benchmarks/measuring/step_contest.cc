@@ -1,4 +1,4 @@
-#include "profile/step_contest.h"
+#include "measuring/step_contest.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>

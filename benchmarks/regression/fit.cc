@@ -1,4 +1,4 @@
-#include "bench/fit.h"
+#include "regression/fit.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -215,7 +215,7 @@ std::string source_of(const MachineFit& fit, std::size_t runs) {
         fmt::format("{} {:.4g} ({:.3g} to {:.3g})", unit_of(each.scalar), each.value, each.low, each.high));
   const bool has_figures = !fit.errors.figure_left_out.empty();
   return fmt::format(
-      "Fitted by `chimera plan --fit` to the step times of {} runs: {}; 90 % intervals by resampling runs. Median "
+      "Fitted by `build/benchmarks/fit` to the step times of {} runs: {}; 90 % intervals by resampling runs. Median "
       "error {:.1f} % if {} is left out of the fit: expected_error.",
       runs, fmt::join(values, ", "), 100 * fit.machine.expected_error, has_figures ? "a figure" : "a run");
 }

@@ -1,4 +1,4 @@
-#include "profile/device_difference.h"
+#include "measuring/device_difference.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

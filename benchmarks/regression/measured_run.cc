@@ -1,4 +1,4 @@
-#include "bench/measured_run.h"
+#include "regression/measured_run.h"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>

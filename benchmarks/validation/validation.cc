@@ -1,4 +1,4 @@
-#include "bench/validation.h"
+#include "validation/validation.h"
 
 #include <fmt/format.h>
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "profile/measure_grid.h"
+#include "validation/measure_grid.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "core/cgroup.h"
+#include "measuring/step_contest.h"
 #include "plan/machine.h"
 #include "profile/profiler.h"
-#include "profile/step_contest.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera {

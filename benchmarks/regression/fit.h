@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/measured_run.h"
 #include "core/choices.h"
 #include "plan/machine.h"
+#include "regression/measured_run.h"
 
 namespace chimera {
 
