@@ -19,7 +19,7 @@
 #include "hugging_face/config_json.h"
 #include "hugging_face/stored_names.h"
 #include "model_config/config.h"
-#include "safetensors/header_reader.h"
+#include "safetensors/json_bytes.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_json.h"
 

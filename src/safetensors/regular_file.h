@@ -2,12 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
 #include "core/file_descriptor.h"
 
 namespace chimera {
+
+/// Reads bytes of a file. Throws if the file has fewer.
+using ReadBytes = std::function<void(std::uint64_t offset, std::span<std::byte> into)>;
 
 /// The file is not mapped: a file that shrinks then causes an error instead of a signal, and its pages do not count as
 /// resident memory. Any number of threads may read.

@@ -4,16 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "safetensors/element_type.h"
+#include "safetensors/regular_file.h"
 
 // Source: github.com/huggingface/safetensors, README, "Format".
 
@@ -50,12 +49,7 @@ struct TensorEntry {
   std::uint64_t bytes = 0;
 };
 
-/// Throws if the file has fewer bytes.
-using ReadBytes = std::function<void(std::uint64_t offset, std::span<std::byte> into)>;
-
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-/// Longest name or other text in a header: the parser keeps one in memory.
-inline constexpr std::size_t kLongestHeaderText = std::size_t{1} << 20;
 inline constexpr std::size_t kMostDimensions = 64;
 inline constexpr std::size_t kMostMetadata = 10'000;
 
@@ -77,7 +71,7 @@ class TensorTable {
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  friend class HeaderReader;
+  class HeaderReader;
   struct Row {
     std::string_view name;
     const char* shape = nullptr;  // as text, such as `2,3`

@@ -11,7 +11,7 @@
 #include "core/content.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "safetensors/header_reader.h"
+#include "safetensors/json_bytes.h"
 #include "safetensors/regular_file.h"
 
 namespace chimera {
