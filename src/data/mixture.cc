@@ -11,7 +11,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
-#include "data/samples.h"
+#include "data/permutation.h"
 
 namespace chimera {
 namespace {

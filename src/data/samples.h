@@ -2,11 +2,9 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "core/masked_tokens.h"
-#include "core/random.h"
 #include "data/corpus.h"
 #include "data/token_stream.h"
 
@@ -108,25 +106,5 @@ class OrderedSamples {
 /// `window` is the window of the first text.
 [[nodiscard]] Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position,
                                  std::int64_t window);
-
-/// Pseudorandom permutation of 0 .. size - 1 in O(1) memory and time. A Feistel network, with CounterRandom as round
-/// function, permutes the smallest 2^(2k) >= size, repeatedly until the result is below size (cycle walking). Source:
-/// Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
-class Permutation {
- public:
-  /// `stream` distinguishes permutations of a seed. Requires size > 0.
-  Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream);
-  /// Uses the stream "data.permutation.NUMBER".
-  Permutation(std::int64_t size, std::uint64_t seed, std::int64_t number);
-
-  [[nodiscard]] std::int64_t operator()(std::int64_t i) const;
-
- private:
-  [[nodiscard]] std::uint64_t feistel(std::uint64_t value) const;
-
-  std::uint64_t size_;
-  unsigned half_bits_;
-  CounterRandom round_function_;
-};
 
 }  // namespace chimera

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/resident_memory.h"
+#include "data/permutation.h"
 #include "data/samples.h"
 #include "support/scratch.h"
 

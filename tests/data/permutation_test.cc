@@ -1,4 +1,4 @@
-#include "data/samples.h"
+#include "data/permutation.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
