@@ -33,7 +33,7 @@
 #include "model/tied_weight.h"
 #include "model_config/partition.h"
 #include "options.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"

@@ -33,7 +33,7 @@
 #include "core/signals.h"
 #include "data/text_inputs.h"
 #include "data/token_writer.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 
 namespace chimera {

@@ -20,7 +20,7 @@
 #include "hugging_face/stored_names.h"
 #include "model_config/config.h"
 #include "safetensors/json_bytes.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/tokenizer_json.h"
 
 namespace chimera {

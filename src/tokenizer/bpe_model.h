@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tokenizer/tokenizer.h"
-#include "tokenizer/word_piece_model.h"
+#include "tokenizer/word_cache.h"
 
 // Byte-pair encoding. Source: Sennrich, Haddow and Birch, ACL 2016; order of merges as in tokenizers (Python).
 

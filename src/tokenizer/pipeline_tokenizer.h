@@ -9,7 +9,7 @@
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/word_piece_model.h"
+#include "tokenizer/word_cache.h"
 
 // Tokenizers of Hugging Face's files.
 

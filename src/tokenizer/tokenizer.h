@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -95,31 +94,5 @@ class StreamDecoder {
   TokenIds context_;  ///< returned ids that may affect later text
   TokenIds pending_;
 };
-
-inline constexpr const char* kTokenizerJson = "tokenizer.json";
-inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-/// In a tokenizer folder; the first that exists determines the kind.
-inline constexpr std::array kTokenizerNames = {kTokenizerJson, "vocab.json", "vocab.txt"};
-
-inline constexpr const char* kBytes = "bytes";
-
-/// Opens "bytes", a tokenizer.json, a vocab.json next to its merges.txt, a vocab.txt, or a folder with one of these
-/// (kTokenizerNames). Throws ConfigError for malformed or unsupported content.
-[[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
-
-struct TokenizerFile {
-  std::string path;
-  std::string name;  ///< in a tokenizer folder
-};
-
-/// Returns the existing files, also files for other programs only. Copies under these names are the same
-/// tokenizer.
-[[nodiscard]] std::vector<TokenizerFile> tokenizer_files(const std::string& path);
-
-/// Returns the file, existing or not, that determines the kind; nothing for "bytes" and folders without it.
-[[nodiscard]] std::optional<TokenizerFile> main_tokenizer_file(const std::string& path);
-
-/// Returns whether each byte becomes a token.
-[[nodiscard]] bool makes_bytes(const std::string& path);
 
 }  // namespace chimera

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/tokenizer_config.h"
 
 // All readers throw ConfigError, naming file and position, for malformed or unsupported content.
 
@@ -21,17 +20,5 @@ namespace chimera {
 /// `end_of_document` is the eos_token of tokenizer_config.json, which must exist; empty: a usual token.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
                                                              const std::string& end_of_document = "");
-
-/// Reads a GPT-2 tokenizer: vocab.json and merges.txt. Throws ConfigError if `config` requires another pipeline or
-/// other tokens.
-[[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary,
-                                                               const std::string& vocabulary_source,
-                                                               const std::string& merges,
-                                                               const std::string& merges_source,
-                                                               const TokenizerConfig& config = {});
-
-/// Reads a BERT tokenizer: vocab.txt. Throws as tokenizer_from_merges() does.
-[[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const std::string& source,
-                                                              const TokenizerConfig& config = {});
 
 }  // namespace chimera

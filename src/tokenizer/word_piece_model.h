@@ -1,26 +1,13 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "tokenizer/tokenizer.h"
 #include "tokenizer/word_cache.h"
 
 // WordPiece (BERT): takes the longest token, from left to right.
 
 namespace chimera {
-
-/// Maps words to ids. Immutable.
-class WordModel {
- public:
-  virtual ~WordModel() = default;
-  [[nodiscard]] virtual std::string name() const = 0;
-  /// `word` must not be empty; `cache` must be used for this model only.
-  virtual void encode(std::string_view word, TokenIds& ids, WordCache& cache) const = 0;
-  /// Returns whether certainly no token extends across `place` in `word`.
-  [[nodiscard]] virtual bool splits_at(std::string_view word, std::size_t place) const = 0;
-};
 
 struct WordPieceParts {
   TextMap<TokenId> vocabulary;

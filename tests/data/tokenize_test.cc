@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "support/scratch.h"
 #include "tokenizer/bpe_trainer.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace chimera::testing {
 namespace {

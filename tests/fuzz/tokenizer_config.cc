@@ -3,7 +3,7 @@
 #include "tokenizer/tokenizer_config.h"
 #include "fuzz/fuzzer.h"
 #include "fuzz/tokenizers.h"
-#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace chimera::testing {
 namespace {

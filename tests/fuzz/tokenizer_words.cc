@@ -2,7 +2,7 @@
 
 #include "fuzz/fuzzer.h"
 #include "fuzz/tokenizers.h"
-#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace chimera::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/json.h"
 #include "support/scratch.h"
 #include "tokenizer/bpe_trainer.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace chimera {
 namespace {

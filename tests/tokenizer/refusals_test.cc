@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/tokenizer_json.h"
 
 namespace chimera {

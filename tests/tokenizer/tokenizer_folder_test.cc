@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "support/scratch.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace chimera::testing {
 namespace {

@@ -18,7 +18,7 @@
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "model/element_types.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "train/setup/data_tokenizer.h"
 
 namespace chimera {

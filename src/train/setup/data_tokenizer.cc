@@ -10,6 +10,7 @@
 
 #include "checkpoint/manifest.h"
 #include "core/error.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 
 namespace chimera {
