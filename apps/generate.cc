@@ -30,7 +30,7 @@
 #include "inference/spread_model.h"
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
-#include "model/tied_weight.h"
+#include "model/make_stage.h"
 #include "model_config/partition.h"
 #include "options.h"
 #include "tokenizer/tokenizer_folder.h"

@@ -19,7 +19,7 @@
 #include "core/choices.h"
 #include "data/samples.h"
 #include "model/linear.h"
-#include "model/stage.h"
+#include "model/make_stage.h"
 #include "runtime/memory_meter.h"
 #include "train/loop/loader.h"
 #include "train/setup/device.h"
@@ -57,7 +57,7 @@ class HeadBench {
     const Samples samples(text_in_memory(text_, "text"), SampleOptions{kind, options.sequence, 1});
     batch_ = make_micro_batch(samples, config_.family, {0, 0, options.micro_batch_size, options.micro_batch_size});
     const at::ScalarType compute = scalar_type(parse_named<DataType>("--dtype", options.dtype));
-    stage_ = make_stage(config_, StageLayers{0, 0, false, true}, compute, 1);
+    stage_ = make_stage(config_, StageLayers{0, 0, false, true}, compute, initial_values_of(1));
     hidden_ = at::randn({options.micro_batch_size, options.sequence, config_.hidden}).to(compute);
   }
 

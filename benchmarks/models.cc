@@ -26,7 +26,7 @@
 #include "launch/local/launcher.h"
 #include "measuring/device_difference.h"
 #include "model/linear.h"
-#include "model/stage.h"
+#include "model/make_stage.h"
 #include "model_config/parameters.h"
 #include "train/loop/loader.h"
 #include "train/setup/device.h"
@@ -118,7 +118,8 @@ class Contestant {
       : model_(model), dtype_(dtype), config_(config_of(model, options)), micro_batches_(options.micro_batches) {
     batch_ = on_device(micro_batch_of(config_, options), device);
     const auto type = scalar_type(parse_named<DataType>("--dtype", dtype));
-    stage_ = make_stage(config_, StageLayers{0, config_.layers, !options.blocks, !options.blocks}, type, 1, {}, device);
+    stage_ = make_stage(config_, StageLayers{0, config_.layers, !options.blocks, !options.blocks}, type,
+                        initial_values_of(1), {}, device);
     if (options.blocks) {
       hidden_ = at::randn({options.micro_batch_size, options.sequence, config_.hidden},
                           at::TensorOptions(device).dtype(type));

@@ -73,7 +73,8 @@ std::vector<std::unique_ptr<Stage>> make_single_layers(const ModelConfig& config
   for (std::int64_t block = 0; block < config.layers; ++block) layers.push_back({block, block + 1});
   layers.push_back({config.layers, config.layers, /*embedding=*/false, /*head=*/true});
   std::vector<std::unique_ptr<Stage>> stages;
-  for (const StageLayers& each : layers) stages.push_back(make_stage(config, each, dtype, seed, {}, device));
+  for (const StageLayers& each : layers)
+    stages.push_back(make_stage(config, each, dtype, initial_values_of(seed), {}, device));
   return stages;
 }
 

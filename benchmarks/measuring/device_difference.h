@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/stage.h"
+#include "model/make_stage.h"
 #include "model_config/config.h"
 
 namespace chimera {

@@ -37,7 +37,7 @@ std::map<StageId, std::unique_ptr<Stage>> stages_of(WorkerId worker, const Worke
   for (std::int64_t s = 0; s < num_stages; ++s) {
     const auto& group = groups[static_cast<std::size_t>(s)];
     if (!std::ranges::binary_search(group, worker)) continue;
-    stages[StageId(s)] = make_stage(model, partition[static_cast<std::size_t>(s)], at::kFloat, /*seed=*/1);
+    stages[StageId(s)] = make_stage(model, partition[static_cast<std::size_t>(s)], at::kFloat, initial_values_of(1));
   }
   return stages;
 }

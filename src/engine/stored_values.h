@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "hugging_face/model_folder.h"
-#include "model/initial_values.h"
+#include "model/make_stage.h"
 
 namespace chimera {
 

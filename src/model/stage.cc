@@ -3,12 +3,7 @@
 #include <ATen/ATen.h>
 #include <utility>
 
-#include "core/error.h"
-#include "model/bert_stage.h"
 #include "model/carried_key_values.h"
-#include "model/gpt2_stage.h"
-#include "model/initial_values.h"
-#include "model/llama_stage.h"
 
 namespace chimera {
 
@@ -87,50 +82,6 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
 void Stage::update_copies() {
   const at::NoGradGuard no_graph;
   for (std::size_t i = 0; i < copies_.size(); ++i) copies_[i].copy_(copied_[i]);
-}
-
-namespace {
-
-TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, const TiedLeaves& tied) {
-  TiedLeaves used;
-  if (!config.tied) return used;
-  if (layers.embedding) used.embedding = tied.embedding;
-  if (layers.head) used.head = tied.head;
-  if (used.embedding.defined() == layers.embedding && used.head.defined() == layers.head) return used;
-  throw ConfigError("model '" + config.name + "' is tied: a stage with embedding or head needs a TiedWeight with them");
-}
-
-std::vector<Parameter> valued(const std::vector<ParameterSpec>& specs, const at::TensorOptions& options,
-                              const InitialValue& value) {
-  std::vector<Parameter> parameters;
-  for (const ParameterSpec& spec : specs) parameters.push_back({spec.name, value(spec, options)});
-  return parameters;
-}
-
-}  // namespace
-
-InitialValue initial_values_of(std::uint64_t seed) {
-  return [seed](const ParameterSpec& parameter, const at::TensorOptions& options) {
-    return initial_values({parameter}, options, seed).front().value;
-  };
-}
-
-std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers, at::ScalarType dtype,
-                                  std::uint64_t seed, const TiedLeaves& tied, at::Device device) {
-  return make_stage(config, layers, dtype, initial_values_of(seed), tied, device);
-}
-
-std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers, at::ScalarType dtype,
-                                  const InitialValue& value, const TiedLeaves& tied, at::Device device) {
-  const TiedLeaves used = used_leaves(config, layers, tied);
-  const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
-  auto parameters = valued(own_parameters(config, layers), options, value);
-  switch (config.family) {
-    case Family::Gpt2: return std::make_unique<Gpt2Stage>(config, layers, std::move(parameters), used, dtype);
-    case Family::Bert: return std::make_unique<BertStage>(config, layers, std::move(parameters), used, dtype);
-    case Family::Llama: return std::make_unique<LlamaStage>(config, layers, std::move(parameters), used, dtype);
-  }
-  return nullptr;
 }
 
 }  // namespace chimera

@@ -9,8 +9,6 @@
 #include "model/dropout.h"
 #include "model/parameter_group.h"
 #include "model/tied_weight.h"
-#include "model_config/config.h"
-#include "model_config/partition.h"
 
 // Letters in shapes are as in model/layers.h.
 
@@ -88,13 +86,5 @@ class Stage : public ParameterGroup {
   std::vector<at::Tensor> copied_;  // leaves with a low-precision copy
   std::vector<at::Tensor> copies_;  // copies, in the order of copied_
 };
-
-/// Makes the stage with the layers `layers` of `config`. Initial values depend only on seed and parameter name. `tied`
-/// holds the worker's leaves of a tied matrix, which is not a parameter of the stage. `dtype` is the type of hidden
-/// states. Parameters and gradients have weight_type(dtype), and layers use copies in `dtype` if it differs. Throws
-/// ConfigError if the stage needs a tied leaf that is missing.
-[[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
-                                                at::ScalarType dtype, std::uint64_t seed, const TiedLeaves& tied = {},
-                                                at::Device device = at::kCPU);
 
 }  // namespace chimera

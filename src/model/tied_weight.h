@@ -2,11 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <memory>
-
 #include "model/parameter_group.h"
-#include "model_config/config.h"
 
 namespace chimera {
 
@@ -35,10 +31,5 @@ class TiedWeight final : public ParameterGroup {
  private:
   TiedLeaves leaves_;
 };
-
-/// Makes the tied matrix in weight_type(dtype). Initial values depend only on seed and name.
-[[nodiscard]] std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses,
-                                                           at::ScalarType dtype, std::uint64_t seed,
-                                                           at::Device device = at::kCPU);
 
 }  // namespace chimera

@@ -6,6 +6,8 @@
 
 #include "model/layers.h"
 #include "model/stage.h"
+#include "model_config/config.h"
+#include "model_config/partition.h"
 
 namespace chimera {
 

@@ -45,7 +45,7 @@ StageBench::StageBench(BenchedLayers layers)
   layers_.model.tied = false;  // the same work, but without an owner of the matrix
   const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
   samples_ = std::make_unique<Samples>(text_in_memory(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
-  stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, /*seed=*/1);
+  stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, initial_values_of(1));
 }
 
 StageBench::Size StageBench::make_size(std::int64_t micro_batch_size) const {

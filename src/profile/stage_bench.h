@@ -11,7 +11,7 @@
 
 #include "data/samples.h"
 #include "model/linear.h"
-#include "model/stage.h"
+#include "model/make_stage.h"
 #include "plan/machine.h"
 
 namespace chimera {

@@ -12,7 +12,7 @@
 #include "model/examples.h"
 #include "model/layers.h"
 #include "model/linear.h"
-#include "model/stage.h"
+#include "model/make_stage.h"
 
 namespace chimera {
 namespace {

@@ -19,8 +19,8 @@
 #include "model/linear.h"
 #include "model/linear_cross_entropy.h"
 #include "model/llama_stage.h"
+#include "model/make_stage.h"
 #include "model/rms_norm.h"
-#include "model/stage.h"
 #include "support/fake_device.h"
 
 namespace chimera {
@@ -41,7 +41,7 @@ class DeviceLayersTest : public ::testing::Test {
 /// A stage with one block or more, between other stages.
 std::unique_ptr<Stage> inner_stage(const ModelConfig& config, std::int64_t blocks, at::ScalarType type,
                                    at::Device device) {
-  return make_stage(config, {.first_layer = 0, .end_layer = blocks}, type, /*seed=*/1, TiedLeaves{}, device);
+  return make_stage(config, {.first_layer = 0, .end_layer = blocks}, type, initial_values_of(1), TiedLeaves{}, device);
 }
 
 struct Kernels {

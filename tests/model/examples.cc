@@ -58,7 +58,7 @@ MicroBatch small_batch(Family family) {
 }
 
 std::unique_ptr<Stage> rough_stage(const ModelConfig& config, const StageLayers& layers) {
-  auto stage = make_stage(config, layers, at::kDouble, 1);
+  auto stage = make_stage(config, layers, at::kDouble, initial_values_of(1));
   const torch::autograd::AutoGradMode no_grad(false);
   for (const Parameter& parameter : stage->parameters()) {
     const CounterRandom random(2, parameter.name);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/stage.h"
+#include "model/make_stage.h"
 #include "model_config/config.h"
 
 namespace chimera {

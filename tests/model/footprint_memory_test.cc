@@ -15,7 +15,7 @@
 #include "core/masked_tokens.h"
 #include "model/layers.h"
 #include "model/linear.h"
-#include "model/stage.h"
+#include "model/make_stage.h"
 #include "model_config/footprint.h"
 #include "runtime/memory_meter.h"
 
@@ -52,9 +52,9 @@ class MeasuredStage {
   std::unique_ptr<Stage> make_tied_and_own() {
     const at::ScalarType type = compute_type(case_.workload);
     if (!case_.config.tied || !(case_.stage.embedding || case_.stage.head))
-      return make_stage(case_.config, case_.stage, type, 1);
-    tied_ = make_tied_weight(case_.config, {case_.stage.embedding, case_.stage.head}, type, 1);
-    return make_stage(case_.config, case_.stage, type, 1, tied_->leaves());
+      return make_stage(case_.config, case_.stage, type, initial_values_of(1));
+    tied_ = make_tied_weight(case_.config, {case_.stage.embedding, case_.stage.head}, type, initial_values_of(1));
+    return make_stage(case_.config, case_.stage, type, initial_values_of(1), tied_->leaves());
   }
 
   /// Makes the stage compute what it caches in its first forward: the tables of rotary positions.

@@ -1,4 +1,4 @@
-#include "model/initial_values.h"
+#include "model/make_stage.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -20,11 +20,11 @@ at::Tensor value_of(const Stage& stage, const std::string& name) {
 TEST(InitialValuesTest, AreTheSameUnderEveryPartition) {
   for (const Family family : {Family::Gpt2, Family::Bert, Family::Llama}) {
     const ModelConfig config = small_model(family);
-    const auto single = make_stage(config, whole(config), at::kFloat, 7);
+    const auto single = make_stage(config, whole(config), at::kFloat, initial_values_of(7));
     for (std::int64_t stages = 2; stages <= config.layers; ++stages) {
       std::size_t seen = 0;
       for (const StageLayers& layers : even_partition(config.layers, stages)) {
-        const auto stage = make_stage(config, layers, at::kFloat, 7);
+        const auto stage = make_stage(config, layers, at::kFloat, initial_values_of(7));
         for (const Parameter& parameter : stage->parameters()) {
           EXPECT_TRUE(at::equal(parameter.value, value_of(*single, parameter.name))) << parameter.name;
           ++seen;
@@ -37,7 +37,7 @@ TEST(InitialValuesTest, AreTheSameUnderEveryPartition) {
 
 TEST(InitialValuesTest, AreTheRandomNumbersOfTheParametersName) {
   const ModelConfig config = small_model(Family::Gpt2);
-  const auto stage = make_stage(config, whole(config), at::kDouble, 7);
+  const auto stage = make_stage(config, whole(config), at::kDouble, initial_values_of(7));
   const at::Tensor value = value_of(*stage, "h.3.attn.c_attn.weight");
   const CounterRandom random(7, "h.3.attn.c_attn.weight");
   EXPECT_EQ(value[2][5].item<double>(), 0.02 * random.normal(2 * 24 + 5));
@@ -48,9 +48,9 @@ TEST(InitialValuesTest, AreTheSameOnAnyNumberOfThreads) {
   config.vocabulary = 5000;  // large enough for several threads
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const auto one = make_stage(config, whole(config), at::kFloat, 7);
+  const auto one = make_stage(config, whole(config), at::kFloat, initial_values_of(7));
   at::set_num_threads(3);
-  const auto three = make_stage(config, whole(config), at::kFloat, 7);
+  const auto three = make_stage(config, whole(config), at::kFloat, initial_values_of(7));
   at::set_num_threads(before);
   for (const Parameter& parameter : three->parameters())
     EXPECT_TRUE(at::equal(parameter.value, value_of(*one, parameter.name))) << parameter.name;
@@ -58,8 +58,8 @@ TEST(InitialValuesTest, AreTheSameOnAnyNumberOfThreads) {
 
 TEST(InitialValuesTest, DifferBySeedAndName) {
   const ModelConfig config = small_model(Family::Gpt2);
-  const auto stage = make_stage(config, whole(config), at::kDouble, 7);
-  const auto other = make_stage(config, whole(config), at::kDouble, 8);
+  const auto stage = make_stage(config, whole(config), at::kDouble, initial_values_of(7));
+  const auto other = make_stage(config, whole(config), at::kDouble, initial_values_of(8));
   const std::string name = "h.0.mlp.c_fc.weight";
   EXPECT_FALSE(at::equal(value_of(*stage, name), value_of(*other, name)));
   EXPECT_FALSE(at::equal(value_of(*stage, name), value_of(*stage, "h.1.mlp.c_fc.weight")));
@@ -67,9 +67,9 @@ TEST(InitialValuesTest, DifferBySeedAndName) {
 
 TEST(InitialValuesTest, AreRoundedFromFloat64AndAtLeastFloat32) {
   const ModelConfig config = small_model(Family::Bert);
-  const auto wide = make_stage(config, whole(config), at::kDouble, 7);
+  const auto wide = make_stage(config, whole(config), at::kDouble, initial_values_of(7));
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    const auto narrow = make_stage(config, whole(config), dtype, 7);
+    const auto narrow = make_stage(config, whole(config), dtype, initial_values_of(7));
     for (const Parameter& parameter : narrow->parameters()) {
       EXPECT_EQ(parameter.value.scalar_type(), at::kFloat);
       EXPECT_TRUE(at::equal(parameter.value, value_of(*wide, parameter.name).to(at::kFloat))) << parameter.name;
@@ -79,7 +79,7 @@ TEST(InitialValuesTest, AreRoundedFromFloat64AndAtLeastFloat32) {
 
 TEST(InitialValuesTest, ZerosAndOnesWhereNotRandom) {
   const ModelConfig config = small_model(Family::Bert);
-  const auto stage = make_stage(config, whole(config), at::kFloat, 7);
+  const auto stage = make_stage(config, whole(config), at::kFloat, initial_values_of(7));
   EXPECT_TRUE(at::equal(value_of(*stage, "cls.predictions.bias"), at::zeros({11})));
   EXPECT_TRUE(at::equal(value_of(*stage, "bert.embeddings.LayerNorm.weight"), at::ones({8})));
 }

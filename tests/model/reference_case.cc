@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "model/layers.h"
+#include "model/make_stage.h"
 
 namespace chimera {
 namespace {
@@ -52,7 +53,7 @@ void set_weights(const ParameterGroup& group, const LoadedTensors& file) {
 }  // namespace
 
 std::unique_ptr<Stage> ReferenceCase::load(const StageLayers& layers) const {
-  auto stage = make_stage(config, layers, dtype, 1, tied ? tied->leaves() : TiedLeaves{});
+  auto stage = make_stage(config, layers, dtype, initial_values_of(1), tied ? tied->leaves() : TiedLeaves{});
   set_weights(*stage, file);
   return stage;
 }
@@ -65,7 +66,7 @@ ReferenceCase read_case(const std::string& path) {
   result.dtype = result.file.metadata.at("dtype") == "float32" ? at::kFloat : at::kDouble;
   result.batch = batch_of(result.file);
   if (!result.config.tied) return result;
-  result.tied = make_tied_weight(result.config, {.embedding = true, .head = true}, result.dtype, 1);
+  result.tied = make_tied_weight(result.config, {.embedding = true, .head = true}, result.dtype, initial_values_of(1));
   set_weights(*result.tied, result.file);
   return result;
 }

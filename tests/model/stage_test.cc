@@ -1,4 +1,4 @@
-#include "model/stage.h"
+#include "model/make_stage.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -160,7 +160,7 @@ TEST_P(StageTest, InitialLossIsOfUniformGuessing) {
   const bool bert = GetParam() == Family::Bert;
   const ModelConfig config = with_overrides(find_model(to_text(GetParam()) + "-tiny"), {});
   const MicroBatch batch = small_batch(GetParam());
-  const auto stage = make_stage(config, whole(config), at::kFloat, 1);
+  const auto stage = make_stage(config, whole(config), at::kFloat, initial_values_of(1));
   const double guessing = std::log(static_cast<double>(config.vocabulary)) + (bert ? std::log(2.0) : 0.0);
   EXPECT_NEAR(stage->forward({}, batch).item<double>(), guessing, 0.1 * guessing);
 }
@@ -228,10 +228,12 @@ TEST_P(StageTest, LeavesItsInputUntouched) {
 TEST_P(StageTest, RunsInFloat32AndBfloat16) {
   const ModelConfig config = small_model(GetParam());
   const MicroBatch batch = small_batch(GetParam());
-  const double expected = make_stage(config, whole(config), at::kDouble, 3)->forward({}, batch).item<double>();
-  const double single = make_stage(config, whole(config), at::kFloat, 3)->forward({}, batch).item<double>();
+  const double expected =
+      make_stage(config, whole(config), at::kDouble, initial_values_of(3))->forward({}, batch).item<double>();
+  const double single =
+      make_stage(config, whole(config), at::kFloat, initial_values_of(3))->forward({}, batch).item<double>();
   EXPECT_NEAR(single, expected, 1e-5);
-  const auto narrow = make_stage(config, whole(config), at::kBFloat16, 3);
+  const auto narrow = make_stage(config, whole(config), at::kBFloat16, initial_values_of(3));
   EXPECT_NEAR(narrow->forward({}, batch).item<double>(), expected, 2e-2);
 }
 
@@ -241,10 +243,10 @@ TEST_P(StageTest, TiedStagesShareAMatrixThatTheyDoNotOwn) {
   const MicroBatch batch = small_batch(GetParam());
   std::vector<at::Tensor> sums;
   for (const std::int64_t count : {1, 3}) {
-    const auto tied = make_tied_weight(config, {.embedding = true, .head = true}, at::kDouble, 1);
+    const auto tied = make_tied_weight(config, {.embedding = true, .head = true}, at::kDouble, initial_values_of(1));
     std::vector<std::unique_ptr<Stage>> stages;
     for (const StageLayers& layers : even_partition(config.layers, count)) {
-      stages.push_back(make_stage(config, layers, at::kDouble, 1, tied->leaves()));
+      stages.push_back(make_stage(config, layers, at::kDouble, initial_values_of(1), tied->leaves()));
       for (const Parameter& parameter : stages.back()->parameters()) {
         EXPECT_NE(parameter.name, tied->parameters()[0].name);
       }
@@ -264,7 +266,7 @@ TEST_P(StageTest, TiedStagesShareAMatrixThatTheyDoNotOwn) {
 
 TEST_P(StageTest, AnUpdateOfTheTiedMatrixReachesBothItsUses) {
   const ModelConfig config = with_overrides(small_model(GetParam()), {.tied = true});
-  const auto tied = make_tied_weight(config, {.embedding = true, .head = true}, at::kDouble, 1);
+  const auto tied = make_tied_weight(config, {.embedding = true, .head = true}, at::kDouble, initial_values_of(1));
   {
     const torch::autograd::AutoGradMode no_grad(false);
     at::Tensor value = tied->parameters()[0].value;
@@ -276,14 +278,14 @@ TEST_P(StageTest, AnUpdateOfTheTiedMatrixReachesBothItsUses) {
 
 TEST_P(StageTest, AWorkerWithOneUseOfTheTiedMatrixAccumulatesOnce) {
   const ModelConfig config = with_overrides(small_model(GetParam()), {.tied = true});
-  const auto first = make_tied_weight(config, {.embedding = true}, at::kDouble, 1);
-  const auto last = make_tied_weight(config, {.head = true}, at::kDouble, 1);
+  const auto first = make_tied_weight(config, {.embedding = true}, at::kDouble, initial_values_of(1));
+  const auto last = make_tied_weight(config, {.head = true}, at::kDouble, initial_values_of(1));
   EXPECT_TRUE(at::equal(first->parameters()[0].value, last->parameters()[0].value)) << "a function of seed and name";
   EXPECT_EQ(first->accumulators().size(), 1U);
   EXPECT_FALSE(first->leaves().head.defined());
   const StageLayers head{3, config.layers, false, true};
-  EXPECT_NO_THROW((void)make_stage(config, head, at::kDouble, 1, last->leaves()));
-  EXPECT_THAT([&] { (void)make_stage(config, head, at::kDouble, 1, first->leaves()); },
+  EXPECT_NO_THROW((void)make_stage(config, head, at::kDouble, initial_values_of(1), last->leaves()));
+  EXPECT_THAT([&] { (void)make_stage(config, head, at::kDouble, initial_values_of(1), first->leaves()); },
               ThrowsMessage<ConfigError>(HasSubstr("needs a TiedWeight")));
 }
 

@@ -43,7 +43,7 @@ class History {
  public:
   History(const Job& job, std::int64_t stage)
       : stage_(make_stage(job.model, job.partition[static_cast<std::size_t>(stage)], at::kDouble,
-                          static_cast<std::uint64_t>(job.options.seed))),
+                          initial_values_of(static_cast<std::uint64_t>(job.options.seed)))),
         optimizer_(make_optimizer(job.options.optimizer, {stage_.get()})) {
     remember();
   }

@@ -27,7 +27,7 @@ TrainOptions bfloat16(const std::string& schedule, const PipelineShape& shape) {
 /// A stage without a job.
 std::unique_ptr<Stage> small_stage(const std::string& model, const StageLayers& layers, at::ScalarType dtype) {
   const ModelConfig config = with_overrides(find_model(model), {.layers = 2, .hidden = 16, .heads = 2});
-  return make_stage(config, layers, dtype, /*seed=*/1);
+  return make_stage(config, layers, dtype, initial_values_of(1));
 }
 
 TEST(Bfloat16Test, WeightsAndGradientsAreFloat32AndHiddenStatesAreNot) {

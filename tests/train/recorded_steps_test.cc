@@ -77,7 +77,7 @@ class RecordedStepsTest : public ::testing::Test {
     outcome.error = run_ranks(job, [&](RankId rank, Transport& transport) {
       const GroupWorker place = job.ranks.place(rank);
       const auto stages = make_held_stages(job, place.worker, [&](StageId id) {
-        return make_stage(job.model, job.partition[id.index()], at::kDouble, /*seed=*/1, {}, kRecordedDevice);
+        return make_stage(job.model, job.partition[id.index()], at::kDouble, initial_values_of(1), {}, kRecordedDevice);
       });
       const TensorSpec message{{job.micro_batch_size(), options.sequence, job.model.hidden}, at::kDouble};
       Executor executor(place.worker, borrow<Stage>(stages), transport, message, program_shape(job, place.group));

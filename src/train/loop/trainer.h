@@ -13,7 +13,7 @@
 #include "engine/canonical.h"
 #include "engine/optimizer.h"
 #include "engine/step_driver.h"
-#include "model/initial_values.h"
+#include "model/make_stage.h"
 #include "schedule/rank_layout.h"
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"

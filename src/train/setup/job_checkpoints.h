@@ -11,7 +11,7 @@
 #include "checkpoint/shard.h"
 #include "engine/optimizer.h"
 #include "launch/local/launcher.h"
-#include "model/initial_values.h"
+#include "model/make_stage.h"
 #include "telemetry/metrics.h"
 #include "train/setup/job.h"
 

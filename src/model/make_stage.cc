@@ -1,0 +1,75 @@
+#include "model/make_stage.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "model/bert_stage.h"
+#include "model/gpt2_stage.h"
+#include "model/llama_stage.h"
+
+namespace chimera {
+namespace {
+
+at::Tensor normal_values(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
+  constexpr std::int64_t kGrain = 1 << 14;  // minimum elements per thread
+  const CounterRandom random(seed, spec.name);
+  const at::Tensor values = at::empty(spec.shape, at::kDouble);
+  double* const data = values.mutable_data_ptr<double>();
+  at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      data[i] = random.normal(static_cast<std::uint64_t>(i)) * spec.initial.standard_deviation;
+    }
+  });
+  return values.to(options);
+}
+
+TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, const TiedLeaves& tied) {
+  TiedLeaves used;
+  if (!config.tied) return used;
+  if (layers.embedding) used.embedding = tied.embedding;
+  if (layers.head) used.head = tied.head;
+  if (used.embedding.defined() == layers.embedding && used.head.defined() == layers.head) return used;
+  throw ConfigError("model '" + config.name + "' is tied: a stage with embedding or head needs a TiedWeight with them");
+}
+
+}  // namespace
+
+InitialValue initial_values_of(std::uint64_t seed) {
+  return [seed](const ParameterSpec& spec, const at::TensorOptions& options) {
+    switch (spec.initial.kind) {
+      case Initial::Kind::Zeros: return at::zeros(spec.shape, options);
+      case Initial::Kind::Ones: return at::ones(spec.shape, options);
+      case Initial::Kind::Normal: break;
+    }
+    return normal_values(spec, options, seed);
+  };
+}
+
+std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers, at::ScalarType dtype,
+                                  const InitialValue& value, const TiedLeaves& tied, at::Device device) {
+  const TiedLeaves used = used_leaves(config, layers, tied);
+  const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
+  std::vector<Parameter> parameters;
+  for (const ParameterSpec& spec : own_parameters(config, layers)) {
+    parameters.push_back({.name = spec.name, .value = value(spec, options)});
+  }
+  switch (config.family) {
+    case Family::Gpt2: return std::make_unique<Gpt2Stage>(config, layers, std::move(parameters), used, dtype);
+    case Family::Bert: return std::make_unique<BertStage>(config, layers, std::move(parameters), used, dtype);
+    case Family::Llama: return std::make_unique<LlamaStage>(config, layers, std::move(parameters), used, dtype);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,
+                                             const InitialValue& value, at::Device device) {
+  const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
+  const ParameterSpec spec = tied_parameter(config);
+  return std::make_unique<TiedWeight>(Parameter{.name = spec.name, .value = value(spec, options)}, uses);
+}
+
+}  // namespace chimera

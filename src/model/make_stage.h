@@ -1,0 +1,52 @@
+#pragma once
+
+// How a worker's parameters come into being. An InitialValue gives each parameter its value: from a seed, or from a
+// checkpoint or folder (engine/stored_values.h). make_tied_weight() makes the matrix that embedding and head share, if
+// the model is tied; make_stage() makes a stage with all its other parameters, and borrows the leaves of the tied
+// matrix:
+//
+//   value = initial_values_of(seed);
+//   tied = make_tied_weight(config, {.embedding = true, .head = true}, dtype, value);
+//   stage = make_stage(config, layers, dtype, value, tied->leaves());
+//
+// `dtype` is the type of hidden states. Parameters and gradients have weight_type(dtype); the layers use copies in
+// `dtype` if it differs (mixed precision).
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "model/stage.h"
+#include "model/tied_weight.h"
+#include "model_config/parameters.h"
+
+namespace chimera {
+
+/// Makes a parameter with its value before the first step: contiguous, with the type and device in the options.
+using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, const at::TensorOptions& options)>;
+
+/// Returns values that depend only on seed and parameter name. Element i (row-major) of a normal parameter is
+/// CounterRandom(seed, name).normal(i) times its standard deviation, in float64, then rounded to the type in the
+/// options.
+[[nodiscard]] InitialValue initial_values_of(std::uint64_t seed);
+
+/// Returns the type of master weights, gradients and optimizer state for hidden states of type `compute`: the wider of
+/// `compute` and float32.
+[[nodiscard]] inline at::ScalarType weight_type(at::ScalarType compute) {
+  return c10::promoteTypes(compute, at::kFloat);
+}
+
+/// Makes the stage with the layers `layers` of `config`. `tied` holds the worker's leaves of a tied matrix, which is
+/// not a parameter of the stage. Throws ConfigError if the stage needs a tied leaf that is missing.
+[[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
+                                                at::ScalarType dtype, const InitialValue& value,
+                                                const TiedLeaves& tied = {}, at::Device device = at::kCPU);
+
+[[nodiscard]] std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses,
+                                                           at::ScalarType dtype, const InitialValue& value,
+                                                           at::Device device = at::kCPU);
+
+}  // namespace chimera
