@@ -1,12 +1,15 @@
 #pragma once
 
+// Types of the elements of tensors in safetensors files, with their names in headers.
+
 #include <cstdint>
 
 #include "core/choices.h"
 
 namespace chimera {
 
-/// All types of the format. Chimera computes with few of them and skips the others.
+/// All types of the format, by ascending size except for Bool (bits_of()). Chimera computes with few of them and skips
+/// the others.
 enum class ElementType : std::uint8_t {
   Bool,
   F4,
@@ -57,33 +60,12 @@ inline constexpr auto kNames<ElementType> = std::to_array<Named<ElementType>>({
     {ElementType::U64, "U64"},
 });
 
-/// Elements of 4 and 6 bits are packed.
+/// Returns the bits of an element. Elements of 4 and 6 bits are packed.
 [[nodiscard]] constexpr std::uint64_t bits_of(ElementType type) {
-  switch (type) {
-    case ElementType::F4: return 4;
-    case ElementType::F6E2M3:
-    case ElementType::F6E3M2: return 6;
-    case ElementType::Bool:
-    case ElementType::U8:
-    case ElementType::I8:
-    case ElementType::F8E5M2:
-    case ElementType::F8E4M3:
-    case ElementType::F8E8M0:
-    case ElementType::F8E4M3Fnuz:
-    case ElementType::F8E5M2Fnuz: return 8;
-    case ElementType::I16:
-    case ElementType::U16:
-    case ElementType::F16:
-    case ElementType::BF16: return 16;
-    case ElementType::I32:
-    case ElementType::U32:
-    case ElementType::F32: return 32;
-    case ElementType::C64:
-    case ElementType::F64:
-    case ElementType::I64:
-    case ElementType::U64: return 64;
-  }
-  return 0;
+  if (type == ElementType::F4) return 4;
+  if (type <= ElementType::F6E3M2 && type != ElementType::Bool) return 6;
+  if (type <= ElementType::F8E5M2Fnuz) return 8;
+  return type <= ElementType::BF16 ? 16 : type <= ElementType::F32 ? 32 : 64;
 }
 
 }  // namespace chimera

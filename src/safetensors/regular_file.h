@@ -1,5 +1,7 @@
 #pragma once
 
+// Reads a file by offset, for files whose size decides what is read, such as weights.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

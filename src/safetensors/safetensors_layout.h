@@ -1,6 +1,8 @@
 #pragma once
 
-#include <cassert>
+// Safetensors files: a length, a JSON header (tensor_table.h), the raw elements. SafetensorsFile reads one. lay_out()
+// plans a new one: since header and places are then known, several ranks can write their tensors at once.
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,10 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/invariant.h"
 #include "safetensors/regular_file.h"
 #include "safetensors/tensor_table.h"
-
-// Safetensors files: a u64 length, a JSON header, the raw elements.
 
 namespace chimera {
 
@@ -31,7 +32,7 @@ class SafetensorsFile {
   /// Reads from byte `first` of the tensor on; the bytes must exist. Throws ConfigError if the file was cut or cannot
   /// be read.
   void read(const TensorEntry& tensor, std::uint64_t first, std::span<std::byte> into) const {
-    assert(first <= tensor.bytes && into.size() <= tensor.bytes - first);
+    require_invariant(first <= tensor.bytes && into.size() <= tensor.bytes - first, "a read is longer than its tensor");
     file_.read(tensor.begin + first, into);
   }
 

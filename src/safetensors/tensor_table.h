@@ -1,5 +1,9 @@
 #pragma once
 
+// The header of a safetensors file (github.com/huggingface/safetensors, README, "Format"): 8 bytes of length, then one
+// JSON object that gives each tensor a type, a shape and a place in the rest of the file. Files come from strangers, so
+// the table checks everything that a reader relies on, and stays small even if a header is malicious.
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +17,6 @@
 
 #include "safetensors/element_type.h"
 #include "safetensors/regular_file.h"
-
-// Source: github.com/huggingface/safetensors, README, "Format".
 
 namespace chimera {
 

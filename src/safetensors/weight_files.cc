@@ -103,41 +103,6 @@ class WeightMapReader {
   bool in_map_ = false;
 };
 
-}  // namespace
-
-WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read) {
-  if (bytes > kMostIndexBytes) {
-    throw ConfigError(fmt::format("{}: has {} bytes; no index has more than {}", path, bytes, kMostIndexBytes));
-  }
-  WeightMap map;
-  WeightMapReader reader(path, map);
-  JsonBytes characters(path, read, 0, bytes);
-  (void)nlohmann::json::sax_parse(CharacterIterator(characters), CharacterIterator<JsonBytes>(), &reader);
-  if (!reader.found()) throw ConfigError(path + ": has no weight_map; it is not an index of safetensors files");
-  if (map.rows.empty()) throw ConfigError(path + ": its weight_map names no tensor");
-  std::ranges::sort(map.rows, {}, &WeightMap::Row::tensor);
-  const auto twice = std::ranges::adjacent_find(map.rows, {}, &WeightMap::Row::tensor);
-  if (twice != map.rows.end()) {
-    throw ConfigError(fmt::format("{}: weight_map: tensor {} is given twice", path, shown_name(twice->tensor)));
-  }
-  return map;
-}
-
-std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files) {
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
-  std::uint64_t total = 0;
-  for (const auto& [file, tensors] : files) {
-    for (const TensorEntry& tensor : tensors) {
-      map[tensor.name] = file;
-      total += tensor.bytes;
-    }
-  }
-  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
-  return json_text(index, 2) + "\n";
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 bool is_there(const fs::path& path) {
@@ -181,6 +146,37 @@ WeightMap weight_map_of(const std::string& index) {
 }
 
 }  // namespace
+
+WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read) {
+  if (bytes > kMostIndexBytes) {
+    throw ConfigError(fmt::format("{}: has {} bytes; no index has more than {}", path, bytes, kMostIndexBytes));
+  }
+  WeightMap map;
+  WeightMapReader reader(path, map);
+  JsonBytes characters(path, read, 0, bytes);
+  (void)nlohmann::json::sax_parse(CharacterIterator(characters), CharacterIterator<JsonBytes>(), &reader);
+  if (!reader.found()) throw ConfigError(path + ": has no weight_map; it is not an index of safetensors files");
+  if (map.rows.empty()) throw ConfigError(path + ": its weight_map names no tensor");
+  std::ranges::sort(map.rows, {}, &WeightMap::Row::tensor);
+  const auto twice = std::ranges::adjacent_find(map.rows, {}, &WeightMap::Row::tensor);
+  if (twice != map.rows.end()) {
+    throw ConfigError(fmt::format("{}: weight_map: tensor {} is given twice", path, shown_name(twice->tensor)));
+  }
+  return map;
+}
+
+std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  std::uint64_t total = 0;
+  for (const auto& [file, tensors] : files) {
+    for (const TensorEntry& tensor : tensors) {
+      map[tensor.name] = file;
+      total += tensor.bytes;
+    }
+  }
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
+  return json_text(index, 2) + "\n";
+}
 
 WeightFiles::WeightFiles(const std::string& folder) {
   const std::string single = (fs::path(folder) / kWeightsName).string();

@@ -1,5 +1,9 @@
 #pragma once
 
+// The weights of a Hugging Face folder: model.safetensors, or several files with the index
+// model.safetensors.index.json, which names the file of each tensor. Readers find a tensor by its name, in whichever
+// file it is.
+
 #include <cstdint>
 #include <deque>
 #include <optional>
