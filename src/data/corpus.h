@@ -1,5 +1,13 @@
 #pragma once
 
+// The data of a run: text or token files, a folder of shards, or a weighted mixture of these, split into tokens for
+// training and for validation. It joins the parts of this room:
+//
+//   parse_mixture() -> open_tokens() of each path -> TokenStream -> TokenView of each split -> Samples
+//
+// A worker then reads samples (samples.h) from the views; nothing is in memory but text that was tokenized at the
+// start.
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -31,30 +39,30 @@ struct MixedTokens {
   Mixture mixture;
 };
 
+struct OpenedFiles {
+  std::vector<const DataFile*> files;    ///< owned by the streams of the views
+  bool is_plain_text = true;             ///< all tokens are bytes of text
+  std::string description;               ///< one line: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ..."
+  std::vector<std::string> passed_over;  ///< a line per folder with entries that are not read
+};
+
 /// The open files of a run, split for training and validation.
 class Corpus {
  public:
+  Corpus(MixedTokens training, MixedTokens validation, OpenedFiles opened)
+      : training_(std::move(training)), validation_(std::move(validation)), opened_(std::move(opened)) {}
+
   /// Views are named "PATH (training)" or "PATH (validation)".
   [[nodiscard]] const MixedTokens& split(Split which) const { return which == Split::Train ? training_ : validation_; }
-  [[nodiscard]] const std::vector<const DataFile*>& files() const { return files_; }
-  /// Returns whether all tokens are bytes of text.
-  [[nodiscard]] bool is_plain_text() const { return is_plain_text_; }
-  /// Returns one line: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ...".
-  [[nodiscard]] const std::string& description() const { return description_; }
-  /// Returns a line per folder with entries that are not read.
-  [[nodiscard]] const std::vector<std::string>& passed_over() const { return passed_over_; }
+  [[nodiscard]] const std::vector<const DataFile*>& files() const { return opened_.files; }
+  [[nodiscard]] bool is_plain_text() const { return opened_.is_plain_text; }
+  [[nodiscard]] const std::string& description() const { return opened_.description; }
+  [[nodiscard]] const std::vector<std::string>& passed_over() const { return opened_.passed_over; }
 
  private:
-  friend Corpus open_corpus(const DataOptions& options);
-  Corpus(MixedTokens training, MixedTokens validation)
-      : training_(std::move(training)), validation_(std::move(validation)) {}
-
   MixedTokens training_;
   MixedTokens validation_;
-  std::vector<const DataFile*> files_;  ///< owned by the views' streams
-  bool is_plain_text_ = true;
-  std::string description_;
-  std::vector<std::string> passed_over_;
+  OpenedFiles opened_;
 };
 
 /// Checks the ids of up to 2^25 tokens per source in evenly spaced blocks. Throws ConfigError as open_tokens() and
@@ -64,8 +72,8 @@ class Corpus {
 /// A source without a split.
 struct WholeSource {
   TokenView tokens;           ///< named like the path
-  bool is_plain_text = true;  ///< see Corpus::is_plain_text()
-  std::string description;    ///< see Corpus::description()
+  bool is_plain_text = true;  ///< see OpenedFiles
+  std::string description;    ///< see OpenedFiles
   std::string passed_over;    ///< see FoundTokens
 };
 

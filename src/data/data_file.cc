@@ -43,6 +43,48 @@ FileDescriptor open_regular(const std::string& path) {
   return file;
 }
 
+constexpr std::size_t kHexDigits = 16;
+
+std::string kept_in(const HashCache& cache, const DataFile::State& state) {
+  return fmt::format("{}/{:x}-{:x}-{:x}-{:x}-{:x}", cache.folder, state.device, state.inode, state.size, state.modified,
+                     state.changed);
+}
+
+std::optional<std::uint64_t> kept_hash(const std::string& path) {
+  std::string text(kHexDigits + 1, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.gcount() != static_cast<std::streamsize>(kHexDigits)) return std::nullopt;
+  std::uint64_t hash = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + kHexDigits, hash, 16);
+  if (error != std::errc() || end != text.data() + kHexDigits) return std::nullopt;
+  return hash;
+}
+
+void keep_hash(const HashCache& cache, const std::string& path, std::uint64_t hash) {
+  std::error_code ignored;
+  std::filesystem::create_directories(cache.folder, ignored);
+  try {
+    write_whole(path, fmt::format("{:016x}", hash));
+  } catch (const Error&) {
+    // The next run hashes the file again.
+  }
+}
+
+std::uint64_t read_and_hash(const DataFile& file, const std::function<void()>& progress) {
+  constexpr std::int64_t kBlock = 16 << 20;
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  std::vector<std::byte> block(static_cast<std::size_t>(std::min(file.size(), kBlock)));
+  for (std::int64_t read = 0; read < file.size(); read += kBlock) {
+    const auto part = std::span(block).first(static_cast<std::size_t>(std::min(file.size() - read, kBlock)));
+    file.read(read, part);
+    XXH3_64bits_update(&state, part.data(), part.size());
+    progress();
+  }
+  return XXH3_64bits_digest(&state);
+}
+
 }  // namespace
 
 DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name) {
@@ -90,52 +132,6 @@ DataFile::State DataFile::state() const {
           nanoseconds(status.st_ctim),
           static_cast<std::int64_t>(status.st_nlink)};
 }
-
-namespace {
-
-constexpr std::size_t kHexDigits = 16;
-
-std::string kept_in(const HashCache& cache, const DataFile::State& state) {
-  return fmt::format("{}/{:x}-{:x}-{:x}-{:x}-{:x}", cache.folder, state.device, state.inode, state.size, state.modified,
-                     state.changed);
-}
-
-std::optional<std::uint64_t> kept_hash(const std::string& path) {
-  std::string text(kHexDigits + 1, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.gcount() != static_cast<std::streamsize>(kHexDigits)) return std::nullopt;
-  std::uint64_t hash = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + kHexDigits, hash, 16);
-  if (error != std::errc() || end != text.data() + kHexDigits) return std::nullopt;
-  return hash;
-}
-
-void keep_hash(const HashCache& cache, const std::string& path, std::uint64_t hash) {
-  std::error_code ignored;
-  std::filesystem::create_directories(cache.folder, ignored);
-  try {
-    write_whole(path, fmt::format("{:016x}", hash));
-  } catch (const Error&) {
-    // The next run hashes the file again.
-  }
-}
-
-std::uint64_t read_and_hash(const DataFile& file, const std::function<void()>& progress) {
-  constexpr std::int64_t kBlock = 16 << 20;
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  std::vector<std::byte> block(static_cast<std::size_t>(std::min(file.size(), kBlock)));
-  for (std::int64_t read = 0; read < file.size(); read += kBlock) {
-    const auto part = std::span(block).first(static_cast<std::size_t>(std::min(file.size() - read, kBlock)));
-    file.read(read, part);
-    XXH3_64bits_update(&state, part.data(), part.size());
-    progress();
-  }
-  return XXH3_64bits_digest(&state);
-}
-
-}  // namespace
 
 HashCache default_hash_cache() {
   const char* caches = std::getenv("XDG_CACHE_HOME");

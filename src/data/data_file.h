@@ -1,5 +1,9 @@
 #pragma once
 
+// A file of training data. It stays open during a run and is read by offset, never mapped: if someone truncates it, the
+// run ends with a message. Its content hash tells a resumed run that its data is unchanged; hashes of large files are
+// cached.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,9 @@
 #pragma once
 
+// Opens data by its form: a text, tokens of Megatron, llm.c or nanoGPT (token_format.h), or a folder of such shards.
+// Other content (an archive, a table, JSON, UTF-16) is refused, with the command that converts it, before a run trains
+// on its bytes.
+
 #include <cstdint>
 #include <functional>
 #include <limits>

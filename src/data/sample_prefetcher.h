@@ -1,5 +1,8 @@
 #pragma once
 
+// Makes the samples of the next micro-batches on a background thread while the current step computes. The loader
+// (train/loop/loader.h) announces the places that its rank will need, and takes each when the executor asks for it.
+
 #include <compare>
 #include <condition_variable>
 #include <cstdint>
@@ -28,7 +31,13 @@ struct BatchPlace {
   friend auto operator<=>(const BatchPlace&, const BatchPlace&) = default;
 };
 
-[[nodiscard]] std::vector<Sample> samples_at(const Samples& samples, const BatchPlace& place);
+[[nodiscard]] inline std::vector<Sample> samples_at(const Samples& samples, const BatchPlace& place) {
+  std::vector<Sample> result;
+  for (std::int64_t i = 0; i < place.size; ++i) {
+    result.push_back(samples.sample(place.step, place.first + i, place.mini_batch));
+  }
+  return result;
+}
 
 /// Makes data of announced micro-batches on a background thread, and keeps it until forget_before(). Not thread-safe.
 template <class Made>

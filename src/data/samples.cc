@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cassert>
 #include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "core/error.h"
+#include "core/invariant.h"
 #include "core/random.h"
 #include "data/permutation.h"
 
@@ -64,55 +64,6 @@ Permutation epoch_order(std::int64_t windows, std::uint64_t seed, std::size_t so
   if (source == 0) return {windows, seed, epoch};
   return {windows, seed, fmt::format("data.permutation.{}.{}", source, epoch)};
 }
-
-}  // namespace
-
-std::int64_t vocabulary_needed(SampleKind kind) {
-  if (kind == SampleKind::NextToken) return kByteVocabulary;
-  return SpecialTokens().mask + 1;
-}
-
-Samples::Samples(MixedTokens tokens, const SampleOptions& options)
-    : tokens_(std::move(tokens)), options_(options), window_(checked_window(tokens_.sources, options)) {}
-
-Samples::Samples(TokenView tokens, const SampleOptions& options)
-    : Samples(MixedTokens{{std::move(tokens)}, Mixture(std::vector<MixtureEntry>(1), options.seed)}, options) {}
-
-std::int64_t Samples::count() const {
-  return std::accumulate(tokens_.sources.begin(), tokens_.sources.end(), std::int64_t{0},
-                         [this](std::int64_t sum, const TokenView& source) { return sum + windows(source); });
-}
-
-Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const {
-  assert(step >= 0 && index >= 0 && index < mini_batch);
-  const std::int64_t place = step * mini_batch + index;
-  const auto [number, position] = tokens_.mixture.place(place);
-  const TokenView& source = tokens_.sources[number];
-  const std::int64_t all = windows(source);
-  const std::int64_t window = epoch_order(all, options_.seed, number, position / all)(position % all);
-  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(source, options_, place, window);
-  return next_token_sample(source, options_, window * window_);
-}
-
-std::int64_t Samples::targets_per_sample() const { return targets_of(options_); }
-
-OrderedSamples::OrderedSamples(TokenView tokens, const SampleOptions& options)
-    : tokens_(std::move(tokens)), options_(options), window_(checked_window({&tokens_, 1}, options)) {}
-
-std::int64_t OrderedSamples::count() const {
-  if (options_.kind == SampleKind::MaskedPairs) return tokens_.size() / window_;
-  return (tokens_.size() - 1) / options_.sequence;
-}
-
-Sample OrderedSamples::sample(std::int64_t index) const {
-  assert(index >= 0 && index < count());
-  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(tokens_, options_, index, index);
-  return next_token_sample(tokens_, options_, index * options_.sequence);
-}
-
-std::int64_t OrderedSamples::targets_per_sample() const { return targets_of(options_); }
-
-namespace {
 
 bool ends_sentence(std::span<const std::int64_t> tokens, std::size_t i) {
   const auto blank = tokens[i];
@@ -199,6 +150,51 @@ void mask(Sample& sample, const Pair& pair, const SampleOptions& options, std::i
 }
 
 }  // namespace
+
+std::int64_t vocabulary_needed(SampleKind kind) {
+  if (kind == SampleKind::NextToken) return kByteVocabulary;
+  return SpecialTokens().mask + 1;
+}
+
+Samples::Samples(MixedTokens tokens, const SampleOptions& options)
+    : tokens_(std::move(tokens)), options_(options), window_(checked_window(tokens_.sources, options)) {}
+
+Samples::Samples(TokenView tokens, const SampleOptions& options)
+    : Samples(MixedTokens{{std::move(tokens)}, Mixture(std::vector<MixtureEntry>(1), options.seed)}, options) {}
+
+std::int64_t Samples::count() const {
+  return std::accumulate(tokens_.sources.begin(), tokens_.sources.end(), std::int64_t{0},
+                         [this](std::int64_t sum, const TokenView& source) { return sum + windows(source); });
+}
+
+Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const {
+  require_invariant(step >= 0 && index >= 0 && index < mini_batch, "a sample lies outside its mini-batch");
+  const std::int64_t place = step * mini_batch + index;
+  const auto [number, position] = tokens_.mixture.place(place);
+  const TokenView& source = tokens_.sources[number];
+  const std::int64_t all = windows(source);
+  const std::int64_t window = epoch_order(all, options_.seed, number, position / all)(position % all);
+  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(source, options_, place, window);
+  return next_token_sample(source, options_, window * window_);
+}
+
+std::int64_t Samples::targets_per_sample() const { return targets_of(options_); }
+
+OrderedSamples::OrderedSamples(TokenView tokens, const SampleOptions& options)
+    : tokens_(std::move(tokens)), options_(options), window_(checked_window({&tokens_, 1}, options)) {}
+
+std::int64_t OrderedSamples::count() const {
+  if (options_.kind == SampleKind::MaskedPairs) return tokens_.size() / window_;
+  return (tokens_.size() - 1) / options_.sequence;
+}
+
+Sample OrderedSamples::sample(std::int64_t index) const {
+  require_invariant(index >= 0 && index < count(), "a sample lies behind the last of its source");
+  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(tokens_, options_, index, index);
+  return next_token_sample(tokens_, options_, index * options_.sequence);
+}
+
+std::int64_t OrderedSamples::targets_per_sample() const { return targets_of(options_); }
 
 std::int64_t find_cut(std::span<const std::int64_t> window) {
   const auto length = static_cast<std::int64_t>(window.size());

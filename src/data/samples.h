@@ -1,5 +1,9 @@
 #pragma once
 
+// Samples: the inputs and targets of one step of training, made from tokens. A sample is a pure function of the seed,
+// the step and the sample's index in the mini-batch, so that replicas share a step without messages, and a resumed run
+// goes on with the same data. sample_prefetcher.h makes them ahead of time on a thread.
+
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -1,5 +1,6 @@
 #pragma once
-// Text files in blocks that can be tokenized independently.
+// Text files in blocks that can be tokenized independently, for the workers of `chimera tokenize` (tokenize.h). A block
+// is whole lines of JSONL, or a part of a text that ends where the tokenizer allows a cut (Tokenizer::find_cut()).
 
 #include <cstdint>
 #include <string>
@@ -25,7 +26,6 @@ struct InputPlace {
   friend bool operator==(const InputPlace&, const InputPlace&) = default;
 };
 
-/// Whole lines of JSONL, or text that can be tokenized alone.
 struct InputBlock {
   std::string bytes;  ///< `size` bytes and zeros as padding
   std::size_t size = 0;

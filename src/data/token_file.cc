@@ -165,17 +165,6 @@ std::int64_t MegatronIndex::document_of(std::int64_t position) const {
   return first;
 }
 
-namespace {
-
-template <class Stored>
-void read_as(const DataFile& file, std::int64_t offset, std::span<std::int64_t> tokens) {
-  std::vector<Stored> stored(tokens.size());
-  file.read(offset, std::as_writable_bytes(std::span(stored)));
-  std::copy(stored.begin(), stored.end(), tokens.begin());
-}
-
-}  // namespace
-
 TokenFile::TokenFile(DataFile file, TokenLayout layout, std::int64_t vocabulary)
     : file_(std::move(file)), layout_(std::move(layout)), vocabulary_(vocabulary) {}
 
@@ -185,15 +174,11 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
     throw std::out_of_range(fmt::format("{}: {} tokens from {} on, of {}", file_.path(), tokens.size(), first, size()));
   }
   const std::int64_t offset = layout_.offset + first * width_of(layout_.type);
-  switch (layout_.type) {
-    case TokenType::U8: read_as<std::uint8_t>(file_, offset, tokens); break;
-    case TokenType::I8: read_as<std::int8_t>(file_, offset, tokens); break;
-    case TokenType::I16: read_as<std::int16_t>(file_, offset, tokens); break;
-    case TokenType::U16: read_as<std::uint16_t>(file_, offset, tokens); break;
-    case TokenType::I32: read_as<std::int32_t>(file_, offset, tokens); break;
-    case TokenType::U32: read_as<std::uint32_t>(file_, offset, tokens); break;
-    case TokenType::I64: read_as<std::int64_t>(file_, offset, tokens); break;
-  }
+  with_stored_type(layout_.type, [&]<class Stored>(Stored) {
+    std::vector<Stored> stored(tokens.size());
+    file_.read(offset, std::as_writable_bytes(std::span(stored)));
+    std::copy(stored.begin(), stored.end(), tokens.begin());
+  });
   require_ids(first, tokens);
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Tokens in one file, whatever its format: where they begin, how wide they are, and where documents begin. Opening
+// (open_tokens.h) finds the format and makes the TokenLayout; reading is the same for all formats.
+
 #include <cstdint>
 #include <limits>
 #include <optional>

@@ -22,17 +22,24 @@ static_assert(std::endian::native == std::endian::little, "token files are writt
 
 enum class TokenType : std::uint8_t { U8, I8, I16, U16, I32, U32, I64 };
 
-[[nodiscard]] constexpr std::int64_t width_of(TokenType type) {
+/// Calls `act` with a value of the type in which tokens are stored, and returns its result.
+template <class Act>
+constexpr auto with_stored_type(TokenType type, const Act& act) {
   switch (type) {
-    case TokenType::U8:
-    case TokenType::I8: return 1;
-    case TokenType::I16:
-    case TokenType::U16: return 2;
-    case TokenType::I32:
-    case TokenType::U32: return 4;
-    case TokenType::I64: return 8;
+    case TokenType::U8: return act(std::uint8_t{});
+    case TokenType::I8: return act(std::int8_t{});
+    case TokenType::I16: return act(std::int16_t{});
+    case TokenType::U16: return act(std::uint16_t{});
+    case TokenType::I32: return act(std::int32_t{});
+    case TokenType::U32: return act(std::uint32_t{});
+    case TokenType::I64: break;
   }
-  return 0;
+  return act(std::int64_t{});
+}
+
+/// Returns the bytes of a token.
+[[nodiscard]] constexpr std::int64_t width_of(TokenType type) {
+  return with_stored_type(type, [](auto token) { return std::int64_t{sizeof token}; });
 }
 
 // Megatron
@@ -81,7 +88,6 @@ static_assert(sizeof(MegatronIndexHeader) == 34);
 
 // llm.c
 
-inline constexpr std::string_view kLlmcSuffix = ".bin";
 inline constexpr std::int32_t kLlmcGpt2Magic = 20240520;
 inline constexpr std::int32_t kLlmcGpt2Version = 1;
 inline constexpr std::int32_t kLlmcLlama3Magic = 20240801;

@@ -1,5 +1,8 @@
 #pragma once
 
+// Tokens of several files as one sequence. Shards of a folder form one TokenStream; a TokenView is the part of it that
+// belongs to a split, and Samples cuts a view into windows.
+
 #include <cstdint>
 #include <memory>
 #include <span>

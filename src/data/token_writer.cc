@@ -68,26 +68,6 @@ std::string_view bytes_of(const Value* values, std::size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(Value)};
 }
 
-}  // namespace
-
-TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
-  constexpr std::int64_t kMost16Bits = 65'536;
-  switch (format) {
-    case TokenFileFormat::Megatron: return megatron_type_for(vocabulary);
-    case TokenFileFormat::Llmc: return vocabulary <= kMost16Bits ? TokenType::U16 : TokenType::U32;
-    case TokenFileFormat::Raw: break;
-  }
-  if (vocabulary > kMost16Bits) {
-    throw ConfigError(
-        fmt::format("raw token files have 16 bits a token, too few for a vocabulary of {}; give "
-                    "--output-format megatron or llmc",
-                    vocabulary));
-  }
-  return kRawType;
-}
-
-namespace {
-
 std::string tokens_path_of(const std::string& prefix) { return prefix + std::string(kMegatronTokensSuffix); }
 std::string index_path_of(const std::string& prefix) { return prefix + std::string(kMegatronIndexSuffix); }
 
@@ -105,6 +85,22 @@ std::int64_t length_bytes(const WrittenTokens& written) {
 }
 
 }  // namespace
+
+TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
+  constexpr std::int64_t kMost16Bits = 65'536;
+  switch (format) {
+    case TokenFileFormat::Megatron: return megatron_type_for(vocabulary);
+    case TokenFileFormat::Llmc: return vocabulary <= kMost16Bits ? TokenType::U16 : TokenType::U32;
+    case TokenFileFormat::Raw: break;
+  }
+  if (vocabulary > kMost16Bits) {
+    throw ConfigError(
+        fmt::format("raw token files have 16 bits a token, too few for a vocabulary of {}; give "
+                    "--output-format megatron or llmc",
+                    vocabulary));
+  }
+  return kRawType;
+}
 
 bool TokenWriter::has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                       const WrittenTokens& written) {

@@ -1,5 +1,8 @@
 #pragma once
 
+// Writes token files so that an interrupted `chimera tokenize` can continue: tokens are appended to unfinished files,
+// save() makes them durable, and finish() writes headers and gives the files their names.
+
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -37,125 +37,9 @@
 #include "tokenizer/unicode.h"
 
 namespace chimera {
-
-template <class Job, class Result>
-class OrderedWorkers {
- public:
-  using Work = std::function<Result(Job&)>;
-
-  /// Calls `make_work` once per worker, on this thread. Starts fewer workers if threads are scarce; throws
-  /// std::system_error if there are none.
-  OrderedWorkers(int workers, const std::function<Work()>& make_work) {
-    const SignalBlocker none;  // signals are for the main thread
-    try {
-      for (int i = 0; i < workers; ++i) {
-        threads_.emplace_back([this, work = make_work()] { run(work); });
-      }
-    } catch (const std::system_error&) {
-      if (threads_.empty()) throw;
-    }
-  }
-  OrderedWorkers(const OrderedWorkers&) = delete;
-  OrderedWorkers& operator=(const OrderedWorkers&) = delete;
-  ~OrderedWorkers() {
-    {
-      const std::lock_guard lock(mutex_);
-      stops_ = true;
-    }
-    has_job_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  void submit(Job job) {
-    {
-      const std::lock_guard lock(mutex_);
-      tasks_.push_back(std::make_shared<Task>(std::move(job)));
-      waiting_.push_back(tasks_.back());
-    }
-    has_job_.notify_one();
-  }
-
-  [[nodiscard]] std::size_t in_flight() const { return tasks_.size(); }
-
-  /// Returns the oldest job's result, or rethrows its exception.
-  Result take() {
-    const std::shared_ptr<Task> task = tasks_.front();
-    tasks_.pop_front();
-    std::unique_lock lock(mutex_);
-    has_result_.wait(lock, [&] { return task->result.has_value() || task->error; });
-    if (task->error) std::rethrow_exception(task->error);
-    return std::move(*task->result);
-  }
-
- private:
-  struct Task {
-    explicit Task(Job given) : job(std::move(given)) {}
-    Job job;
-    std::optional<Result> result;
-    std::exception_ptr error;
-  };
-
-  void run(const Work& work) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      has_job_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
-      if (stops_) return;
-      const std::shared_ptr<Task> task = waiting_.front();
-      waiting_.pop_front();
-      lock.unlock();
-      std::optional<Result> result;
-      std::exception_ptr error;
-      try {
-        result = work(task->job);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      lock.lock();
-      task->result = std::move(result);
-      task->error = error;
-      has_result_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable has_job_;
-  std::condition_variable has_result_;
-  bool stops_ = false;
-  std::deque<std::shared_ptr<Task>> tasks_;    // not taken yet, in order; caller's thread only
-  std::deque<std::shared_ptr<Task>> waiting_;  // not started yet
-  std::vector<std::thread> threads_;
-};
-
-struct TokenizeState {
-  InputPlace place;
-  WrittenTokens written;
-  std::int64_t skipped = 0;
-  std::int64_t bytes = 0;
-};
-
-/// Returns names, sizes and times of inputs and tokenizer files, and the options.
-[[nodiscard]] std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const std::string& options);
-
-void write_resume(const std::string& path, const std::string& key, const TokenizeState& state);
-
-/// Returns nothing if the file is missing, malformed, or has another key.
-[[nodiscard]] std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key);
-
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-template <class Number>
-void append_as(std::string& bytes, const TokenIds& ids) {
-  std::vector<Number> numbers(ids.begin(), ids.end());
-  bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
-}
-
-void append_decimal(std::string& text, TokenId id) {
-  char digits[16];
-  const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), id);
-  text.append(digits, end);
-}
 
 /// Returns the first escape \uD800 .. \uDFFF from `from` on that is not part of a pair.
 std::optional<std::size_t> find_half_character(std::string_view json, std::size_t from) {
@@ -286,119 +170,198 @@ class JsonLine {
   simdjson::ondemand::document document_;
 };
 
-}  // namespace
-
-struct BlockEncoder::Json {
-  simdjson::ondemand::parser parser;
+struct EncodingOptions {
+  std::string field = "text";             // JSONL field
+  std::optional<TokenType> type = {};     // nothing: as text, a line "12 7 9\n" per document
+  std::optional<TokenId> separator = {};  // token between documents
+  bool separator_first = false;           // before each document, not after it
+  InvalidText invalid = InvalidText::Refuse;
+  EmptyDocument empty = EmptyDocument::Refuse;
 };
 
-BlockEncoder::BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options)
-    : paths_(paths),
-      options_(std::move(options)),
-      encoder_(tokenizer.make_encoder()),
-      json_(std::make_unique<Json>()) {}
+/// The last document may continue in the next block.
+struct EncodedBlock {
+  std::string tokens = {};             // as stored in the file
+  std::vector<std::size_t> ends = {};  // offsets in `tokens` of the documents that end here
+  std::int64_t ids = 0;
+  std::int64_t skipped = 0;  // empty documents
+  std::int64_t input_bytes = 0;
+  InputPlace end;
+};
 
-BlockEncoder::~BlockEncoder() = default;
+/// Encodes blocks on one thread. Throws ConfigError, naming file and line or byte, for malformed input.
+class BlockEncoder {
+ public:
+  /// `tokenizer` and `paths` must outlive the encoder.
+  BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options)
+      : paths_(paths), options_(std::move(options)), encoder_(tokenizer.make_encoder()) {}
 
-std::string BlockEncoder::name(const InputBlock& block) const {
-  const std::string& path = paths_[static_cast<std::size_t>(block.begin.file)];
-  return path == "-" ? "standard input" : path;
-}
-
-EncodedBlock BlockEncoder::encode(InputBlock& block) {
-  done_ = {.input_bytes = static_cast<std::int64_t>(block.size), .begin = block.begin, .end = block.end};
-  if (block.jsonl) {
-    encode_lines(block);
-  } else {
-    encode_text(block);
-  }
-  return std::move(done_);
-}
-
-void BlockEncoder::encode_text(const InputBlock& block) {
-  ids_.clear();
-  std::string replaced;
-  std::string_view text = block.text();
-  if (const auto place = find_invalid_utf8(text)) {
-    if (options_.invalid == InvalidText::Refuse) {
-      throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8; give --invalid replace to read it as U+FFFD",
-                                    name(block), block.begin.offset + static_cast<std::int64_t>(*place)));
+  EncodedBlock encode(InputBlock& block) {
+    done_ = {.input_bytes = static_cast<std::int64_t>(block.size), .end = block.end};
+    if (block.jsonl) {
+      encode_lines(block);
+    } else {
+      encode_text(block);
     }
-    replaced = with_replacements(text);
-    text = replaced;
+    return std::move(done_);
   }
-  encoder_->encode(text, ids_, !block.begins_document);
-  put(block.begins_document, block.ends_document, name(block));
-}
 
-void BlockEncoder::encode_lines(InputBlock& block) {
-  std::int64_t line = block.begin.line;
-  for (std::size_t start = 0; start < block.size; ++line) {
-    const std::size_t end = std::min(block.bytes.find('\n', start), block.size);
-    const std::string_view text = std::string_view(block.bytes).substr(start, end - start);
-    if (text.find_first_not_of(" \t\r") != text.npos) encode_line(block, start, end - start, line);
-    start = end + 1;
+ private:
+  [[nodiscard]] std::string name(const InputBlock& block) const {
+    const std::string& path = paths_[static_cast<std::size_t>(block.begin.file)];
+    return path == "-" ? "standard input" : path;
   }
-}
 
-void BlockEncoder::encode_line(InputBlock& block, std::size_t start, std::size_t size, std::int64_t line) {
-  const std::string place = fmt::format("{}: line {}", name(block), line);
-  const bool has_mark = block.begin.offset == 0 && start == 0 && block.text().starts_with(kByteOrderMark);
-  const std::size_t mark = has_mark ? kByteOrderMark.size() : 0;
-  // Needs no copy: the block continues behind the line.
-  std::string_view json = std::string_view(block.bytes).substr(start + mark, size - mark);
-  std::string replaced;
-  if (options_.invalid == InvalidText::Replace) {
-    replaced = with_valid_characters(json);
-    replaced.reserve(replaced.size() + simdjson::SIMDJSON_PADDING);
-    json = replaced;
-  }
-  JsonLine reader(json_->parser, json, [&](std::size_t column, const std::string& reason) {
-    throw ConfigError(fmt::format("{}, column {}: {}", place, mark + column + 1, reason));
-  });
-  ids_.clear();
-  encoder_->encode(reader.text_of(options_.field), ids_);
-  put(true, true, place);
-}
-
-void BlockEncoder::put(bool begins, bool ends, const std::string& place) {
-  if (begins && ends && ids_.empty()) {
-    if (options_.empty == EmptyDocument::Refuse) {
-      throw ConfigError(fmt::format("{}: the document is empty; give --empty skip to leave it out, or keep", place));
+  void encode_text(const InputBlock& block) {
+    ids_.clear();
+    std::string replaced;
+    std::string_view text = block.text();
+    if (const auto place = find_invalid_utf8(text)) {
+      if (options_.invalid == InvalidText::Refuse) {
+        throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8; give --invalid replace to read it as U+FFFD",
+                                      name(block), block.begin.offset + static_cast<std::int64_t>(*place)));
+      }
+      replaced = with_replacements(text);
+      text = replaced;
     }
-    if (options_.empty == EmptyDocument::Skip) {
-      ++done_.skipped;
-      return;
+    encoder_->encode(text, ids_, !block.begins_document);
+    put(block.begins_document, block.ends_document, name(block));
+  }
+
+  void encode_lines(InputBlock& block) {
+    std::int64_t line = block.begin.line;
+    for (std::size_t start = 0; start < block.size; ++line) {
+      const std::size_t end = std::min(block.bytes.find('\n', start), block.size);
+      const std::string_view text = std::string_view(block.bytes).substr(start, end - start);
+      if (text.find_first_not_of(" \t\r") != text.npos) encode_line(block, start, end - start, line);
+      start = end + 1;
     }
   }
-  if (options_.separator && options_.separator_first && begins) ids_.insert(ids_.begin(), *options_.separator);
-  if (options_.separator && !options_.separator_first && ends) ids_.push_back(*options_.separator);
-  done_.ids += static_cast<std::int64_t>(ids_.size());
-  if (!options_.type) {
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-      if (i > 0 || !begins) done_.tokens += ' ';
-      append_decimal(done_.tokens, ids_[i]);
+
+  void encode_line(InputBlock& block, std::size_t start, std::size_t size, std::int64_t line) {
+    const std::string place = fmt::format("{}: line {}", name(block), line);
+    const bool has_mark = block.begin.offset == 0 && start == 0 && block.text().starts_with(kByteOrderMark);
+    const std::size_t mark = has_mark ? kByteOrderMark.size() : 0;
+    // Needs no copy: the block continues behind the line.
+    std::string_view json = std::string_view(block.bytes).substr(start + mark, size - mark);
+    std::string replaced;
+    if (options_.invalid == InvalidText::Replace) {
+      replaced = with_valid_characters(json);
+      replaced.reserve(replaced.size() + simdjson::SIMDJSON_PADDING);
+      json = replaced;
     }
-    if (ends) done_.tokens += '\n';
-  } else {
-    put_ids();
+    JsonLine reader(parser_, json, [&](std::size_t column, const std::string& reason) {
+      throw ConfigError(fmt::format("{}, column {}: {}", place, mark + column + 1, reason));
+    });
+    ids_.clear();
+    encoder_->encode(reader.text_of(options_.field), ids_);
+    put(true, true, place);
   }
-  if (ends) done_.ends.push_back(done_.tokens.size());
-}
 
-void BlockEncoder::put_ids() {
-  switch (*options_.type) {
-    case TokenType::U8:
-    case TokenType::I8: return append_as<std::uint8_t>(done_.tokens, ids_);
-    case TokenType::U16:
-    case TokenType::I16: return append_as<std::uint16_t>(done_.tokens, ids_);
-    case TokenType::U32:
-    case TokenType::I32: return append_as<std::uint32_t>(done_.tokens, ids_);
-    case TokenType::I64: return append_as<std::uint64_t>(done_.tokens, ids_);
+  void put(bool begins, bool ends, const std::string& place) {
+    if (begins && ends && ids_.empty()) {
+      if (options_.empty == EmptyDocument::Refuse) {
+        throw ConfigError(fmt::format("{}: the document is empty; give --empty skip to leave it out, or keep", place));
+      }
+      if (options_.empty == EmptyDocument::Skip) {
+        ++done_.skipped;
+        return;
+      }
+    }
+    if (options_.separator && options_.separator_first && begins) ids_.insert(ids_.begin(), *options_.separator);
+    if (options_.separator && !options_.separator_first && ends) ids_.push_back(*options_.separator);
+    done_.ids += static_cast<std::int64_t>(ids_.size());
+    if (!options_.type) {
+      for (std::size_t i = 0; i < ids_.size(); ++i) {
+        if (i > 0 || !begins) done_.tokens += ' ';
+        done_.tokens += fmt::format_int(ids_[i]).str();
+      }
+      if (ends) done_.tokens += '\n';
+    } else {
+      with_stored_type(*options_.type, [this]<class Stored>(Stored) {
+        const std::vector<Stored> stored(ids_.begin(), ids_.end());
+        done_.tokens.append(reinterpret_cast<const char*>(stored.data()), stored.size() * sizeof(Stored));
+      });
+    }
+    if (ends) done_.ends.push_back(done_.tokens.size());
   }
-}
 
-namespace {
+  const std::vector<std::string>& paths_;
+  EncodingOptions options_;
+  std::unique_ptr<Encoder> encoder_;
+  simdjson::ondemand::parser parser_;
+  TokenIds ids_;
+  EncodedBlock done_;
+};
+
+/// Encodes blocks on worker threads, and returns the results in the order of the blocks.
+class OrderedWorkers {
+ public:
+  /// Starts fewer workers if threads are scarce; throws std::system_error if there are none.
+  OrderedWorkers(int workers, const std::function<BlockEncoder()>& make_encoder) {
+    const SignalBlocker none;  // signals are for the main thread
+    try {
+      for (int i = 0; i < workers; ++i) {
+        threads_.emplace_back([this, encoder = make_encoder()]() mutable { run(encoder); });
+      }
+    } catch (const std::system_error&) {
+      if (threads_.empty()) throw;
+    }
+  }
+  OrderedWorkers(const OrderedWorkers&) = delete;
+  OrderedWorkers& operator=(const OrderedWorkers&) = delete;
+  ~OrderedWorkers() {
+    {
+      const std::lock_guard lock(mutex_);
+      stops_ = true;
+    }
+    has_task_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void submit(InputBlock block) {
+    Task task([block = std::move(block)](BlockEncoder& encoder) mutable { return encoder.encode(block); });
+    results_.push_back(task.get_future());
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(task));
+    }
+    has_task_.notify_one();
+  }
+
+  [[nodiscard]] std::size_t in_flight() const { return results_.size(); }
+
+  /// Returns the oldest block's result, or rethrows its exception.
+  EncodedBlock take() {
+    std::future<EncodedBlock> result = std::move(results_.front());
+    results_.pop_front();
+    return result.get();
+  }
+
+ private:
+  using Task = std::packaged_task<EncodedBlock(BlockEncoder&)>;
+
+  void run(BlockEncoder& encoder) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      has_task_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
+      if (stops_) return;
+      Task task = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      task(encoder);
+      task = {};  // frees the block before it waits for the next
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable has_task_;
+  bool stops_ = false;
+  std::deque<Task> waiting_;                       // not started yet
+  std::deque<std::future<EncodedBlock>> results_;  // not taken yet, in order; caller's thread only
+  std::vector<std::thread> threads_;
+};
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -417,8 +380,14 @@ json stamp(const std::string& path) {
           status.st_ctim.tv_nsec};
 }
 
-}  // namespace
+struct TokenizeState {
+  InputPlace place;
+  WrittenTokens written;
+  std::int64_t skipped = 0;
+  std::int64_t bytes = 0;
+};
 
+/// Returns names, sizes and times of inputs and tokenizer files, and the options.
 std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const std::string& options) {
   json key;
   for (const std::string& path : inputs.paths) key["inputs"].push_back(stamp(path));
@@ -439,15 +408,12 @@ void write_resume(const std::string& path, const std::string& key, const Tokeniz
   write_whole(path, json_text(file) + "\n");
 }
 
-namespace {
-
 bool has_progress(const std::string& path) {
   const json file = try_json(read_whole(path));
   return file.is_object() && file.contains("key") && file.contains("place");
 }
 
-}  // namespace
-
+/// Returns nothing if the file is missing, malformed, or has another key.
 std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
@@ -464,8 +430,6 @@ std::optional<TokenizeState> read_resume(const std::string& path, const std::str
     return std::nullopt;
   }
 }
-
-namespace {
 
 constexpr const char* kText = "-";
 constexpr const char* kNone = "none";
@@ -606,12 +570,6 @@ class Output {
   std::int64_t unsaved_ = 0;  // bytes of input
 };
 
-std::function<EncodedBlock(InputBlock&)> work_of(const Tokenizer& tokenizer, const TokenizeOptions& options,
-                                                 const EncodingOptions& encoding) {
-  auto encoder = std::make_shared<BlockEncoder>(tokenizer, options.inputs.paths, encoding);
-  return [encoder](InputBlock& block) { return encoder->encode(block); };
-}
-
 }  // namespace
 
 TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeReport&)>& progress) {
@@ -640,8 +598,7 @@ TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void
   };
   try {
     InputReader reader(options.inputs, *tokenizer, output.state().place, options.block_bytes);
-    OrderedWorkers<InputBlock, EncodedBlock> workers(options.workers,
-                                                     [&] { return work_of(*tokenizer, options, encoding); });
+    OrderedWorkers workers(options.workers, [&] { return BlockEncoder(*tokenizer, options.inputs.paths, encoding); });
     const auto most = static_cast<std::size_t>(2 * options.workers + 2);
     const auto take = [&] {
       output.take(workers.take());

@@ -1,18 +1,21 @@
 #pragma once
 
+// Converts text files to token files: `chimera tokenize`. One thread reads blocks that can be tokenized alone
+// (text_inputs.h), workers encode them, and the first thread writes their tokens in order (token_writer.h):
+//
+//   InputReader -> InputBlock -> worker 1 .. n -> EncodedBlock -> TokenWriter, PREFIX.resume
+//
+// After every `save_every` bytes, PREFIX.resume records how far input and output are, so that an interrupted run can
+// continue.
+
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/choices.h"
 #include "data/text_inputs.h"
-#include "data/token_format.h"
 #include "data/token_writer.h"
-
-// Converts text files to token files: `chimera tokenize`.
 
 namespace chimera {
 
@@ -26,52 +29,6 @@ template <>
 inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>>({{EmptyDocument::Refuse, "refuse"},
                                                                                    {EmptyDocument::Skip, "skip"},
                                                                                    {EmptyDocument::Keep, "keep"}});
-
-struct EncodingOptions {
-  std::string field = "text";             ///< JSONL field
-  std::optional<TokenType> type = {};     ///< nothing: as text, a line "12 7 9\n" per document
-  std::optional<TokenId> separator = {};  ///< token between documents
-  bool separator_first = false;           ///< before each document, not after it
-  InvalidText invalid = InvalidText::Refuse;
-  EmptyDocument empty = EmptyDocument::Refuse;
-};
-
-/// The last document may continue in the next block.
-struct EncodedBlock {
-  std::string tokens = {};             ///< as stored in the file
-  std::vector<std::size_t> ends = {};  ///< offsets in `tokens` of the documents that end here
-  std::int64_t ids = 0;
-  std::int64_t skipped = 0;  ///< empty documents
-  std::int64_t input_bytes = 0;
-  InputPlace begin;
-  InputPlace end;
-};
-
-/// Not thread-safe. Throws ConfigError, naming file and line or byte, for malformed input.
-class BlockEncoder {
- public:
-  /// `tokenizer` and `paths` must outlive the encoder.
-  BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options);
-  ~BlockEncoder();
-
-  [[nodiscard]] EncodedBlock encode(InputBlock& block);
-
- private:
-  struct Json;
-  void encode_text(const InputBlock& block);
-  void encode_lines(InputBlock& block);
-  void encode_line(InputBlock& block, std::size_t start, std::size_t size, std::int64_t line);
-  void put(bool begins, bool ends, const std::string& place);
-  void put_ids();
-  [[nodiscard]] std::string name(const InputBlock& block) const;
-
-  const std::vector<std::string>& paths_;
-  EncodingOptions options_;
-  std::unique_ptr<Encoder> encoder_;
-  std::unique_ptr<Json> json_;
-  TokenIds ids_;
-  EncodedBlock done_;
-};
 
 struct TokenizeOptions {
   Inputs inputs;
