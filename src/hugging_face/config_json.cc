@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,155 +16,143 @@
 #include "core/json_value.h"
 
 namespace chimera {
-
-/// Object of a config.json, which must outlive it. Throws ConfigError for a wrong type or an unsupported value.
-class ConfigFields {
- public:
-  ConfigFields(const nlohmann::ordered_json& json, std::string source);
-
-  [[noreturn]] void fail(const std::string& what) const;
-
-  [[nodiscard]] bool has(const char* name) const;
-  /// Returns whether the field exists, even as null.
-  [[nodiscard]] bool names(const char* name) const { return json_.contains(name); }
-  [[nodiscard]] ConfigFields object(const char* name) const;
-  [[nodiscard]] const nlohmann::ordered_json& operator[](const char* name) const { return json_.at(name); }
-
-  // `absent` is for a missing or null field.
-  [[nodiscard]] std::int64_t integer(const char* name, std::int64_t absent) const;
-  [[nodiscard]] double number(const char* name, double absent) const;
-  [[nodiscard]] bool truth(const char* name, bool absent) const;
-  [[nodiscard]] std::string text(const char* name, const char* absent) const;
-
-  /// Rejects every value except `supported`, the default.
-  void require(const char* name, bool supported) const;
-  void require(const char* name, double supported) const;
-  /// Rejects other texts; the first is the default.
-  void require(const char* name, std::initializer_list<const char*> supported) const;
-  /// Rejects the field unless it is null, false or empty.
-  void require_absent(const char* name) const;
-
- private:
-  [[nodiscard]] const nlohmann::ordered_json* find(const char* name) const;
-  [[noreturn]] void fail_type(const char* name, const char* expected) const;
-  [[noreturn]] void refuse(const char* name, const std::string& supported) const;
-
-  const nlohmann::ordered_json& json_;
-  std::string source_;
-};
-
 namespace {
 
-std::string shown_value(const nlohmann::ordered_json& value) {
+using Json = nlohmann::ordered_json;
+
+std::string shown_value(const Json& value) {
   constexpr std::size_t kLongest = 60;
   const std::string text = json_text(value, -1, JsonLetters::Ascii);
   return text.size() > kLongest ? text.substr(0, kLongest) + " ..." : text;
 }
 
-}  // namespace
+/// Object of a config.json, which must outlive it. Throws ConfigError for a wrong type or an unsupported value.
+class ConfigFields {
+ public:
+  ConfigFields(const Json& json, std::string source) : json_(json), source_(std::move(source)) {
+    if (!json.is_object()) fail("must be an object");
+  }
 
-ConfigFields::ConfigFields(const nlohmann::ordered_json& json, std::string source)
-    : json_(json), source_(std::move(source)) {
-  if (!json.is_object()) fail("must be an object");
-}
+  [[noreturn]] void fail(const std::string& what) const { throw ConfigError(fmt::format("{}: {}", source_, what)); }
 
-void ConfigFields::fail(const std::string& what) const { throw ConfigError(fmt::format("{}: {}", source_, what)); }
+  [[nodiscard]] bool has(const char* name) const { return find(name) != nullptr; }
+  /// Returns whether the field exists, even as null.
+  [[nodiscard]] bool names(const char* name) const { return json_.contains(name); }
+  [[nodiscard]] ConfigFields object(const char* name) const {
+    return {json_.at(name), fmt::format("{}: {}", source_, name)};
+  }
+  [[nodiscard]] const Json& operator[](const char* name) const { return json_.at(name); }
 
-void ConfigFields::fail_type(const char* name, const char* expected) const {
-  fail(fmt::format("{} must be {}, not {}", name, expected, shown_value(json_.at(name))));
-}
+  // `absent` is for a missing or null field.
+  [[nodiscard]] std::int64_t integer(const char* name, std::int64_t absent) const {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    return read(name, absent, "a whole number", [](const Json& value) {
+      return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= kMost);
+    });
+  }
+  [[nodiscard]] double number(const char* name, double absent) const {
+    return read(name, absent, "a number", [](const Json& value) { return value.is_number(); });
+  }
+  [[nodiscard]] bool truth(const char* name, bool absent) const {
+    return read(name, absent, "true or false", [](const Json& value) { return value.is_boolean(); });
+  }
+  [[nodiscard]] std::string text(const char* name, std::string absent) const {
+    return read(name, std::move(absent), "a text", [](const Json& value) { return value.is_string(); });
+  }
 
-void ConfigFields::refuse(const char* name, const std::string& supported) const {
-  fail(fmt::format("{} is {}, which Chimera does not have; {}", name, shown_value(json_.at(name)), supported));
-}
+  /// Rejects every value except `supported`, the default.
+  void require(const char* name, bool supported) const {
+    if (truth(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
+  }
+  void require(const char* name, double supported) const {
+    if (number(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
+  }
+  /// Rejects other texts; the first is the default.
+  void require_one_of(const char* name, const std::vector<const char*>& supported) const {
+    const std::string value = text(name, supported.front());
+    const auto is_value = [&](const char* one) { return value == one; };
+    if (std::ranges::none_of(supported, is_value)) refuse(name, fmt::format("it has {}", fmt::join(supported, ", ")));
+  }
+  /// Rejects the field unless it is null, false or empty.
+  void require_absent(const char* name) const {
+    const Json* const value = find(name);
+    if (value == nullptr || (value->is_boolean() && !value->get<bool>())) return;
+    if (value->is_structured() && value->empty()) return;
+    refuse(name, "use transformers for such a model");
+  }
 
-const nlohmann::ordered_json* ConfigFields::find(const char* name) const {
-  const auto found = json_.find(name);
-  return found == json_.end() || found->is_null() ? nullptr : &*found;
-}
+ private:
+  [[nodiscard]] const Json* find(const char* name) const {
+    const auto found = json_.find(name);
+    return found == json_.end() || found->is_null() ? nullptr : &*found;
+  }
+  template <class Value, class Fits>
+  [[nodiscard]] Value read(const char* name, Value absent, const char* expected, const Fits& fits) const {
+    const Json* const value = find(name);
+    if (value == nullptr) return absent;
+    if (!fits(*value)) fail(fmt::format("{} must be {}, not {}", name, expected, shown_value(*value)));
+    return value->template get<Value>();
+  }
+  [[noreturn]] void refuse(const char* name, const std::string& supported) const {
+    fail(fmt::format("{} is {}, which Chimera does not have; {}", name, shown_value(json_.at(name)), supported));
+  }
 
-bool ConfigFields::has(const char* name) const { return find(name) != nullptr; }
-
-ConfigFields ConfigFields::object(const char* name) const {
-  return {json_.at(name), fmt::format("{}: {}", source_, name)};
-}
-
-std::int64_t ConfigFields::integer(const char* name, std::int64_t absent) const {
-  const auto* const value = find(name);
-  if (value == nullptr) return absent;
-  const bool fits = value->is_number_integer() &&
-                    (!value->is_number_unsigned() ||
-                     value->get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
-  if (!fits) fail_type(name, "a whole number");
-  return value->get<std::int64_t>();
-}
-
-double ConfigFields::number(const char* name, double absent) const {
-  const auto* const value = find(name);
-  if (value == nullptr) return absent;
-  if (!value->is_number()) fail_type(name, "a number");
-  return value->get<double>();
-}
-
-bool ConfigFields::truth(const char* name, bool absent) const {
-  const auto* const value = find(name);
-  if (value == nullptr) return absent;
-  if (!value->is_boolean()) fail_type(name, "true or false");
-  return value->get<bool>();
-}
-
-std::string ConfigFields::text(const char* name, const char* absent) const {
-  const auto* const value = find(name);
-  if (value == nullptr) return absent;
-  if (!value->is_string()) fail_type(name, "a text");
-  return value->get<std::string>();
-}
-
-void ConfigFields::require(const char* name, bool supported) const {
-  if (truth(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
-}
-
-void ConfigFields::require(const char* name, double supported) const {
-  if (number(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
-}
-
-void ConfigFields::require(const char* name, std::initializer_list<const char*> supported) const {
-  const std::string value = text(name, *supported.begin());
-  const auto is_value = [&](const char* one) { return value == one; };
-  if (std::ranges::none_of(supported, is_value)) refuse(name, fmt::format("it has {}", fmt::join(supported, ", ")));
-}
-
-void ConfigFields::require_absent(const char* name) const {
-  const auto* const value = find(name);
-  if (value == nullptr || (value->is_boolean() && !value->get<bool>())) return;
-  if (value->is_structured() && value->empty()) return;
-  refuse(name, "use transformers for such a model");
-}
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Defaults of the classes in transformers 5.
-struct Defaults {
-  std::int64_t vocabulary, layers, hidden, heads, key_value_heads, head_size, feed_forward, positions;
+  const Json& json_;
+  std::string source_;
 };
-constexpr Defaults kGpt2Defaults{50'257, 12, 768, 12, 0, 0, 0, 1024};
-constexpr Defaults kBertDefaults{30'522, 12, 768, 12, 0, 0, 3072, 512};
+
+/// Sizes that all classes have, in the order of ClassFields::sizes and KnownClass::defaults.
+constexpr std::int64_t ModelConfig::*kSizes[] = {&ModelConfig::vocabulary, &ModelConfig::positions,
+                                                 &ModelConfig::hidden,     &ModelConfig::layers,
+                                                 &ModelConfig::heads,      &ModelConfig::feed_forward};
+constexpr std::size_t kNumSizes = std::size(kSizes);
+
+/// Names of the fields of a config.json that differ between families.
+struct ClassFields {
+  const char* activation;
+  std::vector<const char*> activations;  // supported; the first is the default
+  std::array<const char*, kNumSizes> sizes;
+  const char* epsilon;
+  std::vector<const char*> dropout_rates;
+};
+constexpr auto kUsualSizes =
+    std::to_array<const char*>({"vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers",
+                                "num_attention_heads", "intermediate_size"});
+
+const ClassFields& fields_of(Family family) {
+  static const ClassFields gpt2 = {.activation = "activation_function",
+                                   .activations = {"gelu_new", "gelu_pytorch_tanh"},
+                                   .sizes = {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"},
+                                   .epsilon = "layer_norm_epsilon",
+                                   .dropout_rates = {"resid_pdrop", "embd_pdrop", "attn_pdrop"}};
+  static const ClassFields bert = {.activation = "hidden_act",
+                                   .activations = {"gelu"},
+                                   .sizes = kUsualSizes,
+                                   .epsilon = "layer_norm_eps",
+                                   .dropout_rates = {"hidden_dropout_prob", "attention_probs_dropout_prob"}};
+  static const ClassFields llama = {.activation = "hidden_act",
+                                    .activations = {"silu", "swish"},
+                                    .sizes = kUsualSizes,
+                                    .epsilon = "rms_norm_eps",
+                                    .dropout_rates = {}};
+  return family == Family::Gpt2 ? gpt2 : family == Family::Bert ? bert : llama;
+}
 
 struct KnownClass {
   const char* model_type;
   const char* architecture;
   Family family;
-  Defaults defaults;
+  std::array<std::int64_t, kNumSizes> defaults;  // in transformers 5
+  std::int64_t key_value_heads = 0;              // 0: as many as heads
+  std::int64_t head_size = 0;                    // 0: from the hidden width
 };
 constexpr std::array<KnownClass, 6> kClasses = {{
-    {"gpt2", "GPT2LMHeadModel", Family::Gpt2, kGpt2Defaults},
-    {"bert", "BertForPreTraining", Family::Bert, kBertDefaults},
-    {"llama", "LlamaForCausalLM", Family::Llama, {32'000, 32, 4096, 32, 0, 0, 11'008, 2048}},
-    {"mistral", "MistralForCausalLM", Family::Llama, {32'000, 32, 4096, 32, 8, 0, 14'336, 131'072}},
-    {"qwen2", "Qwen2ForCausalLM", Family::Llama, {151'936, 32, 4096, 32, 32, 0, 22'016, 32'768}},
-    {"qwen3", "Qwen3ForCausalLM", Family::Llama, {151'936, 32, 4096, 32, 32, 128, 22'016, 32'768}},
+    {"gpt2", "GPT2LMHeadModel", Family::Gpt2, {50'257, 1024, 768, 12, 12, 0}},
+    {"bert", "BertForPreTraining", Family::Bert, {30'522, 512, 768, 12, 12, 3072}},
+    {"llama", "LlamaForCausalLM", Family::Llama, {32'000, 2048, 4096, 32, 32, 11'008}},
+    {"mistral", "MistralForCausalLM", Family::Llama, {32'000, 131'072, 4096, 32, 32, 14'336}, 8},
+    {"qwen2", "Qwen2ForCausalLM", Family::Llama, {151'936, 32'768, 4096, 32, 32, 22'016}, 32},
+    {"qwen3", "Qwen3ForCausalLM", Family::Llama, {151'936, 32'768, 4096, 32, 32, 22'016}, 32, 128},
 }};
 
 const KnownClass& class_of(const ConfigFields& config) {
@@ -190,41 +177,29 @@ void require_plain(const ConfigFields& config) {
   }
 }
 
-void read_gpt2(const ConfigFields& config, ModelConfig& model) {
-  config.require("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+void read_gpt2(const ConfigFields& config) {
   config.require("scale_attn_weights", true);
   config.require("scale_attn_by_inverse_layer_idx", false);
   config.require("reorder_and_upcast_attn", false);
-  model.vocabulary = config.integer("vocab_size", kGpt2Defaults.vocabulary);
-  model.positions = config.integer("n_positions", kGpt2Defaults.positions);
-  model.hidden = config.integer("n_embd", kGpt2Defaults.hidden);
-  model.layers = config.integer("n_layer", kGpt2Defaults.layers);
-  model.heads = config.integer("n_head", kGpt2Defaults.heads);
-  constexpr std::int64_t kWidest = 1'000'000'000;  // prevents overflow
-  model.feed_forward = config.integer("n_inner", 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest));
-  model.norm_epsilon = config.number("layer_norm_epsilon", 1e-5);
-  model.tied = config.truth("tie_word_embeddings", true);
 }
 
-void read_sizes(const ConfigFields& config, const Defaults& defaults, ModelConfig& model) {
-  model.vocabulary = config.integer("vocab_size", defaults.vocabulary);
-  model.positions = config.integer("max_position_embeddings", defaults.positions);
-  model.hidden = config.integer("hidden_size", defaults.hidden);
-  model.layers = config.integer("num_hidden_layers", defaults.layers);
-  model.heads = config.integer("num_attention_heads", defaults.heads);
-  model.feed_forward = config.integer("intermediate_size", defaults.feed_forward);
+void read_bert(const ConfigFields& config) {
+  config.require_one_of("position_embedding_type", {"absolute"});
+  if (config.integer("type_vocab_size", kTokenTypes) == kTokenTypes) return;
+  config.fail(fmt::format("type_vocab_size is {}; Chimera trains on pairs of sentences, which need {}",
+                          config.integer("type_vocab_size", 0), kTokenTypes));
 }
 
-void read_bert(const ConfigFields& config, ModelConfig& model) {
-  config.require("hidden_act", {"gelu"});
-  config.require("position_embedding_type", {"absolute"});
-  if (config.integer("type_vocab_size", kTokenTypes) != kTokenTypes) {
-    config.fail(fmt::format("type_vocab_size is {}; Chimera trains on pairs of sentences, which need {}",
-                            config.integer("type_vocab_size", 0), kTokenTypes));
+void read_sizes(const ConfigFields& config, const KnownClass& known, ModelConfig& model) {
+  const ClassFields& fields = fields_of(known.family);
+  for (std::size_t i = 0; i < kNumSizes; ++i) {
+    constexpr std::int64_t kWidest = 1'000'000'000;  // prevents overflow
+    const bool follows_hidden = known.family == Family::Gpt2 && kSizes[i] == &ModelConfig::feed_forward;
+    model.*kSizes[i] = config.integer(
+        fields.sizes[i], follows_hidden ? 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest) : known.defaults[i]);
   }
-  read_sizes(config, kBertDefaults, model);
-  model.norm_epsilon = config.number("layer_norm_eps", 1e-12);
-  model.tied = config.truth("tie_word_embeddings", true);
+  model.norm_epsilon = config.number(fields.epsilon, norm_epsilon_of(model));
+  model.tied = config.truth("tie_word_embeddings", known.family != Family::Llama);
 }
 
 /// Reads the rule of rotary positions in the object `name`.
@@ -235,7 +210,7 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
   for (const Json& value : config[name]) {
     if (value.is_object()) rope.fail("has separate numbers for some layers; Chimera has one rule for all layers");
   }
-  rope.require(type, {"default", "linear", "llama3"});
+  rope.require_one_of(type, {"default", "linear", "llama3"});
   model.rope_theta = rope.number("rope_theta", model.rope_theta);
   const std::string rule = rope.text(type, "default");
   if (rule == "default") return;
@@ -309,16 +284,11 @@ AttentionBias attention_bias_of(const ConfigFields& config, std::string_view typ
 
 void read_llama(const ConfigFields& config, const KnownClass& known, ModelConfig& model) {
   const std::string_view type = known.model_type;
-  const Defaults& defaults = known.defaults;
-  config.require("hidden_act", {"silu", "swish"});
-  read_sizes(config, defaults, model);
-  model.norm_epsilon = config.number("rms_norm_eps", 1e-6);
-  model.tied = config.truth("tie_word_embeddings", false);
   // Null means all heads, a missing field the class's default.
-  const bool as_heads = config.names("num_key_value_heads") || defaults.key_value_heads == 0;
-  model.key_value_heads = config.integer("num_key_value_heads", as_heads ? model.heads : defaults.key_value_heads);
-  if (config.has("head_dim") || (!config.names("head_dim") && defaults.head_size > 0)) {
-    model.head_size = config.integer("head_dim", defaults.head_size);
+  const bool as_heads = config.names("num_key_value_heads") || known.key_value_heads == 0;
+  model.key_value_heads = config.integer("num_key_value_heads", as_heads ? model.heads : known.key_value_heads);
+  if (config.has("head_dim") || (!config.names("head_dim") && known.head_size > 0)) {
+    model.head_size = config.integer("head_dim", known.head_size);
   }
   model.attention_bias = attention_bias_of(config, type);
   model.feed_forward_bias = type == "llama" && config.truth("mlp_bias", false);
@@ -367,15 +337,8 @@ Json rope_json(const ModelConfig& model) {
 }
 
 void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
-  json["hidden_act"] = "silu";
-  json["max_position_embeddings"] = model.positions;
-  json["hidden_size"] = model.hidden;
-  json["num_hidden_layers"] = model.layers;
-  json["num_attention_heads"] = model.heads;
   json["num_key_value_heads"] = key_value_heads_of(model);
   json["head_dim"] = head_size_of(model);
-  json["intermediate_size"] = model.feed_forward;
-  json["rms_norm_eps"] = norm_epsilon_of(model);
   json["rope_parameters"] = rope_json(model);
   if (type == "llama") json["mlp_bias"] = model.feed_forward_bias;
   if (type == "llama" || type == "qwen3") json["attention_bias"] = model.attention_bias == AttentionBias::All;
@@ -384,29 +347,6 @@ void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
     json["use_sliding_window"] = true;
     json["max_window_layers"] = 0;
   }
-}
-
-void add_gpt2(const ModelConfig& model, Json& json) {
-  json["activation_function"] = "gelu_new";
-  json["n_positions"] = model.positions;
-  json["n_embd"] = model.hidden;
-  json["n_layer"] = model.layers;
-  json["n_head"] = model.heads;
-  json["n_inner"] = model.feed_forward;
-  json["layer_norm_epsilon"] = norm_epsilon_of(model);
-  for (const char* rate : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) json[rate] = 0.0;
-}
-
-void add_bert(const ModelConfig& model, Json& json) {
-  json["hidden_act"] = "gelu";
-  json["max_position_embeddings"] = model.positions;
-  json["hidden_size"] = model.hidden;
-  json["num_hidden_layers"] = model.layers;
-  json["num_attention_heads"] = model.heads;
-  json["intermediate_size"] = model.feed_forward;
-  json["layer_norm_eps"] = norm_epsilon_of(model);
-  json["type_vocab_size"] = kTokenTypes;
-  for (const char* rate : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) json[rate] = 0.0;
 }
 
 }  // namespace
@@ -430,11 +370,11 @@ ModelConfig model_from_config_json(const std::string& text, const std::string& s
   const KnownClass& known = class_of(config);
   require_plain(config);
   ModelConfig model{.name = name, .family = known.family};
-  switch (known.family) {
-    case Family::Gpt2: read_gpt2(config, model); break;
-    case Family::Bert: read_bert(config, model); break;
-    case Family::Llama: read_llama(config, known, model); break;
-  }
+  config.require_one_of(fields_of(known.family).activation, fields_of(known.family).activations);
+  if (known.family == Family::Gpt2) read_gpt2(config);
+  if (known.family == Family::Bert) read_bert(config);
+  read_sizes(config, known, model);
+  if (known.family == Family::Llama) read_llama(config, known, model);
   try {
     require_valid(model);
   } catch (const ConfigError& error) {
@@ -448,11 +388,13 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
   Json json = {
       {"architectures", {known.architecture}}, {"model_type", known.model_type},    {"dtype", word_of(type)},
       {"vocab_size", model.vocabulary},        {"tie_word_embeddings", model.tied}, {"initializer_range", 0.02}};
-  switch (model.family) {
-    case Family::Gpt2: add_gpt2(model, json); break;
-    case Family::Bert: add_bert(model, json); break;
-    case Family::Llama: add_llama(model, known.model_type, json); break;
-  }
+  const ClassFields& fields = fields_of(model.family);
+  json[fields.activation] = fields.activations.front();
+  for (std::size_t i = 1; i < kNumSizes; ++i) json[fields.sizes[i]] = model.*kSizes[i];
+  json[fields.epsilon] = norm_epsilon_of(model);
+  if (model.family == Family::Bert) json["type_vocab_size"] = kTokenTypes;
+  if (model.family == Family::Llama) add_llama(model, known.model_type, json);
+  for (const char* rate : fields.dropout_rates) json[rate] = 0.0;
   // Otherwise the class's default ids apply, which may exceed this vocabulary.
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[token] = nullptr;
   ModelConfig read_back = model_from_config_json(json_text(json), kConfigName, model.name);

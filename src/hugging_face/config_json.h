@@ -1,14 +1,15 @@
 #pragma once
 
+// config.json of a Hugging Face folder <-> ModelConfig, for the classes GPT2LMHeadModel, BertForPreTraining,
+// LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM. A feature that Chimera does not have is
+// refused, because the model would compute something else.
+
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "model_config/config.h"
 #include "safetensors/element_type.h"
-
-// config.json of a Hugging Face folder, for the classes GPT2LMHeadModel, BertForPreTraining, LlamaForCausalLM,
-// MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM.
 
 namespace chimera {
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Which tensor goes to which file of an exported folder, and at which byte: known before any weight is gathered, so
+// that all ranks can write their parts at once (PartWriter in staged_folder.h).
+
 #include <cstdint>
 #include <string>
 #include <vector>

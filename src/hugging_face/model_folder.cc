@@ -54,6 +54,67 @@ bool is_floating(ElementType type) {
   return type == ElementType::F32 || type == ElementType::F64 || type == ElementType::BF16 || type == ElementType::F16;
 }
 
+nlohmann::ordered_json sizes_of(ModelConfig model) {
+  model.norm_epsilon = norm_epsilon_of(model);
+  if (model.family == Family::Llama) {
+    model.key_value_heads = key_value_heads_of(model);
+    model.head_size = head_size_of(model);
+  }
+  nlohmann::ordered_json sizes = layer_sizes_json(model);
+  sizes["layers"] = model.layers;
+  return sizes;
+}
+
+constexpr const char* kEndOfText = "eos_token_id";
+
+std::int64_t token_of(const nlohmann::json& json, const std::string& source) {
+  if (json.is_number_integer() && json >= 0 && json <= std::numeric_limits<std::int32_t>::max()) return json;
+  throw ConfigError(fmt::format("{}: {} must be the number of a token, a list of them or null", source, kEndOfText));
+}
+
+std::vector<std::int64_t> named_tokens(const std::string& text, const std::string& source) {
+  const nlohmann::json json = try_json(text);
+  if (!json.is_object()) throw ConfigError(source + ": is not a JSON object");
+  const auto field = json.find(kEndOfText);
+  if (field == json.end() || field->is_null()) return {};
+  if (!field->is_array()) return {token_of(*field, source)};
+  std::vector<std::int64_t> tokens;
+  for (const nlohmann::json& token : *field) tokens.push_back(token_of(token, source));
+  return tokens;
+}
+
+constexpr std::size_t kBytesInAll = 256;
+
+/// The default would be the model's class, which may split text differently.
+const std::map<std::string, std::string> kTokenizerClasses = {
+    {"tokenizer.json", "PreTrainedTokenizerFast"}, {"vocab.json", "GPT2Tokenizer"}, {"vocab.txt", "BertTokenizer"}};
+
+std::string beside(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+void write_config(const StagedFolder& folder, const nlohmann::ordered_json& config) {
+  folder.write(kTokenizerConfig, json_text(config, 2) + "\n");
+}
+
+std::vector<std::pair<std::string, std::string>> special_tokens(const ModelConfig& model) {
+  if (is_causal(model.family)) return {};
+  return {{"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}, {"mask_token", "[MASK]"}};
+}
+
+void make_byte_tokenizer(const StagedFolder& folder, const ModelConfig& model) {
+  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                   {"clean_up_tokenization_spaces", false},
+                                   {"model_max_length", model.positions}};
+  std::vector<std::string> tokens;
+  for (const auto& [name, token] : special_tokens(model)) {
+    config[name] = token;
+    tokens.push_back(token);
+  }
+  folder.write("tokenizer.json", byte_tokenizer_json(tokens));
+  write_config(folder, config);
+}
+
 }  // namespace
 
 ModelFolder::ModelFolder(std::string path)
@@ -142,21 +203,6 @@ ModelConfig find_model_or_folder(const std::string& name) {
   return std::filesystem::is_directory(name, error) ? ModelFolder(name).model() : find_model(name);
 }
 
-namespace {
-
-nlohmann::ordered_json sizes_of(ModelConfig model) {
-  model.norm_epsilon = norm_epsilon_of(model);
-  if (model.family == Family::Llama) {
-    model.key_value_heads = key_value_heads_of(model);
-    model.head_size = head_size_of(model);
-  }
-  nlohmann::ordered_json sizes = layer_sizes_json(model);
-  sizes["layers"] = model.layers;
-  return sizes;
-}
-
-}  // namespace
-
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides) {
   const ModelConfig& own = folder.model();
   const ModelConfig given = with_overrides(model.empty() ? own : find_model(model), overrides);
@@ -171,28 +217,6 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
   }
 }
 
-namespace {
-
-constexpr const char* kEndOfText = "eos_token_id";
-
-std::int64_t token_of(const nlohmann::json& json, const std::string& source) {
-  if (json.is_number_integer() && json >= 0 && json <= std::numeric_limits<std::int32_t>::max()) return json;
-  throw ConfigError(fmt::format("{}: {} must be the number of a token, a list of them or null", source, kEndOfText));
-}
-
-std::vector<std::int64_t> named_tokens(const std::string& text, const std::string& source) {
-  const nlohmann::json json = try_json(text);
-  if (!json.is_object()) throw ConfigError(source + ": is not a JSON object");
-  const auto field = json.find(kEndOfText);
-  if (field == json.end() || field->is_null()) return {};
-  if (!field->is_array()) return {token_of(*field, source)};
-  std::vector<std::int64_t> tokens;
-  for (const nlohmann::json& token : *field) tokens.push_back(token_of(token, source));
-  return tokens;
-}
-
-}  // namespace
-
 std::vector<std::int64_t> end_tokens(const ModelFolder& folder) {
   const std::filesystem::path path = std::filesystem::path(folder.path()) / kGenerationConfigName;
   std::error_code absent;
@@ -201,42 +225,6 @@ std::vector<std::int64_t> end_tokens(const ModelFolder& folder) {
   }
   return named_tokens(folder.config_json(), (path.parent_path() / kConfigName).string());
 }
-
-namespace {
-
-constexpr std::size_t kBytesInAll = 256;
-
-/// The default would be the model's class, which may split text differently.
-const std::map<std::string, std::string> kTokenizerClasses = {
-    {"tokenizer.json", "PreTrainedTokenizerFast"}, {"vocab.json", "GPT2Tokenizer"}, {"vocab.txt", "BertTokenizer"}};
-
-std::string beside(const std::string& folder, const std::string& name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
-void write_config(const StagedFolder& folder, const nlohmann::ordered_json& config) {
-  folder.write(kTokenizerConfig, json_text(config, 2) + "\n");
-}
-
-std::vector<std::pair<std::string, std::string>> special_tokens(const ModelConfig& model) {
-  if (is_causal(model.family)) return {};
-  return {{"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}, {"mask_token", "[MASK]"}};
-}
-
-void make_byte_tokenizer(const StagedFolder& folder, const ModelConfig& model) {
-  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                   {"clean_up_tokenization_spaces", false},
-                                   {"model_max_length", model.positions}};
-  std::vector<std::string> tokens;
-  for (const auto& [name, token] : special_tokens(model)) {
-    config[name] = token;
-    tokens.push_back(token);
-  }
-  folder.write("tokenizer.json", byte_tokenizer_json(tokens));
-  write_config(folder, config);
-}
-
-}  // namespace
 
 std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type) {
   std::vector<TensorEntry> tensors;

@@ -159,12 +159,7 @@ void StagedFolder::write(const std::string& name, const std::string& text) const
   const std::string path = path_ + "/" + name;
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0) fail_to_write(path, errno);
-  for (std::string_view left = text; !left.empty();) {
-    const ssize_t written = ::write(file.get(), left.data(), left.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail_to_write(path, written < 0 ? errno : ENOSPC);
-    left.remove_prefix(static_cast<std::size_t>(written));
-  }
+  PartWriter(path).write(0, std::as_bytes(std::span(text)));
 }
 
 bool StagedFolder::copy(const std::string& source, const std::string& name) const {

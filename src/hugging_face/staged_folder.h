@@ -1,5 +1,8 @@
 #pragma once
 
+// A folder that appears complete or not at all, for exports: files are written in a folder beside it,
+// which commit() renames. The next export to the same place removes a folder that a killed export left behind.
+
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,9 @@
 #pragma once
 
+// Names of parameters in Hugging Face folders. Chimera names parameters as transformers 5 does
+// (model_config/parameters.h), GPT-2's without their prefix. Older versions named some of them otherwise, wrote tied
+// matrices twice, or stored buffers; these rules let all of them be read.
+
 #include <optional>
 #include <string>
 #include <string_view>
