@@ -1,5 +1,8 @@
 #pragma once
 
+// Tokens that are found in a text before it is cut into words, such as <|endoftext|>: special tokens, and tokens that a
+// user added to a vocabulary. PipelineTokenizer looks for them twice: in the original and in the normalized text.
+
 #include <array>
 #include <cstdint>
 #include <string>

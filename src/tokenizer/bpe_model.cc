@@ -46,6 +46,55 @@ TokenId require_token(const TextMap<TokenId>& vocabulary, const std::string& tok
                   source, merge + 1, printable(token)));
 }
 
+/// Waiting merges of a long word: lowest rank first, then from left to right. Places of a rank share a queue.
+class WaitingMerges {
+ public:
+  using Place = std::uint32_t;
+
+  void add(std::uint32_t rank, Place place) {
+    Queue& queue = queue_of(rank);
+    if (queue.is_empty()) ranks_.push(rank);
+    if (!queue.is_empty() && place < queue.places.back()) queue.is_sorted = false;
+    queue.places.push_back(place);
+  }
+
+  /// Returns false if there is no other place.
+  bool next(std::uint32_t& rank, Place& place) {
+    if (ranks_.empty()) return false;
+    rank = ranks_.top();
+    Queue& queue = queue_of(rank);
+    if (!queue.is_sorted) std::sort(queue.places.begin() + static_cast<std::ptrdiff_t>(queue.next), queue.places.end());
+    queue.is_sorted = true;
+    place = queue.places[queue.next++];
+    if (!queue.is_empty()) return true;
+    queue.places.clear();
+    queue.next = 0;
+    ranks_.pop();
+    return true;
+  }
+
+ private:
+  struct Queue {
+    std::vector<Place> places;
+    std::size_t next = 0;
+    bool is_sorted = true;
+    [[nodiscard]] bool is_empty() const { return next == places.size(); }
+  };
+
+  Queue& queue_of(std::uint32_t rank) {
+    if (last_ == nullptr || rank != last_rank_) {
+      last_ = &queues_[rank];
+      last_rank_ = rank;
+    }
+    return *last_;
+  }
+
+  std::unordered_map<std::uint32_t, Queue> queues_;                                       // [rank]
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks_;  // with a place in the queue
+  Queue* last_ = nullptr;                                                                 // of last_rank_
+  std::uint32_t last_rank_ = 0;
+};
+
 }  // namespace
 
 BpeModel::BpeModel(const BpeParts& parts, const std::string& source)
@@ -217,59 +266,6 @@ void BpeModel::merge_symbols(TokenIds& symbols) const {
     if (best > 0) look(best - 1);
   }
 }
-
-namespace {
-
-/// Waiting merges of a long word: lowest rank first, then from left to right. Places of a rank share a queue.
-class WaitingMerges {
- public:
-  using Place = std::uint32_t;
-
-  void add(std::uint32_t rank, Place place) {
-    Queue& queue = queue_of(rank);
-    if (queue.is_empty()) ranks_.push(rank);
-    if (!queue.is_empty() && place < queue.places.back()) queue.is_sorted = false;
-    queue.places.push_back(place);
-  }
-
-  /// Returns false if there is no other place.
-  bool next(std::uint32_t& rank, Place& place) {
-    if (ranks_.empty()) return false;
-    rank = ranks_.top();
-    Queue& queue = queue_of(rank);
-    if (!queue.is_sorted) std::sort(queue.places.begin() + static_cast<std::ptrdiff_t>(queue.next), queue.places.end());
-    queue.is_sorted = true;
-    place = queue.places[queue.next++];
-    if (!queue.is_empty()) return true;
-    queue.places.clear();
-    queue.next = 0;
-    ranks_.pop();
-    return true;
-  }
-
- private:
-  struct Queue {
-    std::vector<Place> places;
-    std::size_t next = 0;
-    bool is_sorted = true;
-    [[nodiscard]] bool is_empty() const { return next == places.size(); }
-  };
-
-  Queue& queue_of(std::uint32_t rank) {
-    if (last_ == nullptr || rank != last_rank_) {
-      last_ = &queues_[rank];
-      last_rank_ = rank;
-    }
-    return *last_;
-  }
-
-  std::unordered_map<std::uint32_t, Queue> queues_;                                       // [rank]
-  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks_;  // with a place in the queue
-  Queue* last_ = nullptr;                                                                 // of last_rank_
-  std::uint32_t last_rank_ = 0;
-};
-
-}  // namespace
 
 void BpeModel::merge_long(TokenIds& symbols) const {
   // Symbols form a linked list; merging removes the right symbol. Outdated places are skipped.

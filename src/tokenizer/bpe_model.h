@@ -1,5 +1,9 @@
 #pragma once
 
+// Byte-pair encoding: a word begins as a sequence of characters or bytes, and the pair with the lowest rank is merged
+// until no pair has a merge (Sennrich, Haddow and Birch, ACL 2016; order of merges as in tokenizers). Short words
+// search all pairs for each merge; long ones use a queue.
+
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -9,8 +13,6 @@
 #include <vector>
 
 #include "tokenizer/word_cache.h"
-
-// Byte-pair encoding. Source: Sennrich, Haddow and Birch, ACL 2016; order of merges as in tokenizers (Python).
 
 namespace chimera {
 

@@ -185,7 +185,7 @@ void WordCounts::add(std::string_view text) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, std::min(text.find('\n'), text.size() - 1) + 1);
     for (std::size_t start = 0; start < line.size();) {
-      const std::size_t end = word_end<WordPattern::Gpt2>(line, start);
+      const std::size_t end = word_end(WordPattern::Gpt2, line, start);
       const std::string_view word = line.substr(start, end - start);
       if (const auto found = counts_.find(word); found != counts_.end()) {
         ++found->second;

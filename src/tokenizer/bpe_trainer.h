@@ -1,5 +1,8 @@
 #pragma once
 
+// Learns a byte-level BPE vocabulary from a text: `chimera tokenizer train`. WordCounts collects the words, train_bpe()
+// learns merges of their bytes, and to_tokenizer_json() writes a tokenizer.json that every reader of the format takes.
+
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -34,12 +34,6 @@ const std::array<char32_t, 256>& byte_letters() {
   return letters;
 }
 
-std::string letters_of_bytes(std::string_view bytes) {
-  std::string letters;
-  for (const char byte : bytes) append_utf8(letters, byte_letters()[static_cast<unsigned char>(byte)]);
-  return letters;
-}
-
 std::optional<std::string> bytes_of_letters(std::string_view letters) {
   static const auto bytes = make_bytes();
   std::string text;

@@ -1,6 +1,6 @@
 #pragma once
-// GPT-2's letters for bytes: 188 printable bytes of Latin-1 are themselves, the others are U+0100 and more. A blank is
-// U+0120.
+// Byte-level BPE stores tokens as text although they are bytes: each byte has a letter. 188 printable bytes of Latin-1
+// are themselves, the others are U+0100 and more. A blank is U+0120.
 
 #include <array>
 #include <cstdint>
@@ -11,7 +11,6 @@
 namespace chimera {
 
 [[nodiscard]] const std::array<char32_t, 256>& byte_letters();
-[[nodiscard]] std::string letters_of_bytes(std::string_view bytes);
 [[nodiscard]] std::optional<std::string> bytes_of_letters(std::string_view letters);
 
 }  // namespace chimera

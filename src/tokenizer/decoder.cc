@@ -14,12 +14,6 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 /// Returns the byte of a token such as <0x0A>.
 std::optional<char> byte_of(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
@@ -41,7 +35,7 @@ void clean_up(std::string& token) {
                                                                                        {" 's", "'s"},
                                                                                        {" 've", "'ve"},
                                                                                        {" 're", "'re"}}};
-  for (const auto& [from, to] : kChanges) replace_all(token, from, to);
+  for (const auto& [from, to] : kChanges) token = replace_all(token, from, to);
 }
 
 struct StepRun {
@@ -64,7 +58,7 @@ struct StepRun {
     }
   }
   void operator()(const ReplaceDecoding& step) const {
-    for (std::string& token : tokens) replace_all(token, step.from, step.to);
+    for (std::string& token : tokens) token = replace_all(token, step.from, step.to);
   }
   void operator()(const ByteFallbackDecoding&) const {
     Tokens out;
@@ -106,7 +100,7 @@ struct StepRun {
   }
   void operator()(const BlankSignDecoding& step) const {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      replace_all(tokens[i], step.sign, i == 0 && step.drop_first ? "" : " ");
+      tokens[i] = replace_all(tokens[i], step.sign, i == 0 && step.drop_first ? "" : " ");
     }
   }
 };

@@ -1,5 +1,8 @@
 #pragma once
 
+// Token texts back to text: the steps of the decoder in a tokenizer.json, in their order. Each step maps the list of
+// token texts to another list; the results are joined.
+
 #include <cstdint>
 #include <string>
 #include <string_view>

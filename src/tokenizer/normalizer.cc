@@ -5,17 +5,6 @@
 namespace chimera {
 namespace {
 
-std::string replaced(std::string_view text, const ReplaceStep& step) {
-  std::string out;
-  out.reserve(text.size() + text.size() / 2);
-  std::size_t start = 0;
-  for (std::size_t found = text.find(step.from); found != text.npos; found = text.find(step.from, start)) {
-    out.append(text.substr(start, found - start)).append(step.to);
-    start = found + step.from.size();
-  }
-  return out.append(text.substr(start));
-}
-
 template <class Put>
 std::string mapped(std::string_view text, Put put) {
   std::string out;
@@ -76,7 +65,7 @@ struct Application {
   std::string_view operator()(const PrependStep& step) const {
     return text.empty() || continues ? text : take(step.prefix + std::string(text));
   }
-  std::string_view operator()(const ReplaceStep& step) const { return take(replaced(text, step)); }
+  std::string_view operator()(const ReplaceStep& step) const { return take(replace_all(text, step.from, step.to)); }
   std::string_view operator()(const BertStep& step) const { return take(bert(text, step)); }
 };
 

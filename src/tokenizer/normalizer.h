@@ -1,5 +1,8 @@
 #pragma once
 
+// The first step of a pipeline: changes the characters of a text, such as to a Unicode normal form or to lower case,
+// before it is cut into words.
+
 #include <string>
 #include <string_view>
 #include <variant>

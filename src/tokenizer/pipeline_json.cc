@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <unordered_map>
 #include <utility>
 
@@ -26,42 +25,52 @@ constexpr std::pair<const char*, WordPattern> kPatterns[] = {
      WordPattern::Qwen2},
 };
 
-template <class Target>
-struct PartReader {
-  const char* type;
-  std::vector<std::string> fields;
-  std::function<void(const JsonValue& part, Target& target)> read;
+/// One part of a pipeline. Code that reads it asks for each type that is supported, and then refuses the others.
+class Part {
+ public:
+  Part(const JsonValue& json, const char* what) : json_(json), what_(what) {
+    require_object(json);
+    type_ = json.text("type");
+    if (type_ == kSequence) json.fail("a Sequence inside a Sequence is not supported");
+  }
+
+  static constexpr const char* kSequence = "Sequence";
+
+  /// Returns whether the part has this type, and then requires that it has no fields but `fields` and `type`.
+  [[nodiscard]] bool is(const char* type, std::vector<std::string> fields = {}) {
+    known_.emplace_back(type);
+    if (type_ != type) return false;
+    fields.insert(fields.begin(), "type");
+    for (const auto& item : json_.json().items()) {
+      if (std::ranges::count(fields, item.key()) == 0) json_.fail(unknown_name("field", item.key(), fields));
+    }
+    return true;
+  }
+  [[noreturn]] void refuse() const {
+    json_.fail(
+        fmt::format("the {} '{}' is not supported; supported: {}", what_, printable(type_), fmt::join(known_, ", ")));
+  }
+
+ private:
+  const JsonValue& json_;
+  const char* what_;
+  std::string type_;
+  std::vector<std::string> known_ = {kSequence};
 };
 
-void expect_fields(const JsonValue& part, const std::vector<std::string>& fields) {
-  for (const auto& item : part.json().items()) {
-    if (std::find(fields.begin(), fields.end(), item.key()) == fields.end()) {
-      part.fail(unknown_name("field", item.key(), fields));
-    }
-  }
+/// Returns the parts of a field: none if it is missing or null, and those in the list `list` of a Sequence.
+std::vector<JsonValue> parts_of(const JsonValue& file, const char* field, const char* list) {
+  if (!is_set(file, field)) return {};
+  const JsonValue part = file.field(field);
+  require_object(part);
+  if (part.text("type") != Part::kSequence) return {part};
+  part.expect_object({"type", list});
+  return part.field(list).list();
 }
 
-/// A Sequence has its `nested` parts in the field `list`.
-template <class Target>
-void read_part(const JsonValue& part, const char* what, const char* list,
-               const std::vector<PartReader<Target>>& readers, Target& target, bool nested = false) {
-  if (!part.json().is_object()) part.fail(fmt::format("expected an object, found {}", part.json().type_name()));
-  const std::string type = part.text("type");
-  if (type == "Sequence") {
-    if (nested) part.fail("a Sequence inside a Sequence is not supported");
-    part.expect_object({"type", list});
-    for (const JsonValue& inner : part.field(list).list()) read_part(inner, what, list, readers, target, true);
-    return;
-  }
-  std::vector<std::string> known = {"Sequence"};
-  for (const auto& reader : readers) {
-    known.emplace_back(reader.type);
-    if (type != reader.type) continue;
-    expect_fields(part, reader.fields);
-    return reader.read(part, target);
-  }
-  part.fail(fmt::format("the {} '{}' is not supported; supported: {}", what, printable(type), fmt::join(known, ", ")));
-}
+const std::vector<std::string> kByteLevelFields = {"add_prefix_space", "trim_offsets", "use_regex"};
+const std::vector<std::string> kMetaspaceFields = {"replacement", "str_rep", "add_prefix_space", "prepend_scheme",
+                                                   "split"};
 
 /// Reads {"String": text}.
 std::string string_pattern(const JsonValue& part) {
@@ -84,18 +93,6 @@ WordPattern known_pattern(const JsonValue& part) {
   pattern.fail(fmt::format("the pattern '{}' is not a pattern of GPT-2, Llama 3 or Qwen 2", printable(text)));
 }
 
-void read_split(const JsonValue& part, PreTokenizerParts& parts) {
-  if (part.text("behavior") != "Isolated") part.fail("only the behavior Isolated is supported");
-  if (truth_or(part, "invert", false)) part.fail("an inverted pattern is not supported");
-  parts.steps.emplace_back(WordStep{known_pattern(part)});
-}
-
-void read_byte_level(const JsonValue& part, PreTokenizerParts& parts) {
-  if (truth_or(part, "add_prefix_space", true)) parts.steps.emplace_back(BlankStep{});
-  if (truth_or(part, "use_regex", true)) parts.steps.emplace_back(WordStep{WordPattern::Gpt2});
-  parts.byte_level = true;
-}
-
 /// Reads always, first or never; older files have true or false.
 BlankSignStep::Prepend prepend_of(const JsonValue& part) {
   using enum BlankSignStep::Prepend;
@@ -108,13 +105,10 @@ BlankSignStep::Prepend prepend_of(const JsonValue& part) {
   return Never;
 }
 
-void read_metaspace(const JsonValue& part, PreTokenizerParts& parts) {
-  BlankSignStep step;
-  step.sign = part.text("replacement");
-  if (step.sign.empty()) part.fail("the replacement is empty");
-  step.prepend = prepend_of(part);
-  step.split = truth_or(part, "split", true);
-  parts.steps.emplace_back(step);
+std::string replacement_of(const JsonValue& part) {
+  std::string sign = part.text("replacement");
+  if (sign.empty()) part.fail("the replacement is empty");
+  return sign;
 }
 
 using TemplatePlaces = std::vector<TemplatePlace>;
@@ -152,19 +146,10 @@ TemplatePlaces read_template(const JsonValue& list, const JsonValue& part) {
   return places;
 }
 
-void read_template_processing(const JsonValue& part, PipelineParts& parts) {
-  parts.single = read_template(part.field("single"), part);
-  parts.pair = read_template(part.field("pair"), part);
-}
-
 /// Reads ["[SEP]", 102].
 TokenId token_of_pair(const JsonValue& part, const char* field) {
   const auto pair = part.field(field).list(2, "of token and id");
   return id_of(pair[1].json(), pair[1], pair[0].text());
-}
-
-void read_bert_processing(const JsonValue& part, PipelineParts& parts) {
-  set_bert_templates(parts, token_of_pair(part, "cls"), token_of_pair(part, "sep"));
 }
 
 }  // namespace
@@ -172,6 +157,10 @@ void read_bert_processing(const JsonValue& part, PipelineParts& parts) {
 void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep) {
   parts.single = {{.token = cls}, {}, {.token = sep}};
   parts.pair = {{.token = cls}, {}, {.token = sep}, {.second = true, .type = 1}, {.token = sep, .type = 1}};
+}
+
+void require_object(const JsonValue& value) {
+  if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
 }
 
 bool is_set(const JsonValue& value, const char* field) { return value.has(field) && !value.json()[field].is_null(); }
@@ -192,7 +181,7 @@ TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::str
 }
 
 TextMap<TokenId> read_vocabulary(const JsonValue& value) {
-  if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
+  require_object(value);
   TextMap<TokenId> vocabulary;
   std::unordered_map<TokenId, const std::string*> owners;
   vocabulary.reserve(value.json().size());
@@ -209,107 +198,104 @@ TextMap<TokenId> read_vocabulary(const JsonValue& value) {
 }
 
 Normalizer read_normalizer(const JsonValue& file) {
-  using Steps = std::vector<NormalizerStep>;
-  if (!is_set(file, "normalizer")) return {};
-  static const std::vector<PartReader<Steps>> readers = {
-      {"NFC", {"type"}, [](const JsonValue&, Steps& steps) { steps.emplace_back(ComposeStep{}); }},
-      {"NFD", {"type"}, [](const JsonValue&, Steps& steps) { steps.emplace_back(DecomposeStep{}); }},
-      {"Prepend",
-       {"type", "prepend"},
-       [](const JsonValue& part, Steps& steps) { steps.emplace_back(PrependStep{part.text("prepend")}); }},
-      {"Replace",
-       {"type", "pattern", "content"},
-       [](const JsonValue& part, Steps& steps) {
-         steps.emplace_back(ReplaceStep{string_pattern(part), part.text("content")});
-       }},
-      {"BertNormalizer",
-       {"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"},
-       [](const JsonValue& part, Steps& steps) {
-         const bool lower = truth_or(part, "lowercase", true);
-         steps.emplace_back(BertStep{truth_or(part, "clean_text", true), truth_or(part, "handle_chinese_chars", true),
-                                     truth_or(part, "strip_accents", lower), lower});
-       }},
-  };
-  Steps steps;
-  read_part(file.field("normalizer"), "normalizer", "normalizers", readers, steps);
+  std::vector<NormalizerStep> steps;
+  for (const JsonValue& json : parts_of(file, "normalizer", "normalizers")) {
+    Part part(json, "normalizer");
+    if (part.is("NFC")) {
+      steps.emplace_back(ComposeStep{});
+    } else if (part.is("NFD")) {
+      steps.emplace_back(DecomposeStep{});
+    } else if (part.is("Prepend", {"prepend"})) {
+      steps.emplace_back(PrependStep{.prefix = json.text("prepend")});
+    } else if (part.is("Replace", {"pattern", "content"})) {
+      steps.emplace_back(ReplaceStep{.from = string_pattern(json), .to = json.text("content")});
+    } else if (part.is("BertNormalizer", {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"})) {
+      const bool lower = truth_or(json, "lowercase", true);
+      steps.emplace_back(BertStep{.clean_text = truth_or(json, "clean_text", true),
+                                  .handle_chinese_chars = truth_or(json, "handle_chinese_chars", true),
+                                  .strip_accents = truth_or(json, "strip_accents", lower),
+                                  .lowercase = lower});
+    } else {
+      part.refuse();
+    }
+  }
   return Normalizer(std::move(steps));
 }
 
 PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
-  using Parts = PreTokenizerParts;
-  Parts parts;
-  if (!is_set(file, "pre_tokenizer")) return parts;
-  const JsonValue part = file.field("pre_tokenizer");
-  const auto before_byte_level = [&part](void (*read)(const JsonValue&, Parts&)) {
-    return [&part, read](const JsonValue& inner, Parts& target) {
-      if (target.byte_level) part.fail("nothing may follow ByteLevel, which writes bytes as letters");
-      read(inner, target);
-    };
-  };
-  const std::vector<PartReader<Parts>> readers = {
-      {"ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}, before_byte_level(read_byte_level)},
-      {"Split", {"type", "pattern", "behavior", "invert"}, before_byte_level(read_split)},
-      {"Digits", {"type", "individual_digits"}, before_byte_level([](const JsonValue& inner, Parts& target) {
-         target.steps.emplace_back(DigitStep{truth_or(inner, "individual_digits", false)});
-       })},
-      {"BertPreTokenizer", {"type"}, before_byte_level([](const JsonValue&, Parts& target) {
-         target.steps.emplace_back(BertWordStep{});
-       })},
-      {"Metaspace",
-       {"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"},
-       before_byte_level(read_metaspace)},
-  };
-  read_part(part, "pre-tokenizer", "pretokenizers", readers, parts);
-  if (parts.steps.size() > kMostSteps) part.fail(fmt::format("more than {} steps are not supported", kMostSteps));
+  PreTokenizerParts parts;
+  for (const JsonValue& json : parts_of(file, "pre_tokenizer", "pretokenizers")) {
+    Part part(json, "pre-tokenizer");
+    const bool follows_byte_level = parts.byte_level;
+    if (part.is("ByteLevel", kByteLevelFields)) {
+      if (truth_or(json, "add_prefix_space", true)) parts.steps.emplace_back(BlankStep{});
+      if (truth_or(json, "use_regex", true)) parts.steps.emplace_back(WordStep{WordPattern::Gpt2});
+      parts.byte_level = true;
+    } else if (part.is("Split", {"pattern", "behavior", "invert"})) {
+      if (json.text("behavior") != "Isolated") json.fail("only the behavior Isolated is supported");
+      if (truth_or(json, "invert", false)) json.fail("an inverted pattern is not supported");
+      parts.steps.emplace_back(WordStep{known_pattern(json)});
+    } else if (part.is("Digits", {"individual_digits"})) {
+      parts.steps.emplace_back(DigitStep{truth_or(json, "individual_digits", false)});
+    } else if (part.is("BertPreTokenizer")) {
+      parts.steps.emplace_back(BertWordStep{});
+    } else if (part.is("Metaspace", kMetaspaceFields)) {
+      parts.steps.emplace_back(BlankSignStep{
+          .sign = replacement_of(json), .prepend = prepend_of(json), .split = truth_or(json, "split", true)});
+    } else {
+      part.refuse();
+    }
+    if (follows_byte_level) {
+      file.field("pre_tokenizer").fail("nothing may follow ByteLevel, which writes bytes as letters");
+    }
+  }
+  if (parts.steps.size() > kMostSteps) {
+    file.field("pre_tokenizer").fail(fmt::format("more than {} steps are not supported", kMostSteps));
+  }
   return parts;
 }
 
 void read_post_processor(const JsonValue& file, PipelineParts& parts) {
-  if (!is_set(file, "post_processor")) return;
-  static const std::vector<PartReader<PipelineParts>> readers = {
-      {"ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}, [](const JsonValue&, PipelineParts&) {}},
-      {"TemplateProcessing", {"type", "single", "pair", "special_tokens"}, read_template_processing},
-      {"BertProcessing", {"type", "sep", "cls"}, read_bert_processing},
-  };
-  read_part(file.field("post_processor"), "post-processor", "processors", readers, parts);
+  for (const JsonValue& json : parts_of(file, "post_processor", "processors")) {
+    Part part(json, "post-processor");
+    if (part.is("ByteLevel", kByteLevelFields)) continue;
+    if (part.is("TemplateProcessing", {"single", "pair", "special_tokens"})) {
+      parts.single = read_template(json.field("single"), json);
+      parts.pair = read_template(json.field("pair"), json);
+    } else if (part.is("BertProcessing", {"sep", "cls"})) {
+      set_bert_templates(parts, token_of_pair(json, "cls"), token_of_pair(json, "sep"));
+    } else {
+      part.refuse();
+    }
+  }
 }
 
 Decoder read_decoder(const JsonValue& file) {
-  using Steps = std::vector<DecodingStep>;
-  if (!is_set(file, "decoder")) return {};
-  static const std::vector<PartReader<Steps>> readers = {
-      {"ByteLevel",
-       {"type", "add_prefix_space", "trim_offsets", "use_regex"},
-       [](const JsonValue&, Steps& steps) { steps.emplace_back(ByteLevelDecoding{}); }},
-      {"WordPiece",
-       {"type", "prefix", "cleanup"},
-       [](const JsonValue& part, Steps& steps) {
-         steps.emplace_back(WordPieceDecoding{part.text("prefix"), truth_or(part, "cleanup", true)});
-       }},
-      {"Replace",
-       {"type", "pattern", "content"},
-       [](const JsonValue& part, Steps& steps) {
-         steps.emplace_back(ReplaceDecoding{string_pattern(part), part.text("content")});
-       }},
-      {"ByteFallback", {"type"}, [](const JsonValue&, Steps& steps) { steps.emplace_back(ByteFallbackDecoding{}); }},
-      {"Fuse", {"type"}, [](const JsonValue&, Steps& steps) { steps.emplace_back(FuseDecoding{}); }},
-      {"Strip",
-       {"type", "content", "start", "stop"},
-       [](const JsonValue& part, Steps& steps) {
-         steps.emplace_back(StripDecoding{part.text("content"), static_cast<std::size_t>(part.count("start")),
-                                          static_cast<std::size_t>(part.count("stop"))});
-         if (part.text("content").empty()) part.fail("the content is empty");
-       }},
-      {"Metaspace",
-       {"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"},
-       [](const JsonValue& part, Steps& steps) {
-         const bool drops = prepend_of(part) != BlankSignStep::Prepend::Never;
-         steps.emplace_back(BlankSignDecoding{part.text("replacement"), drops});
-         if (part.text("replacement").empty()) part.fail("the replacement is empty");
-       }},
-  };
-  Steps steps;
-  read_part(file.field("decoder"), "decoder", "decoders", readers, steps);
+  std::vector<DecodingStep> steps;
+  for (const JsonValue& json : parts_of(file, "decoder", "decoders")) {
+    Part part(json, "decoder");
+    if (part.is("ByteLevel", kByteLevelFields)) {
+      steps.emplace_back(ByteLevelDecoding{});
+    } else if (part.is("WordPiece", {"prefix", "cleanup"})) {
+      steps.emplace_back(WordPieceDecoding{.prefix = json.text("prefix"), .cleanup = truth_or(json, "cleanup", true)});
+    } else if (part.is("Replace", {"pattern", "content"})) {
+      steps.emplace_back(ReplaceDecoding{.from = string_pattern(json), .to = json.text("content")});
+    } else if (part.is("ByteFallback")) {
+      steps.emplace_back(ByteFallbackDecoding{});
+    } else if (part.is("Fuse")) {
+      steps.emplace_back(FuseDecoding{});
+    } else if (part.is("Strip", {"content", "start", "stop"})) {
+      steps.emplace_back(StripDecoding{.content = json.text("content"),
+                                       .start = static_cast<std::size_t>(json.count("start")),
+                                       .stop = static_cast<std::size_t>(json.count("stop"))});
+      if (json.text("content").empty()) json.fail("the content is empty");
+    } else if (part.is("Metaspace", kMetaspaceFields)) {
+      const bool drops = prepend_of(json) != BlankSignStep::Prepend::Never;
+      steps.emplace_back(BlankSignDecoding{.sign = replacement_of(json), .drop_first = drops});
+    } else {
+      part.refuse();
+    }
+  }
   return Decoder(std::move(steps));
 }
 

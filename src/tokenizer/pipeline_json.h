@@ -1,5 +1,9 @@
 #pragma once
 
+// Readers for the parts of a tokenizer.json, one per step of the pipeline (pipeline_tokenizer.h), and for single
+// fields. An unsupported feature is refused by name rather than ignored, because ids would differ. All throw
+// ConfigError with the position.
+
 #include <vector>
 
 #include "core/json_value.h"
@@ -8,7 +12,6 @@
 
 namespace chimera {
 
-/// Readers for parts of a tokenizer.json. All throw ConfigError, with the position.
 [[nodiscard]] Normalizer read_normalizer(const JsonValue& file);
 
 struct PreTokenizerParts {
@@ -25,6 +28,8 @@ void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep);
 /// Reads {"token": id, ...}. Tokens and ids must be distinct.
 [[nodiscard]] TextMap<TokenId> read_vocabulary(const JsonValue& value);
 
+/// Throws ConfigError unless the value is an object, of any fields.
+void require_object(const JsonValue& value);
 [[nodiscard]] bool is_set(const JsonValue& value, const char* field);
 /// The `fallback` is for a missing or null field.
 [[nodiscard]] bool truth_or(const JsonValue& value, const char* field, bool fallback);

@@ -66,21 +66,6 @@ bool changes_blanks_alone(const Normalizer& normalizer) {
   });
 }
 
-}  // namespace
-
-CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer) {
-  switch (words_at_blanks(pre_tokenizer)) {
-    case WordsAtBlanks::Begin: return keeps_white_space(normalizer) ? CutRule::Always : CutRule::Never;
-    case WordsAtBlanks::Drop:
-      return keeps_white_space(normalizer) || is_bert(normalizer) ? CutRule::Always : CutRule::Never;
-    case WordsAtBlanks::Ignore: return changes_blanks_alone(normalizer) ? CutRule::ModelDecides : CutRule::Never;
-    case WordsAtBlanks::Unclear: break;
-  }
-  return CutRule::Never;
-}
-
-namespace {
-
 /// Returns whether a token may depend on text across a blank.
 bool reaches_across_blanks(const AddedToken& token, std::string_view pattern) {
   for (const std::string_view blank : {" ", "\u2581"}) {
@@ -105,9 +90,21 @@ Template filled(const std::vector<TemplatePlace>& places, const TokenIds& first,
 
 }  // namespace
 
-class PipelineEncoder final : public Encoder {
+PipelineTokenizer::CutRule PipelineTokenizer::cut_rule(const Normalizer& normalizer,
+                                                       const PreTokenizer& pre_tokenizer) {
+  switch (words_at_blanks(pre_tokenizer)) {
+    case WordsAtBlanks::Begin: return keeps_white_space(normalizer) ? CutRule::Always : CutRule::Never;
+    case WordsAtBlanks::Drop:
+      return keeps_white_space(normalizer) || is_bert(normalizer) ? CutRule::Always : CutRule::Never;
+    case WordsAtBlanks::Ignore: return changes_blanks_alone(normalizer) ? CutRule::ModelDecides : CutRule::Never;
+    case WordsAtBlanks::Unclear: break;
+  }
+  return CutRule::Never;
+}
+
+class PipelineTokenizer::TextEncoder final : public Encoder {
  public:
-  explicit PipelineEncoder(const PipelineTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit TextEncoder(const PipelineTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   void encode(std::string_view text, TokenIds& ids, bool continues) override {
     constexpr std::size_t kBytesPerToken = 3;  // an estimate
@@ -180,7 +177,7 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts)
   parts_.vocabulary.clear();
 }
 
-std::unique_ptr<Encoder> PipelineTokenizer::make_encoder() const { return std::make_unique<PipelineEncoder>(*this); }
+std::unique_ptr<Encoder> PipelineTokenizer::make_encoder() const { return std::make_unique<TextEncoder>(*this); }
 
 std::optional<TokenId> PipelineTokenizer::find_token(std::string_view token) const {
   const auto found = ids_.find(token);

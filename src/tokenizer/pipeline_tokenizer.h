@@ -1,5 +1,13 @@
 #pragma once
 
+// Tokenizers of Hugging Face's files, as a pipeline of parts that a tokenizer.json names:
+//
+//   text -> added tokens -> Normalizer -> added tokens -> PreTokenizer -> words -> WordModel -> ids -> template
+//   ids -> token texts -> Decoder -> text
+//
+// pipeline_json.h reads the parts. A long text may be cut where no token reaches across (find_cut()), so that blocks
+// can be encoded in parallel.
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,18 +19,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/word_cache.h"
 
-// Tokenizers of Hugging Face's files.
-
 namespace chimera {
-
-/// Whether a text may be cut before a single blank between a non-space and a letter, without a change of its tokens.
-enum class CutRule {
-  Never,        ///< tokens may depend on text across the cut
-  Always,       ///< a word starts there
-  ModelDecides  ///< a word extends across the cut
-};
-
-[[nodiscard]] CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer);
 
 /// Special token or text of a template.
 struct TemplatePlace {
@@ -61,7 +58,14 @@ class PipelineTokenizer final : public Tokenizer {
   [[nodiscard]] std::size_t find_cut(std::string_view text, std::size_t least) const override;
 
  private:
-  friend class PipelineEncoder;
+  class TextEncoder;
+  /// Whether a text may be cut before a single blank between a non-space and a letter, without a change of its tokens.
+  enum class CutRule {
+    Never,        ///< tokens may depend on text across the cut
+    Always,       ///< a word starts there
+    ModelDecides  ///< a word extends across the cut
+  };
+  [[nodiscard]] static CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer);
   [[nodiscard]] bool cuts_at(std::string_view text, std::size_t place) const;
   [[nodiscard]] std::string last_word(std::string_view text) const;
 

@@ -116,29 +116,22 @@ std::size_t end_of_llama3_word(const Scanner& scanner, std::size_t start, std::s
   return scanner.white_space(start, true);
 }
 
+bool has_class(char32_t c, unsigned classes) { return (character_table()[c] & classes) != 0; }
+
 }  // namespace
 
-template <>
-std::size_t word_end<WordPattern::Gpt2>(std::string_view text, std::size_t start) {
-  return end_of_gpt2_word({text}, start);
-}
-template <>
-std::size_t word_end<WordPattern::Llama3>(std::string_view text, std::size_t start) {
-  return end_of_llama3_word({text}, start, 3);
-}
-template <>
-std::size_t word_end<WordPattern::Qwen2>(std::string_view text, std::size_t start) {
+std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t start) {
+  switch (pattern) {
+    case WordPattern::Gpt2: return end_of_gpt2_word({text}, start);
+    case WordPattern::Llama3: return end_of_llama3_word({text}, start, 3);
+    case WordPattern::Qwen2: break;
+  }
   return end_of_llama3_word({text}, start, 1);
 }
 
 }  // namespace chimera
 
 namespace chimera::pre_tokenizer_detail {
-namespace {
-
-bool has_class(char32_t c, unsigned classes) { return (character_table()[c] & classes) != 0; }
-
-}  // namespace
 
 std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual) {
   std::size_t end = start;
@@ -176,12 +169,7 @@ std::string_view with_signs(const BlankSignStep& step, std::string_view text, bo
   const bool wants =
       step.prepend == BlankSignStep::Prepend::Always || (step.prepend == BlankSignStep::Prepend::First && first);
   if (wants && text.front() != ' ' && !text.starts_with(step.sign)) buffer += step.sign;
-  std::size_t start = 0;
-  for (std::size_t blank = text.find(' '); blank != text.npos; blank = text.find(' ', start)) {
-    buffer.append(text.substr(start, blank - start)).append(step.sign);
-    start = blank + 1;
-  }
-  return buffer.append(text.substr(start));
+  return buffer += replace_all(text, " ", step.sign);
 }
 
 }  // namespace chimera::pre_tokenizer_detail

@@ -1,5 +1,9 @@
 #pragma once
 
+// Cuts a text into words, which models encode one by one. The steps of a file apply in order, each to the words of the
+// step before. The patterns of GPT-2, Llama 3 and Qwen 2 are written as code: regular expressions would be ten times
+// slower, and have other versions of Unicode.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -9,8 +13,6 @@
 #include <variant>
 #include <vector>
 
-// Splits a text into words. Regular expressions would be ten times slower, and have other versions of Unicode.
-
 namespace chimera {
 
 enum class WordPattern : std::uint8_t {
@@ -19,14 +21,8 @@ enum class WordPattern : std::uint8_t {
   Qwen2,   ///< as Llama3, with single digits
 };
 
-template <WordPattern pattern>
-[[nodiscard]] std::size_t word_end(std::string_view text, std::size_t start);
-template <>
-std::size_t word_end<WordPattern::Gpt2>(std::string_view text, std::size_t start);
-template <>
-std::size_t word_end<WordPattern::Llama3>(std::string_view text, std::size_t start);
-template <>
-std::size_t word_end<WordPattern::Qwen2>(std::string_view text, std::size_t start);
+/// Returns the end of the word that starts at `start`.
+[[nodiscard]] std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t start);
 
 struct WordStep {
   WordPattern pattern = WordPattern::Gpt2;
@@ -64,9 +60,7 @@ class PreTokenizer {
   template <class Take>
   void split_from(std::size_t step, std::string_view text, bool first, WordBuffers& buffers, const Take& take) const;
   template <class Take>
-  static void split_pattern(WordPattern pattern, std::string_view text, const Take& take);
-  template <WordPattern pattern, class Take>
-  static void split_words(std::string_view text, const Take& take);
+  static void split_words(WordPattern pattern, std::string_view text, const Take& take);
 
   std::vector<WordsStep> steps_;
 };
@@ -83,21 +77,12 @@ namespace pre_tokenizer_detail {
 
 }  // namespace pre_tokenizer_detail
 
-template <WordPattern pattern, class Take>
-void PreTokenizer::split_words(std::string_view text, const Take& take) {
+template <class Take>
+void PreTokenizer::split_words(WordPattern pattern, std::string_view text, const Take& take) {
   for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = word_end<pattern>(text, start);
+    const std::size_t end = word_end(pattern, text, start);
     take(text.substr(start, end - start));
     start = end;
-  }
-}
-
-template <class Take>
-void PreTokenizer::split_pattern(WordPattern pattern, std::string_view text, const Take& take) {
-  switch (pattern) {
-    case WordPattern::Gpt2: return split_words<WordPattern::Gpt2>(text, take);
-    case WordPattern::Llama3: return split_words<WordPattern::Llama3>(text, take);
-    case WordPattern::Qwen2: return split_words<WordPattern::Qwen2>(text, take);
   }
 }
 
@@ -111,8 +96,8 @@ void PreTokenizer::split_from(std::size_t step, std::string_view text, bool firs
   };
   std::string& buffer = buffers[step];
   if (const auto* words = std::get_if<WordStep>(&steps_[step])) {
-    if (step + 1 == steps_.size()) return split_pattern(words->pattern, text, take);
-    return split_pattern(words->pattern, text, pass_on);
+    if (step + 1 == steps_.size()) return split_words(words->pattern, text, take);
+    return split_words(words->pattern, text, pass_on);
   }
   if (const auto* digits = std::get_if<DigitStep>(&steps_[step])) {
     for (std::size_t start = 0; start < text.size();) {

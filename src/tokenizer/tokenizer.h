@@ -1,5 +1,10 @@
 #pragma once
 
+// Text to token ids and back, equal to the Python package tokenizers. A Tokenizer is immutable and shared by threads;
+// each thread encodes with an Encoder of its own, which caches words. StreamDecoder decodes generated tokens one by
+// one. ByteTokenizer makes each byte a token; all other tokenizers are pipelines (pipeline_tokenizer.h), opened by
+// tokenizer_folder.h.
+
 #include <cstdint>
 #include <memory>
 #include <optional>

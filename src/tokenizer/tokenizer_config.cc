@@ -20,10 +20,6 @@ constexpr std::pair<const char*, bool> kExpected[] = {
 /// Lists and objects that must be empty.
 constexpr const char* kExpectedEmpty[] = {"never_split", "additional_special_tokens", "extra_special_tokens"};
 
-void expect_any_object(const JsonValue& value) {
-  if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
-}
-
 /// Returns whether a token does not match like a plain text.
 bool has_flags(const JsonValue& token) {
   const auto is_true = [&token](const char* flag) { return truth_or(token, flag, false); };
@@ -45,7 +41,7 @@ void read_added_tokens_decoder(const JsonValue& file, const std::string& source,
   constexpr const char* kField = "added_tokens_decoder";
   if (!is_set(file, kField)) return;
   const JsonValue tokens = file.field(kField);
-  expect_any_object(tokens);
+  require_object(tokens);
   for (const auto& item : tokens.json().items()) {
     const std::string& key = item.key();
     ListedToken token = {.content = "", .source = source};
@@ -54,7 +50,7 @@ void read_added_tokens_decoder(const JsonValue& file, const std::string& source,
       tokens.fail(fmt::format("'{}' is not a token id", printable(key)));
     }
     const JsonValue entry = tokens.field(key.c_str());
-    expect_any_object(entry);
+    require_object(entry);
     token.content = entry.text("content");
     if (has_flags(entry)) config.unsupported = kField;
     config.listed.push_back(std::move(token));
@@ -80,7 +76,7 @@ std::string TokenizerConfig::token(const std::string& field) const {
 TokenizerConfig read_tokenizer_config(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue file(json, source);
-  expect_any_object(file);
+  require_object(file);
   TokenizerConfig config;
   config.tokenizer_class = text_or(file, "tokenizer_class", "");
   read_named_tokens(file, config);
@@ -95,7 +91,7 @@ TokenizerConfig read_tokenizer_config(const std::string& text, const std::string
 void add_listed_tokens(const std::string& text, const std::string& source, TokenizerConfig& config) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue file(json, source);
-  expect_any_object(file);
+  require_object(file);
   for (const auto& [token, id] : json.items()) config.listed.push_back({token, id_of(id, file, token), source});
 }
 

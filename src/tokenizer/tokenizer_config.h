@@ -1,5 +1,9 @@
 #pragma once
 
+// tokenizer_config.json and added_tokens.json: files beside a vocabulary that name its special tokens and, for
+// vocab.json and vocab.txt, settings of the pipeline. A tokenizer.json has its own tokens and settings; only the name
+// of its end-of-document token is read from here.
+
 #include <map>
 #include <optional>
 #include <string>

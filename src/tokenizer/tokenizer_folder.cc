@@ -241,16 +241,18 @@ std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
   if (path == kBytes) return {};
   std::error_code error;
   std::vector<TokenizerFile> files;
-  if (fs::is_directory(path, error)) {
+  const bool is_folder = fs::is_directory(path, error);
+  const fs::path folder = is_folder ? fs::path(path) : fs::path(path).parent_path();
+  const auto add = [&](const char* name) { files.push_back({.path = (folder / name).string(), .name = name}); };
+  if (is_folder) {
     for (const char* name :
          {kTokenizerJson, kTokenizerConfig, kAddedTokens, kVocabulary, kMerges, kWords, "tokenizer.model"}) {
-      files.push_back({(fs::path(path) / name).string(), name});
+      add(name);
     }
-    for (const char* name : kOfOthers) files.push_back({(fs::path(path) / name).string(), name});
   } else {
     files = files_of(path);
-    for (const char* name : kOfOthers) files.push_back({(fs::path(path).parent_path() / name).string(), name});
   }
+  for (const char* name : kOfOthers) add(name);
   std::erase_if(files, [&error](const TokenizerFile& file) { return !fs::is_regular_file(file.path, error); });
   return files;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-// Tokenizers on disk: which files make one, and how to open it. A folder (or one of its files) holds a tokenizer.json,
-// a vocab.json beside its merges.txt (GPT-2), or a vocab.txt (BERT); tokenizer_config.json and added_tokens.json beside
-// them name special tokens. All three kinds become the same pipeline (pipeline_tokenizer.h). `chimera tokenize`,
-// training on text, generation and the export of folders open their tokenizer here.
+// Tokenizers on disk: the files of each kind, and how to open them. A folder (or one of its files) holds a
+// tokenizer.json, a vocab.json beside its merges.txt (GPT-2), or a vocab.txt (BERT); tokenizer_config.json and
+// added_tokens.json beside them name special tokens. All three kinds become the same pipeline (pipeline_tokenizer.h).
+// `chimera tokenize`, training on text, generation and the export of folders open their tokenizer here.
 
 #include <array>
 #include <memory>

@@ -48,34 +48,6 @@ Json template_of(const std::vector<std::string>& tokens) {
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", used}};
 }
 
-}  // namespace
-
-std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens) {
-  TrainedBpe bytes;
-  for (const char32_t letter : byte_letters()) append_utf8(bytes.tokens.emplace_back(), letter);
-  bytes.first_special = bytes.tokens.size();
-  bytes.special_tokens = special_tokens.size();
-  bytes.tokens.insert(bytes.tokens.end(), special_tokens.begin(), special_tokens.end());
-  Json json = read_ordered_json(to_tokenizer_json(bytes));
-  json["post_processor"] = template_of(bytes.tokens);
-  return json_text(json, 2) + "\n";
-}
-
-bool is_byte_tokenizer_json(const std::string& text) {
-  const nlohmann::json json = try_json(text);
-  if (!json.is_object()) return false;
-  const auto added = json.find("added_tokens");
-  if (added == json.end() || !added->is_array()) return false;
-  std::vector<std::string> special_tokens;
-  for (const nlohmann::json& token : *added) {
-    if (!token.is_object() || !token.contains("content") || !token["content"].is_string()) return false;
-    special_tokens.push_back(token["content"]);
-  }
-  return json == read_json(byte_tokenizer_json(special_tokens));
-}
-
-namespace {
-
 std::string in_quotes(std::string_view token) { return "'" + printable(token) + "'"; }
 
 std::pair<std::string, std::string> read_merge(const JsonValue& merges, std::size_t i) {
@@ -141,7 +113,7 @@ std::unique_ptr<WordModel> read_word_piece(const JsonValue& model, const TextMap
 
 /// Old files lack the type.
 std::string type_of(const JsonValue& model) {
-  if (!model.json().is_object()) model.fail(fmt::format("expected an object, found {}", model.json().type_name()));
+  require_object(model);
   if (model.has("type")) return model.text("type");
   return model.has("merges") ? "BPE" : "WordPiece";
 }
@@ -193,6 +165,30 @@ void check_template(const JsonValue& file, const PipelineParts& parts) {
 }
 
 }  // namespace
+
+std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens) {
+  TrainedBpe bytes;
+  for (const char32_t letter : byte_letters()) append_utf8(bytes.tokens.emplace_back(), letter);
+  bytes.first_special = bytes.tokens.size();
+  bytes.special_tokens = special_tokens.size();
+  bytes.tokens.insert(bytes.tokens.end(), special_tokens.begin(), special_tokens.end());
+  Json json = read_ordered_json(to_tokenizer_json(bytes));
+  json["post_processor"] = template_of(bytes.tokens);
+  return json_text(json, 2) + "\n";
+}
+
+bool is_byte_tokenizer_json(const std::string& text) {
+  const nlohmann::json json = try_json(text);
+  if (!json.is_object()) return false;
+  const auto added = json.find("added_tokens");
+  if (added == json.end() || !added->is_array()) return false;
+  std::vector<std::string> special_tokens;
+  for (const nlohmann::json& token : *added) {
+    if (!token.is_object() || !token.contains("content") || !token["content"].is_string()) return false;
+    special_tokens.push_back(token["content"]);
+  }
+  return json == read_json(byte_tokenizer_json(special_tokens));
+}
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
                                                const std::string& end_of_document) {

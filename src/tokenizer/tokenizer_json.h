@@ -1,12 +1,14 @@
 #pragma once
 
+// tokenizer.json: one file with vocabulary, merges, added tokens and all steps of a pipeline. Chimera reads those of
+// BPE and WordPiece, and writes one for bytes as tokens. All readers throw ConfigError, naming file and position, for
+// malformed or unsupported content.
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
-
-// All readers throw ConfigError, naming file and position, for malformed or unsupported content.
 
 namespace chimera {
 

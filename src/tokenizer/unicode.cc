@@ -4,6 +4,7 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <cstring>
@@ -30,25 +31,17 @@ namespace tables {
 constexpr std::size_t kCodePoints = 0x110000;
 constexpr char32_t kReplacement = 0xFFFD;
 
-/// Returns the length of the valid character at the start of `text`. If it is invalid, returns 0, and `broken` is the
-/// length of its longest valid prefix, at least 1.
-std::size_t valid_length(std::string_view text, std::size_t& broken) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  broken = 1;
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // This range excludes overlong forms, surrogates, and values beyond Unicode.
-  unsigned least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  unsigned most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (std::size_t i = 1; i < length; ++i, least = 0x80, most = 0xBF) {
-    if (i == text.size() || byte(i) < least || byte(i) > most) {
-      broken = i;
-      return 0;
-    }
-  }
-  return length;
+/// Returns the character at `position`, negative if it is invalid, and moves `position` behind it or behind its
+/// longest valid prefix, at least one byte.
+UChar32 take_character(std::string_view text, std::size_t& position) {
+  constexpr std::size_t kLongest = 4;
+  const std::string_view rest = text.substr(position, kLongest);
+  const auto size = static_cast<std::int32_t>(rest.size());
+  std::int32_t length = 0;
+  UChar32 c = 0;
+  U8_NEXT(rest.data(), length, size, c);
+  position += static_cast<std::size_t>(length);
+  return c;
 }
 
 bool is_young(char32_t c) {
@@ -111,20 +104,11 @@ const CharacterTable& character_table() {
 }
 
 char32_t next_character(std::string_view text, std::size_t& position) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[position + i]); };
-  const char32_t lead = byte(0);
-  if (lead < 0x80) {
-    ++position;
-    return lead;
-  }
-  std::size_t broken = 0;
-  const std::size_t length = valid_length(text.substr(position, 4), broken);
-  char32_t c = kReplacement;
-  if (length == 2) c = (lead & 0x1F) << 6 | (byte(1) & 0x3FU);
-  if (length == 3) c = (lead & 0x0F) << 12 | (byte(1) & 0x3FU) << 6 | (byte(2) & 0x3FU);
-  if (length == 4) c = (lead & 0x07) << 18 | (byte(1) & 0x3FU) << 12 | (byte(2) & 0x3FU) << 6 | (byte(3) & 0x3FU);
-  position += std::max<std::size_t>(length, 1);
-  return c;
+  const auto lead = static_cast<unsigned char>(text[position]);
+  std::size_t end = position;
+  const UChar32 c = lead < 0x80 ? lead : take_character(text, end);
+  position = lead < 0x80 || c < 0 ? position + 1 : end;
+  return c < 0 ? kReplacement : static_cast<char32_t>(c);
 }
 
 char32_t character_before(std::string_view text, std::size_t position) {
@@ -135,25 +119,17 @@ char32_t character_before(std::string_view text, std::size_t position) {
 }
 
 void append_utf8(std::string& text, char32_t c) {
-  const auto tail = [c](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3F)); };
-  if (c < 0x80) {
-    text += static_cast<char>(c);
-  } else if (c < 0x800) {
-    text += {static_cast<char>(0xC0 | c >> 6), tail(0)};
-  } else if (c < 0x10000) {
-    text += {static_cast<char>(0xE0 | c >> 12), tail(6), tail(0)};
-  } else {
-    text += {static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
-  }
+  char bytes[U8_MAX_LENGTH];
+  std::size_t length = 0;
+  U8_APPEND_UNSAFE(bytes, length, c);
+  text.append(bytes, length);
 }
 
 std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
   if (simdjson::validate_utf8(text.data(), text.size())) return std::nullopt;
-  std::size_t broken = 0;
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = valid_length(text.substr(i), broken);
-    if (length == 0) return i;
-    i += length;
+    const std::size_t start = i;
+    if (take_character(text, i) < 0) return start;
   }
   return std::nullopt;
 }
@@ -162,16 +138,21 @@ std::string with_replacements(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
-    std::size_t broken = 0;
-    const std::size_t length = valid_length(text.substr(i), broken);
-    if (length > 0) {
-      out += text.substr(i, length);
-    } else {
-      append_utf8(out, kReplacement);
-    }
-    i += length > 0 ? length : broken;
+    const UChar32 c = take_character(text, i);
+    append_utf8(out, c < 0 ? kReplacement : static_cast<char32_t>(c));
   }
   return out;
+}
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 2);
+  std::size_t start = 0;
+  for (std::size_t found = text.find(from); found != text.npos; found = text.find(from, start)) {
+    out.append(text.substr(start, found - start)).append(to);
+    start = found + from.size();
+  }
+  return out.append(text.substr(start));
 }
 
 bool is_ascii(std::string_view text) {

@@ -44,6 +44,9 @@ void append_utf8(std::string& text, char32_t c);
 /// Replaces each maximal incomplete character, and each other invalid byte, by U+FFFD, as Unicode recommends.
 [[nodiscard]] std::string with_replacements(std::string_view text);
 
+/// Returns `text` with `to` instead of each `from` (not empty), from left to right.
+[[nodiscard]] std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
+
 [[nodiscard]] bool is_ascii(std::string_view text);
 
 void append_lower(std::string& text, char32_t c);

@@ -1,5 +1,8 @@
 #pragma once
 
+// Encoding of one word: the interface of models (bpe_model.h, word_piece_model.h), and the cache of
+// encoded words. Most words of a text are repetitions, so encoding is mostly a lookup here.
+
 #include <cstdint>
 #include <cstring>
 #include <span>

@@ -1,11 +1,12 @@
 #pragma once
 
+// WordPiece, the model of BERT: a word becomes the longest token that begins it, then the longest token that continues
+// it, until its end; a word that cannot be divided like this is unknown.
+
 #include <string>
 #include <string_view>
 
 #include "tokenizer/word_cache.h"
-
-// WordPiece (BERT): takes the longest token, from left to right.
 
 namespace chimera {
 

@@ -17,7 +17,7 @@ template <WordPattern pattern>
 std::vector<std::string> words(const std::string& text) {
   std::vector<std::string> words;
   for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = word_end<pattern>(text, start);
+    const std::size_t end = word_end(pattern, text, start);
     EXPECT_GT(end, start) << text;
     words.push_back(text.substr(start, end - start));
     start = end;
