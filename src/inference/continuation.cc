@@ -21,29 +21,6 @@ std::size_t begun(const std::string& text, const std::string& stop) {
   return 0;
 }
 
-}  // namespace
-
-std::string ContinuedText::push(TokenId id) { return take(decoder_.push(id), false); }
-
-std::string ContinuedText::finish() { return take(decoder_.finish(), true); }
-
-std::string ContinuedText::take(const std::string& added, bool all) {
-  if (stopped_) return {};
-  std::string text = std::exchange(held_, {}) + added;
-  std::size_t end = text.size();
-  for (const std::string& stop : stops_) end = std::min(end, text.find(stop));
-  stopped_ = end < text.size();
-  if (!stopped_ && !all) {
-    std::size_t bytes = 0;
-    for (const std::string& stop : stops_) bytes = std::max(bytes, begun(text, stop));
-    held_ = text.substr(end - bytes);
-    end -= bytes;
-  }
-  return text.substr(0, end);
-}
-
-namespace {
-
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 at::Tensor rounded(const at::Tensor& logits) {
@@ -68,6 +45,25 @@ void keep_top_p(at::Tensor& scores, double share) {
 }
 
 }  // namespace
+
+std::string ContinuedText::push(TokenId id) { return take(decoder_.push(id), false); }
+
+std::string ContinuedText::finish() { return take(decoder_.finish(), true); }
+
+std::string ContinuedText::take(const std::string& added, bool all) {
+  if (stopped_) return {};
+  std::string text = std::exchange(held_, {}) + added;
+  std::size_t end = text.size();
+  for (const std::string& stop : stops_) end = std::min(end, text.find(stop));
+  stopped_ = end < text.size();
+  if (!stopped_ && !all) {
+    std::size_t bytes = 0;
+    for (const std::string& stop : stops_) bytes = std::max(bytes, begun(text, stop));
+    held_ = text.substr(end - bytes);
+    end -= bytes;
+  }
+  return text.substr(0, end);
+}
 
 void require_valid(const SamplingOptions& options) {
   if (!(options.temperature >= 0 && std::isfinite(options.temperature))) {

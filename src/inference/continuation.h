@@ -1,5 +1,8 @@
 #pragma once
 
+// Continues prompts, for `chimera generate` and for samples of text during training: scores of the next token from a
+// DistributedModel, the choice of a token, and the text of the tokens so far. All ranks get the same tokens.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// A causal model whose stages lie on several ranks, for inference. Each rank runs its stages in turn and sends hidden
+// states on; the rank with the last stage chooses the next token, and a sum over all ranks distributes it.
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

@@ -6,49 +6,34 @@
 #include "model/linear_cross_entropy.h"
 
 namespace chimera {
-namespace {
-
-constexpr auto kBertLayout = WeightLayout::OutIn;
-
-}  // namespace
 
 BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
                      const TiedLeaves& tied, at::ScalarType compute)
-    : TransformerStage(layers, std::move(parameters), tied, compute),
-      heads_(config.heads),
-      epsilon_(norm_epsilon_of(config)) {
-  if (layers.embedding) embedding_ = make_embedding(tied.embedding);
-  for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
-    blocks_.push_back(make_block("bert.encoder.layer." + std::to_string(layer)));
+    : TransformerStage(config, layers, std::move(parameters), tied, compute) {
+  if (layers.embedding) {
+    const std::string name = "bert.embeddings.";
+    embedding_ = {.words = token_table(name + "word_embeddings.weight"),
+                  .positions = parameter(name + "position_embeddings.weight"),
+                  .token_types = parameter(name + "token_type_embeddings.weight"),
+                  .norm = layer_norm_named(name + "LayerNorm")};
   }
-  if (layers.head) head_ = make_head(tied.head);
-}
-
-BertStage::Embedding BertStage::make_embedding(const at::Tensor& words) {
-  const std::string name = "bert.embeddings.";
-  return {words.defined() ? words : parameter(name + "word_embeddings.weight"),
-          parameter(name + "position_embeddings.weight"), parameter(name + "token_type_embeddings.weight"),
-          layer_norm_named(name + "LayerNorm", epsilon_)};
-}
-
-BertStage::Block BertStage::make_block(const std::string& name) {
-  return {linear_named(name + ".attention.self.query", kBertLayout),
-          linear_named(name + ".attention.self.key", kBertLayout),
-          linear_named(name + ".attention.self.value", kBertLayout),
-          linear_named(name + ".attention.output.dense", kBertLayout),
-          layer_norm_named(name + ".attention.output.LayerNorm", epsilon_),
-          linear_named(name + ".intermediate.dense", kBertLayout),
-          linear_named(name + ".output.dense", kBertLayout),
-          layer_norm_named(name + ".output.LayerNorm", epsilon_)};
-}
-
-BertStage::Head BertStage::make_head(const at::Tensor& decoder) {
-  return {linear_named("bert.pooler.dense", kBertLayout),
-          linear_named("cls.predictions.transform.dense", kBertLayout),
-          layer_norm_named("cls.predictions.transform.LayerNorm", epsilon_),
-          {decoder.defined() ? for_compute(decoder) : weight("cls.predictions.decoder.weight"),
-           weight("cls.predictions.bias"), kBertLayout},
-          linear_named("cls.seq_relationship", kBertLayout)};
+  for (const std::string& name : block_names("bert.encoder.layer.")) {
+    blocks_.push_back({.query = linear_named(name + ".attention.self.query"),
+                       .key = linear_named(name + ".attention.self.key"),
+                       .value = linear_named(name + ".attention.self.value"),
+                       .attention_output = linear_named(name + ".attention.output.dense"),
+                       .attention_norm = layer_norm_named(name + ".attention.output.LayerNorm"),
+                       .intermediate = linear_named(name + ".intermediate.dense"),
+                       .output = linear_named(name + ".output.dense"),
+                       .output_norm = layer_norm_named(name + ".output.LayerNorm")});
+  }
+  if (layers.head) {
+    head_ = {.pooler = linear_named("bert.pooler.dense"),
+             .transform = linear_named("cls.predictions.transform.dense"),
+             .transform_norm = layer_norm_named("cls.predictions.transform.LayerNorm"),
+             .seq_relationship = linear_named("cls.seq_relationship")};
+    set_output("cls.predictions.decoder.weight", weight("cls.predictions.bias"));
+  }
 }
 
 at::Tensor BertStage::embed(const MicroBatch& batch) const {
@@ -62,9 +47,9 @@ at::Tensor BertStage::attention(std::size_t index, const at::Tensor& hidden, con
                                 const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
-  const QueryKeyValue projections = {linear(hidden, layer.query), linear(hidden, layer.key),
-                                     linear(hidden, layer.value)};
-  const at::Tensor attended = masked_attention(projections, mask, heads_, masks);
+  const QueryKeyValue projections = {
+      .query = linear(hidden, layer.query), .key = linear(hidden, layer.key), .value = linear(hidden, layer.value)};
+  const at::Tensor attended = masked_attention(projections, mask, config().heads, masks);
   return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
 }
 
@@ -77,11 +62,9 @@ at::Tensor BertStage::feed_forward(std::size_t index, const at::Tensor& sum, con
   return layer_norm(middle + outer, layer.output_norm);
 }
 
-at::Tensor BertStage::transform(const at::Tensor& hidden) const {
+at::Tensor BertStage::final_states(const at::Tensor& hidden) const {
   return layer_norm(gelu(linear(hidden, head_.transform), Gelu::Exact), head_.transform_norm);
 }
-
-at::Tensor BertStage::logits(const at::Tensor& hidden) const { return linear(transform(hidden), head_.decoder); }
 
 at::Tensor BertStage::sentence_logits(const at::Tensor& hidden) const {
   const at::Tensor first_token = hidden.select(/*dim=*/1, 0).clone();  // a view would keep all tokens until W
@@ -91,11 +74,11 @@ at::Tensor BertStage::sentence_logits(const at::Tensor& hidden) const {
 at::Tensor BertStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
   const at::Tensor targets = batch.targets.flatten();
   const at::Tensor places = batch.target_indices.defined() ? batch.target_indices : target_indices(targets);
-  const at::Tensor masked = transform(hidden.flatten(0, 1).index_select(0, places));
+  const at::Tensor masked = final_states(hidden.flatten(0, 1).index_select(0, places));
   // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
   const at::Tensor sentence_loss =
       cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
-  return linear_cross_entropy(masked, head_.decoder, targets.index_select(0, places), batch.token_loss_scale) +
+  return linear_cross_entropy(masked, output(), targets.index_select(0, places), batch.token_loss_scale) +
          sentence_loss;
 }
 

@@ -10,7 +10,6 @@ class BertStage final : public TransformerStage {
  public:
   BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
             const TiedLeaves& tied, at::ScalarType compute);
-  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
   /// Returns scores of "B follows A" and "B does not", [b, 2]; the stage must have the head.
   [[nodiscard]] at::Tensor sentence_logits(const at::Tensor& hidden) const;
 
@@ -35,7 +34,6 @@ class BertStage final : public TransformerStage {
     Linear pooler;
     Linear transform;
     LayerNorm transform_norm;
-    Linear decoder;
     Linear seq_relationship;
   };
 
@@ -44,17 +42,10 @@ class BertStage final : public TransformerStage {
                                      const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
                                         const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor final_states(const at::Tensor& hidden) const override;
+  /// Adds the losses of masked tokens and of sentence order.
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  /// Returns the decoder's input for hidden states [..., H].
-  [[nodiscard]] at::Tensor transform(const at::Tensor& hidden) const;
-  /// Make the embedding, a block with the parameter prefix `name`, and the head. `words` and `decoder` are the tied
-  /// matrix; undefined if untied.
-  [[nodiscard]] Embedding make_embedding(const at::Tensor& words);
-  [[nodiscard]] Block make_block(const std::string& name);
-  [[nodiscard]] Head make_head(const at::Tensor& decoder);
 
-  std::int64_t heads_;
-  double epsilon_;
   Embedding embedding_;  ///< undefined if another stage has it
   std::vector<Block> blocks_;
   Head head_;  ///< undefined if another stage has it

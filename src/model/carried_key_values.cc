@@ -3,18 +3,19 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cassert>
 #include <utility>
+
+#include "core/invariant.h"
 
 namespace chimera {
 
 /// The result ends with the slice. It does not share the version counter of `all`, which later slices write to.
 at::Tensor CarriedKeyValues::append(Carried& carried, const at::Tensor& own, std::int64_t first) const {
   const std::int64_t end = first + own.size(1);
-  assert(end <= sequence_);
+  require_invariant(end <= sequence_, "a slice ends behind its sequence");
   if (!carried.all.defined()) carried.all = at::empty({own.size(0), sequence_, own.size(2)}, own.options());
   if (carried.filled < end) {
-    assert(carried.filled == first);
+    require_invariant(carried.filled == first, "slices run forward out of order");
     carried.all.narrow(1, first, end - first).copy_(own);
     carried.filled = end;
   }
@@ -36,7 +37,7 @@ at::Tensor CarriedKeyValues::take_own(Carried& carried, const at::Tensor& gradie
   return result;
 }
 
-struct CarryFunction : torch::autograd::Function<CarryFunction> {
+struct CarriedKeyValues::CarryFunction : torch::autograd::Function<CarriedKeyValues::CarryFunction> {
   struct Place : torch::CustomClassHolder {
     std::shared_ptr<CarriedKeyValues> carried;
     std::size_t block = 0;
@@ -69,7 +70,7 @@ struct CarryFunction : torch::autograd::Function<CarryFunction> {
 
 QueryKeyValue with_earlier_slices(const std::shared_ptr<CarriedKeyValues>& carried, std::size_t block,
                                   std::int64_t first, const QueryKeyValue& own) {
-  const auto all = CarryFunction::apply(own.key, own.value, carried, block, first);
+  const auto all = CarriedKeyValues::CarryFunction::apply(own.key, own.value, carried, block, first);
   return {own.query.contiguous(), all[0], all[1]};  // not as part of one projection, which backward would keep whole
 }
 

@@ -1,5 +1,12 @@
 #pragma once
 
+// A micro-batch may run in slices of its tokens, one forward after the other (docs/slices.md). Each slice attends to
+// all earlier tokens, so their keys and values are carried from slice to slice on every stage; backward carries the
+// gradients of the keys and values in the other direction:
+//
+//   forward:   slice 0 -> keys, values -> slice 1 -> keys, values -> slice 2
+//   backward:  slice 0 <- gradients    <- slice 1 <- gradients    <- slice 2
+
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -11,9 +18,8 @@
 
 namespace chimera {
 
-/// Keys (after rotary positions) and values of a micro-batch that runs in slices, in the blocks of one stage, and their
-/// gradients. Slices run forward in order and backward in reverse order. A forward may run again (recomputation); it
-/// then reads the keys and values of the first time.
+/// Keys (after rotary positions) and values of one micro-batch in the blocks of one stage, and their gradients. A
+/// forward may run again (recomputation); it then reads the keys and values of the first time.
 class CarriedKeyValues {
  public:
   /// `sequence` is the number of tokens of all slices. The first slice allocates memory for all of them.
@@ -21,9 +27,9 @@ class CarriedKeyValues {
 
   [[nodiscard]] std::int64_t sequence() const { return sequence_; }
 
- private:
-  friend struct CarryFunction;
+  struct CarryFunction;  // of autograd
 
+ private:
   struct Carried {
     at::Tensor all;  // [b, sequence, heads * d]
     std::int64_t filled = 0;

@@ -152,6 +152,10 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   }
 };
 
+constexpr std::int64_t kSites = 4;                  // DropoutSite values per layer
+constexpr std::int64_t kMaxDropoutsPerLayer = 256;  // KeyedDropout calls
+thread_local DropoutScope* current = nullptr;
+
 }  // namespace
 
 Dropout Dropout::in_layer(std::int64_t index) const {
@@ -163,14 +167,6 @@ Dropout Dropout::in_layer(std::int64_t index) const {
 at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site) {
   return masks.is_active() ? DropoutFunction::apply(input, masks, site) : input;
 }
-
-namespace {
-
-constexpr std::int64_t kSites = 4;                  // DropoutSite values per layer
-constexpr std::int64_t kMaxDropoutsPerLayer = 256;  // KeyedDropout calls
-thread_local DropoutScope* current = nullptr;
-
-}  // namespace
 
 DropoutScope::DropoutScope(const Dropout& masks, std::int64_t layer)
     : masks_(masks.in_layer(layer * (kMaxDropoutsPerLayer / kSites))), before_(std::exchange(current, this)) {}

@@ -1,5 +1,7 @@
 #pragma once
 
+// Types of tensors in LibTorch and in safetensors files, and conversion between them in blocks.
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 

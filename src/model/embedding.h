@@ -12,8 +12,8 @@ namespace chimera {
 /// outside the table.
 ///
 /// Backward adds to the table's gradient (which may be undefined before) in the order of `tokens`, through the current
-/// WeightGradients queue if there is one. A whole backward (B) and a split backward (I and W) give the same bits.
-/// Until W, the queue keeps the gradient of the result.
+/// WeightGradients queue if there is one (linear.h). Whole and split backwards give the same bits. Until the
+/// weight-gradient op, the queue keeps the gradient of the result.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
 
 /// Adds the L rows of `table` [positions, H] from row `first` on to each sequence of `embedded` [b, L, H]. Backward

@@ -9,7 +9,6 @@ class Gpt2Stage final : public TransformerStage {
  public:
   Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
             const TiedLeaves& tied, at::ScalarType compute);
-  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
 
  private:
   struct Block {
@@ -26,15 +25,12 @@ class Gpt2Stage final : public TransformerStage {
                                      const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
                                         const MicroBatch& batch) const override;
-  [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  [[nodiscard]] Block block_named(const std::string& name, double epsilon);
+  [[nodiscard]] at::Tensor final_states(const at::Tensor& hidden) const override { return layer_norm(hidden, ln_f_); }
 
-  std::int64_t heads_;
   std::vector<Block> blocks_;
   at::Tensor wte_;  ///< [V, H]; undefined without the embedding
   at::Tensor wpe_;  ///< [positions, H]; undefined without the embedding
   LayerNorm ln_f_;  ///< undefined without the head
-  Linear lm_head_;  ///< undefined without the head; its weight may be the tied matrix
 };
 
 }  // namespace chimera

@@ -53,19 +53,6 @@ struct PackedSwigluFunction : torch::autograd::Function<PackedSwigluFunction> {
   }
 };
 
-}  // namespace
-
-const at::Tensor& only_value(const TensorVector& values) {
-  if (values.size() != 1) throw ConfigError(fmt::format("takes one tensor, but gets {}", values.size()));
-  return values.front();
-}
-
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return SwigluFunction::apply(gate, up); }
-
-at::Tensor swiglu(const at::Tensor& gate_and_up) { return PackedSwigluFunction::apply(gate_and_up); }
-
-namespace {
-
 using RepeatedFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 struct HeldFunction : torch::CustomClassHolder {
@@ -96,15 +83,6 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
     return {input.grad(), at::Tensor()};
   }
 };
-
-}  // namespace
-
-at::Tensor checkpointed(const RepeatedFunction& function, const at::Tensor& input) {
-  if (!at::GradMode::is_enabled() || !input.requires_grad()) return function(input);
-  return CheckpointFunction::apply(input, function);
-}
-
-namespace {
 
 /// [b, L, heads * d] -> [b, heads, L, d] with d = `head_size`.
 at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
@@ -245,17 +223,6 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   }
 };
 
-}  // namespace
-
-at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
-  if (!input.is_cpu()) return LayerNormFunction::apply(input, layer.weight, layer.bias, layer.epsilon);
-  return at::layer_norm(input, layer.weight.sizes(), layer.weight, layer.bias, layer.epsilon);
-}
-
-at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kind == Gelu::Tanh ? "tanh" : "none"); }
-
-namespace {
-
 /// Whether a GPU's flash attention can hide later keys from the last tokens, where a mask would cost more.
 bool has_flash(const QueryKeyValue& split) {
   constexpr std::int64_t kMultiple = 8;
@@ -274,6 +241,27 @@ at::Tensor flash_attention(const QueryKeyValue& split) {
 }
 
 }  // namespace
+
+const at::Tensor& only_value(const TensorVector& values) {
+  if (values.size() != 1) throw ConfigError(fmt::format("takes one tensor, but gets {}", values.size()));
+  return values.front();
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return SwigluFunction::apply(gate, up); }
+
+at::Tensor swiglu(const at::Tensor& gate_and_up) { return PackedSwigluFunction::apply(gate_and_up); }
+
+at::Tensor checkpointed(const RepeatedFunction& function, const at::Tensor& input) {
+  if (!at::GradMode::is_enabled() || !input.requires_grad()) return function(input);
+  return CheckpointFunction::apply(input, function);
+}
+
+at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
+  if (!input.is_cpu()) return LayerNormFunction::apply(input, layer.weight, layer.bias, layer.epsilon);
+  return at::layer_norm(input, layer.weight.sizes(), layer.weight, layer.bias, layer.epsilon);
+}
+
+at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kind == Gelu::Tanh ? "tanh" : "none"); }
 
 at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
                             const at::Tensor& document_mask) {

@@ -12,6 +12,55 @@ namespace {
 
 thread_local WeightGradients::Pointer current_queue;
 
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// [..., n] -> [rows, n]
+at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+/// Computes sum += left right. If the factors are narrower than the sum, the CPU rounds the product to their type. GPUs
+/// do not: their kernel accepts a float32 sum (_addmm_dtype_out_cuda in ATen/native/cuda/Blas.cpp).
+void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
+  if (sum.scalar_type() == left.scalar_type()) {
+    sum.addmm_(left, right);
+  } else if (!sum.is_cpu()) {
+    for_each_fast_part(sum.size(0), [&](std::int64_t first, std::int64_t count) {
+      at::Tensor part = sum.narrow(0, first, count);
+      at::addmm_out(part, part, left.narrow(0, first, count), right, sum.scalar_type());
+    });
+  } else {
+    sum.add_(left.mm(right));
+  }
+}
+
+/// Autograd computes only the input gradient; the weight gradient goes through the queue.
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, WeightLayout layout) {
+    context->save_for_backward({input});
+    save_leaves(context, {weight, bias.value_or(at::Tensor())});
+    context->saved_data["layout"] = static_cast<std::int64_t>(layout);
+    save_queue(context);
+    return at::linear(input, out_in({weight, {}, layout}), bias);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const at::Tensor saved = context->get_saved_variables()[0];
+    const std::vector<at::Tensor> leaves = saved_leaves(context);
+    const auto layout = static_cast<WeightLayout>(context->saved_data["layout"].toInt());
+    const Linear layer{leaves[0], leaves[1], layout};
+    const at::Tensor& output_gradient = output_gradients[0];
+    at::Tensor input_gradient;
+    if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
+    // Detached: a graph would keep the stage's input and its gradient until W.
+    const auto queue = saved_queue(context);
+    hand_over(queue, [layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
+      add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
+    });
+    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
 }  // namespace
 
 void WeightGradients::hand_over(std::function<void()> add) {
@@ -106,59 +155,6 @@ void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, Weight
     sum.add_(term);
   }
 }
-
-namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-/// [..., n] -> [rows, n]
-at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-
-/// Computes sum += left right. If the factors are narrower than the sum, the CPU rounds the product to their type. GPUs
-/// do not: their kernel accepts a float32 sum (_addmm_dtype_out_cuda in ATen/native/cuda/Blas.cpp).
-void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
-  if (sum.scalar_type() == left.scalar_type()) {
-    sum.addmm_(left, right);
-  } else if (!sum.is_cpu()) {
-    for_each_fast_part(sum.size(0), [&](std::int64_t first, std::int64_t count) {
-      at::Tensor part = sum.narrow(0, first, count);
-      at::addmm_out(part, part, left.narrow(0, first, count), right, sum.scalar_type());
-    });
-  } else {
-    sum.add_(left.mm(right));
-  }
-}
-
-/// Autograd computes only the input gradient; the weight gradient goes through the queue.
-struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, WeightLayout layout) {
-    context->save_for_backward({input});
-    save_leaves(context, {weight, bias.value_or(at::Tensor())});
-    context->saved_data["layout"] = static_cast<std::int64_t>(layout);
-    save_queue(context);
-    return at::linear(input, out_in({weight, {}, layout}), bias);
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const at::Tensor saved = context->get_saved_variables()[0];
-    const std::vector<at::Tensor> leaves = saved_leaves(context);
-    const auto layout = static_cast<WeightLayout>(context->saved_data["layout"].toInt());
-    const Linear layer{leaves[0], leaves[1], layout};
-    const at::Tensor& output_gradient = output_gradients[0];
-    at::Tensor input_gradient;
-    if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
-    // Detached: a graph would keep the stage's input and its gradient until W.
-    const auto queue = saved_queue(context);
-    hand_over(queue, [layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
-      add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
-    });
-    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-};
-
-}  // namespace
 
 at::Tensor out_in(const Linear& layer) { return layer.layout == WeightLayout::OutIn ? layer.weight : layer.weight.t(); }
 

@@ -1,5 +1,14 @@
 #pragma once
 
+// Linear layers whose weight gradient can wait. Zero-bubble schedules split a backward pass (op B) into an
+// input-gradient op (I), which the previous stage waits for, and a weight-gradient op (W), which may run later:
+//
+//   forward under a WeightGradients::Scope -> the layer saves the queue
+//   backward: input gradient at once; weight gradient -> queue -> at once (B), or kept until run() (W)
+//
+// All layers with their own backward (embedding.h, linear_cross_entropy.h, norms) pass their weight gradients through
+// this queue; other modules do so by split_backward.h. B and I + W give the same bits.
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <cstdint>
@@ -13,9 +22,7 @@ struct AutogradContext;
 
 namespace chimera {
 
-/// Weight gradients that a micro-batch's backward still has to compute. A layer whose forward runs under a Scope passes
-/// its weight gradient to this queue. A whole backward (B) computes it at once; an input-gradient pass (I) stores it
-/// for the weight-gradient pass (W). B and W give the same bits.
+/// Queue of the weight gradients that a micro-batch's backward still has to compute, on one stage.
 class WeightGradients : public torch::CustomClassHolder {
  public:
   using Pointer = c10::intrusive_ptr<WeightGradients>;
@@ -81,7 +88,7 @@ struct Linear {
 
 /// Applies the layer: input [..., in] -> [..., out]. Backward accumulates into the gradients of weight and bias through
 /// the current WeightGradients queue, or at once without a queue. These gradients may be undefined or of a wider type.
-/// From I to W, only the input and the output's gradient are kept.
+/// Between the input-gradient op and the weight-gradient op, only the input and the output's gradient are kept.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const Linear& layer);
 
 /// Returns the parameter's gradient; makes zeros if it is undefined.

@@ -3,11 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cassert>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "core/invariant.h"
 #include "model/layers.h"
 #include "model/linear.h"
 
@@ -172,7 +172,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
     Result result = std::exchange(kept->result, {});
-    assert(result.hidden_gradient.defined());
+    require_invariant(result.hidden_gradient.defined(), "the loss of a model ran backward twice");
     const at::Tensor& factor = output_gradients[0];
     auto add = [problem = std::exchange(kept->problem, {}), last = std::move(result.last_logit_gradient),
                 factor]() mutable { add_weight_gradients(problem, std::exchange(last, {}), factor); };

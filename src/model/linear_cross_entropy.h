@@ -1,5 +1,7 @@
 #pragma once
-// The last linear layer of a model fused with its loss. Letters in shapes: n tokens, H hidden width, V vocabulary.
+// The last linear layer of a model fused with its loss. Logits [n, V] would be the largest tensor of a model, so they
+// exist for one chunk of tokens at a time (chunks_of() in model_config/footprint.h). Letters in shapes: n tokens, H
+// hidden width, V vocabulary.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,14 +17,12 @@ namespace chimera {
 /// kIgnored targets (model/layers.h) -> []. Computes in at least float32. Throws ConfigError if a target on the CPU is
 /// outside the vocabulary.
 ///
-/// Logits exist for one chunk of tokens at a time (chunks_of() in model_config/footprint.h). The forward also computes
-/// the gradient of `hidden` from them, and keeps it with the last chunk's logit gradient. I therefore repeats no
-/// product with the matrix.
+/// The forward also computes the gradient of `hidden` from each chunk's logits, and keeps it with the logit gradient of
+/// the last chunk. The input-gradient op (I) therefore only scales it: it computes no product with the matrix. The
+/// weight gradient is queued as in linear(), and recomputes the logits of all chunks but the last: up to one more
+/// product beside three. A forward in no-grad mode computes only the loss. Backward can run only once.
 ///
 /// `logits_of_chunk` is the maximum number of logits in a chunk; default: kLogitsOfChunk or kLogitsOfGpuChunk.
-///
-/// The weight gradient (in B or W, queued as in linear()) recomputes the logits of all chunks but the last: up to one
-/// more product beside three. A forward in no-grad mode computes only the loss. Backward can run only once.
 [[nodiscard]] at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets,
                                               double scale, std::optional<std::int64_t> logits_of_chunk = std::nullopt);
 

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "model/embedding.h"
 #include "model/layers.h"
-#include "model/linear_cross_entropy.h"
 
 // Rotation in one pass; ATen operations would take about six, and keep their results.
 
@@ -129,75 +128,58 @@ at::Tensor rotate(const at::Tensor& input, const RotaryTable& table) {
   return RotateFunction::apply(input, table.cosine, table.sine);
 }
 
-namespace {
-
-constexpr auto kLlamaLayout = WeightLayout::OutIn;
-
-}  // namespace
-
 LlamaStage::LlamaStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
                        const TiedLeaves& tied, at::ScalarType compute)
-    : TransformerStage(layers, std::move(parameters), tied, compute), config_(config) {
-  if (layers.embedding) {
-    embedding_ = tied.embedding.defined() ? tied.embedding : parameter("model.embed_tokens.weight");
-  }
-  for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
-    blocks_.push_back(block_named("model.layers." + std::to_string(layer)));
+    : TransformerStage(config, layers, std::move(parameters), tied, compute) {
+  if (layers.embedding) embedding_ = token_table("model.embed_tokens.weight");
+  for (const std::string& name : block_names("model.layers.")) {
+    const std::string attention = name + ".self_attn.";
+    const auto head_norm = [&](const char* which) {
+      return config.query_key_norm ? rms_norm_named(attention + which) : RmsNorm{};
+    };
+    blocks_.push_back({.input_norm = rms_norm_named(name + ".input_layernorm"),
+                       .query_key_value = packed_layers(
+                           {attention + "q_proj", attention + "k_proj", attention + "v_proj"}, !config.query_key_norm),
+                       .query_norm = head_norm("q_norm"),
+                       .key_norm = head_norm("k_norm"),
+                       .attention_output = linear_named(attention + "o_proj"),
+                       .post_attention_norm = rms_norm_named(name + ".post_attention_layernorm"),
+                       .gate_and_up = packed_layers({name + ".mlp.gate_proj", name + ".mlp.up_proj"}),
+                       .down = linear_named(name + ".mlp.down_proj")});
   }
   if (layers.head) {
     norm_ = rms_norm_named("model.norm");
-    lm_head_ = {tied.head.defined() ? for_compute(tied.head) : weight("lm_head.weight"), {}, kLlamaLayout};
+    set_output("lm_head.weight");
   }
 }
 
 RmsNorm LlamaStage::rms_norm_named(const std::string& name) {
-  return {weight(name + ".weight"), norm_epsilon_of(config_)};
+  return {.weight = weight(name + ".weight"), .epsilon = norm_epsilon_of(config())};
 }
 
-LlamaStage::Block LlamaStage::block_named(const std::string& name) {
-  const std::string attention = name + ".self_attn.";
-  const Linear query_key_value =
-      config_.query_key_norm ? Linear{} : packed({attention + "q_proj", attention + "k_proj", attention + "v_proj"});
-  const Linear gate_and_up = packed({name + ".mlp.gate_proj", name + ".mlp.up_proj"});
-  const auto layer_of = [&](const Linear& packing, const std::string& layer) {
-    return packing.weight.defined() ? Linear{} : linear_named(layer, kLlamaLayout);
-  };
-  const auto head_norm = [&](const char* which) {
-    return config_.query_key_norm ? rms_norm_named(attention + which) : RmsNorm{};
-  };
-  return {rms_norm_named(name + ".input_layernorm"),
-          query_key_value,
-          layer_of(query_key_value, attention + "q_proj"),
-          layer_of(query_key_value, attention + "k_proj"),
-          layer_of(query_key_value, attention + "v_proj"),
-          head_norm("q_norm"),
-          head_norm("k_norm"),
-          linear_named(attention + "o_proj", kLlamaLayout),
-          rms_norm_named(name + ".post_attention_layernorm"),
-          gate_and_up,
-          layer_of(gate_and_up, name + ".mlp.gate_proj"),
-          layer_of(gate_and_up, name + ".mlp.up_proj"),
-          linear_named(name + ".mlp.down_proj", kLlamaLayout)};
-}
-
-Linear LlamaStage::packed(const std::vector<std::string>& names) {
+std::vector<Linear> LlamaStage::packed_layers(const std::vector<std::string>& names, bool may_pack) {
   std::vector<at::Tensor> matrices;
   for (const std::string& name : names) {
-    if (has_parameter(name + ".bias")) return {};
+    may_pack = may_pack && !has_parameter(name + ".bias");
     matrices.push_back(parameter(name + ".weight"));
   }
-  return {packed_for_compute(matrices), {}, kLlamaLayout};
+  if (const at::Tensor matrix = may_pack ? packed_for_compute(matrices) : at::Tensor(); matrix.defined()) {
+    return {{.weight = matrix}};
+  }
+  std::vector<Linear> layers;
+  for (const std::string& name : names) layers.push_back(linear_named(name));
+  return layers;
 }
 
 RotaryTable LlamaStage::table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const {
-  if (end > config_.positions) {
+  if (end > config().positions) {
     throw ConfigError(
-        fmt::format("a sequence of {} tokens is longer than the model's {} positions", end, config_.positions));
+        fmt::format("a sequence of {} tokens is longer than the model's {} positions", end, config().positions));
   }
-  require_within_window(config_, end);
+  require_within_window(config(), end);
   if (table_.length() < end) {
-    const std::int64_t ahead = std::min(2 * table_.length(), config_.positions);
-    table_ = rotary_table(config_, std::max(end, ahead), hidden.options());
+    const std::int64_t ahead = std::min(2 * table_.length(), config().positions);
+    table_ = rotary_table(config(), std::max(end, ahead), hidden.options());
   }
   return table_.slice(first, end);
 }
@@ -205,20 +187,22 @@ RotaryTable LlamaStage::table_of(std::int64_t first, std::int64_t end, const at:
 at::Tensor LlamaStage::positioned(const at::Tensor& projection, const RmsNorm& norm, std::int64_t first) const {
   const RotaryTable table = table_of(first, first + projection.size(1), projection);
   if (!norm.weight.defined()) return rotate(projection, table);
-  const at::Tensor heads = projection.unflatten(2, {-1, head_size_of(config_)});
+  const at::Tensor heads = projection.unflatten(2, {-1, head_size_of(config())});
   return rotate(rms_norm(heads, norm).flatten(2), table);
 }
 
 QueryKeyValue LlamaStage::projections(const Block& layer, const at::Tensor& normed, std::int64_t first) const {
-  if (!layer.query_key_value.weight.defined()) {
-    return {positioned(linear(normed, layer.query), layer.query_norm, first),
-            positioned(linear(normed, layer.key), layer.key_norm, first), linear(normed, layer.value)};
+  const std::vector<Linear>& layers = layer.query_key_value;
+  if (layers.size() == 3) {
+    return {.query = positioned(linear(normed, layers[0]), layer.query_norm, first),
+            .key = positioned(linear(normed, layers[1]), layer.key_norm, first),
+            .value = linear(normed, layers[2])};
   }
-  const std::int64_t query = config_.heads * head_size_of(config_);
-  const std::int64_t key = key_value_heads_of(config_) * head_size_of(config_);
-  const auto parts = linear(normed, layer.query_key_value).split({query + key, key}, /*dim=*/2);
+  const std::int64_t query = config().heads * head_size_of(config());
+  const std::int64_t key = key_value_heads_of(config()) * head_size_of(config());
+  const auto parts = linear(normed, layers[0]).split({query + key, key}, /*dim=*/2);
   const auto turned = positioned(parts[0], /*norm=*/{}, first).split({query, key}, /*dim=*/2);
-  return {turned[0], turned[1], parts[1]};
+  return {.query = turned[0], .key = turned[1], .value = parts[1]};
 }
 
 at::Tensor LlamaStage::embed(const MicroBatch& batch) const {
@@ -232,25 +216,18 @@ at::Tensor LlamaStage::attention(std::size_t index, const at::Tensor& hidden, co
   const Dropout masks = block_dropout(index, batch);
   const at::Tensor normed = rms_norm(hidden, layer.input_norm);
   const QueryKeyValue seen = with_earlier(index, projections(layer, normed, first_position(batch)), batch);
-  const at::Tensor attended = causal_attention(seen, config_.heads, masks, mask);
+  const at::Tensor attended = causal_attention(seen, config().heads, masks, mask);
   return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
 }
 
 at::Tensor LlamaStage::feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
   const at::Tensor gated = rms_norm(sum, layer.post_attention_norm);
-  const at::Tensor inner = layer.gate_and_up.weight.defined()
-                               ? swiglu(linear(gated, layer.gate_and_up))
-                               : swiglu(linear(gated, layer.gate), linear(gated, layer.up));
+  const std::vector<Linear>& layers = layer.gate_and_up;
+  const at::Tensor inner = layers.size() == 1 ? swiglu(linear(gated, layers[0]))
+                                              : swiglu(linear(gated, layers[0]), linear(gated, layers[1]));
   const Dropout masks = block_dropout(index, batch);
   return sum + dropout(linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
-}
-
-at::Tensor LlamaStage::logits(const at::Tensor& hidden) const { return linear(rms_norm(hidden, norm_), lm_head_); }
-
-at::Tensor LlamaStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
-  const at::Tensor states = rms_norm(hidden, norm_).flatten(0, 1);
-  return linear_cross_entropy(states, lm_head_, batch.targets.flatten(), batch.token_loss_scale);
 }
 
 }  // namespace chimera

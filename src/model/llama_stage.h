@@ -1,17 +1,19 @@
 #pragma once
 
+// Llama (Touvron et al., 2023), Mistral, Qwen2 and Qwen3: rotary positions, RMS norm before each sub-layer, gated
+// feed-forward, grouped-query attention. On a GPU with low-precision copies, the query, key and value matrices of a
+// block are one matrix, and so are gate and up: one product instead of several.
+//
+// Rotary positions (Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's modeling_rope_utils.py) turn
+// pairs of elements of each query and key by angles that grow with the token's position. A stage caches the cosines and
+// sines. Letters in shapes are as in model/layers.h, with d the width of a head.
+
 #include <ATen/core/Tensor.h>
 #include <vector>
 
 #include "model/rms_norm.h"
 #include "model/transformer_stage.h"
 #include "model_config/config.h"
-
-// Rotary positions. Source: Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
-// modeling_rope_utils.py. Letters in shapes are as in model/layers.h, with d the width of a head.
-
-// Llama (Touvron et al., 2023), Mistral, Qwen2 and Qwen3: rotary positions, RMS norm before each sub-layer, gated
-// feed-forward, grouped-query attention.
 
 namespace chimera {
 
@@ -42,22 +44,16 @@ class LlamaStage final : public TransformerStage {
  public:
   LlamaStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
              const TiedLeaves& tied, at::ScalarType compute);
-  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
 
  private:
   struct Block {
     RmsNorm input_norm;
-    Linear query_key_value;  ///< one matrix for the next three, or undefined
-    Linear query;
-    Linear key;
-    Linear value;
-    RmsNorm query_norm;  ///< per head; undefined without query_key_norm
-    RmsNorm key_norm;    ///< per head; undefined without query_key_norm
+    std::vector<Linear> query_key_value;  ///< three layers, or one for all; always three with query_norm
+    RmsNorm query_norm;                   ///< per head; undefined without query_key_norm
+    RmsNorm key_norm;                     ///< per head; undefined without query_key_norm
     Linear attention_output;
     RmsNorm post_attention_norm;
-    Linear gate_and_up;  ///< one matrix for the next two, or undefined
-    Linear gate;
-    Linear up;
+    std::vector<Linear> gate_and_up;  ///< two layers, or one for both
     Linear down;
   };
 
@@ -66,11 +62,11 @@ class LlamaStage final : public TransformerStage {
                                      const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
                                         const MicroBatch& batch) const override;
-  [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor final_states(const at::Tensor& hidden) const override { return rms_norm(hidden, norm_); }
   [[nodiscard]] RmsNorm rms_norm_named(const std::string& name);
-  [[nodiscard]] Block block_named(const std::string& name);
-  /// Returns the linear layers `names` as one, if they have no bias and packed_for_compute() packs their matrices.
-  [[nodiscard]] Linear packed(const std::vector<std::string>& names);
+  /// Returns the linear layers `names`: as one layer if `may_pack`, they have no bias, and packed_for_compute() packs
+  /// their matrices.
+  [[nodiscard]] std::vector<Linear> packed_layers(const std::vector<std::string>& names, bool may_pack = true);
   /// Returns the projections of `normed` [b, L, H], with rotated queries and keys, at positions from `first` on.
   [[nodiscard]] QueryKeyValue projections(const Block& layer, const at::Tensor& normed, std::int64_t first) const;
   /// Applies norm (if defined) and rotation to queries or keys, [b, L, heads * d], at positions from `first` on.
@@ -79,11 +75,9 @@ class LlamaStage final : public TransformerStage {
   /// positions or sliding window.
   [[nodiscard]] RotaryTable table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const;
 
-  ModelConfig config_;
   std::vector<Block> blocks_;
   at::Tensor embedding_;       ///< [V, H]; undefined if another stage has it
   RmsNorm norm_;               ///< undefined if another stage has it
-  Linear lm_head_;             ///< undefined if another stage has it; its weight may be the tied matrix
   mutable RotaryTable table_;  // cache of table_of()
 };
 

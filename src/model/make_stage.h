@@ -19,8 +19,8 @@
 #include <functional>
 #include <memory>
 
+#include "model/parameter_group.h"
 #include "model/stage.h"
-#include "model/tied_weight.h"
 #include "model_config/parameters.h"
 
 namespace chimera {

@@ -1,5 +1,9 @@
 #pragma once
 
+// Messages between stages of a user's model, which may exchange several tensors of different types, or none where a
+// value is missing. A transport carries one floating-point tensor per message, so pack() joins the values into one, and
+// unpack() restores them from the layout that both stages agreed on.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <string>

@@ -49,29 +49,6 @@ const char* use_in_words(const ModuleUse& use) {
   return use.recomputed ? "if its forward runs again (recomputation)" : "if several workers train copies of it";
 }
 
-}  // namespace
-
-void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse& use) {
-  if (!layer.module() || (!use.replicated && !use.recomputed)) return;
-  for (const auto& entry : layer.module()->named_modules()) {
-    const nn::Module& module = *entry.value();
-    const std::string name = entry.key().empty() ? module.name() : fmt::format("{} ({})", module.name(), entry.key());
-    for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
-      throw ConfigError(
-          fmt::format("layer {}: {} has the buffer '{}', which gives wrong results {}; use a module without buffers "
-                      "(GroupNorm, LayerNorm), keep constants as plain members, or choose another schedule",
-                      index, name, buffer.key(), use_in_words(use)));
-    }
-    if (draws_random_numbers(module)) {
-      throw ConfigError(fmt::format(
-          "layer {}: {} draws from torch's random generator, which gives wrong results {}; use chimera::KeyedDropout",
-          index, name, use_in_words(use)));
-    }
-  }
-}
-
-namespace {
-
 std::string in_words(const ModuleStageSpec& spec) {
   const std::int64_t last = spec.end_layer - 1;
   return spec.first_layer == last
@@ -142,7 +119,33 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
   return parameters;
 }
 
+/// Writes to any of the inputs change it.
+std::int64_t versions_of(const at::Tensor& source, const MicroBatch& batch) {
+  std::int64_t sum = source._version();
+  for (const at::Tensor& input : batch.more_inputs) sum += input.defined() ? input._version() : 0;
+  return sum;
+}
+
 }  // namespace
+
+void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse& use) {
+  if (!layer.module() || (!use.replicated && !use.recomputed)) return;
+  for (const auto& entry : layer.module()->named_modules()) {
+    const nn::Module& module = *entry.value();
+    const std::string name = entry.key().empty() ? module.name() : fmt::format("{} ({})", module.name(), entry.key());
+    for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
+      throw ConfigError(
+          fmt::format("layer {}: {} has the buffer '{}', which gives wrong results {}; use a module without buffers "
+                      "(GroupNorm, LayerNorm), keep constants as plain members, or choose another schedule",
+                      index, name, buffer.key(), use_in_words(use)));
+    }
+    if (draws_random_numbers(module)) {
+      throw ConfigError(fmt::format(
+          "layer {}: {} draws from torch's random generator, which gives wrong results {}; use chimera::KeyedDropout",
+          index, name, use_in_words(use)));
+    }
+  }
+}
 
 ValueGuard::ValueGuard(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) saved_.emplace_back(tensor, tensor.clone());
@@ -157,17 +160,6 @@ ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers,
     : Stage(trained_parameters(spec, layers, use)), spec_(spec), layers_(std::move(layers)) {}
 
 std::string ModuleStage::name() const { return in_words(spec_); }
-
-namespace {
-
-/// Writes to any of the inputs change it.
-std::int64_t versions_of(const at::Tensor& source, const MicroBatch& batch) {
-  std::int64_t sum = source._version();
-  for (const at::Tensor& input : batch.more_inputs) sum += input.defined() ? input._version() : 0;
-  return sum;
-}
-
-}  // namespace
 
 at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor& source = input.defined() ? input : batch.tokens;

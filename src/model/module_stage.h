@@ -1,5 +1,10 @@
 #pragma once
 
+// Stages of a user's model: a list of layer factories is cut into stages, and each rank makes the layers of its own
+// stages. Any torch::nn module or function is a layer (Layer in layers.h); split_backward() splits their backward.
+// Schedules forbid some layers (buffers in replicas, random numbers in a forward that runs twice); making a stage
+// checks this.
+
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -18,6 +18,12 @@ void report(const SharedMemory& memory, std::int64_t bytes) {
   }
 }
 
+at::Tensor leaf_of(const at::Tensor& value, const at::Tensor& gradient) {
+  at::Tensor leaf = value.detach().requires_grad_();
+  leaf.mutable_grad() = gradient.view(value.sizes());
+  return leaf;
+}
+
 }  // namespace
 
 at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
@@ -57,6 +63,13 @@ void ParameterGroup::zero_gradients() {
 void ParameterGroup::add_accumulators() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 1; i < accumulators_.size(); ++i) gradients().add_(accumulators_[i]);
+}
+
+TiedWeight::TiedWeight(Parameter weight, const TiedUses& uses)
+    : ParameterGroup({std::move(weight)}, uses.embedding && uses.head ? 2 : 1) {
+  const at::Tensor& value = parameters().front().value;
+  if (uses.embedding) leaves_.embedding = leaf_of(value, accumulators().front());
+  if (uses.head) leaves_.head = leaf_of(value, accumulators().back());
 }
 
 std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members) {

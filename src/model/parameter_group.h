@@ -1,5 +1,10 @@
 #pragma once
 
+// Parameters that are summed over workers and updated together, with their gradients in one flat tensor: one message
+// or file per group instead of one per parameter. A stage is such a group, and so is the matrix of a tied model, which
+// is both token embedding and output matrix and may belong to two stages. owners_of() divides a group among replicas
+// that shard the optimizer's state.
+
 #include <ATen/core/Tensor.h>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +23,6 @@ struct Parameter {
   at::Tensor value;
 };
 
-/// Parameters that are summed over workers and updated together. Their gradients are in one flat tensor.
 class ParameterGroup {
  public:
   virtual ~ParameterGroup() = default;
@@ -42,6 +46,32 @@ class ParameterGroup {
  private:
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> accumulators_;
+};
+
+/// Leaves of the matrix [V, H] that is both token embedding and output matrix of a tied model. They share its memory,
+/// but have separate gradients. Undefined for uses that the worker does not have.
+struct TiedLeaves {
+  at::Tensor embedding;
+  at::Tensor head;
+};
+
+/// Uses of the tied matrix on a worker: the first stage of some replica, or the last.
+struct TiedUses {
+  bool embedding = false;
+  bool head = false;
+  [[nodiscard]] bool any() const { return embedding || head; }
+};
+
+/// The tied matrix on one worker. Each use adds its gradients to its own accumulator (the embedding to the first), so
+/// all partitions add in the same order.
+class TiedWeight final : public ParameterGroup {
+ public:
+  /// Requires at least one of `uses`.
+  TiedWeight(Parameter weight, const TiedUses& uses);
+  [[nodiscard]] const TiedLeaves& leaves() const { return leaves_; }
+
+ private:
+  TiedLeaves leaves_;
 };
 
 /// Returns the owner of each parameter, given the sizes, if `members` divide them: consecutive parameters, cut near

@@ -1,5 +1,10 @@
 #pragma once
 
+// A stage: consecutive layers of a model as one module, which a worker runs forward and backward for each micro-batch.
+// The executor (runtime/executor.h) uses only this interface. It passes hidden states from stage to stage; tokens,
+// targets and settings come with the MicroBatch, from each worker's own data loader. transformer_stage.h has the stages
+// of GPT-2, BERT and Llama, module_stage.h those of users; make_stage.h makes them.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <memory>
@@ -8,7 +13,6 @@
 
 #include "model/dropout.h"
 #include "model/parameter_group.h"
-#include "model/tied_weight.h"
 
 // Letters in shapes are as in model/layers.h.
 

@@ -3,16 +3,18 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cassert>
+#include <utility>
 
+#include "core/invariant.h"
 #include "model/carried_key_values.h"
 #include "model/key_value_cache.h"
+#include "model/linear_cross_entropy.h"
 
 namespace chimera {
 
-TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied,
-                                   at::ScalarType compute)
-    : Stage(std::move(parameters), tied, compute), layers_(layers) {}
+TransformerStage::TransformerStage(const ModelConfig& config, const StageLayers& layers,
+                                   std::vector<Parameter> parameters, TiedLeaves tied, at::ScalarType compute)
+    : Stage(std::move(parameters), tied, compute), config_(config), layers_(layers), tied_(std::move(tied)) {}
 
 at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor hidden = hidden_states(input, batch);
@@ -47,7 +49,7 @@ at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, 
 
 at::Tensor TransformerStage::parameter(const std::string& name) const {
   const auto found = std::ranges::find(parameters(), name, &Parameter::name);
-  assert(found != parameters().end());
+  require_invariant(found != parameters().end(), "the parameter " + name + " of a stage is missing");
   return found->value;
 }
 
@@ -57,11 +59,32 @@ bool TransformerStage::has_parameter(const std::string& name) const {
 
 Linear TransformerStage::linear_named(const std::string& name, WeightLayout layout) {
   const at::Tensor bias = has_parameter(name + ".bias") ? weight(name + ".bias") : at::Tensor();
-  return {weight(name + ".weight"), bias, layout};
+  return {.weight = weight(name + ".weight"), .bias = bias, .layout = layout};
 }
 
-LayerNorm TransformerStage::layer_norm_named(const std::string& name, double epsilon) {
-  return {weight(name + ".weight"), weight(name + ".bias"), epsilon};
+LayerNorm TransformerStage::layer_norm_named(const std::string& name) {
+  return {.weight = weight(name + ".weight"), .bias = weight(name + ".bias"), .epsilon = norm_epsilon_of(config_)};
+}
+
+std::vector<std::string> TransformerStage::block_names(const std::string& family) const {
+  std::vector<std::string> names;
+  for (std::int64_t layer = layers_.first_layer; layer < layers_.end_layer; ++layer) {
+    names.push_back(family + std::to_string(layer));
+  }
+  return names;
+}
+
+at::Tensor TransformerStage::token_table(const std::string& name) const {
+  return tied_.embedding.defined() ? tied_.embedding : parameter(name);
+}
+
+void TransformerStage::set_output(const std::string& name, const at::Tensor& bias) {
+  output_ = {.weight = for_compute(tied_.head.defined() ? tied_.head : parameter(name)), .bias = bias};
+}
+
+at::Tensor TransformerStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
+  const at::Tensor states = final_states(hidden).flatten(0, 1);
+  return linear_cross_entropy(states, output_, batch.targets.flatten(), batch.token_loss_scale);
 }
 
 Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& batch) const {

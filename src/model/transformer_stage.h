@@ -1,5 +1,14 @@
 #pragma once
 
+// Base of the stages of GPT-2, BERT and Llama: consecutive blocks, after the embedding on the first stage and before
+// the head on the last. Each block is attention and then feed-forward, so that a micro-batch takes this way:
+//
+//   embed() -> [attention() -> feed_forward()] x blocks -> final_states() -> output matrix -> loss
+//
+// A family (gpt2_stage.h, bert_stage.h, llama_stage.h) adds its layers and their parameters' names; it reads its
+// parameters by name in its constructor. Slices, the cache of keys and values, recomputation of attention and the tied
+// matrix are handled here.
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -11,7 +20,6 @@
 
 namespace chimera {
 
-/// A stage of a transformer: embedding, consecutive blocks, head.
 class TransformerStage : public Stage {
  public:
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) final;
@@ -20,19 +28,28 @@ class TransformerStage : public Stage {
   /// cache, if any.
   [[nodiscard]] at::Tensor hidden_states(const at::Tensor& input, const MicroBatch& batch) const;
   /// Returns the score of each token of the vocabulary, [b, L, V]; the stage must have the head.
-  [[nodiscard]] virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
+  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const { return linear(final_states(hidden), output_); }
 
  protected:
-  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied,
-                   at::ScalarType compute);
+  TransformerStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+                   TiedLeaves tied, at::ScalarType compute);
 
-  [[nodiscard]] const StageLayers& layers() const { return layers_; }
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  /// Returns the prefixes of the parameters of this stage's blocks: `family` and the global index of the layer.
+  [[nodiscard]] std::vector<std::string> block_names(const std::string& family) const;
   [[nodiscard]] at::Tensor parameter(const std::string& name) const;
   /// Returns parameter(name) in the type of hidden states.
   [[nodiscard]] at::Tensor weight(const std::string& name) { return for_compute(parameter(name)); }
   [[nodiscard]] bool has_parameter(const std::string& name) const;
-  [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout);
-  [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon);
+  [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout = WeightLayout::OutIn);
+  [[nodiscard]] LayerNorm layer_norm_named(const std::string& name);
+
+  /// Returns the token embedding [V, H]: the tied matrix or, in an untied model, the parameter `name`.
+  [[nodiscard]] at::Tensor token_table(const std::string& name) const;
+  /// Sets the output matrix [V, H] likewise.
+  void set_output(const std::string& name, const at::Tensor& bias = {});
+  [[nodiscard]] const Linear& output() const { return output_; }
+
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
   [[nodiscard]] static std::int64_t first_position(const MicroBatch& batch);
   /// Returns `projections` with the keys and values of earlier tokens in the batch's cache or slices, if any.
@@ -50,12 +67,18 @@ class TransformerStage : public Stage {
   /// Runs the rest of block `index` on the sum that attention() returns.
   [[nodiscard]] virtual at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
                                                 const MicroBatch& batch) const = 0;
+  /// Returns the input of the output matrix for the hidden states [..., H] of the last block.
+  [[nodiscard]] virtual at::Tensor final_states(const at::Tensor& hidden) const = 0;
+  /// Returns the loss of forward(): of the next token, unless a family has another.
+  [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const;
   /// Runs block `index` of this stage: [b, L, H] -> [b, L, H].
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                  const MicroBatch& batch) const;
-  [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const = 0;
 
+  ModelConfig config_;
   StageLayers layers_;
+  TiedLeaves tied_;
+  Linear output_;  // undefined without the head
 };
 
 }  // namespace chimera
