@@ -39,7 +39,7 @@ void for_each_block(std::int64_t elements, const std::function<void(std::int64_t
   }
 }
 
-at::Tensor converted(const at::Tensor& values, ElementType type, const std::string& tensor) {
+at::Tensor convert(const at::Tensor& values, ElementType type, const std::string& tensor) {
   const at::Tensor result = values.to(at::kCPU, floating_type(type)).contiguous();
   if (type != ElementType::F16 || values.scalar_type() == at::kHalf) return result;
   const at::Tensor lost = result.isinf().logical_and(values.to(at::kCPU).isfinite());

@@ -27,6 +27,6 @@ void for_each_block(std::int64_t elements, const std::function<void(std::int64_t
 
 /// Converts to another floating-point type, on the CPU. Throws ConfigError, naming the tensor, if a finite value
 /// becomes infinite in F16.
-[[nodiscard]] at::Tensor converted(const at::Tensor& values, ElementType type, const std::string& tensor);
+[[nodiscard]] at::Tensor convert(const at::Tensor& values, ElementType type, const std::string& tensor);
 
 }  // namespace chimera

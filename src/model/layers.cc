@@ -215,7 +215,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
         output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], saved[2], weight, bias,
         {context->needs_input_grad(0), weight.requires_grad(), bias.requires_grad()});
     const auto queue = saved_queue(context);
-    hand_over(queue, [=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
+    submit(queue, [=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
       if (weight_term.defined()) add_to_gradient(weight, weight_term, queue);
       if (bias_term.defined()) add_to_gradient(bias, bias_term, queue);
     });

@@ -54,7 +54,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
     const auto queue = saved_queue(context);
-    hand_over(queue, [layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
+    submit(queue, [layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
       add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
     });
     return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
@@ -63,7 +63,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 }  // namespace
 
-void WeightGradients::hand_over(std::function<void()> add) {
+void WeightGradients::submit(std::function<void()> add) {
   if (deferred_) {
     kept_.push_back(std::move(add));
   } else {
@@ -138,9 +138,9 @@ WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context) 
   return c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule());
 }
 
-void hand_over(const WeightGradients::Pointer& queue, std::function<void()> add) {
+void submit(const WeightGradients::Pointer& queue, std::function<void()> add) {
   if (queue) {
-    queue->hand_over(std::move(add));
+    queue->submit(std::move(add));
   } else {
     add();
   }

@@ -27,15 +27,15 @@ class WeightGradients : public torch::CustomClassHolder {
  public:
   using Pointer = c10::intrusive_ptr<WeightGradients>;
 
-  /// Makes hand_over() store functions for run().
+  /// Makes submit() store functions for run().
   void defer() { deferred_ = true; }
   [[nodiscard]] bool is_deferred() const { return deferred_; }
   /// Runs `add`, or stores it after defer(). `add` must own the tensors it needs.
-  void hand_over(std::function<void()> add);
+  void submit(std::function<void()> add);
   /// Runs and frees the stored functions in order.
   void run();
   /// Adds `term`, possibly of a narrower type, to `sum`: on the CPU at once; on a GPU at the end of the running
-  /// backward or run(), where one or two kernels add many small terms. Call it from a function given to hand_over().
+  /// backward or run(), where one or two kernels add many small terms. Call it from a function given to submit().
   void add(const at::Tensor& sum, const at::Tensor& term);
   [[nodiscard]] std::size_t kept() const { return kept_.size(); }
 
@@ -70,7 +70,7 @@ void save_queue(torch::autograd::AutogradContext* context);
 /// Returns the queue that save_queue() saved; null if there was none.
 [[nodiscard]] WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context);
 /// Passes `add` to the queue; without one, runs it at once.
-void hand_over(const WeightGradients::Pointer& queue, std::function<void()> add);
+void submit(const WeightGradients::Pointer& queue, std::function<void()> add);
 /// Adds `term` to the parameter's gradient, through the queue if it is not null.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue);
 

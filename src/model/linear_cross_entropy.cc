@@ -177,7 +177,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     auto add = [problem = std::exchange(kept->problem, {}), last = std::move(result.last_logit_gradient),
                 factor]() mutable { add_weight_gradients(problem, std::exchange(last, {}), factor); };
     if (kept->queue) {
-      kept->queue->hand_over(std::move(add));
+      kept->queue->submit(std::move(add));
     } else {
       add();
     }

@@ -58,7 +58,7 @@ std::string shapes_in_words(const MessageLayout& layout, bool with_gradients) {
 
 }  // namespace
 
-std::string fault_of(const TensorVector& values) {
+std::string find_fault(const TensorVector& values) {
   if (std::ranges::none_of(values, &at::Tensor::defined)) return "no tensor; a message needs at least one";
   for (const at::Tensor& value : values) {
     if (!value.defined()) continue;
@@ -66,7 +66,7 @@ std::string fault_of(const TensorVector& values) {
     const bool is_dense = value.layout() == at::kStrided && !value.is_quantized();
     if (is_dense && !at::isComplexType(type) && (!value.requires_grad() || is_wide(type))) continue;
     return fmt::format("{}; messages carry dense real tensors, with gradients for types of at least 16 bits",
-                       in_words(TensorVector{value}));
+                       describe(TensorVector{value}));
   }
   return "";
 }
@@ -130,9 +130,9 @@ TensorVector unpack(const at::Tensor& message, const MessageLayout& layout) {
   return values;
 }
 
-std::string in_words(const MessageLayout& layout) { return shapes_in_words(layout, /*with_gradients=*/true); }
+std::string describe(const MessageLayout& layout) { return shapes_in_words(layout, /*with_gradients=*/true); }
 
-std::string in_words(const TensorVector& values) {
+std::string describe(const TensorVector& values) {
   return shapes_in_words(layout_of(values), /*with_gradients=*/false);
 }
 

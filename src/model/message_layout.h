@@ -25,7 +25,7 @@ struct TensorShape {
 using MessageLayout = std::vector<TensorShape>;
 
 /// Returns why no message can carry the values; empty if one can.
-[[nodiscard]] std::string fault_of(const TensorVector& values);
+[[nodiscard]] std::string find_fault(const TensorVector& values);
 
 [[nodiscard]] MessageLayout layout_of(const TensorVector& values);
 /// Returns whether pack() takes values of the layout `found`: only gradients may be missing.
@@ -40,7 +40,7 @@ using MessageLayout = std::vector<TensorShape>;
 [[nodiscard]] TensorVector unpack(const at::Tensor& message, const MessageLayout& layout);
 
 /// Returns for example `[2, 3] of Float, [2] of Long without a gradient, nothing`.
-[[nodiscard]] std::string in_words(const MessageLayout& layout);
-[[nodiscard]] std::string in_words(const TensorVector& values);
+[[nodiscard]] std::string describe(const MessageLayout& layout);
+[[nodiscard]] std::string describe(const TensorVector& values);
 
 }  // namespace chimera

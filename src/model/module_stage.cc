@@ -49,7 +49,7 @@ const char* use_in_words(const ModuleUse& use) {
   return use.recomputed ? "if its forward runs again (recomputation)" : "if several workers train copies of it";
 }
 
-std::string in_words(const ModuleStageSpec& spec) {
+std::string describe(const ModuleStageSpec& spec) {
   const std::int64_t last = spec.end_layer - 1;
   return spec.first_layer == last
              ? fmt::format("stage {} (layer {})", spec.stage.value(), last)
@@ -159,7 +159,7 @@ ValueGuard::~ValueGuard() {
 ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use)
     : Stage(trained_parameters(spec, layers, use)), spec_(spec), layers_(std::move(layers)) {}
 
-std::string ModuleStage::name() const { return in_words(spec_); }
+std::string ModuleStage::name() const { return describe(spec_); }
 
 at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor& source = input.defined() ? input : batch.tokens;
@@ -194,7 +194,7 @@ TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) 
       throw;
     } catch (...) {
       throw ConfigError(fmt::format("stage {}, layer {} ({}), on an input {}: {}", spec_.stage.value(), index,
-                                    layers_[i].name(), in_words(values), current_reason()));
+                                    layers_[i].name(), describe(values), current_reason()));
     }
   }
   return values;
@@ -210,10 +210,10 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
   } catch (const UserCodeError&) {
     throw;
   } catch (...) {
-    throw ConfigError(fmt::format("the loss, on an output {}: {}", in_words(values), current_reason()));
+    throw ConfigError(fmt::format("the loss, on an output {}: {}", describe(values), current_reason()));
   }
   if (loss.sum.dim() != 0) {
-    throw ConfigError(fmt::format("the loss must be a sum, one number, not {}", in_words(TensorVector{loss.sum})));
+    throw ConfigError(fmt::format("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum})));
   }
   if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
     throw ConfigError(fmt::format("the loss counted {} elements, but Loss::count returned {}; both must be equal",
@@ -223,14 +223,14 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
 }
 
 at::Tensor ModuleStage::message(const TensorVector& values) {
-  if (const std::string fault = fault_of(values); !fault.empty()) {
+  if (const std::string fault = find_fault(values); !fault.empty()) {
     throw ConfigError(fmt::format("{} gives {}", name(), fault));
   }
   const MessageLayout found = layout_of(values);
   if (sent_.empty()) sent_ = found;
   if (!fits(found, sent_)) {
     throw ConfigError(fmt::format("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(),
-                                  in_words(found), in_words(sent_)));
+                                  describe(found), describe(sent_)));
   }
   return pack(values, sent_);
 }

@@ -302,7 +302,7 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
       return {unused ? at::zeros_like(graph.input) : graph.input.grad(), at::Tensor(), at::Tensor()};
     }
     auto [gradient, start] = input_gradient(graph, output_gradients[0]);
-    graph.queue->hand_over([start = std::move(start)] { start.run(); });
+    graph.queue->submit([start = std::move(start)] { start.run(); });
     return {gradient, at::Tensor(), at::Tensor()};
   }
 };

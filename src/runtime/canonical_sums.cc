@@ -130,7 +130,7 @@ void HiddenGradients::show(WeightGradients& owed) {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     at::Tensor leaf = stage_.leaves()[i];
     const at::Tensor added = std::exchange(leaf.mutable_grad(), gradients_[i]);
-    if (added.defined()) owed.hand_over([sum = gradients_[i], added] { sum.add_(added); });
+    if (added.defined()) owed.submit([sum = gradients_[i], added] { sum.add_(added); });
   }
 }
 

@@ -43,7 +43,7 @@ std::string bert(std::string_view text, const BertStep& step) {
     if (apart) to += ' ';
   });
   if (step.strip_accents) {
-    out = mapped(decomposed(out), [](std::string& to, char32_t c, unsigned classes) {
+    out = mapped(decompose(out), [](std::string& to, char32_t c, unsigned classes) {
       if ((classes & kAccent) == 0) append_utf8(to, c);
     });
   }
@@ -60,8 +60,8 @@ struct Application {
     buffer = std::move(result);
     return buffer;
   }
-  std::string_view operator()(const ComposeStep&) const { return is_ascii(text) ? text : take(composed(text)); }
-  std::string_view operator()(const DecomposeStep&) const { return is_ascii(text) ? text : take(decomposed(text)); }
+  std::string_view operator()(const ComposeStep&) const { return is_ascii(text) ? text : take(compose(text)); }
+  std::string_view operator()(const DecomposeStep&) const { return is_ascii(text) ? text : take(decompose(text)); }
   std::string_view operator()(const PrependStep& step) const {
     return text.empty() || continues ? text : take(step.prefix + std::string(text));
   }

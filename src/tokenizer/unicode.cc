@@ -181,12 +181,12 @@ void append_lower(std::string& text, char32_t c) {
   append_utf8(text, found != std::end(tables::kLower) && found->from == c ? found->to : c);
 }
 
-std::string composed(std::string_view text) {
+std::string compose(std::string_view text) {
   UErrorCode status = U_ZERO_ERROR;
   return normalization_of(text, icu::Normalizer2::getNFCInstance(status), status);
 }
 
-std::string decomposed(std::string_view text) {
+std::string decompose(std::string_view text) {
   UErrorCode status = U_ZERO_ERROR;
   return normalization_of(text, icu::Normalizer2::getNFDInstance(status), status);
 }

@@ -52,7 +52,7 @@ void append_utf8(std::string& text, char32_t c);
 void append_lower(std::string& text, char32_t c);
 
 /// Return the normal form for characters of Unicode 9; later characters separate the text. `text` must be valid UTF-8.
-[[nodiscard]] std::string composed(std::string_view text);    // NFC
-[[nodiscard]] std::string decomposed(std::string_view text);  // NFD
+[[nodiscard]] std::string compose(std::string_view text);    // NFC
+[[nodiscard]] std::string decompose(std::string_view text);  // NFD
 
 }  // namespace chimera

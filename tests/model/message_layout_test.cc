@@ -23,7 +23,7 @@ TEST(MessageLayoutTest, MessagesKeepAllBits) {
                             at::Tensor(),
                             at::empty({0, 4})};
   const MessageLayout layout = layout_of(values);
-  EXPECT_EQ(fault_of(values), "");
+  EXPECT_EQ(find_fault(values), "");
   const at::Tensor message = pack(values, layout);
   EXPECT_EQ(message_shape(layout), (TensorShape{message.sizes().vec(), at::kDouble}));
   EXPECT_EQ(message.dim(), 1);
@@ -66,7 +66,7 @@ TEST(MessageLayoutTest, AGradientMayBeMissingButNotAppear) {
   const MessageLayout with = layout_of({at::ones({3}).requires_grad_(), at::ones({3})});
   EXPECT_TRUE(fits(without, with));
   EXPECT_FALSE(fits(with, without));
-  EXPECT_EQ(in_words(with), "[3] of Float, [3] of Float without a gradient");
+  EXPECT_EQ(describe(with), "[3] of Float, [3] of Float without a gradient");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, 
     const at::Tensor part = block.narrow(0, 0, count);
     source.file->read(source.tensor, static_cast<std::uint64_t>(first) * stored_bytes,
                       {static_cast<std::byte*>(part.mutable_data_ptr()), part.nbytes()});
-    const at::Tensor block_of_file = converted(part, tensor.type, tensor.name);
+    const at::Tensor block_of_file = convert(part, tensor.type, tensor.name);
     writer.write(at, {static_cast<const std::byte*>(block_of_file.const_data_ptr()), block_of_file.nbytes()});
     at += block_of_file.nbytes();
   });
@@ -112,7 +112,7 @@ void write_elements(const at::Tensor& value, const TensorEntry& tensor, PartWrit
   const at::Tensor flat = value.detach().view({-1});
   std::uint64_t at = tensor.begin;
   for_each_block(flat.numel(), [&](std::int64_t first, std::int64_t count) {
-    const at::Tensor block = converted(flat.narrow(0, first, count), tensor.type, tensor.name);
+    const at::Tensor block = convert(flat.narrow(0, first, count), tensor.type, tensor.name);
     writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
     at += block.nbytes();
     note_progress({RankProgress::Phase::Ending});
