@@ -125,12 +125,12 @@ DataFile::State DataFile::state() const {
   struct stat status {};
   check_system(::fstat(file_.get(), &status), "examine " + path_);
   const auto nanoseconds = [](const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; };
-  return {static_cast<std::int64_t>(status.st_dev),
-          static_cast<std::int64_t>(status.st_ino),
-          status.st_size,
-          nanoseconds(status.st_mtim),
-          nanoseconds(status.st_ctim),
-          static_cast<std::int64_t>(status.st_nlink)};
+  return {.device = static_cast<std::int64_t>(status.st_dev),
+          .inode = static_cast<std::int64_t>(status.st_ino),
+          .size = status.st_size,
+          .modified = nanoseconds(status.st_mtim),
+          .changed = nanoseconds(status.st_ctim),
+          .links = static_cast<std::int64_t>(status.st_nlink)};
 }
 
 HashCache default_hash_cache() {

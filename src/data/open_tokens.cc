@@ -40,12 +40,15 @@ std::string without(std::string_view suffix, const std::string& path) {
   return path.ends_with(suffix) ? path.substr(0, path.size() - suffix.size()) : path;
 }
 
+void require_tokens_of(const std::string& index, const std::string& tokens) {
+  if (is_there(tokens)) return;
+  throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index, tokens));
+}
+
 TokenFile open_megatron(const std::string& prefix, const TokenOptions& options) {
   const std::string index_path = prefix + std::string(kMegatronIndexSuffix);
   const std::string tokens_path = prefix + std::string(kMegatronTokensSuffix);
-  if (!is_there(tokens_path)) {
-    throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index_path, tokens_path));
-  }
+  require_tokens_of(index_path, tokens_path);
   DataFile tokens(tokens_path);
   MegatronIndex index(DataFile(index_path), tokens.size());
   TokenLayout layout{
@@ -193,9 +196,7 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   const auto shards = ending_in(kRawSuffix, entries);
   const auto texts = ending_in(kTextSuffix, entries);
   for (const fs::path& index : ending_in(kMegatronIndexSuffix, entries)) {
-    const fs::path tokens = fs::path(index).replace_extension(kMegatronTokensSuffix);
-    if (!is_there(tokens))
-      throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index.string(), tokens.string()));
+    require_tokens_of(index.string(), fs::path(index).replace_extension(kMegatronTokensSuffix).string());
   }
   if (shards.empty() && texts.empty()) {
     const std::string others = passed_over(folder, entries, {kRawSuffix, kTextSuffix});

@@ -24,26 +24,20 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kChunk = 16 * static_cast<std::int64_t>(kWordGroup);  // words made at a time
 
 struct Masks : torch::CustomClassHolder {
-  Masks(const Dropout& dropout, DropoutSite site)
-      : key(CounterRandom(dropout.seed, "dropout").bits(0)),
-        step(static_cast<std::uint32_t>(dropout.step)),
-        first_sample(static_cast<std::uint32_t>(dropout.first_sample)),
-        place(static_cast<std::uint32_t>(dropout.layer) * 4 + static_cast<std::uint32_t>(site)),
-        site(site),
-        first_token(dropout.first_token),
-        sequence(dropout.sequence),
-        drop_below(static_cast<std::uint32_t>(std::min(std::round(dropout.probability * 0x1p32), 0x1p32 - 1))),
-        scale(1 / (1 - dropout.probability)) {}
+  Masks(const Dropout& settings, DropoutSite place) : dropout(settings), site(place) {}
 
-  std::uint64_t key;
-  std::uint32_t step;
-  std::uint32_t first_sample;
-  std::uint32_t place;
+  /// Returns the words of a sample's mask; `sample` counts from the first of the micro-batch.
+  [[nodiscard]] WordStream words_of(std::int64_t sample) const {
+    return {static_cast<std::uint32_t>(dropout.step), static_cast<std::uint32_t>(dropout.first_sample + sample),
+            static_cast<std::uint32_t>(dropout.layer) * 4 + static_cast<std::uint32_t>(site)};
+  }
+
+  Dropout dropout;
   DropoutSite site;
-  std::int64_t first_token;
-  std::int64_t sequence;
-  std::uint32_t drop_below;  // words below it drop their element
-  double scale;
+  std::uint64_t key = CounterRandom(dropout.seed, "dropout").bits(0);
+  double scale = 1 / (1 - dropout.probability);
+  // Words below it drop their element
+  std::uint32_t drop_below = static_cast<std::uint32_t>(std::min(std::round(dropout.probability * 0x1p32), 0x1p32 - 1));
 };
 
 /// Elements of a tensor that are consecutive in the mask of a whole sample.
@@ -62,16 +56,16 @@ struct Runs {
 
 Runs runs_of(const at::Tensor& input, const Masks& masks) {
   const std::int64_t sample_size = input.numel() / input.size(0);
-  if (masks.sequence == 0) return {.length = sample_size};
+  if (masks.dropout.sequence == 0) return {.length = sample_size};
   if (masks.site != DropoutSite::AttentionProbabilities) {
-    return {.length = sample_size, .first = masks.first_token * (sample_size / input.size(1))};
+    return {.length = sample_size, .first = masks.dropout.first_token * (sample_size / input.size(1))};
   }
   const std::int64_t rows = input.size(2);
   return {.per_sample = input.size(1) * rows,
           .length = input.size(3),
-          .first = masks.first_token * masks.sequence,
+          .first = masks.dropout.first_token * masks.dropout.sequence,
           .rows = rows,
-          .sequence = masks.sequence};
+          .sequence = masks.dropout.sequence};
 }
 
 /// Applies `count` <= kChunk elements of a sample's mask, from `place` on.
@@ -82,8 +76,7 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t place, const El
   std::array<std::uint32_t, kChunk + kWordGroup> buffer;
   const std::int64_t before = place % kGroup;
   const std::span words(buffer.data(), static_cast<std::size_t>(before + count));
-  const WordStream stream = {masks.step, masks.first_sample + static_cast<std::uint32_t>(sample), masks.place};
-  random_words(masks.key, stream, static_cast<std::uint32_t>(place / kGroup), words);
+  random_words(masks.key, masks.words_of(sample), static_cast<std::uint32_t>(place / kGroup), words);
   const std::span own = words.subspan(static_cast<std::size_t>(before));
   using Wide = at::opmath_type<Element>;
   const auto scale = static_cast<Wide>(masks.scale);
@@ -98,8 +91,8 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t place, const El
 /// has words of its own.
 std::uint64_t device_seed(const Masks& masks) {
   std::array<std::uint32_t, 2> words{};
-  const auto group = static_cast<std::uint32_t>(masks.first_token);
-  random_words(masks.key, {masks.step, masks.first_sample, masks.place}, group, words);
+  const auto group = static_cast<std::uint32_t>(masks.dropout.first_token);
+  random_words(masks.key, masks.words_of(0), group, words);
   return std::uint64_t{words[1]} << 32U | words[0];
 }
 

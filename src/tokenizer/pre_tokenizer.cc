@@ -96,7 +96,8 @@ std::size_t end_of_gpt2_word(const Scanner& scanner, std::size_t start) {
   return scanner.white_space(start, false);
 }
 
-std::size_t end_of_llama3_word(const Scanner& scanner, std::size_t start, std::size_t most_digits) {
+template <std::size_t most_digits>
+std::size_t end_of_llama3_word(const Scanner& scanner, std::size_t start) {
   if (const std::size_t end = scanner.contraction(start, true); end > start) return end;
   std::size_t second = start;
   const unsigned first = scanner.take(second);
@@ -123,10 +124,10 @@ bool has_class(char32_t c, unsigned classes) { return (character_table()[c] & cl
 std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t start) {
   switch (pattern) {
     case WordPattern::Gpt2: return end_of_gpt2_word({text}, start);
-    case WordPattern::Llama3: return end_of_llama3_word({text}, start, 3);
+    case WordPattern::Llama3: return end_of_llama3_word<3>({text}, start);
     case WordPattern::Qwen2: break;
   }
-  return end_of_llama3_word({text}, start, 1);
+  return end_of_llama3_word<1>({text}, start);
 }
 
 }  // namespace chimera
