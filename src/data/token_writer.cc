@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/invariant.h"
 
 namespace chimera {
 namespace {
@@ -189,8 +190,9 @@ void TokenWriter::write_index() {
     done += static_cast<std::size_t>(got);
   }
   if (::lseek(lengths_.get(), 0, SEEK_SET) < 0 || ::ftruncate(lengths_.get(), 0) != 0) cannot_write(path, errno);
-  const MegatronIndexHeader header{
-      .type_code = megatron_code(type_).value_or(0), .sequences = documents, .documents = documents + 1};
+  const auto code = megatron_code(type_);
+  require_invariant(code.has_value(), "tokens are written in a type that Megatron's format does not have");
+  const MegatronIndexHeader header{.type_code = *code, .sequences = documents, .documents = documents + 1};
   write_bytes(lengths_, bytes_of(&header, 1), path);
   write_bytes(lengths_, bytes_of(lengths.data(), documents), path);
   std::vector<std::int64_t> numbers;

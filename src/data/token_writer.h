@@ -52,10 +52,9 @@ class TokenWriter {
   void finish();
   void discard();
 
+ private:
   [[nodiscard]] std::string tokens_path() const;
   [[nodiscard]] std::string index_path() const;
-
- private:
   [[nodiscard]] bool has_index() const { return format_ == TokenFileFormat::Megatron; }
   void flush();
   void write_index();

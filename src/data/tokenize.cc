@@ -462,7 +462,7 @@ class Output {
     }
     require_no_input(resume_path());
     require_own_progress();
-    if (saves_) go_on(tokenizer.vocabulary_size());
+    if (saves_) resume(tokenizer.vocabulary_size());
     if (writer_) return;
     writer_.emplace(options.output, options.format, tokenizer.vocabulary_size());
     std::remove(resume_path().c_str());  // progress file of another run
@@ -492,11 +492,10 @@ class Output {
     if (state_.written.documents == 0) throw ConfigError("the input has no document with a token; nothing is written");
     writer_->finish();
     std::remove(resume_path().c_str());
-    if (options_.format == TokenFileFormat::Megatron) return {writer_->tokens_path(), writer_->index_path()};
-    return {writer_->tokens_path()};
+    return TokenWriter::paths(options_.output, options_.format);
   }
 
-  void give_up() {
+  void discard() {
     if (writer_ && !has_saved_) writer_->discard();
   }
 
@@ -524,7 +523,7 @@ class Output {
                     options_.output, path));
   }
 
-  void go_on(std::int64_t vocabulary) {
+  void resume(std::int64_t vocabulary) {
     const auto earlier = read_resume(resume_path(), key_);
     if (!earlier || !TokenWriter::has(options_.output, options_.format, vocabulary, earlier->written)) return;
     writer_.emplace(options_.output, options_.format, vocabulary, earlier->written);
@@ -612,7 +611,7 @@ TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void
     while (workers.in_flight() > 0) take();
     report.files = output.finish();
   } catch (...) {
-    output.give_up();
+    output.discard();
     throw;
   }
   note();

@@ -1,5 +1,8 @@
 #pragma once
 
+// Text generation feeds one new token at a time, but attention needs the keys and values of all tokens before it. Each
+// stage keeps them here, so that a token passes through the model once.
+
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
-// Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS'19.
+// RMS norm, the normalization of Llama and its relatives: like layer norm, but without mean and bias. Source: Zhang and
+// Sennrich, "Root Mean Square Layer Normalization", NeurIPS'19.
 
 #include <ATen/core/Tensor.h>
 

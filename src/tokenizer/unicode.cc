@@ -79,12 +79,11 @@ std::string normalization_of(std::string_view text, const icu::Normalizer2* norm
   return out;
 }
 
-}  // namespace
-
-CharacterTable::CharacterTable() : classes_(kCodePoints) {
-  const auto mark = [this](const auto& ranges, CharacterClass character_class) {
+CharacterTable make_table() {
+  CharacterTable classes(kCodePoints);
+  const auto mark = [&classes](const auto& ranges, CharacterClass character_class) {
     for (const Range range : ranges) {
-      for (char32_t c = range.first; c <= range.last; ++c) classes_[c] |= character_class;
+      for (char32_t c = range.first; c <= range.last; ++c) classes[c] |= character_class;
     }
   };
   mark(tables::kLetters, kLetter);
@@ -96,10 +95,13 @@ CharacterTable::CharacterTable() : classes_(kCodePoints) {
   mark(tables::kChinese, kChinese);
   mark(tables::kAccents, kAccent);
   mark(tables::kPunctuation, kPunctuation);
+  return classes;
 }
 
+}  // namespace
+
 const CharacterTable& character_table() {
-  static const CharacterTable table;
+  static const CharacterTable table = make_table();
   return table;
 }
 

@@ -22,14 +22,8 @@ enum CharacterClass : std::uint16_t {
   kPunctuation = 1 << 8,    ///< a separate word for BERT
 };
 
-class CharacterTable {
- public:
-  CharacterTable();
-  [[nodiscard]] std::uint16_t operator[](char32_t c) const { return classes_[c]; }
-
- private:
-  std::vector<std::uint16_t> classes_;
-};
+/// [code point]: its classes.
+using CharacterTable = std::vector<std::uint16_t>;
 
 [[nodiscard]] const CharacterTable& character_table();
 
