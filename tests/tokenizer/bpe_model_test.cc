@@ -53,7 +53,7 @@ TokenIds by_definition(const BpeParts& parts, const std::string& word) {
 }
 
 TEST(BpeModelTest, WordsOfAnyLengthAreMergedAsDefined) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const BpeParts parts = random_parts();
     const BpeModel model(parts, "random");
     WordCache cache;
@@ -65,7 +65,7 @@ TEST(BpeModelTest, WordsOfAnyLengthAreMergedAsDefined) {
       TokenIds again;
       RC_ASSERT(!cache.append(word, again) || again == ids);
     }
-  });
+  }));
 }
 
 TEST(BpeModelTest, VeryLongWordTakesLessThanQuadraticTime) {
