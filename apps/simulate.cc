@@ -24,7 +24,6 @@
 #include "render/timeline_json.h"
 #include "schedule_file.h"
 #include "simulate/explain.h"
-#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 
 namespace chimera::apps {
@@ -47,9 +46,7 @@ struct SimulateArguments {
 };
 
 Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const SimulateArguments& options) {
-  if (options.cores_option->count() == 0 && options.contention.empty())
-    return simulate_steps(schedule, options.steps, costs);
-  SharedCores shared{.cores = std::numeric_limits<double>::infinity()};
+  SharedCores shared;
   if (options.cores_option->count() > 0) {
     if (options.cores < 1) throw ConfigError(fmt::format("--cores: {} is not 1 or more", options.cores));
     shared.cores = static_cast<double>(options.cores) / static_cast<double>(options.costs.data_parallel);
@@ -58,7 +55,7 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Sim
     shared.contention = {
         .ops_by_sums = options.contention[0], .sums_by_ops = options.contention[1], .transfers = options.contention[2]};
   }
-  return simulate_steps_on_cores(schedule, options.steps, costs, shared);
+  return simulate(schedule, costs, {.steps = options.steps, .cores = shared});
 }
 
 CostModel costs_of(const Schedule& schedule, const SimulateArguments& options) {

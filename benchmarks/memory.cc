@@ -67,7 +67,7 @@ void print_versions() {
     for (const std::int64_t micro_batches : {4, 8}) {
       const Schedule schedule = unroll(find_generator(name).generate({kStages, micro_batches}), kSteps);
       const CostModel costs = CostModel::uniform(schedule, StageCosts{.forward = 1, .backward = 2});
-      const Timeline timeline = simulate_steps(schedule, kSteps, costs);
+      const Timeline timeline = simulate(schedule, costs, {.steps = kSteps});
       const auto memory = measure_step_memory(schedule, model, kSize, Exchange::ByReference, lowering);
       fmt::print("{:<13} {:>3}", name, micro_batches);
       for (std::size_t w = 0; w < memory.size(); ++w) {

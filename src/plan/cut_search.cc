@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/signals.h"
-#include "simulate/memory.h"
+#include "simulate/weight_versions.h"
 
 namespace chimera {
 namespace {

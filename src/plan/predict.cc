@@ -13,7 +13,6 @@
 #include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 #include "simulate/explain.h"
-#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
@@ -58,26 +57,29 @@ double idle_gain_on_own_cores(const MachineProfile& machine, double cores) {
   return std::min(kMost, (1 - alone) / idle);
 }
 
-Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const StageModel& model) {
-  const CostModel& costs = model.costs;
-  SharedCores cores{.cores = kNoLimit, .nodes = model.nodes};
+/// Cores and links that slow workers down on the problem's machine; by default, nothing does.
+SharedCores shared_cores(const PlanProblem& problem, const Candidate& candidate, const StageModel& model) {
+  const MachineProfile& machine = problem.machine;
+  SharedCores cores{.nodes = model.nodes};
   if (shares_cores(problem)) {
     cores.cores = cores_of(problem, candidate, model.nodes);
     cores.all_reduce_share = model.computing_share_of_sums;
-    cores.switching = problem.machine.core_sharing;
-    cores.contention.node_transfers = problem.machine.contention.node_transfers;
-    cores.contention.idle_gain = problem.machine.contention.idle_gain;
-  } else if (problem.machine.contention.any()) {
-    cores.contention = problem.machine.contention;
-    if (problem.machine.cores > 0) {
+    cores.switching = machine.core_sharing;
+    cores.contention.node_transfers = machine.contention.node_transfers;
+    cores.contention.idle_gain = machine.contention.idle_gain;
+  } else if (machine.contention.any()) {
+    cores.contention = machine.contention;
+    if (machine.cores > 0) {
       cores.cores = cores_of(problem, candidate, model.nodes);
       cores.all_reduce_share = 0;  // cores suffice for all-reduces, too
-      if (problem.workers > 1) cores.contention.idle_gain = idle_gain_on_own_cores(problem.machine, cores.cores);
+      if (problem.workers > 1) cores.contention.idle_gain = idle_gain_on_own_cores(machine, cores.cores);
     }
-  } else {
-    return simulate_steps(*run.schedule, run.steps, costs);
   }
-  return simulate_steps_on_cores(*run.schedule, run.steps, costs, cores);
+  return cores;
+}
+
+Timeline timeline_of(const Run& run, const StageModel& model, const SharedCores& cores) {
+  return simulate(*run.schedule, model.costs, {.steps = run.steps, .cores = cores});
 }
 
 }  // namespace
@@ -111,12 +113,12 @@ std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidat
 }
 
 double Predictor::step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const {
-  return timed(problem_, candidate, run_of(planned.schedule), planned.model).period + planned.model.step_seconds;
+  const SharedCores cores = shared_cores(problem_, candidate, planned.model);
+  return timeline_of(run_of(planned.schedule), planned.model, cores).period + planned.model.step_seconds;
 }
 
 double Predictor::step_seconds_on_own_cores(const PlannedSchedule& planned) const {
-  const Run run = run_of(planned.schedule);
-  return simulate_steps(*run.schedule, run.steps, planned.model.costs).period + planned.model.step_seconds;
+  return timeline_of(run_of(planned.schedule), planned.model, {}).period + planned.model.step_seconds;
 }
 
 Prediction Predictor::predict(const PlannedSchedule& planned, const Candidate& candidate) const {
@@ -127,7 +129,7 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
                                                    const Candidate& candidate) const {
   const CostModel& costs = planned.model.costs;
   const Run run = run_of(planned.schedule);
-  const Timeline timeline = timed(problem_, candidate, run, planned.model);
+  const Timeline timeline = timeline_of(run, planned.model, shared_cores(problem_, candidate, planned.model));
   Prediction prediction;
   prediction.step_seconds = timeline.period + planned.model.step_seconds;
   if (prediction.step_seconds >= seconds) return std::nullopt;

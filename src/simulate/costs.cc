@@ -243,22 +243,15 @@ void CostTable::add_offloads(const OffloadCosts& costs, double scale) {
   }
 }
 
-double CostTable::duration(std::span<const Op> at_once) const {
-  if (at_once.size() == 1) return duration(at_once.front());
+double CostTable::duration_together(std::span<const Op> pair) const {
   double in_order = 0;
   double longest = 0;
-  for (const Op& op : at_once) {
+  for (const Op& op : pair) {
     const double time = duration(op) - recomputation(op);
     in_order += time;
     longest = std::max(longest, time);
   }
-  return recomputation(at_once) + std::max(pair_.value_or(1) * in_order, longest);
-}
-
-double CostTable::recomputation(std::span<const Op> at_once) const {
-  double again = 0;
-  for (const Op& op : at_once) again += recomputation(op);
-  return again;
+  return recomputation(pair) + std::max(pair_.value_or(1) * in_order, longest);
 }
 
 double CostTable::least_duration(const Op& op) const {

@@ -156,8 +156,14 @@ class CostTable {
   }
   [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
   /// Times of an op, or of a pair that runs together.
-  [[nodiscard]] double duration(std::span<const Op> at_once) const;
-  [[nodiscard]] double recomputation(std::span<const Op> at_once) const;
+  [[nodiscard]] double duration(std::span<const Op> at_once) const {
+    return at_once.size() == 1 ? duration(at_once.front()) : duration_together(at_once);
+  }
+  [[nodiscard]] double recomputation(std::span<const Op> at_once) const {
+    double again = 0;
+    for (const Op& op : at_once) again += recomputation(op);
+    return again;
+  }
   /// Lower bound on the op's worker time, alone or in a pair.
   [[nodiscard]] double least_duration(const Op& op) const;
   /// Time that the result's message occupies its link, and its delay after that.
@@ -196,6 +202,7 @@ class CostTable {
   [[nodiscard]] double part_of_tokens(const Op& op) const {
     return parts_of_tokens_.empty() ? 1 : parts_of_tokens_[static_cast<std::size_t>(op.slice)];
   }
+  [[nodiscard]] double duration_together(std::span<const Op> pair) const;
   [[nodiscard]] double copies(const Op& op) const {
     if (copies_.empty() || op.kind == OpKind::BackwardWeight) return 0;
     const std::size_t stage = op.replica.index() * stages_ + op.stage.index();

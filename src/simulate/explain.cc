@@ -5,7 +5,6 @@
 
 #include "schedule/dependencies.h"
 #include "simulate/links.h"
-#include "simulate/memory.h"
 
 namespace chimera {
 namespace {

@@ -5,10 +5,11 @@
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
+#include "simulate/memory.h"
 
 namespace chimera {
 
-/// Explains a timeline of simulate() or simulate_steps() for the same schedule and costs.
+/// Explains a timeline of simulate() for the same schedule and costs.
 ///
 /// *Bubbles* tile a worker's idle time without gap or overlap. Before an op, they have these causes, in this order:
 /// - Latency: the worker waits for its blocking send;
@@ -21,12 +22,7 @@ namespace chimera {
 ///
 /// After the last op, they are Imbalance while other workers run ops, otherwise Sync.
 ///
-/// *Memory* is in bytes if the costs give them, else in stage units (activations only). It includes:
-/// - weights (each version and copy), gradients and optimizer state;
-/// - activations from F to the end of B or I, and the part for W until its end. With recomputation, only the boundary
-///   is kept until B or I starts. Offloaded bytes are away between their copies (OffloadCopies).
-/// - messages: on the sender until arrival, unless part of its activations; then on the receiver until the op starts
-///   (forward) or ends (backward). CostModel::buffers extends both.
+/// *Memory* is that of memory_over_time().
 ///
 /// *The critical path* leads back from the last end: from an op to the previous op of its worker or its last input,
 /// whichever it started right after, and from an update to the op that launched the last all-reduce.

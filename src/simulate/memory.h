@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "schedule/schedule.h"
@@ -10,37 +8,15 @@
 
 namespace chimera {
 
-/// Start or end of the lifetime of a version of a stage's weights.
-struct VersionChange {
-  std::size_t after = 0;  // number of the worker's ops before it
-  StageId stage;
-  int change = 1;  // +1: created by an update, -1: discarded
-};
-
-/// Returns all changes on a worker in order, discards before creations. Each held stage starts with one version; a
-/// version is kept until its last use and until the next exists. Empty for a synchronous schedule.
-[[nodiscard]] std::vector<VersionChange> version_changes(const Schedule& schedule, std::size_t worker);
-
-/// Returns the maximum number of versions of a stage on the worker; 1 for a synchronous schedule.
-[[nodiscard]] std::int64_t peak_weight_versions(const Schedule& schedule, std::size_t worker);
-
-/// Finds the ops that complete an update: every `updates->micro_batches`-th B or W of a stage.
-class UpdateCounter {
- public:
-  explicit UpdateCounter(const Schedule& schedule);
-  /// Counts the op and returns whether it completes an update. Requires a worker's ops in order.
-  bool completes_update(const Op& op) {
-    if (every_ == 0 || !gives_weight_gradient(op.kind)) return false;
-    return ++done_[op.replica.index() * stages_ + op.stage.index()] % every_ == 0;
-  }
-
- private:
-  std::int64_t every_ = 0;  // 0: synchronous
-  std::size_t stages_ = 0;
-  std::vector<std::int64_t> done_;  // [replica][stage]
-};
-
-/// Returns the memory of each worker over time, as described at explain(). Requires all of the timeline's messages.
+/// Returns the memory of each worker over time: in bytes if the costs give them, else in stage units (activations
+/// only). It includes:
+/// - weights (each version and copy), gradients and optimizer state;
+/// - activations from F to the end of B or I, and the part for W until its end. With recomputation, only the boundary
+///   is kept until B or I starts. Offloaded bytes are away between their copies (OffloadCopies).
+/// - messages: on the sender until arrival, unless part of its activations; then on the receiver until the op starts
+///   (forward) or ends (backward). CostModel::buffers extends both.
+///
+/// Requires all of the timeline's messages.
 [[nodiscard]] std::vector<std::vector<MemoryPoint>> memory_over_time(const Schedule& schedule, const CostModel& costs,
                                                                      const Timeline& timeline,
                                                                      const std::vector<Message>& messages);

@@ -8,12 +8,11 @@
 
 #include "core/signals.h"
 #include "schedule/dependencies.h"
-#include "simulate/copy_engines.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
-#include "simulate/memory.h"
+#include "simulate/pipeline_state.h"
+#include "simulate/shared_cores.h"
 #include "simulate/steps.h"
-#include "simulate/sum_lanes.h"
 #include "simulate/summary.h"
 
 namespace chimera {
@@ -50,140 +49,93 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
 
 namespace {
 
-class StepRun {
+/// The clock of workers that do not slow each other down: an activity ends its own time after its start. So a worker
+/// runs ahead until its next op lacks an input, and resumes when the input is made. Takes time linear in the ops.
+class OwnCores {
  public:
-  /// `part` has the ops of `ranges` of the whole schedule. `free[w]` is in: when worker w can start; out: the end of
-  /// its ops.
-  StepRun(const OpTable& part, const std::vector<StepRange>& ranges, const CostTable& costs, Links& links,
-          std::vector<double>& free, Timeline& timeline)
-      : table_(part),
-        ranges_(ranges),
-        costs_(costs),
-        links_(links),
-        free_(free),
-        timeline_(timeline),
-        updates_(part.schedule()),
-        copies_(part.schedule(), costs) {
-    for (std::size_t w = 0; w < ranges.size(); ++w) timed_.push_back(timeline.workers[w].ops.data() + ranges[w].begin);
-    if (costs.has_traffic()) arrived_.resize(table_.size());
-  }
+  explicit OwnCores(PipelineState& state)
+      : state_(state),
+        links_(state.costs()),
+        waiting_(state.table().size(), 0),
+        next_waiting_(state.num_workers(), 0) {}
 
   void run() {
-    OpIndex visited = 0;
-    OpIndex second = kNoOp;  // second op of the pair timed last
-    const auto visit = [&](OpIndex op) {
-      throw_if_interrupted();
-      ++visited;
-      if (op == second) return;
-      const auto ops = table_.at_once(op, costs_.pairs());
-      time_at_once(op, ops);
-      if (ops.size() > 1) second = op + 1;
-    };
-    visit_in_dependency_order(table_, visit, costs_.pairs());
-    if (visited != table_.size()) throw_stuck(table_.schedule());
+    for (std::size_t w = state_.num_workers(); w-- > 0;) ready_.push_back(w);
+    while (!ready_.empty()) {
+      while (!ready_.empty()) {
+        const std::size_t worker = ready_.back();
+        ready_.pop_back();
+        advance(worker);
+      }
+      end_step();
+    }
   }
 
  private:
-  TimedOp& timed(OpIndex op, std::size_t worker) { return timed_[worker][op - table_.first(worker)]; }
-
-  double arrival(OpIndex made, std::size_t worker) {
-    const std::size_t maker = table_.worker(made);
-    if (maker == worker) return timed(made, maker).end;
-    return arrived_.empty() ? timed(made, maker).end + costs_.delay(table_.op(made)) : arrived_[made];
-  }
-
-  void time_at_once(OpIndex index, std::span<const Op> ops) {
-    const std::size_t worker = table_.worker(index);
-    const std::size_t position = index - table_.first(worker);
-    const double free = std::max(free_[worker], copies_.loaded(worker, position, position + ops.size()));
-    const double again = costs_.recomputation(ops);
-    const double recomputed = free + again;
-    double ready = recomputed;
-    for (const Op& op : ops) {
-      for (const OpIndex input : table_.inputs(op)) {
-        if (input != kNoOp) ready = std::max(ready, arrival(input, worker));
-      }
+  void advance(std::size_t w) {
+    const auto send = [this](OpIndex made, std::size_t to, double ready) {
+      return links_.send(state_.table().worker(made), to, state_.table().op(made), ready).arrived;
+    };
+    for (double now = state_.ready(w); now < kNever; now = state_.ready(w)) {
+      throw_if_interrupted();
+      const std::optional<Activity> next = state_.begin_next(w, now);
+      if (!next) continue;
+      const OpIndex first = state_.first_op(w);
+      state_.finish(next->work, w, now + next->time, send);
+      for (OpIndex made = first; made < state_.first_op(w); ++made) resume_waiting(made);
     }
-    const double end = ready + (costs_.duration(ops) - again);
-    const double start = ready > recomputed ? std::max(free, ready - again) : free;
-    free_[worker] = copies_.end_ops(worker, position, position + ops.size(), end);
-    for (const Op& op : ops) {
-      timed(index, worker) = {start, end};
-      if (!arrived_.empty()) send(index, op, worker, end);
-      if (updates_.completes_update(op)) update(op.stage, worker, index);
-      ++index;
+    const OpIndex input = state_.missing_input(w);
+    if (input == kNoOp) return;
+    next_waiting_[w] = waiting_[input];
+    waiting_[input] = static_cast<std::uint32_t>(w) + 1;
+  }
+
+  void resume_waiting(OpIndex made) {
+    for (std::uint32_t waiter = waiting_[made]; waiter != 0; waiter = next_waiting_[waiter - 1])
+      ready_.push_back(waiter - 1);
+  }
+
+  /// Ends the all-reduces; then the updates of all workers are ready.
+  void end_step() {
+    SumLanes& sums = state_.sums();
+    for (auto begun = sums.begin_ready(); !begun.empty(); begun = sums.begin_ready()) {
+      for (const auto& [group, start] : begun) state_.end_sum(group, start + state_.costs().all_reduce(group));
+    }
+    for (std::size_t w = state_.num_workers(); w-- > 0;) {
+      if (state_.ready(w) < kNever) ready_.push_back(w);
     }
   }
 
-  void send(OpIndex index, const Op& op, std::size_t worker, double ready) {
-    const OpIndex consumer = table_.consumer(op);
-    if (consumer == kNoOp) return;
-    arrived_[index] = ready + costs_.delay(op);  // for an op on another worker than its placement says
-    if (table_.worker(consumer) == worker) return;
-    arrived_[index] = links_.send(worker, table_.worker(consumer), op, ready).arrived;
-    if (costs_.blocking_sends()) free_[worker] = std::max(free_[worker], arrived_[index]);
-  }
-
-  void update(StageId stage, std::size_t worker, OpIndex index) {
-    const Place place{worker, ranges_[worker].begin + index - table_.first(worker)};
-    const std::size_t after = place.position + 1;
-    const double start = free_[worker];
-    const double summed = start + costs_.all_reduce(parameters_of(stage));
-    WorkerTimeline& timeline = timeline_.workers[worker];
-    if (summed > start) timeline.all_reduces.push_back({parameters_of(stage), start, summed, place, after});
-    free_[worker] = summed + costs_.optimizer(stage);
-    timeline.updates.push_back({after, start, free_[worker]});
-  }
-
-  const OpTable& table_;
-  const std::vector<StepRange>& ranges_;
-  const CostTable& costs_;
-  Links& links_;
-  std::vector<double>& free_;
-  Timeline& timeline_;
-  UpdateCounter updates_;
-  CopyEngines copies_;
-  std::vector<TimedOp*> timed_;  // [worker]: its first op
-  std::vector<double> arrived_;  // [op]; empty if every arrival is the op's end plus the delay
+  PipelineState& state_;
+  Links links_;
+  std::vector<std::uint32_t> waiting_;       // [op]: 1 + a worker that waits for it; 0: none
+  std::vector<std::uint32_t> next_waiting_;  // [worker]: 1 + the next worker that waits for the same op
+  std::vector<std::size_t> ready_;           // workers that can run
 };
 
-void run_synchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
-  Links links(costs);
-  StepSynchronization synchronization(schedule, costs, timeline);
-  std::vector<double> free(schedule.workers.size(), 0);
-  const auto run_step = [&](const OpTable& step, const std::vector<StepRange>& ranges) {
-    StepRun(step, ranges, costs, links, free, timeline).run();
-    synchronization.end_step(step, ranges, free);
-    timeline.step_ends.push_back(free.empty() ? 0 : *std::max_element(free.begin(), free.end()));
-  };
-  if (steps == 1) return run_step(OpTable(schedule), whole_range(schedule));
-  std::int64_t step = 0;
-  for (const auto& ranges : step_ranges(schedule, steps)) {
-    const Schedule part = part_of(schedule, schedule.micro_batches / steps, step++, ranges);
-    run_step(OpTable(part), ranges);
-  }
-}
-
-void run_asynchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
-  Links links(costs);
-  std::vector<double> free(schedule.workers.size(), 0);
-  const auto range = whole_range(schedule);
-  StepRun(OpTable(schedule), range, costs, links, free, timeline).run();
-  end_steps_with_ops(schedule, steps, timeline);
+double lower_bound_on(const SharedCores& cores, const Schedule& schedule, const CostTable& costs) {
+  const double bound = lower_bound(schedule, costs);
+  if (!std::isfinite(cores.cores)) return bound;
+  const double all_cores = cores.cores * static_cast<double>(cores.nodes.count());
+  const double fastest = 1 - cores.contention.idle_gain * idle_share(1, cores.cores);
+  return fastest * std::max(bound, work_of_ops(schedule, costs) / all_cores);
 }
 
 }  // namespace
 
-Timeline simulate(const Schedule& schedule, const CostModel& costs) { return simulate_steps(schedule, 1, costs); }
-
-Timeline simulate_steps(const Schedule& unrolled, std::int64_t steps, const CostModel& costs) {
-  const CostTable table(unrolled, costs);
-  Timeline timeline = empty_timeline(unrolled);
-  unrolled.updates ? run_asynchronous(unrolled, steps, table, timeline)
-                   : run_synchronous(unrolled, steps, table, timeline);
-  count_peaks(unrolled, timeline);
+Timeline simulate(const Schedule& schedule, const CostModel& costs, const SimulationOptions& options) {
+  require_valid(options.cores);
+  const CostTable table(schedule, costs);
+  const auto ranges = step_ranges(schedule, schedule.updates ? 1 : options.steps);
+  PipelineState state(schedule, ranges, table, options.cores.contention.any());
+  options.cores.are_shared() ? run_on_shared_cores(state, options.cores) : OwnCores(state).run();
+  state.require_ends();
+  Timeline timeline = state.take_timeline();
+  if (schedule.updates) end_steps_with_ops(schedule, options.steps, timeline);
+  count_peaks(schedule, timeline);
   summarize_timeline(timeline);
-  timeline.lower_bound = std::min(lower_bound(unrolled, table), timeline.makespan);  // rounding can exceed it
+  // Rounding can exceed the makespan.
+  timeline.lower_bound = std::min(lower_bound_on(options.cores, schedule, table), timeline.makespan);
   return timeline;
 }
 

@@ -4,6 +4,7 @@
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
+#include "simulate/contention.h"
 #include "simulate/costs.h"
 
 namespace chimera {
@@ -12,6 +13,13 @@ namespace chimera {
 /// stay. With equal F and B, ops of Chimera are in the figure's slots. Forwards that run together with a backward stay.
 /// Requires costs without links and blocking sends.
 [[nodiscard]] Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs, Timeline timeline);
+
+struct SimulationOptions {
+  /// Consecutive steps, unrolled into the schedule: step k has micro-batches k n to (k+1) n - 1, n = N / steps. In a
+  /// synchronous schedule, a worker starts a step after its previous update; an asynchronous schedule has no flush.
+  std::int64_t steps = 1;
+  SharedCores cores = {};  // default: each worker has cores of its own
+};
 
 /// Runs every worker's ops in order, each as soon as its inputs have arrived.
 ///
@@ -25,14 +33,16 @@ namespace chimera {
 /// synchronous step ends with all-reduces and, after all of them, one update per worker (simulate/sum_lanes.h). In an
 /// asynchronous schedule, a worker all-reduces and updates right after the op that completes an update.
 ///
-/// Throws ScheduleError if ops wait for each other in a cycle, and ConfigError as CostTable does. Requires a schedule
-/// that check() accepts; a missing op is ignored as an input.
-[[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs);
-
-/// Simulates consecutive steps, unrolled into one schedule: step k has micro-batches k n to (k+1) n - 1, n = N / steps.
-/// In a synchronous schedule, a worker starts a step after its previous update; an asynchronous schedule has no flush.
-/// Throws ConfigError if `steps` does not divide N, and ScheduleError if a worker of a synchronous schedule mixes the
-/// ops of two steps.
-[[nodiscard]] Timeline simulate_steps(const Schedule& unrolled, std::int64_t steps, const CostModel& costs);
+/// Cores that are shared, and contention, slow activities down (simulate/shared_cores.h). With enough cores for all,
+/// the times are bit for bit those on own cores.
+///
+/// The timeline's lower bound holds for every order of the ops, and for every sharing of the cores: their work takes at
+/// least its sum over all cores, less what an op saves while all other cores idle.
+///
+/// Throws ScheduleError if ops wait for each other in a cycle, or a worker of a synchronous schedule mixes the ops of
+/// two steps. Throws ConfigError as CostTable does, if `steps` does not divide N, and as require_valid(SharedCores)
+/// does. Requires a schedule that check() accepts; a missing op is ignored as an input.
+[[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs,
+                                const SimulationOptions& options = {});
 
 }  // namespace chimera

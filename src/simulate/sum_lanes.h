@@ -9,7 +9,6 @@
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
-#include "simulate/steps.h"
 
 namespace chimera {
 
@@ -32,6 +31,8 @@ class SumLanes {
   [[nodiscard]] std::vector<Begun> begin_ready();
   void end(ParameterGroupId group, double time);
 
+  /// Returns the workers that take part.
+  [[nodiscard]] const std::vector<WorkerId>& holders(ParameterGroupId group) const { return groups_[group.index()]; }
   /// Whether all workers of a running all-reduce have launched another.
   [[nodiscard]] bool has_next(ParameterGroupId group) const;
   /// Whether all all-reduces launched by the worker have ended.
@@ -57,38 +58,10 @@ class SumLanes {
 
   const CostTable& costs_;
   Timeline& timeline_;
-  std::vector<std::vector<WorkerId>> groups_;  // [group]
-  std::vector<Sum> sums_;                      // [group]
-  std::vector<ParameterGroupId> complete_;     // launched by all, not started
-  std::vector<Lane> lanes_;                    // [worker]
-};
-
-/// Returns the all-reduces that each worker launches in a step, as lowering places them.
-[[nodiscard]] std::vector<std::vector<AllReduceStart>> launches_of_step(const OpTable& step, const CostTable& costs);
-
-/// Launched all-reduces, [step][worker]; empty if steps end without all-reduces.
-using Launches = std::vector<std::vector<std::vector<AllReduceStart>>>;
-
-[[nodiscard]] Launches launches_of_steps(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges,
-                                         const CostTable& costs);
-
-/// Adds a step's all-reduces and updates to a timeline with its ops. All-reduces do not slow ops (SumLanes). Updates
-/// start after all ops and all-reduces of all workers, because the gradient norm over all stages comes first
-/// (ReduceScalars of a program, which takes no time here).
-class StepSynchronization {
- public:
-  StepSynchronization(const Schedule& schedule, const CostTable& costs, Timeline& timeline);
-
-  /// `step` has the ops of `ranges`. `free[w]`: in, the end of worker w's ops; out, the end of its update.
-  void end_step(const OpTable& step, const std::vector<StepRange>& ranges, std::vector<double>& free);
-
- private:
-  void sum(const OpTable& step, const std::vector<StepRange>& ranges, const std::vector<double>& free);
-
-  const CostTable& costs_;
-  Timeline& timeline_;
-  SumLanes lanes_;
-  std::vector<double> update_;  // [worker]
+  WorkerGroups groups_;                     // [group]
+  std::vector<Sum> sums_;                   // [group]
+  std::vector<ParameterGroupId> complete_;  // launched by all, not started
+  std::vector<Lane> lanes_;                 // [worker]
 };
 
 }  // namespace chimera

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "simulate/costs.h"
-#include "simulate/memory.h"
 #include "simulate/steps.h"
+#include "simulate/weight_versions.h"
 
 namespace chimera {
 namespace {
@@ -78,11 +77,6 @@ void summarize_timeline(Timeline& timeline) {
   const double area = timeline.makespan * static_cast<double>(timeline.workers.size());
   timeline.bubble_ratio = area > 0 ? idle / area : 0;
   timeline.period = period(timeline.step_ends);
-}
-
-void throw_stuck(const Schedule& schedule) {
-  throw ScheduleError("schedule '" + schedule.name +
-                      "' cannot run: its ops wait for each other; run `chimera check` on it");
 }
 
 }  // namespace chimera

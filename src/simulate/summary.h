@@ -19,6 +19,4 @@ void count_peaks(const Schedule& schedule, Timeline& timeline);
 /// Sets the values that depend on times. Adds ops to the workers' busy time, and only raises the makespan.
 void summarize_timeline(Timeline& timeline);
 
-[[noreturn]] void throw_stuck(const Schedule& schedule);
-
 }  // namespace chimera

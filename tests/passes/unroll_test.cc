@@ -80,7 +80,7 @@ TEST(UnrollTest, AStepInTheMiddleOfARunTakesOnlyItsOps) {
     const Schedule step = generated("pipedream", shape);
     const std::int64_t steps = steps_to_simulate(step);
     const Schedule stream = unroll(step, steps);
-    const Timeline timeline = simulate_steps(stream, steps, CostModel::uniform(stream, testing::costs(1, 2)));
+    const Timeline timeline = simulate(stream, CostModel::uniform(stream, testing::costs(1, 2)), {.steps = steps});
     EXPECT_EQ(timeline.period, 3 * static_cast<double>(shape.micro_batches)) << testing::describe("pipedream", shape);
   }
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
 
@@ -45,7 +44,7 @@ TEST(LinksTest, ABurstPassesBeforeTheLinkLimitsTheRate) {
   costs.links->bursts = {1};
   // The link is busy as before, but every message leaves it 1 earlier. The same holds if contention is enabled.
   const SharedCores shared{.cores = 2, .contention = {.transfers = 1}};
-  for (const Timeline& timeline : {simulate(schedule, costs), simulate_on_cores(schedule, costs, shared)}) {
+  for (const Timeline& timeline : {simulate(schedule, costs), simulate(schedule, costs, {.cores = shared})}) {
     EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{4, 8, 12, 13, 14, 15}));
     EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1, 2, 17, 21, 25}));
   }
@@ -56,7 +55,7 @@ TEST(LinksTest, ShortMessagesPassAtOnceUntilTheBurstIsUsedUp) {
   CostModel costs = with_links(schedule, 4, 0);
   costs.links->bursts = {5};
   const SharedCores shared{.cores = 2, .contention = {.transfers = 1}};
-  for (const Timeline& timeline : {simulate(schedule, costs), simulate_on_cores(schedule, costs, shared)}) {
+  for (const Timeline& timeline : {simulate(schedule, costs), simulate(schedule, costs, {.cores = shared})}) {
     EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{1, 4, 8, 9, 10, 11}));
   }
 }
@@ -107,7 +106,7 @@ TEST(LinksTest, CopiesTakeComputeTimeAtBothEnds) {
   EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{5.5, 9.5, 11, 12.5}));
   EXPECT_EQ(timeline.makespan, 22);
   EXPECT_EQ(timeline.workers[0].busy, 6);
-  expect_alike(simulate_on_cores(schedule, costs, {.cores = 2}), timeline);
+  expect_alike(simulate(schedule, costs, {.cores = {.cores = 2}}), timeline);
 }
 
 TEST(LinksTest, CopiesOfHalfMicroBatchesTakeHalf) {
@@ -142,7 +141,7 @@ TEST(LinksTest, EveryPairOfWorkersMayHaveItsOwnLink) {
   EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{0, 3, 4, 6}));
   EXPECT_EQ(timeline.makespan, 7);
   EXPECT_LE(timeline.lower_bound, 7);
-  expect_alike(simulate_on_cores(schedule, costs, {.cores = 2}), timeline);
+  expect_alike(simulate(schedule, costs, {.cores = {.cores = 2}}), timeline);
 }
 
 TEST(LinksTest, MatricesWithoutBytesAreDelays) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "simulate/explain.h"
-#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
 
@@ -51,7 +50,7 @@ TEST(OffloadTest, SlowCopiesHoldForwardsAndBackwards) {
   // 23, B3 27.
   const std::vector<double> expected = {0, 2, 5, 8, 14, 20, 24, 28};
   EXPECT_EQ(starts(simulate(schedule, costs)), expected);
-  EXPECT_EQ(starts(simulate_on_cores(schedule, costs, {.cores = 1})), expected);
+  EXPECT_EQ(starts(simulate(schedule, costs, {.cores = {.cores = 1}})), expected);
 }
 
 TEST(OffloadTest, RecomputationWaitsForTheLoad) {

@@ -9,7 +9,6 @@
 #include "schedule/dependencies.h"
 #include "schedule/schedule_csv.h"
 #include "simulate/explain.h"
-#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
 
@@ -143,15 +142,15 @@ TEST(PairsTest, NoMakespanIsBelowTheBound) {
 TEST(PairsTest, OnEnoughCoresTheTwoSimulatorsAgree) {
   for_each_case([](const Schedule& schedule, const CostModel& costs) {
     const SharedCores free{.cores = std::numeric_limits<double>::infinity()};
-    EXPECT_NEAR(simulate_on_cores(schedule, costs, free).makespan, simulate(schedule, costs).makespan, kRounding);
+    EXPECT_NEAR(simulate(schedule, costs, {.cores = free}).makespan, simulate(schedule, costs).makespan, kRounding);
   });
 }
 
 TEST(PairsTest, OnOneCorePairsSaveNothing) {
   const Schedule schedule = read_cells("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
   CostModel costs = with_pair(schedule, 0.7);
-  EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 1}).makespan, 6);
-  EXPECT_DOUBLE_EQ(simulate_on_cores(schedule, costs, {.cores = 2}).makespan, 1 + 2.1 + 2);
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs, {.cores = {.cores = 1}}).makespan, 6);
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs, {.cores = {.cores = 2}}).makespan, 1 + 2.1 + 2);
 }
 
 TEST(PairsTest, BlockingSendsOfAPairAreWaitedForTogether) {
@@ -170,7 +169,7 @@ TEST(PairsTest, ConsecutiveStepsKeepTheirPairs) {
   const Schedule schedule = find_generator("dualpipe").generate({.stages = 4, .micro_batches = 8});
   const Timeline one = simulate(schedule, with_pair(schedule, 0.8));
   const Schedule three = unroll(schedule, 3);
-  EXPECT_NEAR(simulate_steps(three, 3, with_pair(three, 0.8)).makespan, 3 * one.makespan, kRounding);
+  EXPECT_NEAR(simulate(three, with_pair(three, 0.8), {.steps = 3}).makespan, 3 * one.makespan, kRounding);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "passes/lower.h"
 #include "passes/pair_neighbors.h"
 #include "passes/unroll.h"
-#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
 
@@ -320,7 +319,7 @@ TEST(ProgramTest, EarlyReceivesMakeBuffersUnnecessaryForEqualStages) {
 TEST(ProgramTest, TakesTheTimesOfASimulationOnCores) {
   for_all_programs(4, [](const Schedule& schedule, const CostModel& costs) {
     const auto enough = 2 * static_cast<double>(schedule.workers.size());
-    expect_times_of_program(schedule, costs, simulate_on_cores(schedule, costs, {enough}));
+    expect_times_of_program(schedule, costs, simulate(schedule, costs, {.cores = {.cores = enough}}));
   });
 }
 

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "simulate/explain.h"
-#include "simulate/memory.h"
 #include "simulate/simulate.h"
+#include "simulate/weight_versions.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -39,8 +39,8 @@ Schedule pipedream() {
 
 TEST(StepsTest, WithoutSumsAndUpdatesTheNextStepFillsTheTail) {
   // 1F1B ends worker 1 at 7 and worker 0 at 9. Worker 1 waits for messages of worker 0.
-  const Timeline timeline = simulate_steps(repeated(find_generator("1f1b").generate({2, 2}), 3), 3,
-                                           {{{.forward = 1, .backward = 2}, {.forward = 1, .backward = 2}}, 0});
+  const Timeline timeline = simulate(repeated(find_generator("1f1b").generate({2, 2}), 3),
+                                     {{{.forward = 1, .backward = 2}, {.forward = 1, .backward = 2}}, 0}, {.steps = 3});
   EXPECT_EQ(timeline.step_ends, (std::vector<double>{9, 18, 27}));
   EXPECT_EQ(timeline.period, 9);
   EXPECT_EQ(timeline.makespan, 27);
@@ -50,7 +50,7 @@ TEST(StepsTest, NoWorkerUpdatesBeforeAllAreDone) {
   // Inner workers are done at 14, the end workers at 16.
   const Schedule step = find_generator("chimera").generate({4, 4});
   const Schedule schedule = repeated(step, 4);
-  const Timeline timeline = simulate_steps(schedule, 4, CostModel::uniform(schedule, testing::costs(1, 2)));
+  const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, testing::costs(1, 2)), {.steps = 4});
   EXPECT_EQ(timeline.period, 16);
   for (const WorkerTimeline& worker : timeline.workers) EXPECT_EQ(worker.updates[0].start, 16);
 }
@@ -61,7 +61,7 @@ TEST(StepsTest, AStepBeginsAfterTheUpdateOfItsWorker) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.all_reduce = AllReduceCosts{.seconds = {1, 1}};
   costs.optimizer = {0.25, 0.25};
-  const Timeline timeline = simulate_steps(schedule, 2, costs);
+  const Timeline timeline = simulate(schedule, costs, {.steps = 2});
   const Timeline alone = simulate(step, costs);
   for (const WorkerTimeline& worker : timeline.workers) {
     ASSERT_EQ(worker.updates.size(), 2U);
@@ -77,10 +77,10 @@ TEST(StepsTest, AStepBeginsAfterTheUpdateOfItsWorker) {
 TEST(StepsTest, RefusesMixedAndUnequalSteps) {
   Schedule schedule = repeated(find_generator("1f1b").generate({2, 2}), 2);
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
-  EXPECT_THROW((void)simulate_steps(schedule, 3, costs), ConfigError);
-  EXPECT_THROW((void)simulate_steps(schedule, 0, costs), ConfigError);
+  EXPECT_THROW((void)simulate(schedule, costs, {.steps = 3}), ConfigError);
+  EXPECT_THROW((void)simulate(schedule, costs, {.steps = 0}), ConfigError);
   std::swap(schedule.workers[0][3], schedule.workers[0][4]);
-  EXPECT_THROW((void)simulate_steps(schedule, 2, costs), ScheduleError);
+  EXPECT_THROW((void)simulate(schedule, costs, {.steps = 2}), ScheduleError);
 }
 
 TEST(StepsTest, AnAsynchronousWorkerUpdatesBetweenItsOps) {
@@ -98,7 +98,7 @@ TEST(StepsTest, AnAsynchronousWorkerUpdatesBetweenItsOps) {
 
 TEST(StepsTest, AsynchronousStepsOverlap) {
   Schedule schedule = pipedream();
-  const Timeline timeline = simulate_steps(schedule, 3, CostModel::uniform(schedule, testing::costs(1, 2)));
+  const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, testing::costs(1, 2)), {.steps = 3});
   EXPECT_EQ(timeline.step_ends, (std::vector<double>{6, 9, 12}));  // one micro-batch per step, a step takes F + B
   EXPECT_EQ(timeline.period, 3);
 }

@@ -71,7 +71,7 @@ std::string groups_in_words(const Job& job) {
 
 Timeline timed(const Schedule& schedule, const CostModel& costs) {
   const std::int64_t steps = steps_to_simulate(schedule);
-  return steps == 1 ? simulate(schedule, costs) : simulate_steps(unroll(schedule, steps), steps, costs);
+  return steps == 1 ? simulate(schedule, costs) : simulate(unroll(schedule, steps), costs, {.steps = steps});
 }
 
 }  // namespace

@@ -1,0 +1,135 @@
+#include "simulate/pipeline_state.h"
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+std::vector<std::vector<std::vector<AllReduceStart>>> launches_of_steps(
+    const OpTable& table, const std::vector<std::vector<StepRange>>& ranges, const CostTable& costs) {
+  const Schedule& schedule = table.schedule();
+  const auto launches = [&](const OpTable& step) {
+    return place_all_reduces(step, unit_start_times(step, costs.pairs()), costs.sums());
+  };
+  if (schedule.updates || !costs.has_all_reduces()) return {};
+  if (ranges.size() == 1) return {launches(table)};
+  std::vector<std::vector<std::vector<AllReduceStart>>> all;
+  const std::int64_t per_step = schedule.micro_batches / static_cast<std::int64_t>(ranges.size());
+  for (std::size_t step = 0; step < ranges.size(); ++step) {
+    const Schedule part = part_of(schedule, per_step, static_cast<std::int64_t>(step), ranges[step]);
+    all.push_back(launches(OpTable(part)));
+  }
+  return all;
+}
+
+}  // namespace
+
+PipelineState::PipelineState(const Schedule& schedule, std::vector<std::vector<StepRange>> ranges,
+                             const CostTable& costs, bool tracks_messages)
+    : table_(schedule),
+      ranges_(std::move(ranges)),
+      costs_(costs),
+      launches_(launches_of_steps(table_, ranges_, costs)),
+      sums_(schedule, costs, timeline_),
+      update_times_(costs.updates(schedule)),
+      updates_(schedule),
+      copies_(schedule, costs),
+      workers_(schedule.workers.size()),
+      has_messages_(tracks_messages || costs.has_traffic()),
+      arrived_(table_.size(), kNever) {
+  if (!schedule.updates) timeline_.step_ends.assign(ranges_.size(), 0);
+  timeline_.workers.resize(workers_.size());
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    timeline_.workers[w].ops.assign(schedule.workers[w].size(), {.start = 0, .end = kNever});
+    ops_.push_back(timeline_.workers[w].ops.data());
+  }
+  for (std::size_t w = 0; w < workers_.size(); ++w) begin_step(w);
+}
+
+void PipelineState::begin_step(std::size_t w) {
+  Worker& worker = workers_[w];
+  const StepRange& range = ranges_[worker.step][w];
+  worker.end = static_cast<std::uint32_t>(range.end);
+  worker.launched = 0;
+  worker.has_ended_ops = false;
+  if (range.begin == range.end) return;
+  find_inputs(worker, w);
+  launch_sums(w, worker.free);
+}
+
+/// Launches the all-reduces that come before the worker's next op.
+void PipelineState::launch_sums(std::size_t w, double now) {
+  if (launches_.empty()) return;
+  Worker& worker = workers_[w];
+  const auto& launches = launches_[worker.step][w];
+  for (; worker.launched < launches.size(); ++worker.launched) {
+    const auto& [group, after] = launches[worker.launched];
+    const std::size_t ops_before = ranges_[worker.step][w].begin + static_cast<std::size_t>(after + 1);
+    if (ops_before > worker.position) return;
+    sums_.launch(w, group, now, ops_before);
+  }
+}
+
+void PipelineState::end_sum(ParameterGroupId group, double now) {
+  sums_.end(group, now);
+  for (const WorkerId worker : sums_.holders(group)) reach_barrier(worker.index());
+}
+
+void PipelineState::reach_barrier(std::size_t w) {
+  const Worker& worker = workers_[w];
+  if (!worker.has_ended_ops || !sums_.is_free(w)) return;
+  barrier_.last = std::max({barrier_.last, worker.free, sums_.free_since(w)});
+  if (++barrier_.workers < workers_.size()) return;
+  barrier_.workers = 0;
+  ++barrier_.steps;
+  barrier_.passed = barrier_.last;
+}
+
+/// An asynchronous update all-reduces first. The timeline counts both as the update.
+Activity PipelineState::begin_own_update(std::size_t w, double now) {
+  Worker& worker = workers_[w];
+  const StageId stage = updated_stage(w);
+  const ParameterGroupId group = parameters_of(stage);
+  worker.free = kNever;
+  if (!worker.update_start) {
+    worker.update_start = now;
+    return {Work::OwnSum, costs_.all_reduce(group)};
+  }
+  const double start = *worker.update_start;
+  const Place place{w, *worker.update_after};
+  const std::size_t after = place.position + 1;
+  if (now > start) timeline_.workers[w].all_reduces.push_back({group, start, now, place, after});
+  timeline_.workers[w].updates.push_back({after, start, now});
+  return {Work::Update, costs_.optimizer(stage)};
+}
+
+void PipelineState::finish_update(std::size_t w, double now) {
+  Worker& worker = workers_[w];
+  timeline_.workers[w].updates.back().end = now;
+  if (worker.update_after) {
+    worker.update_after.reset();
+    worker.update_start.reset();
+    return;
+  }
+  timeline_.step_ends[worker.step] = std::max(timeline_.step_ends[worker.step], now);
+  if (++worker.step < ranges_.size()) begin_step(w);
+}
+
+void PipelineState::arrive(OpIndex made, double now) {
+  Worker& sender = workers_[table_.worker(made)];
+  arrived_[made] = now + costs_.delay(table_.op(made));
+  sender.sent = std::max(sender.sent, arrived_[made]);
+  if (costs_.blocking_sends() && --sender.sending == 0) sender.free = sender.sent;
+}
+
+void PipelineState::require_ends() const {
+  for (const Worker& worker : workers_) {
+    if (worker.position == worker.end) continue;
+    throw ScheduleError("schedule '" + table_.schedule().name +
+                        "' cannot run: its ops wait for each other; run `chimera check` on it");
+  }
+}
+
+}  // namespace chimera

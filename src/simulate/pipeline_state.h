@@ -1,0 +1,268 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "schedule/dependencies.h"
+#include "schedule/schedule.h"
+#include "schedule/timeline.h"
+#include "simulate/copy_engines.h"
+#include "simulate/costs.h"
+#include "simulate/steps.h"
+#include "simulate/sum_lanes.h"
+#include "simulate/weight_versions.h"
+
+// The state of a simulated pipeline, and the rules by which it changes: when a worker may begin its next activity, what
+// this activity is, and what its end causes. The state has no clock. A clock asks ready() and begin_next(), decides
+// when the activity ends, and reports the end:
+//
+//     ready(w) --> begin_next(w, now) --> ... time passes ... --> finish(work, w, now)
+//
+// There are two clocks. On cores of its own, a worker's activity ends a known time after its start, so workers run
+// ahead of each other in any order that follows the dependencies, without a queue of events (simulate.cc). On shared
+// cores, the end depends on all that happens meanwhile, so events come in the order of time (shared_cores.h). A
+// worker's cycle is
+//
+//     recomputation, op, [own all-reduce, update]  per op or pair; the part in brackets in an asynchronous schedule
+//     end of ops, update                           per step of a synchronous schedule; the update waits for all workers
+
+namespace chimera {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+enum class Work : std::uint8_t {
+  Recomputation,
+  Op,
+  OwnSum,  ///< the all-reduce of an asynchronous update, which keeps its worker busy
+  Update,
+  Sum,      ///< an all-reduce of a synchronous step, beside the ops of its workers
+  Message,  ///< time on a link
+};
+
+/// What a worker begins.
+struct Activity {
+  Work work = Work::Op;
+  double time = 0;  // on a core of its own, without contention
+};
+
+class PipelineState {
+ public:
+  /// `ranges`: [step][worker]. With `tracks_messages`, the clock is told of all messages, even if they all take the
+  /// same delay.
+  PipelineState(const Schedule& schedule, std::vector<std::vector<StepRange>> ranges, const CostTable& costs,
+                bool tracks_messages);
+  PipelineState(const PipelineState&) = delete;
+  PipelineState& operator=(const PipelineState&) = delete;
+
+  [[nodiscard]] const OpTable& table() const { return table_; }
+  [[nodiscard]] const CostTable& costs() const { return costs_; }
+  [[nodiscard]] std::size_t num_workers() const { return workers_.size(); }
+  /// All-reduces of synchronous steps. The clock starts them, and reports their ends to end_sum().
+  [[nodiscard]] SumLanes& sums() { return sums_; }
+  /// Returns the op or pair that the worker runs next, or runs now.
+  [[nodiscard]] std::span<const Op> next_ops(std::size_t w) const {
+    return concurrent_ops(table_.schedule().workers[w], workers_[w].position, costs_.pairs());
+  }
+  [[nodiscard]] OpIndex first_op(std::size_t w) const {
+    return static_cast<OpIndex>(table_.first(w) + workers_[w].position);
+  }
+  /// Returns the stage of the asynchronous update that is due, or runs, on the worker.
+  [[nodiscard]] StageId updated_stage(std::size_t w) const {
+    return table_.schedule().workers[w][*workers_[w].update_after].stage;
+  }
+
+  /// Returns when the worker can begin its next activity; kNever while it is busy or waits for something that has not
+  /// happened.
+  [[nodiscard]] double ready(std::size_t w) const;
+  /// Returns an input of the worker's next op that is not made, or is still in transit, or kNoOp.
+  [[nodiscard]] OpIndex missing_input(std::size_t w) const;
+  /// Begins the worker's next activity. Returns nullopt if it takes no time. Requires ready(w) <= now.
+  std::optional<Activity> begin_next(std::size_t w, double now);
+  /// Ends the worker's activity. `send(made, to, now)` sends the result of an op to another worker and returns its
+  /// arrival, or kNever if arrive() will report that it has left its link.
+  template <class Send>
+  void finish(Work work, std::size_t w, double now, const Send& send);
+  void arrive(OpIndex made, double now);
+  void end_sum(ParameterGroupId group, double now);
+
+  /// Throws ScheduleError if a worker has not ended the ops of its step.
+  void require_ends() const;
+  [[nodiscard]] Timeline take_timeline() { return std::move(timeline_); }
+
+ private:
+  /// Inputs of an op or pair; kNoOp after the last.
+  using Inputs = std::array<OpIndex, 6>;
+  /// The fields of every op come first, in one line of the cache.
+  struct alignas(64) Worker {
+    double free = 0;                                           // when it became idle; kNever: it is busy
+    std::uint32_t position = 0;                                // position of its next op
+    std::uint32_t end = 0;                                     // end of the step's ops
+    Inputs inputs = {};                                        // of its next op
+    std::optional<double> recomputed = std::nullopt;           // start of the next op's recomputation
+    std::optional<std::uint32_t> update_after = std::nullopt;  // asynchronous: position of an op with a pending update
+    std::uint32_t step = 0;
+    std::uint32_t launched = 0;                         // all-reduces of this step
+    bool has_ended_ops = false;                         // whether the ops of this step have ended
+    std::optional<double> update_start = std::nullopt;  // asynchronous: start of the update's all-reduce
+    std::size_t sending = 0;                            // blocking messages with unknown arrival
+    double sent = 0;                                    // latest known arrival of a blocking message
+  };
+  /// The updates of a synchronous step begin when all workers have ended their ops and all-reduces.
+  struct Barrier {
+    std::size_t workers = 0;  // workers at the barrier of the current step
+    double last = 0;          // arrival of the last of them
+    std::size_t steps = 0;    // passed barriers
+    double passed = 0;        // when the last barrier was passed
+  };
+
+  [[nodiscard]] bool recomputes_first(std::size_t w) const {
+    return costs_.recomputation(next_ops(w)) > 0 && !workers_[w].recomputed;
+  }
+  [[nodiscard]] double arrival(OpIndex made, std::size_t w) const {
+    const bool is_own = made >= table_.first(w) && made < table_.first(w + 1);
+    return is_own ? ops_[w][made - table_.first(w)].end : arrived_[made];
+  }
+
+  [[nodiscard]] double ops_ready(std::size_t w) const;
+  void find_inputs(Worker& worker, std::size_t w);
+  Activity begin_ops(std::size_t w, double now);
+  Activity begin_own_update(std::size_t w, double now);
+  template <class Send>
+  void finish_ops(std::size_t w, double now, const Send& send);
+  template <class Send>
+  void send_result(OpIndex made, const Op& op, std::size_t w, double now, const Send& send);
+  void finish_update(std::size_t w, double now);
+  void begin_step(std::size_t w);
+  void launch_sums(std::size_t w, double now);
+  void reach_barrier(std::size_t w);
+
+  OpTable table_;
+  std::vector<std::vector<StepRange>> ranges_;
+  const CostTable& costs_;
+  Timeline timeline_;
+  std::vector<TimedOp*> ops_;  // [worker]: its ops in timeline_; the end of an op is kNever until it has ended
+  std::vector<std::vector<std::vector<AllReduceStart>>> launches_;  // [step][worker]; empty: no all-reduces
+  SumLanes sums_;
+  std::vector<double> update_times_;  // [worker], at the end of a synchronous step
+  UpdateCounter updates_;
+  CopyEngines copies_;
+  std::vector<Worker> workers_;
+  Barrier barrier_;
+  bool has_messages_;            // false: every result arrives one delay after its op
+  std::vector<double> arrived_;  // [op]: arrival at another worker; kNever: unknown
+};
+
+inline double PipelineState::ready(std::size_t w) const {
+  const Worker& worker = workers_[w];
+  if (worker.update_after) return worker.free;
+  if (worker.position < worker.end) return ops_ready(w);
+  if (table_.schedule().updates) return kNever;
+  if (!worker.has_ended_ops) return worker.free;
+  return worker.step < barrier_.steps ? std::max(worker.free, barrier_.passed) : kNever;
+}
+
+inline double PipelineState::ops_ready(std::size_t w) const {
+  const std::size_t position = workers_[w].position;
+  const auto ops = next_ops(w);
+  double start = std::max(workers_[w].free, copies_.loaded(w, position, position + ops.size()));
+  if (recomputes_first(w)) return start;
+  for (const OpIndex input : workers_[w].inputs) {
+    if (input == kNoOp) break;
+    start = std::max(start, arrival(input, w));
+  }
+  return start;
+}
+
+inline OpIndex PipelineState::missing_input(std::size_t w) const {
+  if (workers_[w].position == workers_[w].end) return kNoOp;
+  for (const OpIndex input : workers_[w].inputs) {
+    if (input == kNoOp || arrival(input, w) == kNever) return input;
+  }
+  return kNoOp;
+}
+
+/// Looks the inputs up once for each op, because a clock asks several times whether they have arrived.
+inline void PipelineState::find_inputs(Worker& worker, std::size_t w) {
+  auto next = worker.inputs.begin();
+  for (const Op& op : next_ops(w)) {
+    for (const OpIndex input : table_.inputs(op)) {
+      if (input != kNoOp) *next++ = input;
+    }
+  }
+  if (next != worker.inputs.end()) *next = kNoOp;
+}
+
+inline std::optional<Activity> PipelineState::begin_next(std::size_t w, double now) {
+  Worker& worker = workers_[w];
+  if (worker.update_after) return begin_own_update(w, now);
+  if (worker.position < worker.end) return begin_ops(w, now);
+  if (!worker.has_ended_ops) {
+    worker.has_ended_ops = true;
+    launch_sums(w, now);
+    reach_barrier(w);
+    return std::nullopt;
+  }
+  timeline_.workers[w].updates.push_back({worker.position, now, now});
+  worker.free = kNever;
+  return Activity{Work::Update, update_times_[w]};
+}
+
+/// Recomputation runs as soon as the worker is free. In the timeline it is part of the op, as late as possible.
+inline Activity PipelineState::begin_ops(std::size_t w, double now) {
+  Worker& worker = workers_[w];
+  const auto ops = next_ops(w);
+  const double again = costs_.recomputation(ops);
+  const double free = worker.free;
+  worker.free = kNever;
+  if (again > 0 && !worker.recomputed) {
+    worker.recomputed = now;
+    return {Work::Recomputation, again};
+  }
+  double start = now;
+  if (worker.recomputed) start = now > free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
+  for (std::size_t k = 0; k < ops.size(); ++k) ops_[w][worker.position + k].start = start;
+  return {Work::Op, costs_.duration(ops) - again};
+}
+
+template <class Send>
+void PipelineState::finish(Work work, std::size_t w, double now, const Send& send) {
+  workers_[w].free = now;
+  if (work == Work::Op) finish_ops(w, now, send);
+  if (work == Work::Update) finish_update(w, now);
+}
+
+template <class Send>
+void PipelineState::finish_ops(std::size_t w, double now, const Send& send) {
+  Worker& worker = workers_[w];
+  const auto ops = next_ops(w);
+  worker.recomputed.reset();
+  worker.free = copies_.end_ops(w, worker.position, worker.position + ops.size(), now);
+  for (const Op& op : ops) {
+    ops_[w][worker.position].end = now;
+    arrived_[first_op(w)] = now + costs_.delay(op);
+    if (has_messages_) send_result(first_op(w), op, w, now, send);
+    if (updates_.completes_update(op)) worker.update_after = worker.position;
+    ++worker.position;
+  }
+  if (worker.position == worker.end) return;
+  find_inputs(worker, w);
+  launch_sums(w, now);
+}
+
+template <class Send>
+void PipelineState::send_result(OpIndex made, const Op& op, std::size_t w, double now, const Send& send) {
+  const OpIndex consumer = table_.consumer(op);
+  if (consumer == kNoOp || table_.worker(consumer) == w) return;
+  arrived_[made] = send(made, table_.worker(consumer), now);
+  if (!costs_.blocking_sends()) return;
+  if (arrived_[made] == kNever) ++workers_[w].sending;
+  workers_[w].free = std::max(workers_[w].free, arrived_[made]);
+}
+
+}  // namespace chimera

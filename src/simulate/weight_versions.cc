@@ -1,0 +1,68 @@
+#include "simulate/weight_versions.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace chimera {
+namespace {
+
+/// Versions of a copy of a stage: number of ops before each version's creation, and up to its last use.
+struct Versions {
+  std::vector<std::size_t> made = {0};
+  std::vector<std::size_t> used = {0};
+};
+
+using Copies = std::map<std::pair<ReplicaId, StageId>, Versions>;
+
+Copies versions_of(const Schedule& schedule, std::size_t worker) {
+  UpdateCounter counter(schedule);
+  Copies copies;
+  const auto& ops = schedule.workers[worker];
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    Versions& versions = copies[{ops[i].replica, ops[i].stage}];
+    const auto version = static_cast<std::size_t>(std::max(ops[i].weight_version, 0));
+    if (version >= versions.used.size()) versions.used.resize(std::min(version, ops.size()) + 1, 0);
+    versions.used[std::min(version, ops.size())] = i + 1;
+    if (counter.completes_update(ops[i])) versions.made.push_back(i + 1);
+  }
+  return copies;
+}
+
+}  // namespace
+
+UpdateCounter::UpdateCounter(const Schedule& schedule) {
+  if (!schedule.updates) return;
+  every_ = schedule.updates->micro_batches;
+  stages_ = static_cast<std::size_t>(schedule.stages);
+  done_.resize(stages_ * schedule.placement.num_replicas());
+}
+
+std::vector<VersionChange> version_changes(const Schedule& schedule, std::size_t worker) {
+  std::vector<VersionChange> changes;
+  if (!schedule.updates) return changes;
+  for (const auto& [copy, versions] : versions_of(schedule, worker)) {
+    for (std::size_t v = 1; v < versions.made.size(); ++v) {
+      changes.push_back({versions.made[v], copy.second, +1});
+      const std::size_t used = v - 1 < versions.used.size() ? versions.used[v - 1] : 0;
+      changes.push_back({std::max(used, versions.made[v]), copy.second, -1});
+    }
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const VersionChange& a, const VersionChange& b) {
+    return std::pair(a.after, a.change) < std::pair(b.after, b.change);
+  });
+  return changes;
+}
+
+std::int64_t peak_weight_versions(const Schedule& schedule, std::size_t worker) {
+  std::map<StageId, std::int64_t> kept;
+  std::int64_t peak = 1;
+  for (const VersionChange& change : version_changes(schedule, worker)) {
+    const auto held = kept.emplace(change.stage, 1).first;
+    held->second += change.change;
+    peak = std::max(peak, held->second);
+  }
+  return peak;
+}
+
+}  // namespace chimera

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "schedule/schedule.h"
+
+// Updates within an asynchronous schedule, and the versions of a stage's weights that they create. Which op completes
+// an update, and how long a version is kept, depends only on the order of the ops, not on their times. The simulator
+// and the memory model count with the same rule.
+
+namespace chimera {
+
+/// Finds the ops that complete an update: every `updates->micro_batches`-th op with a weight gradient (B or W) of a
+/// stage. No op of a synchronous schedule does.
+class UpdateCounter {
+ public:
+  explicit UpdateCounter(const Schedule& schedule);
+  /// Counts the op and returns whether it completes an update. Requires a worker's ops in order.
+  bool completes_update(const Op& op) {
+    if (every_ == 0 || !gives_weight_gradient(op.kind)) return false;
+    return ++done_[op.replica.index() * stages_ + op.stage.index()] % every_ == 0;
+  }
+
+ private:
+  std::int64_t every_ = 0;  // 0: synchronous
+  std::size_t stages_ = 0;
+  std::vector<std::int64_t> done_;  // [replica][stage]
+};
+
+/// Start or end of the lifetime of a version of a stage's weights.
+struct VersionChange {
+  std::size_t after = 0;  // number of the worker's ops before it
+  StageId stage;
+  int change = 1;  // +1: created by an update, -1: discarded
+};
+
+/// Returns all changes on a worker in order, discards before creations. Each held stage starts with one version; a
+/// version is kept until its last use and until the next exists. Empty for a synchronous schedule.
+[[nodiscard]] std::vector<VersionChange> version_changes(const Schedule& schedule, std::size_t worker);
+
+/// Returns the maximum number of versions of a stage on the worker; 1 for a synchronous schedule.
+[[nodiscard]] std::int64_t peak_weight_versions(const Schedule& schedule, std::size_t worker);
+
+}  // namespace chimera
