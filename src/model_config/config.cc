@@ -144,89 +144,6 @@ void check_heads(const ModelConfig& config) {
   check_rotary_positions(config);
 }
 
-}  // namespace
-
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const ModelConfig& model : presets()) names.push_back(model.name);
-  return names;
-}
-
-std::string hub_download(const std::string& name) {
-  const auto slash = name.find('/');
-  const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
-  const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
-                       std::ranges::all_of(name.substr(0, slash), is_word) &&
-                       std::ranges::all_of(name.substr(slash + 1), is_word);
-  if (!is_name) return "";
-  return fmt::format("download it with `hf download {} --local-dir {}` and give that folder", name,
-                     name.substr(slash + 1));
-}
-
-ModelConfig find_model(const std::string& name_or_file) {
-  if (name_or_file.ends_with(".toml")) return read_model_file(name_or_file);
-  const auto found = std::ranges::find(presets(), name_or_file, &ModelConfig::name);
-  if (found != presets().end()) return *found;
-  if (const std::string download = hub_download(name_or_file); !download.empty())
-    throw ConfigError(fmt::format("{} is neither a folder nor a preset; {}", printable(name_or_file), download));
-  throw ConfigError(unknown_name("model", name_or_file, preset_names()));
-}
-
-ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) {
-  config.layers = overrides.layers.value_or(config.layers);
-  if (overrides.hidden) {
-    check_size(config, "hidden", *overrides.hidden, kLargestSize);  // prevents overflow
-    config.hidden = *overrides.hidden;
-    config.feed_forward = (config.family == Family::Llama ? 3 : 4) * config.hidden;
-  }
-  config.heads = overrides.heads.value_or(config.heads);
-  if (overrides.key_value_heads) config.key_value_heads = overrides.key_value_heads;
-  config.vocabulary = overrides.vocabulary.value_or(config.vocabulary);
-  config.tied = overrides.tied.value_or(config.tied);
-  require_valid(config);
-  return config;
-}
-
-void require_valid(const ModelConfig& config) {
-  check_size(config, "layers", config.layers, kMostLayers);
-  check_size(config, "hidden", config.hidden, kLargestSize);
-  check_size(config, "heads", config.heads, kLargestSize);
-  check_size(config, "feed_forward", config.feed_forward, kLargestSize);
-  check_size(config, "vocabulary", config.vocabulary, kLargestSize);
-  check_size(config, "positions", config.positions, kLargestSize);
-  check_number(config, "norm_epsilon", norm_epsilon_of(config), 1e-30, 1);
-  check_heads(config);
-  // Floating point, because the total may not fit into 64 bits; one parameter always does.
-  double parameters = 0;
-  for (const ParameterSpec& spec : embedding_parameters(config)) parameters += static_cast<double>(spec.count());
-  for (const ParameterSpec& spec : head_parameters(config)) parameters += static_cast<double>(spec.count());
-  for (const ParameterSpec& spec : block_parameters(config, 0)) {
-    parameters += static_cast<double>(spec.count()) * static_cast<double>(config.layers);
-  }
-  if (parameters > kMostParameters) {
-    refuse(config, fmt::format("{:.3g} parameters are more than the {:.0e} that can be counted; choose smaller sizes",
-                               parameters, kMostParameters));
-  }
-}
-
-double norm_epsilon_of(const ModelConfig& config) {
-  switch (config.family) {
-    case Family::Gpt2: return config.norm_epsilon.value_or(1e-5);
-    case Family::Bert: return config.norm_epsilon.value_or(1e-12);
-    case Family::Llama: return config.norm_epsilon.value_or(1e-6);
-  }
-  return 0;
-}
-
-void require_within_window(const ModelConfig& config, std::int64_t sequence) {
-  if (!config.sliding_window || sequence <= *config.sliding_window) return;
-  refuse(config, fmt::format("a sequence of {0} tokens is longer than its sliding window of {1}, and windows below the "
-                             "sequence are not supported; choose --sequence {1} or less",
-                             sequence, *config.sliding_window));
-}
-
-namespace {
-
 using Names = std::vector<std::string>;
 
 const Names& field_names(Family family) {
@@ -366,7 +283,88 @@ void read_llamas_fields(const Fields& fields, ModelConfig& config) {
   if (fields.has("rope_scaling")) config.rope_scaling = rope_scaling(fields.table("rope_scaling"));
 }
 
+nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
+  nlohmann::ordered_json json = {{"type", to_text(scaling.type)}};
+  if (scaling.type != RopeScalingType::None) json["factor"] = scaling.factor;
+  if (scaling.type == RopeScalingType::Llama3) {
+    json["low_frequency_factor"] = scaling.low_frequency_factor;
+    json["high_frequency_factor"] = scaling.high_frequency_factor;
+    json["original_positions"] = scaling.original_positions;
+  }
+  return json;
+}
+
 }  // namespace
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const ModelConfig& model : presets()) names.push_back(model.name);
+  return names;
+}
+
+std::string hub_download(const std::string& name) {
+  const auto slash = name.find('/');
+  const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
+                       std::ranges::all_of(name.substr(0, slash), is_word) &&
+                       std::ranges::all_of(name.substr(slash + 1), is_word);
+  if (!is_name) return "";
+  return fmt::format("download it with `hf download {} --local-dir {}` and give that folder", name,
+                     name.substr(slash + 1));
+}
+
+ModelConfig find_model(const std::string& name_or_file) {
+  if (name_or_file.ends_with(".toml")) return read_model_file(name_or_file);
+  const auto found = std::ranges::find(presets(), name_or_file, &ModelConfig::name);
+  if (found != presets().end()) return *found;
+  if (const std::string download = hub_download(name_or_file); !download.empty())
+    throw ConfigError(fmt::format("{} is neither a folder nor a preset; {}", printable(name_or_file), download));
+  throw ConfigError(unknown_name("model", name_or_file, preset_names()));
+}
+
+ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) {
+  config.layers = overrides.layers.value_or(config.layers);
+  if (overrides.hidden) {
+    check_size(config, "hidden", *overrides.hidden, kLargestSize);  // prevents overflow
+    config.hidden = *overrides.hidden;
+    config.feed_forward = (config.family == Family::Llama ? 3 : 4) * config.hidden;
+  }
+  config.heads = overrides.heads.value_or(config.heads);
+  if (overrides.key_value_heads) config.key_value_heads = overrides.key_value_heads;
+  config.vocabulary = overrides.vocabulary.value_or(config.vocabulary);
+  config.tied = overrides.tied.value_or(config.tied);
+  require_valid(config);
+  return config;
+}
+
+void require_valid(const ModelConfig& config) {
+  check_size(config, "layers", config.layers, kMostLayers);
+  check_size(config, "hidden", config.hidden, kLargestSize);
+  check_size(config, "heads", config.heads, kLargestSize);
+  check_size(config, "feed_forward", config.feed_forward, kLargestSize);
+  check_size(config, "vocabulary", config.vocabulary, kLargestSize);
+  check_size(config, "positions", config.positions, kLargestSize);
+  check_number(config, "norm_epsilon", norm_epsilon_of(config), 1e-30, 1);
+  check_heads(config);
+  // Floating point, because the total may not fit into 64 bits; one parameter always does.
+  double parameters = 0;
+  for (const ParameterSpec& spec : embedding_parameters(config)) parameters += static_cast<double>(spec.count());
+  for (const ParameterSpec& spec : head_parameters(config)) parameters += static_cast<double>(spec.count());
+  for (const ParameterSpec& spec : block_parameters(config, 0)) {
+    parameters += static_cast<double>(spec.count()) * static_cast<double>(config.layers);
+  }
+  if (parameters > kMostParameters) {
+    refuse(config, fmt::format("{:.3g} parameters are more than the {:.0e} that can be counted; choose smaller sizes",
+                               parameters, kMostParameters));
+  }
+}
+
+void require_within_window(const ModelConfig& config, std::int64_t sequence) {
+  if (!config.sliding_window || sequence <= *config.sliding_window) return;
+  refuse(config, fmt::format("a sequence of {0} tokens is longer than its sliding window of {1}, and windows below the "
+                             "sequence are not supported; choose --sequence {1} or less",
+                             sequence, *config.sliding_window));
+}
 
 ModelConfig model_from_toml(const std::string& text, const std::string& path) {
   const toml::table table = parse(text, path);
@@ -393,21 +391,6 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
 }
 
 ModelConfig read_model_file(const std::string& path) { return model_from_toml(read_text(path), path); }
-
-namespace {
-
-nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
-  nlohmann::ordered_json json = {{"type", to_text(scaling.type)}};
-  if (scaling.type != RopeScalingType::None) json["factor"] = scaling.factor;
-  if (scaling.type == RopeScalingType::Llama3) {
-    json["low_frequency_factor"] = scaling.low_frequency_factor;
-    json["high_frequency_factor"] = scaling.high_frequency_factor;
-    json["original_positions"] = scaling.original_positions;
-  }
-  return json;
-}
-
-}  // namespace
 
 nlohmann::ordered_json layer_sizes_json(const ModelConfig& model) {
   nlohmann::ordered_json json = {{"family", to_text(model.family)},

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/masked_tokens.h"
+#include "model_config/config.h"
 #include "model_config/parameters.h"
 
 namespace chimera {
@@ -92,6 +93,45 @@ StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& sta
   return memory;
 }
 
+Workload longest_slice(const ModelConfig& config, const Workload& workload) {
+  const auto bounds = balanced_slices(workload.slices, workload.sequence, attention_share(config, workload.sequence));
+  Workload longest = workload;
+  longest.slices = 1;
+  longest.sequence = 0;
+  for (std::size_t j = 1; j < bounds.size(); ++j)
+    longest.sequence = std::max(longest.sequence, bounds[j] - bounds[j - 1]);
+  return longest;
+}
+
+/// Changes the footprint of whole micro-batches to that of slices.
+void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
+                     StageFootprint& footprint) {
+  const Workload longest = longest_slice(config, workload);
+  const LayerTensors all(config, workload);
+  const auto blocks = static_cast<double>(stage.end_layer - stage.first_layer);
+  const auto element = static_cast<double>(workload.compute_bytes);
+  const double keys_and_values = 2 * all.keys();
+  footprint.memory.keys_and_values = blocks * keys_and_values * (1 + std::max(element, 4.0) / element);
+  if (stage.head) {
+    const double logits = static_cast<double>(workload.slices) * LayerTensors(config, longest).kept_logits();
+    const double more = std::max(0.0, logits - all.kept_logits());
+    footprint.memory.activations += more;
+    footprint.memory.deferred = footprint.memory.deferred.value_or(0) + more;
+  }
+  if (workload.dropout || workload.split_documents) return;
+  const StageFootprint slice = stage_footprint(config, stage, longest);
+  // Gradients of keys and values of all tokens so far, in two parts and joined
+  const double joined = blocks > 0 ? 2 * keys_and_values : 0;
+  footprint.forward_working_set = slice.forward_working_set;
+  footprint.backward_working_set = slice.backward_working_set + joined;
+  footprint.input_gradient_working_set = slice.input_gradient_working_set + joined;
+  footprint.weight_gradient_working_set = slice.weight_gradient_working_set;
+}
+
+std::int64_t num_targets(const ModelConfig& config, const Workload& workload) {
+  return workload.micro_batch_size * (is_causal(config.family) ? workload.sequence : masked_count(workload.sequence));
+}
+
 }  // namespace
 
 Workload workload_of(DataType dtype, OptimizerKind optimizer) {
@@ -142,45 +182,6 @@ std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds) {
   return fractions;
 }
 
-namespace {
-
-Workload longest_slice(const ModelConfig& config, const Workload& workload) {
-  const auto bounds = balanced_slices(workload.slices, workload.sequence, attention_share(config, workload.sequence));
-  Workload longest = workload;
-  longest.slices = 1;
-  longest.sequence = 0;
-  for (std::size_t j = 1; j < bounds.size(); ++j)
-    longest.sequence = std::max(longest.sequence, bounds[j] - bounds[j - 1]);
-  return longest;
-}
-
-/// Changes the footprint of whole micro-batches to that of slices.
-void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
-                     StageFootprint& footprint) {
-  const Workload longest = longest_slice(config, workload);
-  const LayerTensors all(config, workload);
-  const auto blocks = static_cast<double>(stage.end_layer - stage.first_layer);
-  const auto element = static_cast<double>(workload.compute_bytes);
-  const double keys_and_values = 2 * all.keys();
-  footprint.memory.keys_and_values = blocks * keys_and_values * (1 + std::max(element, 4.0) / element);
-  if (stage.head) {
-    const double logits = static_cast<double>(workload.slices) * LayerTensors(config, longest).kept_logits();
-    const double more = std::max(0.0, logits - all.kept_logits());
-    footprint.memory.activations += more;
-    footprint.memory.deferred = footprint.memory.deferred.value_or(0) + more;
-  }
-  if (workload.dropout || workload.split_documents) return;
-  const StageFootprint slice = stage_footprint(config, stage, longest);
-  // Gradients of keys and values of all tokens so far, in two parts and joined
-  const double joined = blocks > 0 ? 2 * keys_and_values : 0;
-  footprint.forward_working_set = slice.forward_working_set;
-  footprint.backward_working_set = slice.backward_working_set + joined;
-  footprint.input_gradient_working_set = slice.input_gradient_working_set + joined;
-  footprint.weight_gradient_working_set = slice.weight_gradient_working_set;
-}
-
-}  // namespace
-
 StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
   check(config, workload);
   const LayerTensors tensors(config, workload);
@@ -226,14 +227,6 @@ double StageFootprint::working_set(OpKind kind) const {
   }
   return 0;
 }
-
-namespace {
-
-std::int64_t num_targets(const ModelConfig& config, const Workload& workload) {
-  return workload.micro_batch_size * (is_causal(config.family) ? workload.sequence : masked_count(workload.sequence));
-}
-
-}  // namespace
 
 LayerTensors::LayerTensors(const ModelConfig& config, const Workload& workload)
     : causal_(is_causal(config.family)),
@@ -463,6 +456,18 @@ double LayerTensors::weight_gradient_working_set(const StageLayers& stage) const
   if (stage.head) return weight_gradient_of_logits();
   if (stage.end_layer == stage.first_layer) return llama_ ? 0 : weight_ * length_ * width_;
   return std::max(product(inner_width_, width_, has_feed_forward_bias_), has_feed_forward_bias_ ? weight_ * width_ : 0);
+}
+
+double model_flops(const ModelConfig& config, const Workload& workload) {
+  Workload once = workload;
+  once.recompute_attention = false;
+  const LayerFootprint block = layer_footprint(config, LayerKind::Block, once);
+  const LayerFootprint head = layer_footprint(config, LayerKind::Head, once);
+  // The head's forward computes the product with its matrix twice, its I never.
+  const double logits = (head.forward_flops - head.input_gradient_flops) / 2;
+  return static_cast<double>(config.layers) *
+             (block.forward_flops + block.input_gradient_flops + block.weight_gradient_flops) +
+         3 * (logits + head.input_gradient_flops);
 }
 
 }  // namespace chimera

@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "core/choices.h"
-#include "model_config/config.h"
+#include "model_config/model_config.h"
 #include "model_config/partition.h"
 #include "simulate/costs.h"
 
-// Work and memory of layers and stages, computed from their sizes. Letters: b sequences of a micro-batch, L tokens of a
-// sequence.
+// Work and memory of layers and stages, computed from the sizes of a model and a workload, without LibTorch. The
+// formulas count the tensors that src/model keeps and allocates, and tests compare them with measured bytes. The
+// planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a micro-batch, L tokens of a
+// sequence; the ops of a stage are forward (F), backward (B), or its parts, the input-gradient op (I) and the
+// weight-gradient op (W).
 
 namespace chimera {
 
@@ -36,8 +39,9 @@ struct Workload {
   bool dropout = false;               // probability above 0
   bool split_documents = false;       // attention stays inside documents
   std::int64_t logits_of_chunk = kLogitsOfChunk;
-  bool recompute_attention = false;  // blocks keep nothing of their attention sub-layer, and I computes it again
-  std::int64_t slices = 1;           // k, at most L: an op runs a slice of the sequence; causal models only
+  bool recompute_attention =
+      false;                // blocks keep nothing of their attention sub-layer; the input-gradient op runs it again
+  std::int64_t slices = 1;  // k, at most L: an op runs a slice of the sequence; causal models only
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
@@ -111,7 +115,8 @@ struct TokenChunks {
 
 inline constexpr double kTokenBytes = 8;  // bytes of a token, target or token type (int64)
 
-/// Bytes of the tensors that layers make of a micro-batch.
+/// Bytes of the tensors that layers make of a micro-batch. Its many members are the sizes that all formulas share, each
+/// computed once; splitting them by layer would repeat most of them.
 class LayerTensors {
  public:
   LayerTensors(const ModelConfig& config, const Workload& workload);
@@ -222,5 +227,10 @@ class LayerTensors {
   double query_width_;
   double key_width_;
 };
+
+/// Returns the FLOPs of a forward and backward of the whole model for one micro-batch, as in model FLOPs utilization
+/// (Chowdhery et al., PaLM, 2022, appendix B). Repeated products (recomputation, head) do not count. Throws ConfigError
+/// as layer_footprint() does.
+[[nodiscard]] double model_flops(const ModelConfig& config, const Workload& workload);
 
 }  // namespace chimera

@@ -8,19 +8,6 @@
 #include <string_view>
 
 namespace chimera {
-
-double model_flops(const ModelConfig& config, const Workload& workload) {
-  Workload once = workload;
-  once.recompute_attention = false;
-  const LayerFootprint block = layer_footprint(config, LayerKind::Block, once);
-  const LayerFootprint head = layer_footprint(config, LayerKind::Head, once);
-  // The head's forward computes the product with its matrix twice, its I never.
-  const double logits = (head.forward_flops - head.input_gradient_flops) / 2;
-  return static_cast<double>(config.layers) *
-             (block.forward_flops + block.input_gradient_flops + block.weight_gradient_flops) +
-         3 * (logits + head.input_gradient_flops);
-}
-
 namespace {
 
 constexpr double kStandardDeviation = 0.02;  // as published

@@ -4,20 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "model_config/config.h"
-#include "model_config/footprint.h"
+#include "model_config/model_config.h"
 #include "model_config/partition.h"
 
 // Parameters of a model as names, shapes and initial values, without allocation. They follow Hugging Face's
 // GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its variants for
-// Mistral, Qwen2 and Qwen3, with the global layer index.
+// Mistral, Qwen2 and Qwen3, with the global layer index. Stages create their tensors from these specifications,
+// checkpoints and exports name them, and footprints count them.
 
 namespace chimera {
-
-/// Returns the FLOPs of a forward and backward of the whole model for one micro-batch, as in model FLOPs utilization
-/// (Chowdhery et al., PaLM, 2022, appendix B). Repeated products (recomputation, head) do not count. Throws ConfigError
-/// as layer_footprint() does.
-[[nodiscard]] double model_flops(const ModelConfig& config, const Workload& workload);
 
 struct Initial {
   enum class Kind : std::uint8_t { Zeros, Ones, Normal };

@@ -6,6 +6,10 @@
 
 #include "core/choices.h"
 
+// Cuts of a model into stages. A stage has consecutive blocks (StageLayers); the first also has the embedding, the
+// last the head. A PartitionChoice is what the user asked for with --partition: even, balanced or listed.
+// named_partition() in plan/balance.h turns it into stages, because balanced stages need a schedule.
+
 namespace chimera {
 
 /// Blocks first_layer .. end_layer - 1 of a stage, perhaps the embedding before them and the head (final norm, output

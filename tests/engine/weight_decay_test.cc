@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "model_config/config.h"
 #include "model_config/parameters.h"
 
 namespace chimera {

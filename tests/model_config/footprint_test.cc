@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "model_config/config.h"
 #include "model_config/parameters.h"
 
 namespace chimera {

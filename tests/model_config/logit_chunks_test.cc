@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model_config/config.h"
+
 namespace chimera {
 namespace {
 

@@ -1,6 +1,8 @@
-#include "model_config/parameters.h"
+#include "model_config/footprint.h"
 
 #include <gtest/gtest.h>
+
+#include "model_config/config.h"
 
 namespace chimera {
 namespace {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <set>
 
+#include "model_config/config.h"
+
 namespace chimera {
 namespace {
 
