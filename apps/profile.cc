@@ -22,8 +22,9 @@
 #include "launch/local/launcher.h"
 #include "model_flags.h"
 #include "options.h"
+#include "plan/cluster_profile.h"
 #include "plan/machine.h"
-#include "profile/link_bench.h"
+#include "profile/measure_links.h"
 #include "profile/profiler.h"
 #include "program.h"
 #include "transport/gloo/gloo_transport.h"
@@ -187,9 +188,9 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
                                        .share_memory = false});
   const LinkSamples links = measure_between_hosts(*transport, self, kShareOfSeconds * flags.options.seconds);
   if (self == 0 && flags.links) {
-    write_output("", to_json(fit_links(links)));
+    write_output("", to_json(regress_links(links)));
   } else if (self == 0) {
-    MachineProfile whole = with_links_between(machine, fit_links(links));
+    MachineProfile whole = with_links_between(machine, regress_links(links));
     if (!flags.name.empty()) whole.name = flags.name;
     print(flags, whole, to_text(links));
   }

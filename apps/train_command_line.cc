@@ -175,7 +175,7 @@ std::vector<TrainFlag> TrainPlanFlags::planned_flags(const TrainOptions& options
   const PlanProblem problem = flags.problem(options.overrides, options.memory);
   Predictor predictor(problem);
   const RankedCandidate best = make_plan(predictor, restrictions).ranked.front();
-  std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", in_words(best.candidate),
+  std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", describe(best.candidate),
                            to_text(recompute_choice(best.candidate)), best.prediction.step_seconds,
                            best.prediction.peak_memory_bytes / (1 << 30));
   return train_flags(problem, best.candidate);

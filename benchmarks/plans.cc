@@ -212,8 +212,8 @@ void print_row(const Problem& problem, const std::vector<Measured>& all) {
   const Measured& chosen = all.front();
   const Measured& fastest = fastest_of(all);
   fmt::print("| {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.3f} |\n", problem.name, all.size(),
-             in_words(chosen.ranked.candidate), 1e3 * chosen.ranked.prediction.step_seconds, 1e3 * chosen.seconds,
-             in_words(fastest.ranked.candidate), 1e3 * fastest.seconds, chosen.seconds / fastest.seconds);
+             describe(chosen.ranked.candidate), 1e3 * chosen.ranked.prediction.step_seconds, 1e3 * chosen.seconds,
+             describe(fastest.ranked.candidate), 1e3 * fastest.seconds, chosen.seconds / fastest.seconds);
   std::fflush(stdout);
 }
 
@@ -223,7 +223,7 @@ class Scores {
     const double fastest = fastest_of(all).seconds;
     ++problems_;
     right_ += all.front().seconds <= kAsFast * fastest;
-    winners_.insert(in_words(fastest_of(all).ranked.candidate));
+    winners_.insert(describe(fastest_of(all).ranked.candidate));
     for (const Constant& constant : constants()) {
       const auto seconds = seconds_of(constant, problem, all);
       of_constants_[constant.name] += seconds && *seconds <= kAsFast * fastest;

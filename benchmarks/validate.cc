@@ -32,7 +32,7 @@ namespace {
 struct Options {
   std::string program = std::filesystem::path(own_executable()).parent_path().parent_path() / "chimera";
   std::string machine;  // profile; empty: measured, alternating with the runs
-  std::string only;     // only runs whose in_words() contains this
+  std::string only;     // only runs whose describe() contains this
   std::string again;    // earlier results to predict again; empty: measure
   std::int64_t rounds = 8;
   bool json = false;

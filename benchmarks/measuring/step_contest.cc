@@ -11,6 +11,7 @@
 #include "bench/statistics.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "plan/layer_times.h"
 #include "train/loop/trainer.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/thread_transport.h"
@@ -19,10 +20,10 @@ namespace chimera {
 
 SpeedGauge::SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks) : ranks_(ranks) {
   for (const GaugedBlocks& each : blocks) {
-    BenchedLayers layers;
+    TimedLayers layers;
     layers.model = find_model(each.model);
     layers.sequence = each.sequence;
-    items_.push_back({StageBench(layers), layers.model, each.micro_batch_size, each.sequence});
+    items_.push_back({LayerTimer(layers), layers.model, each.micro_batch_size, each.sequence});
   }
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "profile/lockstep.h"
-#include "profile/stage_bench.h"
+#include "profile/layer_timer.h"
 #include "train/setup/job.h"
 #include "transport/threads/rank_threads.h"
 
@@ -31,7 +31,7 @@ class SpeedGauge {
 
  private:
   struct Item {
-    StageBench bench;
+    LayerTimer bench;
     ModelConfig model;
     std::int64_t micro_batch_size;
     std::int64_t sequence;

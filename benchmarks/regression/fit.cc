@@ -316,7 +316,7 @@ std::string to_text(const MachineFit& fit, const std::vector<MeasuredRun>& runs)
     const std::string figure = runs[i].figure.empty() ? "" : runs[i].figure + ": ";
     const std::string recompute = to_text(recompute_choice(runs[i].candidate));
     text += fmt::format("{:<64} {:>11.4g} {:>11.4g} {:>+6.1f} % {:>+7.1f} %\n",
-                        figure + in_words(runs[i].candidate) + (recompute == "none" ? "" : ", recompute " + recompute),
+                        figure + describe(runs[i].candidate) + (recompute == "none" ? "" : ", recompute " + recompute),
                         runs[i].step_seconds, runs[i].step_seconds * (1 + error), 100 * error, 100 * left_out);
   }
   return text;

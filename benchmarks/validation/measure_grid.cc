@@ -7,6 +7,7 @@
 
 #include "core/cgroup.h"
 #include "measuring/step_contest.h"
+#include "plan/cluster_profile.h"
 #include "plan/machine.h"
 #include "profile/profiler.h"
 #include "transport/gloo/gloo_transport.h"

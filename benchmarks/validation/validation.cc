@@ -14,6 +14,7 @@
 #include "core/json_value.h"
 #include "generate/registry.h"
 #include "model_config/config.h"
+#include "plan/cluster_profile.h"
 #include "plan/machine.h"
 #include "plan/predict.h"
 
@@ -45,7 +46,7 @@ Errors errors_of(std::vector<double> values) {
 std::string row(const Validated& one) {
   constexpr double kMebibyte = 1 << 20;
   return fmt::format("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} % | {:.1f} | {:.1f} | {:+.1f} % | {:.0f} |\n",
-                     in_words(one.run), 1e3 * one.predicted_seconds, 1e3 * median(one.seconds), 100 * one.time_error(),
+                     describe(one.run), 1e3 * one.predicted_seconds, 1e3 * median(one.seconds), 100 * one.time_error(),
                      100 * one.spread(), one.predicted_bytes / kMebibyte, one.bytes / kMebibyte,
                      100 * one.memory_error(), one.resident_bytes / kMebibyte);
 }
@@ -129,7 +130,7 @@ std::vector<GridRun> validation_grid() {
   return grid;
 }
 
-std::string in_words(const GridRun& run) {
+std::string describe(const GridRun& run) {
   std::string words = fmt::format("{} b {}, {}", run.model, run.micro_batch_size, run.schedule);
   if (run.data_parallel > 1) words += fmt::format(" W {}", run.data_parallel);
   words += fmt::format(" D {} N {}", run.stages, run.micro_batches);
@@ -209,7 +210,7 @@ std::string to_text(const Validation& validation) {
 std::string to_json(const Validation& validation) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Validated& one : validation.runs) {
-    list.push_back({{"name", in_words(one.run)},
+    list.push_back({{"name", describe(one.run)},
                     {"model", one.run.model},
                     {"schedule", one.run.schedule},
                     {"stages", one.run.stages},
@@ -266,7 +267,7 @@ void count_tensors(const ValidationOptions& options, const TemporaryFolder& fold
 GridRun grid_run_of(const JsonValue& value) {
   const std::string name = value.text("name");
   for (const GridRun& run : validation_grid()) {
-    if (in_words(run) == name) return run;
+    if (describe(run) == name) return run;
   }
   value.field("name").fail(fmt::format("'{}' is no run of the grid", name));
 }
@@ -288,10 +289,10 @@ MachineProfile machine_of(const ValidationOptions& options, const std::vector<Ma
 
 std::vector<GridRun> chosen_runs(const std::string& only) {
   std::vector<GridRun> runs = validation_grid();
-  std::erase_if(runs, [&](const GridRun& run) { return in_words(run).find(only) == std::string::npos; });
+  std::erase_if(runs, [&](const GridRun& run) { return describe(run).find(only) == std::string::npos; });
   if (runs.empty()) {
     throw ConfigError(fmt::format("--only '{}': no run of the grid has this name; names look like '{}'", only,
-                                  in_words(validation_grid().back())));
+                                  describe(validation_grid().back())));
   }
   return runs;
 }

@@ -35,7 +35,7 @@ struct GridRun {
 [[nodiscard]] std::vector<GridRun> validation_grid();
 
 /// Returns, for example, `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.
-[[nodiscard]] std::string in_words(const GridRun& run);
+[[nodiscard]] std::string describe(const GridRun& run);
 
 /// Returns the flags of `chimera train`, except --data and --steps.
 [[nodiscard]] std::vector<std::string> training_flags(const GridRun& run);
@@ -81,7 +81,7 @@ struct ValidationOptions {
   std::string program = {};
   std::string machine = {};  // path of a profile; empty: use profiles measured between the runs
   std::string data = {};
-  std::string only = {};  // run only runs whose in_words() contains this text; empty: all
+  std::string only = {};  // run only runs whose describe() contains this text; empty: all
 };
 
 struct GridTimes {
@@ -97,7 +97,7 @@ struct RunPrediction {
 };
 using PredictRun = std::function<RunPrediction(const MachineProfile&, const GridRun&)>;
 
-/// Returns the runs of the grid whose in_words() contains `only`. Throws ConfigError if there is none.
+/// Returns the runs of the grid whose describe() contains `only`. Throws ConfigError if there is none.
 [[nodiscard]] std::vector<GridRun> chosen_runs(const std::string& only);
 
 /// Measures the chosen runs, trains each run again to count tensor bytes, and predicts all runs. Calls `say` after each

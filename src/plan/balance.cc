@@ -9,8 +9,6 @@
 
 #include "core/error.h"
 #include "plan/cut_search.h"
-#include "plan/own_layers.h"
-#include "plan/tensor_parallel.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
@@ -148,51 +146,18 @@ class Balancer {
   Balance best_;
 };
 
+/// Half of the simulated ops is for candidates, half for improvement steps.
+BalanceOptions options_of(const PartitionProblem& problem) {
+  constexpr std::int64_t kOps = 2'000'000;
+  const std::int64_t cuts = kOps / std::max<std::int64_t>(num_ops(problem.schedule), 1);
+  const std::int64_t stages = problem.schedule.stages;
+  BalanceOptions options{.recompute = problem.recompute};
+  options.candidates = std::clamp<std::int64_t>(cuts, 1, options.candidates);
+  options.steps = std::clamp<std::int64_t>(cuts / (stages * stages), 0, options.steps);
+  return options;
+}
+
 }  // namespace
-
-ModelLoads flop_loads(const ModelConfig& model, const Workload& workload) {
-  const auto stage = [&](std::int64_t blocks, bool embedding, bool head) {
-    return stage_footprint(model, {0, blocks, embedding, head}, workload);
-  };
-  const StageFootprint block = stage(1, false, false);
-  const auto more = [&](const StageFootprint& with, const StageFootprint& without, double input) {
-    const StageMemory& a = with.memory;
-    const StageMemory& b = without.memory;
-    return LayerLoad{with.forward_flops - without.forward_flops,
-                     with.input_gradient_flops - without.input_gradient_flops,
-                     with.weight_gradient_flops - without.weight_gradient_flops,
-                     a.weights - b.weights,
-                     a.gradients + a.optimizer - b.gradients - b.optimizer,
-                     a.activations - b.activations + input,
-                     *a.deferred - *b.deferred};
-  };
-  ModelLoads loads;
-  loads.boundary = block.memory.boundary;
-  loads.embedding = more(stage(1, true, false), block, loads.boundary);  // replaces the stage's input
-  loads.head = more(stage(1, false, true), block, 0);
-  loads.blocks.assign(static_cast<std::size_t>(model.layers), more(stage(2, false, false), block, 0));
-  return loads;
-}
-
-CostModel stage_costs(const ModelLoads& loads, const std::vector<std::int64_t>& layers, bool recompute) {
-  CostModel costs;
-  auto block = loads.blocks.begin();
-  for (std::size_t s = 0; s < layers.size(); ++s) {
-    StageCosts stage{0, 0, 0, 0};
-    const auto add = [&](const LayerLoad& layer) {
-      stage.forward += layer.forward;
-      stage.input_gradient += layer.input_gradient;
-      stage.weight_gradient += layer.weight_gradient;
-    };
-    if (s == 0) add(loads.embedding);
-    for (std::int64_t i = 0; i < layers[s]; ++i) add(*block++);
-    if (s + 1 == layers.size()) add(loads.head);
-    stage.backward = stage.input_gradient + stage.weight_gradient;
-    if (recompute) costs.recompute.push_back(stage.forward);
-    costs.stages.push_back(stage);
-  }
-  return costs;
-}
 
 std::optional<Balance> balance(const Schedule& schedule, const ModelLoads& loads, const BalanceOptions& options) {
   return balance(schedule, loads, options, [&](const Cut& cut) {
@@ -206,49 +171,13 @@ std::optional<Balance> balance(const Schedule& schedule, const ModelLoads& loads
   return Balancer(schedule, loads, options, rank).run();
 }
 
-namespace {
-
-ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
-  if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
-  Workload workload = problem.workload;
-  workload.micro_batch_size = candidate.micro_batch_size;
-  ModelLoads loads = flop_loads(problem.model, workload);
-  workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
-  workload.slices = candidate.shape.slices;
-  const auto set_times = [&](LayerLoad& load, LayerKind kind) {
-    const std::int64_t count = candidate.tensor_parallel;
-    const LayerTime time = split_layer_time(problem.machine, problem.model, kind, workload, count);
-    const LayerTime sums = tensor_sums(problem.machine, problem.model, kind, workload, count);
-    load.forward = (time.forward + sums.forward) / micro_batch_scale;
-    load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
-    load.weight_gradient = time.weight_gradient / micro_batch_scale;
-    for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
-    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= held_activations(count);
-  };
-  set_times(loads.embedding, LayerKind::Embedding);
-  set_times(loads.head, LayerKind::Head);
-  set_times(loads.blocks.front(), LayerKind::Block);
-  std::ranges::fill(loads.blocks, loads.blocks.front());
-  return loads;
-}
-
-}  // namespace
-
-std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidate& candidate) {
-  constexpr std::int64_t kOps = 100'000;
-  const PlannedSchedule planned = predictor.prepare(candidate);
-  const std::int64_t stages = planned.schedule->stages;
-  if (stages < 2) return std::nullopt;
-  const std::int64_t cuts = kOps / std::max<std::int64_t>(num_ops(*planned.schedule), 1);
-  BalanceOptions options{.memory = predictor.problem().memory_bytes, .recompute = !candidate.recompute.empty()};
-  options.candidates = std::clamp<std::int64_t>(cuts, 1, 100);
-  options.steps = std::clamp<std::int64_t>(cuts / (stages * stages), 0, 3);
-  const ModelLoads loads = machine_loads(predictor.problem(), candidate, planned.schedule->micro_batch_scale);
-  const auto found = balance(*planned.schedule, loads, options);
-  if (!found) return std::nullopt;
-  const auto cut = explicit_partition(found->layers, predictor.problem().model.layers, stages);
-  if (cut == planned.partition) return std::nullopt;
-  return PartitionChoice{PartitionRule::Listed, found->layers};
+std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem) {
+  const std::int64_t layers = problem.model.layers;
+  const std::int64_t stages = problem.schedule.stages;
+  if (choice.rule == PartitionRule::Even) return even_partition(layers, stages);
+  if (choice.rule == PartitionRule::Listed) return explicit_partition(choice.layers, layers, stages);
+  const auto loads = flop_loads(problem.model, problem.workload);
+  return explicit_partition(balance(problem.schedule, loads, options_of(problem))->layers, layers, stages);
 }
 
 }  // namespace chimera

@@ -6,44 +6,15 @@
 #include <optional>
 #include <vector>
 
-#include "model_config/config.h"
-#include "model_config/footprint.h"
-#include "plan/predict.h"
+#include "plan/model_loads.h"
 #include "schedule/schedule.h"
-#include "simulate/costs.h"
 
-// Cuts a model into stages so that workers have equal loads and enough memory.
+// Cuts a model into stages. Layers differ, most of all embedding and head, so an even number of layers can leave
+// workers idle. balance() searches for a cut whose workers have nearly equal loads and enough memory; named_partition()
+// applies the rule that a user named with --partition. Both are deterministic, so that all ranks compute the same
+// stages.
 
 namespace chimera {
-
-/// Returns the partition that balance() finds with the machine's times and the problem's memory, in about 10^5
-/// simulated ops. Empty if nothing fits or the result equals the candidate's own partition.
-[[nodiscard]] std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidate& candidate);
-
-/// Load of a layer: times of a full micro-batch in any unit, and bytes.
-struct LayerLoad {
-  double forward = 0;
-  double input_gradient = 0;
-  double weight_gradient = 0;
-  double weights = 0;      // bytes per version and copy
-  double state = 0;        // gradients and optimizer state per copy
-  double activations = 0;  // kept from F to B or I for a full micro-batch, without the layer's input
-  double deferred = 0;     // part of `activations` that is kept from I to W
-};
-
-struct ModelLoads {
-  LayerLoad embedding;            // always on the first stage
-  std::vector<LayerLoad> blocks;  // [L]
-  LayerLoad head;                 // always on the last stage
-  double boundary = 0;            // bytes of a later stage's input for a full micro-batch
-};
-
-/// Returns loads with FLOPs as times and bytes from footprints. `workload` describes a full micro-batch.
-[[nodiscard]] ModelLoads flop_loads(const ModelConfig& model, const Workload& workload);
-
-/// Returns the costs of stages with `layers` blocks each, which must sum to the number of blocks.
-[[nodiscard]] CostModel stage_costs(const ModelLoads& loads, const std::vector<std::int64_t>& layers,
-                                    bool recompute = false);
 
 struct BalanceOptions {
   double memory = std::numeric_limits<double>::infinity();  // bytes per worker
@@ -79,5 +50,17 @@ using CutRanking = std::function<double(const std::vector<std::int64_t>& layers)
                                              const BalanceOptions& options = {});
 [[nodiscard]] std::optional<Balance> balance(const Schedule& schedule, const ModelLoads& loads,
                                              const BalanceOptions& options, const CutRanking& rank);
+
+struct PartitionProblem {
+  const Schedule& schedule;
+  const ModelConfig& model;
+  Workload workload;       // full micro-batches
+  bool recompute = false;  // all stages recompute
+};
+
+/// Returns the stages. Even: even_partition(). Balanced: balance() by FLOPs and simulation without messages, with about
+/// 4 million simulated ops. Listed: explicit_partition(). Deterministic, so that all ranks compute the same result.
+/// Throws ConfigError if there are more stages than layers.
+[[nodiscard]] std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem);
 
 }  // namespace chimera

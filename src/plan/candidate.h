@@ -14,6 +14,11 @@
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
 
+// The question that a plan answers (PlanProblem) and one possible answer (Candidate). A candidate fixes everything
+// that `chimera train` needs: the schedule and its shape, W groups, the micro-batch size, the partition, and the
+// stages that recompute or offload. plan/enumerate.h lists the candidates of a problem, plan/predict.h predicts
+// each, and plan/plan.h ranks them.
+
 namespace chimera {
 
 /// A user's own layer, measured.
@@ -55,7 +60,7 @@ struct Candidate {
 };
 
 /// Returns a short description that omits defaults: `chimera W 8 x D 4, 8 micro-batches of 8`.
-[[nodiscard]] std::string in_words(const Candidate& candidate);
+[[nodiscard]] std::string describe(const Candidate& candidate);
 
 [[nodiscard]] std::int64_t num_stages(const Candidate& candidate);
 
@@ -63,5 +68,8 @@ struct Candidate {
 [[nodiscard]] StageChoice recompute_choice(const Candidate& candidate);
 
 [[nodiscard]] StageChoice offload_choice(const Candidate& candidate);
+
+/// Returns whether the workers of a node compute on fewer cores than they have threads.
+[[nodiscard]] bool shares_cores(const PlanProblem& problem);
 
 }  // namespace chimera

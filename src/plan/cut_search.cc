@@ -44,7 +44,7 @@ double size_of_op(const Schedule& schedule) {
   return schedule.micro_batch_scale / static_cast<double>(schedule.slices);
 }
 
-WorkerFactors held(const Schedule& schedule, std::size_t worker) {
+WorkerFactors worker_factors(const Schedule& schedule, std::size_t worker) {
   WorkerFactors factors;
   const auto versions = static_cast<double>(peak_weight_versions(schedule, worker));
   for (const auto& row : schedule.placement.worker_of) {
@@ -71,7 +71,7 @@ bool has_no_more(const WorkerFactors& a, const WorkerFactors& b) {
 class Holding {
  public:
   Holding(const Schedule& schedule, std::size_t worker, bool recompute)
-      : scale_(size_of_op(schedule)), recompute_(recompute), now_(held(schedule, worker)) {
+      : scale_(size_of_op(schedule)), recompute_(recompute), now_(worker_factors(schedule, worker)) {
     for (const Op& op : schedule.workers[worker]) pass(op);
     note();
   }
@@ -112,6 +112,28 @@ class Holding {
   std::set<WorkerFactors> moments_;
 };
 
+constexpr double kRounding = 1e-12;  // relative excess that a limit tolerates
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+/// Returns [stage]: a number that connected stages share.
+std::vector<std::size_t> components(const std::vector<Constraint>& constraints, std::size_t stages) {
+  std::vector<std::size_t> component(stages);
+  std::iota(component.begin(), component.end(), std::size_t{0});
+  for (const Constraint& constraint : constraints) {
+    for (const auto& [stage, factors] : constraint.factors) {
+      const std::size_t from = component[stage];
+      const std::size_t to = component[constraint.factors.front().first];
+      std::replace(component.begin(), component.end(), from, to);
+    }
+  }
+  return component;
+}
+
+double blocks_in(double room, double cheapest) {
+  if (cheapest <= 0) return room >= 0 ? kUnlimited : 0;
+  return std::floor(room / cheapest + 1e-9);
+}
+
 }  // namespace
 
 Loads loads_of(const LayerLoad& layer) {
@@ -150,32 +172,6 @@ std::vector<Constraint> memory_constraints(const Schedule& schedule, const Model
   }
   return each_once(constraints);
 }
-
-namespace {
-
-constexpr double kRounding = 1e-12;  // relative excess that a limit tolerates
-constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-
-/// Returns [stage]: a number that connected stages share.
-std::vector<std::size_t> components(const std::vector<Constraint>& constraints, std::size_t stages) {
-  std::vector<std::size_t> component(stages);
-  std::iota(component.begin(), component.end(), std::size_t{0});
-  for (const Constraint& constraint : constraints) {
-    for (const auto& [stage, factors] : constraint.factors) {
-      const std::size_t from = component[stage];
-      const std::size_t to = component[constraint.factors.front().first];
-      std::replace(component.begin(), component.end(), from, to);
-    }
-  }
-  return component;
-}
-
-double blocks_in(double room, double cheapest) {
-  if (cheapest <= 0) return room >= 0 ? kUnlimited : 0;
-  return std::floor(room / cheapest + 1e-9);
-}
-
-}  // namespace
 
 CutSearch::CutSearch(std::vector<Constraint> constraints, const std::vector<LayerLoad>& blocks, std::size_t stages,
                      double memory)

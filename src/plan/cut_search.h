@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "plan/balance.h"
+#include "plan/model_loads.h"
 #include "schedule/schedule.h"
 
-// Searches cuts that satisfy linear constraints on time and memory.
+// Finds cuts of a model into stages that keep all workers within a time and a memory limit. Both limits are linear
+// in the loads of a stage's blocks, so a schedule becomes a list of Constraints. CutSearch then assigns blocks to
+// stages by exact backtracking. balance() (plan/balance.h) calls it with smaller and smaller times.
 
 namespace chimera {
 

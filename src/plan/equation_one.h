@@ -8,8 +8,10 @@
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 
-// Source: Li and Hoefler, SC'21, section 3.4, equation 1. GPipe, DAPPLE, GEMS, PipeDream and PipeDream-2BW use closed
-// forms of their own makespans.
+// Equation 1 of the paper (Li and Hoefler, SC'21, section 3.4): the time of a step in closed form, from the ops and
+// messages on the critical path and the all-reduces that no bubble hides. GPipe, DAPPLE, GEMS, PipeDream and
+// PipeDream-2BW use closed forms of their own makespans. Prediction (plan/predict.h) reports it next to the
+// simulated time, and the paper's rule (plan/paper_rule.h) ranks by it.
 
 namespace chimera {
 

@@ -10,7 +10,10 @@
 #include "model_config/footprint.h"
 #include "simulate/contention.h"
 
-// The planner's model of a machine: measured by `chimera profile`, edited by hand, or based on published figures.
+// The planner's model of a machine: times of layers, links within and between nodes, slowdowns of ops that run at
+// once, memory. `chimera profile` measures it, and the profiles in machines/ come from published figures. Profiles
+// are JSON files that users may edit; docs/machine_profile.md describes every field. layer_times.h derives times of
+// other layers, and stage_model.h the costs of a pipeline's stages.
 
 namespace chimera {
 
@@ -130,16 +133,6 @@ inline constexpr double kHostBandwidth = 25e9;
 /// Returns JSON that read_machine() reads back to the same value (with `layers` of every model set to 1).
 [[nodiscard]] std::string to_json(const MachineProfile& machine);
 
-/// Returns seconds of a layer's ops, interpolated as time_at() does.
-///
-/// If these sizes were not measured, scales the nearest layer of the kind at the same number of tokens. Factors are the
-/// ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use the ratio of hidden states.
-/// Attention's memory traffic (score_traffic) scales separately, by heads and the squared sequence length. Slices take
-/// the time of as many ops with fewer tokens, all together. `spread` comes from the nearest micro-batch size. Throws
-/// ConfigError if the profile has no layer of the kind.
-[[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
-                                   const Workload& workload);
-
 inline constexpr double kMostSeconds = 1e9;  // about 30 years
 inline constexpr double kMostBytes = 1e18;
 inline constexpr double kMostRatio = 1e6;  // limit of slowdowns and other ratios
@@ -148,32 +141,5 @@ inline constexpr double kMostRatio = 1e6;  // limit of slowdowns and other ratio
 [[nodiscard]] LinkTimes read_link(const JsonValue& value);
 /// Returns JSON that read_link() reads back to the same value.
 [[nodiscard]] nlohmann::ordered_json link_json(const LinkTimes& times);
-
-/// Links between two nodes, in seconds and bytes.
-struct NodeLinks {
-  LinkTimes messages;
-  LinkTimes sums;
-  double transfers = 0;      ///< Contention::node_transfers
-  LinkTimes copies = {};     ///< MachineProfile::node_message_copy
-  double step_overhead = 0;  ///< seconds of the collective over both nodes at the end of a step
-  std::string source;        ///< method and place of the measurement
-  friend bool operator==(const NodeLinks&, const NodeLinks&) = default;
-};
-
-/// Returns the machine with `links` between nodes of `workers_per_node` workers. 0: as many as the cores allow, or
-/// unchanged if workers have their own devices.
-[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
-                                                std::int64_t workers_per_node = 0);
-
-/// Returns JSON that node_links_from_json() reads back to the same value.
-[[nodiscard]] std::string to_json(const NodeLinks& links);
-/// Reads links from `text`; error messages name `source`. Throws ConfigError as machine_from_json() does.
-[[nodiscard]] NodeLinks node_links_from_json(const std::string& text, const std::string& source);
-
-/// Merges profiles of several nodes for plans over all of them. Layers measured by several profiles get the mean time
-/// and the largest spread. Links within nodes, update time and overheads are means; memory is the minimum. Links
-/// between nodes come from the last profile whose two kinds of links differ; without such a profile they equal the
-/// links within. Throws ConfigError for fewer than two profiles, or if nodes differ in cores, threads or workers.
-[[nodiscard]] MachineProfile merge_machines(const std::vector<MachineProfile>& machines);
 
 }  // namespace chimera

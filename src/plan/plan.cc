@@ -9,40 +9,17 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "plan/balance.h"
+#include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 
 namespace chimera {
-namespace {
-
-/// Half of the simulated ops is for candidates, half for improvement steps.
-BalanceOptions options_of(const PartitionProblem& problem) {
-  constexpr std::int64_t kOps = 2'000'000;
-  const std::int64_t cuts = kOps / std::max<std::int64_t>(num_ops(problem.schedule), 1);
-  const std::int64_t stages = problem.schedule.stages;
-  BalanceOptions options{.recompute = problem.recompute};
-  options.candidates = std::clamp<std::int64_t>(cuts, 1, options.candidates);
-  options.steps = std::clamp<std::int64_t>(cuts / (stages * stages), 0, options.steps);
-  return options;
-}
-
-}  // namespace
-
-std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem) {
-  const std::int64_t layers = problem.model.layers;
-  const std::int64_t stages = problem.schedule.stages;
-  if (choice.rule == PartitionRule::Even) return even_partition(layers, stages);
-  if (choice.rule == PartitionRule::Listed) return explicit_partition(choice.layers, layers, stages);
-  const auto loads = flop_loads(problem.model, problem.workload);
-  return explicit_partition(balance(problem.schedule, loads, options_of(problem))->layers, layers, stages);
-}
-
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kFaster = 0.999;       // uneven stages must be faster by this factor
 constexpr std::size_t kToBalance = 40;  // number of best even candidates to balance
 
-bool faster(const RankedCandidate& a, const RankedCandidate& b) {
+bool is_faster(const RankedCandidate& a, const RankedCandidate& b) {
   return a.prediction.step_seconds < b.prediction.step_seconds;
 }
 
@@ -51,8 +28,8 @@ std::set<StageId> given_stages(const Candidate& candidate, const StageChoice& ch
   return resolve_stages(choice, flag, num_stages(candidate), [] { return std::set<StageId>(); });
 }
 
-std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
-                                      double memory) {
+std::optional<PlannedSchedule> fit_in_memory(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
+                                             double memory) {
   candidate.recompute = given_stages(candidate, options.recompute, kRecomputeFlag);
   candidate.offload = given_stages(candidate, options.offload, kOffloadFlag);
   PlannedSchedule planned = predictor.prepare(candidate);
@@ -75,6 +52,49 @@ std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate
 
 bool both_auto(const PlanOptions& options) {
   return options.recompute.rule == StageRule::Auto && options.offload.rule == StageRule::Auto;
+}
+
+ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
+  if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
+  Workload workload = problem.workload;
+  workload.micro_batch_size = candidate.micro_batch_size;
+  ModelLoads loads = flop_loads(problem.model, workload);
+  workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
+  workload.slices = candidate.shape.slices;
+  const auto set_times = [&](LayerLoad& load, LayerKind kind) {
+    const std::int64_t count = candidate.tensor_parallel;
+    const LayerTime time = split_layer_time(problem.machine, problem.model, kind, workload, count);
+    const LayerTime sums = tensor_sums(problem.machine, problem.model, kind, workload, count);
+    load.forward = (time.forward + sums.forward) / micro_batch_scale;
+    load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
+    load.weight_gradient = time.weight_gradient / micro_batch_scale;
+    for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
+    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= held_activations(count);
+  };
+  set_times(loads.embedding, LayerKind::Embedding);
+  set_times(loads.head, LayerKind::Head);
+  set_times(loads.blocks.front(), LayerKind::Block);
+  std::ranges::fill(loads.blocks, loads.blocks.front());
+  return loads;
+}
+
+/// Returns the partition that balance() finds with the machine's times and the problem's memory, in about 10^5
+/// simulated ops. Empty if nothing fits or the result equals the candidate's own partition.
+std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidate& candidate) {
+  constexpr std::int64_t kOps = 100'000;
+  const PlannedSchedule planned = predictor.prepare(candidate);
+  const std::int64_t stages = planned.schedule->stages;
+  if (stages < 2) return std::nullopt;
+  const std::int64_t cuts = kOps / std::max<std::int64_t>(num_ops(*planned.schedule), 1);
+  BalanceOptions options{.memory = predictor.problem().memory_bytes, .recompute = !candidate.recompute.empty()};
+  options.candidates = std::clamp<std::int64_t>(cuts, 1, 100);
+  options.steps = std::clamp<std::int64_t>(cuts / (stages * stages), 0, 3);
+  const ModelLoads loads = machine_loads(predictor.problem(), candidate, planned.schedule->micro_batch_scale);
+  const auto found = balance(*planned.schedule, loads, options);
+  if (!found) return std::nullopt;
+  const auto cut = explicit_partition(found->layers, predictor.problem().model.layers, stages);
+  if (cut == planned.partition) return std::nullopt;
+  return PartitionChoice{PartitionRule::Listed, found->layers};
 }
 
 class Planner {
@@ -138,7 +158,7 @@ class Planner {
   Outcome try_out(Candidate& candidate, double seconds, const PlanOptions& options) {
     throw_if_interrupted();
     double memory = predictor_.problem().memory_bytes;
-    while (const auto planned = fitted(predictor_, candidate, options, memory)) {
+    while (const auto planned = fit_in_memory(predictor_, candidate, options, memory)) {
       const auto prediction = predictor_.predict_below(seconds, *planned, candidate);
       if (!prediction) return Outcome::TooSlow;
       if (prediction->fits) {
@@ -153,7 +173,7 @@ class Planner {
   }
 
   void insert(const RankedCandidate& next) {
-    plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, next, faster), next);
+    plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, next, is_faster), next);
     if (plan_.ranked.size() > kept_) plan_.ranked.pop_back();
   }
 
@@ -196,11 +216,11 @@ class Planner {
   throw ConfigError(
       fmt::format("{} does not fit on {} workers of {:.4g} GiB; it needs at least {:.4g} GiB ({}, recomputing {}{})",
                   problem.model.name, problem.workers, problem.memory_bytes / kGiB, std::ceil(least / kGiB * 100) / 100,
-                  smallest == nullptr ? "" : in_words(*smallest), free ? "all" : to_text(options.recompute),
+                  smallest == nullptr ? "" : describe(*smallest), free ? "all" : to_text(options.recompute),
                   offloads ? " or offloading all" : ""));
 }
 
-Plan ranked(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
+Plan rank(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
   std::vector<std::pair<double, const Candidate*>> order;
   for (const Candidate& candidate : candidates)
     order.emplace_back(least_step_seconds(predictor.problem(), candidate), &candidate);
@@ -221,7 +241,7 @@ Plan ranked(Predictor& predictor, const std::vector<Candidate>& candidates, cons
 
 Plan make_plan(Predictor& predictor, const PlanOptions& options) {
   const auto candidates = candidates_of(predictor.problem(), options);
-  Plan plan = ranked(predictor, candidates, options);
+  Plan plan = rank(predictor, candidates, options);
   if (plan.ranked.empty()) refuse(predictor, candidates, options);
   return plan;
 }
@@ -234,7 +254,7 @@ std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, Pla
   std::vector<RankedCandidate> rows = {make_plan(limited, options).ranked.front()};
   while (true) {
     limited = limited.with_memory(kLess * rows.back().prediction.peak_memory_bytes);
-    const Plan plan = ranked(limited, candidates, options);
+    const Plan plan = rank(limited, candidates, options);
     if (plan.ranked.empty()) return rows;
     rows.push_back(plan.ranked.front());
   }

@@ -8,8 +8,8 @@
 
 #include "generate/registry.h"
 #include "passes/unroll.h"
-#include "plan/own_layers.h"
-#include "plan/plan.h"
+#include "plan/balance.h"
+#include "plan/layer_times.h"
 #include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 #include "simulate/explain.h"

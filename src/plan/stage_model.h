@@ -8,7 +8,10 @@
 #include "simulate/contention.h"
 #include "simulate/costs.h"
 
-// Costs of stages for the simulator: times from a machine profile, bytes from footprints.
+// Costs of a candidate's stages, as the simulator reads them. Times of a stage are the sum over its layers on the
+// machine (layer_times.h), divided among T workers (tensor_parallel.h); bytes come from footprints
+// (model_config/footprint.h); messages and all-reduces from the nodes of the ranks (stage_links.h). Training asks
+// only for the bytes (stage_bytes).
 
 namespace chimera {
 
@@ -32,8 +35,7 @@ struct StageModel {
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
-/// Returns attention's part of the time of whole micro-batches, forward and backward, on the problem's machine: of the
-/// FLOPs, and the memory traffic of scores. Throws ConfigError as layer_time() does.
+/// Returns attention_time_share() of the problem's model on its machine.
 [[nodiscard]] double attention_time_share(const PlanProblem& problem, std::int64_t micro_batch_size);
 
 /// Returns [k + 1]: bounds in tokens of slices that take about equal times on the problem's machine.
@@ -47,7 +49,5 @@ struct StageModel {
 /// Returns OffloadCosts::bytes of all stages. A stage in `recompute` has only its input to offload.
 [[nodiscard]] std::vector<double> offloadable_bytes(const StageModel& model, double micro_batch_scale,
                                                     const std::set<StageId>& recompute);
-
-[[nodiscard]] bool shares_cores(const PlanProblem& problem);
 
 }  // namespace chimera

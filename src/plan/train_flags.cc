@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string quote(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -82,7 +82,7 @@ std::string to_toml(const std::vector<TrainFlag>& flags, const std::string& comm
   for (const TrainFlag& flag : flags) {
     text += flag.name + " = ";
     const bool is_text = std::holds_alternative<std::string>(flag.value);
-    text += (is_text ? quoted(value_text(flag)) : value_text(flag)) + "\n";
+    text += (is_text ? quote(value_text(flag)) : value_text(flag)) + "\n";
   }
   return text;
 }

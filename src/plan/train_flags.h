@@ -6,6 +6,9 @@
 
 #include "plan/candidate.h"
 
+// A candidate as flags of `chimera train`: the last step from a plan to a run. The same list becomes a command line,
+// a TOML file for `--config`, and the fields that the playground shows.
+
 namespace chimera {
 
 /// A flag without dashes and its value; `bool` if it takes none.

@@ -10,6 +10,11 @@
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
+// Peak memory of workers, and the stages to recompute or offload so that it fits. There are two estimates.
+// peaks_by_order() needs no times: it walks through a worker's ops in order and adds what each keeps and frees, an
+// upper bound. worker_peaks() reads the timeline of a simulation. choose_stages() turns --recompute, --offload and
+// --memory of a training run into stages.
+
 namespace chimera {
 
 /// Returns the peak bytes [worker] by the order of ops, without a timeline: weights (all versions), gradients,

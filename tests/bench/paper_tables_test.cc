@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/layer_times.h"
 #include "regression/fit.h"
 #include "support/paths.h"
 

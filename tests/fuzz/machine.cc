@@ -1,6 +1,6 @@
 // Fuzzes a machine profile.
 
-#include "plan/machine.h"
+#include "plan/layer_times.h"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "plan/machine.h"
+#include "plan/layer_times.h"
 #include "plan/machines.h"
 
 namespace chimera {

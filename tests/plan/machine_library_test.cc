@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "plan/layer_times.h"
 #include "plan/predict.h"
 #include "support/paths.h"
 

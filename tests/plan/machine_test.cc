@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "plan/cluster_profile.h"
 #include "plan/machines.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "plan/machine.h"
+#include "plan/cluster_profile.h"
 
 #include <gtest/gtest.h>
 

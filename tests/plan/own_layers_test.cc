@@ -1,5 +1,5 @@
 
-#include "plan/own_layers.h"
+#include "plan/layer_times.h"
 
 #include <gtest/gtest.h>
 

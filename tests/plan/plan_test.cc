@@ -1,5 +1,6 @@
 
 #include "plan/plan.h"
+#include "plan/paper_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ TEST(PlanTest, CandidatesAreAllWaysToShareTheWork) {
 
 TEST(PlanTest, CandidatesIncludeShapesOfEverySchedule) {
   std::set<std::string> words;
-  for (const Candidate& each : candidates_of(problem_of(4, 16), {})) words.insert(in_words(each));
+  for (const Candidate& each : candidates_of(problem_of(4, 16), {})) words.insert(describe(each));
   for (const char* expected :
        {"chimera 2f 4 direct  W 1 x D 4, 16 micro-batches of 1", "chimera doubling  W 1 x D 4, 8 micro-batches of 2",
         "chimera halving  W 1 x D 4, 8 micro-batches of 2", "hanayo  W 1 x D 4, 4 micro-batches of 4",
@@ -58,7 +59,7 @@ TEST(PlanTest, EveryCandidateCanBeGenerated) {
   const PlanProblem problem = problem_of(8, 24);
   Predictor predictor(problem);
   for (const Candidate& each : candidates_of(problem, options))
-    EXPECT_NO_THROW((void)predictor.prepare(each)) << in_words(each);
+    EXPECT_NO_THROW((void)predictor.prepare(each)) << describe(each);
 }
 
 TEST(PlanTest, WithoutCommunicationDataParallelismWins) {
@@ -77,7 +78,7 @@ TEST(PlanTest, TheReplicaLayoutFollowsTheLinksBetweenNodes) {
   problem.machine.all_reduce = {};
   problem.machine.point_to_point.between_nodes.alpha = 10;
   EXPECT_EQ(chosen().replica_layout, ReplicaLayout::Far) << "messages do";
-  EXPECT_THAT(in_words(chosen()), ::testing::EndsWith(", replicas far"));
+  EXPECT_THAT(describe(chosen()), ::testing::EndsWith(", replicas far"));
   EXPECT_THAT(to_words(train_flags(problem, chosen())), ::testing::IsSupersetOf({"--replica-layout", "far"}));
   options.given.replica_layout = ReplicaLayout::Near;
   EXPECT_EQ(chosen().replica_layout, ReplicaLayout::Near);

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/machine.h"
+
+// A profile of several nodes. `chimera profile --hosts` measures each node and the links between two of them; these
+// functions join the parts to one MachineProfile, whose links between nodes differ from those within a node.
+
+namespace chimera {
+
+/// Links between two nodes, in seconds and bytes.
+struct NodeLinks {
+  LinkTimes messages;
+  LinkTimes sums;
+  double transfers = 0;      ///< Contention::node_transfers
+  LinkTimes copies = {};     ///< MachineProfile::node_message_copy
+  double step_overhead = 0;  ///< seconds of the collective over both nodes at the end of a step
+  std::string source;        ///< method and place of the measurement
+  friend bool operator==(const NodeLinks&, const NodeLinks&) = default;
+};
+
+/// Returns the machine with `links` between nodes of `workers_per_node` workers. 0: as many as the cores allow, or
+/// unchanged if workers have their own devices.
+[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
+                                                std::int64_t workers_per_node = 0);
+
+/// Returns JSON that node_links_from_json() reads back to the same value.
+[[nodiscard]] std::string to_json(const NodeLinks& links);
+/// Reads links from `text`; error messages name `source`. Throws ConfigError as machine_from_json() does.
+[[nodiscard]] NodeLinks node_links_from_json(const std::string& text, const std::string& source);
+
+/// Merges profiles of several nodes for plans over all of them. Layers measured by several profiles get the mean time
+/// and the largest spread. Links within nodes, update time and overheads are means; memory is the minimum. Links
+/// between nodes come from the last profile whose two kinds of links differ; without such a profile they equal the
+/// links within. Throws ConfigError for fewer than two profiles, or if nodes differ in cores, threads or workers.
+[[nodiscard]] MachineProfile merge_machines(const std::vector<MachineProfile>& machines);
+
+}  // namespace chimera

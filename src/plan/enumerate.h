@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/candidate.h"
+
+// All configurations that P workers allow: W x D (x T), micro-batch sizes, schedules and their shapes. A user may fix a
+// part of them (GivenConfiguration). The planner (plan/plan.h) ranks them.
+
+namespace chimera {
+
+/// Allowed values; an empty list allows all.
+struct GivenConfiguration {
+  std::vector<std::int64_t> stages = {};         // D
+  std::vector<std::int64_t> data_parallel = {};  // W
+  std::vector<std::int64_t> micro_batch_sizes = {};
+  std::vector<std::int64_t> pipelines = {};         // 2f; excludes schedules without that parameter
+  std::vector<std::int64_t> tensor_parallel = {1};  // T; empty: every T that can_split() accepts
+  // k; empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a slice
+  std::vector<std::int64_t> slices = {1};
+  std::optional<ReplicaLayout> replica_layout = {};
+  /// Returns whether nothing is restricted, apart from T = 1 and k = 1.
+  [[nodiscard]] bool empty() const {
+    const std::vector<std::int64_t> one = {1};
+    const bool usual = (tensor_parallel.empty() || tensor_parallel == one) && (slices.empty() || slices == one);
+    return usual && stages.empty() && data_parallel.empty() && micro_batch_sizes.empty() && pipelines.empty() &&
+           !replica_layout;
+  }
+};
+
+struct PlanOptions {
+  std::vector<std::string> schedules;  // empty: all synchronous
+  GivenConfiguration given = {};
+  /// Balanced: even, and also balanced for the best candidates. Listed: only candidates with this many stages.
+  PartitionChoice partition = {PartitionRule::Balanced};
+  /// Auto: as few stages as memory requires. Listed: only candidates that have these stages.
+  StageChoice recompute = {StageRule::Auto};
+  /// Auto, as above. If both are Auto, a candidate offloads or recomputes, whichever is faster.
+  StageChoice offload = {};
+  bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
+  std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
+};
+
+/// Returns all schedules that update once per step, kPlainSchedule first.
+[[nodiscard]] std::vector<std::string> synchronous_schedules();
+
+/// Returns all candidates that `given` allows. D divides P/T and is at most the number of layers; W divides the
+/// mini-batch; b divides a group's share. Schedules have every planned shape (TakenAxis::planned) that accepts D and N.
+/// Both replica layouts are tried if nodes hold several but not all workers. D = 1 (data parallelism) is listed once.
+/// Candidates have at most 2^21 ops and no recomputation yet. Throws ConfigError, with a proposal, if there is no
+/// candidate, and if the model or the sequence cannot be cut into given slices.
+[[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
+
+}  // namespace chimera

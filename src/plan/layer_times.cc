@@ -1,0 +1,189 @@
+#include "plan/layer_times.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "model_config/footprint.h"
+
+namespace chimera {
+namespace {
+
+constexpr double as_real(std::int64_t number) { return static_cast<double>(number); }
+
+LayerFootprint work_of(const MachineProfile& machine, const ModelConfig& config, LayerKind kind,
+                       std::int64_t sequence) {
+  LayerFootprint work = layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
+  if (kind != LayerKind::Head || !machine.whole_head) return work;
+  const double width = as_real(config.hidden);
+  const bool transforms = config.family == Family::Bert;  // tokens before the logits, and the first token's sentence
+  work.forward_flops = 2 * as_real(sequence) * width * (as_real(config.vocabulary) + (transforms ? width : 0)) +
+                       (transforms ? 2 * width * (width + 2) : 0);
+  work.input_gradient_flops = work.weight_gradient_flops = work.forward_flops;
+  return work;
+}
+
+bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
+  if (a.family != b.family || a.hidden != b.hidden) return false;
+  switch (kind) {
+    case LayerKind::Embedding: return a.vocabulary == b.vocabulary && a.positions == b.positions;
+    case LayerKind::Block:
+      return a.heads == b.heads && a.feed_forward == b.feed_forward && key_value_heads_of(a) == key_value_heads_of(b) &&
+             head_size_of(a) == head_size_of(b) && a.attention_bias == b.attention_bias &&
+             a.feed_forward_bias == b.feed_forward_bias && a.query_key_norm == b.query_key_norm;
+    case LayerKind::Head: return a.vocabulary == b.vocabulary;
+  }
+  return false;
+}
+
+double hidden_states(const ModelConfig& model, std::int64_t sequence) {
+  return as_real(model.hidden) * as_real(sequence);
+}
+
+/// Returns the absolute logarithm of the work ratio, plus penalties for other differences.
+double distance(const MachineProfile& machine, const LayerTimes& layer, const ModelConfig& model,
+                const Workload& workload) {
+  constexpr double kOtherSequence = 0.01;  // breaks ties between equal work
+  constexpr double kOtherSizes = 0.02;
+  constexpr double kOtherFamily = 1;
+  constexpr double kOtherType = 3;
+  const auto per_token = [&](const ModelConfig& config, std::int64_t sequence) {
+    return work_of(machine, config, layer.kind, sequence).forward_flops / as_real(sequence);
+  };
+  const double measured = per_token(layer.model, layer.sequence);
+  const double asked = per_token(model, workload.sequence);
+  const double ratio =
+      measured > 0 && asked > 0 ? asked / measured : as_real(model.hidden) / as_real(layer.model.hidden);
+  double sum = std::abs(std::log(ratio));
+  if (layer.sequence != workload.sequence) {
+    sum += kOtherSequence * (1 + std::abs(std::log(as_real(workload.sequence) / as_real(layer.sequence))));
+  }
+  if (!equal_sizes(layer.model, model, layer.kind)) sum += kOtherSizes;
+  if (layer.model.family != model.family) sum += kOtherFamily;
+  if (bytes_of(layer.dtype) != workload.compute_bytes) sum += kOtherType;
+  return sum;
+}
+
+const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                                const Workload& workload) {
+  const LayerTimes* best = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const LayerTimes& layer : machine.layers) {
+    if (layer.kind != kind) continue;
+    if (const double far = distance(machine, layer, model, workload); far < least) {
+      least = far;
+      best = &layer;
+    }
+  }
+  if (best == nullptr) {
+    throw ConfigError(fmt::format("machine profile '{}' has no layer of kind {}; `chimera profile` measures all three",
+                                  machine.name, to_text(kind)));
+  }
+  return *best;
+}
+
+/// Limits the extrapolation: at least proportional below `a`, at least b's value above `b`.
+double on_line(double size, const LayerTime& a, const LayerTime& b, double LayerTime::*part) {
+  const auto low = as_real(a.micro_batch_size);
+  const auto high = as_real(b.micro_batch_size);
+  const double value = a.*part + (b.*part - a.*part) * (size - low) / (high - low);
+  if (size < low) return std::max(value, a.*part * size / low);
+  return size > high ? std::max(value, b.*part) : value;
+}
+
+double at_size(const std::vector<LayerTime>& times, double size, double LayerTime::*part) {
+  if (times.size() == 1) return times.front().*part * size / as_real(times.front().micro_batch_size);
+  auto upper = std::ranges::find_if(times, [&](const LayerTime& t) { return as_real(t.micro_batch_size) >= size; });
+  if (upper == times.end()) --upper;
+  if (upper == times.begin()) ++upper;
+  return on_line(size, *(upper - 1), *upper, part);
+}
+
+double spread_at(const std::vector<LayerTime>& times, double size) {
+  return std::ranges::min_element(times, {},
+                                  [&](const LayerTime& t) { return std::abs(as_real(t.micro_batch_size) - size); })
+      ->spread;
+}
+
+double attention_seconds(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                         std::int64_t sequence) {
+  if (kind != LayerKind::Block || machine.score_traffic == 0) return 0;
+  return machine.score_traffic * as_real(model.heads) * as_real(sequence) * as_real(sequence) /
+         machine.memory_bandwidth;
+}
+
+}  // namespace
+
+LayerTime time_at(const std::vector<LayerTime>& times, double size) {
+  const auto part = [&](double LayerTime::*each) { return at_size(times, size, each); };
+  return {static_cast<std::int64_t>(std::llround(size)),
+          part(&LayerTime::forward),
+          part(&LayerTime::input_gradient),
+          part(&LayerTime::weight_gradient),
+          part(&LayerTime::recompute),
+          spread_at(times, size)};
+}
+
+LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                     const Workload& workload) {
+  const LayerTimes& layer = nearest_layer(machine, model, kind, workload);
+  const double slices = as_real(workload.slices);
+  // Same number of tokens, because some costs depend only on it
+  const double sequences =
+      as_real(workload.micro_batch_size) * as_real(workload.sequence) / as_real(layer.sequence) / slices;
+  const LayerFootprint asked = work_of(machine, model, kind, workload.sequence);
+  const LayerFootprint measured = work_of(machine, layer.model, kind, layer.sequence);
+  const double wider = as_real(workload.compute_bytes) / as_real(bytes_of(layer.dtype));
+  const double states = hidden_states(model, workload.sequence) / hidden_states(layer.model, layer.sequence);
+  const double traffic_measured = attention_seconds(machine, layer.model, kind, layer.sequence);
+  const double traffic_asked = attention_seconds(machine, model, kind, workload.sequence);
+  // `moves` is 1 if the op accesses attention scores, else 0.
+  const auto time = [&](double LayerTime::*part, double LayerFootprint::*work, double moves) {
+    const double ratio = measured.*work > 0 && asked.*work > 0 ? asked.*work / measured.*work : states;
+    const double per_token = ratio * as_real(layer.sequence) / as_real(workload.sequence);
+    const double in_all = slices * at_size(layer.times, sequences, part);
+    const double in_products = std::max(0.0, in_all - moves * traffic_measured * sequences * slices);
+    const double seconds =
+        (in_products * per_token + moves * traffic_asked * as_real(workload.micro_batch_size)) * wider;
+    return kind == LayerKind::Block ? std::max(seconds, slices * machine.block_launch) : seconds;
+  };
+  LayerTime result = {workload.micro_batch_size,
+                      time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
+                      time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
+                      time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
+                      time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
+                      spread_at(layer.times, sequences)};
+  if (workload.recompute_attention && kind == LayerKind::Block) {
+    const double traffic = std::min(result.recompute, traffic_asked * as_real(workload.micro_batch_size) * wider);
+    const LayerTensors tensors(model, {.micro_batch_size = 1, .sequence = workload.sequence});
+    const double share = tensors.flops_of_attention_layer() / tensors.flops_of_block();
+    result.input_gradient += traffic + share * (result.recompute - traffic);
+  }
+  return result;
+}
+
+double attention_time_share(const MachineProfile& machine, const ModelConfig& model, const Workload& workload) {
+  const auto seconds = [](const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; };
+  const LayerTime block = layer_time(machine, model, LayerKind::Block, workload);
+  const LayerFootprint work = layer_footprint(model, LayerKind::Block, workload);
+  const LayerTimes& measured = nearest_layer(machine, model, LayerKind::Block, workload);
+  const double flops = LayerTensors(model, workload).flops_of_attention();
+  const double traffic = attention_seconds(machine, model, LayerKind::Block, workload.sequence) *
+                         as_real(workload.micro_batch_size) * as_real(workload.compute_bytes) /
+                         as_real(bytes_of(measured.dtype));
+  const auto of_attention = [&](double all_seconds, double share_of_flops) {
+    const double moving = std::min(traffic, all_seconds);
+    return moving + (all_seconds - moving) * share_of_flops;
+  };
+  const double again = workload.recompute_attention ? 3 : 2;
+  const double attention = of_attention(block.forward, flops / work.forward_flops) +
+                           of_attention(block.input_gradient, again * flops / work.input_gradient_flops);
+  const double others = seconds(layer_time(machine, model, LayerKind::Embedding, workload)) +
+                        seconds(layer_time(machine, model, LayerKind::Head, workload));
+  const double all = as_real(model.layers) * seconds(block) + others;
+  return all > 0 ? as_real(model.layers) * attention / all : 0;
+}
+
+}  // namespace chimera
