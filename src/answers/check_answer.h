@@ -14,6 +14,10 @@
 #include "search/layout.h"
 #include "search/search.h"
 
+// Output of `chimera check` and of a search, as text and JSON, for the program and for the playground. examine()
+// runs every check of src/check on a schedule and its programs, and collects violations with an excerpt of the rows
+// around them.
+
 namespace chimera {
 
 struct NamedPlacement {

@@ -1,5 +1,4 @@
 #pragma once
-// Output of `chimera model`.
 
 #include <string>
 #include <vector>
@@ -9,6 +8,9 @@
 #include "model_config/footprint.h"
 #include "model_config/partition.h"
 #include "simulate/costs.h"
+
+// Output of `chimera model`: parameters, FLOPs and bytes of a model's layers and stages, as text, JSON and a
+// picture. With a schedule, also the memory of each worker.
 
 namespace chimera {
 

@@ -12,16 +12,9 @@
 #include "generate/generator.h"
 #include "generate/registry.h"
 #include "model_config/parameters.h"
+#include "plan/paper_rule.h"
 
 namespace chimera {
-
-[[nodiscard]] std::string recomputed(const Candidate& candidate);
-
-[[nodiscard]] std::string plan_rows(const std::vector<ReportedCandidate>& candidates);
-
-/// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
-[[nodiscard]] std::string explained_rows(const std::vector<ReportedCandidate>& candidates);
-
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -29,9 +22,82 @@ using Json = nlohmann::ordered_json;
 constexpr double kGain = 0.999;
 constexpr double kWorthSaying = 0.05;  // relative difference above which models are explained
 
+std::string recompute_text(const Candidate& candidate) { return to_text(recompute_choice(candidate)); }
+
 /// Returns `, offload 0,1`; empty if nothing is offloaded.
-std::string offloaded(const Candidate& candidate) {
+std::string offload_suffix(const Candidate& candidate) {
   return candidate.offload.empty() ? "" : ", offload " + to_text(offload_choice(candidate));
+}
+
+std::string schedule_text(const Candidate& candidate) {
+  const std::string text = describe(candidate);
+  return text.substr(0, text.find("  "));
+}
+
+/// Returns W x D, or W x T x D if `split`, after `far` if copies are not adjacent.
+std::string workers_text(const Candidate& candidate, bool split) {
+  const std::string tensor = split ? fmt::format("{} x ", candidate.tensor_parallel) : "";
+  const bool near = candidate.replica_layout == ReplicaLayout::Near;
+  return fmt::format("{}{} x {}{}", near ? "" : "far ", candidate.data_parallel, tensor, candidate.shape.stages);
+}
+
+std::string csv_line(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    if (cell.find(',') != std::string::npos) cell = "\"" + cell + "\"";  // list of stages
+  }
+  return fmt::format("{}\n", fmt::join(cells, ","));
+}
+
+std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
+  const bool split =
+      std::ranges::any_of(candidates, [](const auto& each) { return each.ranked.candidate.tensor_parallel > 1; });
+  std::size_t width = 8;
+  for (const auto& each : candidates) width = std::max(width, schedule_text(each.ranked.candidate).size());
+  std::string text =
+      fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>8}{}\n", "", "schedule",
+                  width, split ? "W x T x D" : "W x D", "N x b", "recompute", "partition", "s/step", "seq/s", "bubble",
+                  "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const auto& [candidate, prediction] = candidates[i].ranked;
+    const std::string again =
+        candidate.recompute.empty() && !candidate.offload.empty() ? "offload" : recompute_text(candidate);
+    text += fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
+                        i + 1, schedule_text(candidate), width, workers_text(candidate, split),
+                        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
+                        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
+                        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
+                        prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
+                        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
+    if (const auto& measured = candidates[i].measured_seconds)
+      text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
+    text += "\n";
+  }
+  return text;
+}
+
+/// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
+std::string explained_rows(const std::vector<ReportedCandidate>& candidates) {
+  std::vector<std::size_t> rows;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].parts) rows.push_back(i);
+  }
+  if (rows.empty()) return "";
+  std::string text = fmt::format("{:<22}", "");
+  for (const std::size_t row : rows) text += fmt::format("  {:>17}", fmt::format("row {}", row + 1));
+  text += "\n";
+  for (const Named<StepPart>& part : kNames<StepPart>) {
+    text += fmt::format("{:<22}", part.name);
+    for (const std::size_t row : rows) {
+      const double seconds = candidates[row].parts->of(part.value);
+      text +=
+          fmt::format("  {:>8.4g} {:>6.1f} %", seconds, 100 * seconds / candidates[row].ranked.prediction.step_seconds);
+    }
+    text += "\n";
+  }
+  text += fmt::format("{:<22}", "in all");
+  for (const std::size_t row : rows)
+    text += fmt::format("  {:>8.4g} {:>6.1f} %", candidates[row].ranked.prediction.step_seconds, 100.0);
+  return text + "\n";
 }
 
 std::string parts_of_a_step(const Prediction& prediction) {
@@ -70,9 +136,10 @@ std::string gains_text(const PlanReport& report) {
                     chosen.gains.without_recomputation_seconds, seconds / chosen.gains.without_recomputation_seconds);
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;
-    text += fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
-                        better.prediction.step_seconds, seconds / better.prediction.step_seconds,
-                        in_words(better.candidate), recomputed(better.candidate) + offloaded(better.candidate));
+    text +=
+        fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
+                    better.prediction.step_seconds, seconds / better.prediction.step_seconds,
+                    describe(better.candidate), recompute_text(better.candidate) + offload_suffix(better.candidate));
   } else if (report.rule != PlanRule::Paper) {
     text += "  twice the memory: no gain\n";
   }
@@ -129,15 +196,10 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"micro_batches", candidate.shape.micro_batches}};
   for (const ShapeAxis& axis : shape_axes()) {
     if (axis.axis == Axis::Slices && candidate.shape.slices == 1) continue;
-    Json& value = json[std::string(axis.name)];
-    if (axis.is_number()) {
-      value = axis.get(candidate.shape);
-    } else {
-      value = axis.text(candidate.shape);
-    }
+    json[std::string(axis.name)] = axis_json(axis, axis.get(candidate.shape));
   }
   json.update({{"partition", to_text(candidate.partition)},
-               {"recompute", recomputed(candidate)},
+               {"recompute", recompute_text(candidate)},
                {"step_seconds", prediction.step_seconds},
                {"sequences_per_second", prediction.sequences_per_second},
                {"bubble_ratio", prediction.bubble_ratio},
@@ -155,9 +217,8 @@ Json candidate_json(const ReportedCandidate& reported) {
   return json;
 }
 
-ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) {
-  ReportedCandidate result{ranked, possible_gains(predictor, ranked.candidate), std::nullopt, std::nullopt,
-                           std::nullopt};
+ReportedCandidate report_candidate(Predictor& predictor, const RankedCandidate& ranked) {
+  ReportedCandidate result{.ranked = ranked, .gains = possible_gains(predictor, ranked.candidate)};
   if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
   return result;
 }
@@ -184,6 +245,10 @@ std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, Plan
 
 }  // namespace
 
+nlohmann::ordered_json axis_json(const ShapeAxis& axis, std::int64_t value) {
+  return axis.is_number() ? Json(value) : Json(axis.text(value));
+}
+
 std::int64_t num_tied(const PlanReport& report) {
   const double best = report.candidates.front().ranked.prediction.step_seconds;
   const auto differs = [&](const ReportedCandidate& each) {
@@ -197,18 +262,15 @@ PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, P
                        const PlanQuestions& questions) {
   Predictor predictor(problem);
   const bool by_paper = rule == PlanRule::Paper;
-  PlanReport report{problem,
-                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
-                    rule,
-                    {},
-                    std::nullopt,
-                    {},
-                    {}};
-  for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
+  PlanReport report{.problem = problem,
+                    .plan = by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                    .rule = rule};
+  for (const RankedCandidate& ranked : report.plan.ranked)
+    report.candidates.push_back(report_candidate(predictor, ranked));
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
   if (questions.pareto) {
     for (const RankedCandidate& ranked : time_against_memory(predictor, options))
-      report.frontier.push_back(reported(predictor, ranked));
+      report.frontier.push_back(report_candidate(predictor, ranked));
   }
   if (!by_paper)
     report.with_more_memory = with_more_memory(predictor, options, report.plan.ranked.front().prediction.step_seconds);
@@ -225,8 +287,8 @@ std::string plan_text(const PlanReport& report) {
   text += "\n" + plan_rows(report.candidates) + error_text(report);
   const ReportedCandidate& chosen = report.candidates.front();
   text += fmt::format("\nchosen{}: {}, recompute {}{}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
-                      in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate),
-                      offloaded(chosen.ranked.candidate));
+                      describe(chosen.ranked.candidate), recompute_text(chosen.ranked.candidate),
+                      offload_suffix(chosen.ranked.candidate));
   text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
   if (const std::string parts = explained_rows(report.candidates); !parts.empty())
     text += "\ntime of a worker's step, in seconds\n" + parts + "\n";
@@ -251,87 +313,11 @@ std::string plan_json(const PlanReport& report) {
   for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(each));
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;
-    json["with_twice_the_memory"] = candidate_json({better, {}, std::nullopt, std::nullopt, std::nullopt});
+    json["with_twice_the_memory"] = candidate_json({.ranked = better});
     for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
       json["with_twice_the_memory"].erase(unknown);
   }
   return json_text(json, 1) + "\n";
-}
-
-namespace {
-
-std::string schedule_text(const Candidate& candidate) {
-  const std::string text = in_words(candidate);
-  return text.substr(0, text.find("  "));
-}
-
-/// Returns W x D, or W x T x D if `split`, after `far` if copies are not adjacent.
-std::string workers_text(const Candidate& candidate, bool split) {
-  const std::string tensor = split ? fmt::format("{} x ", candidate.tensor_parallel) : "";
-  const bool near = candidate.replica_layout == ReplicaLayout::Near;
-  return fmt::format("{}{} x {}{}", near ? "" : "far ", candidate.data_parallel, tensor, candidate.shape.stages);
-}
-
-std::string csv_line(std::vector<std::string> cells) {
-  for (std::string& cell : cells) {
-    if (cell.find(',') != std::string::npos) cell = "\"" + cell + "\"";  // list of stages
-  }
-  return fmt::format("{}\n", fmt::join(cells, ","));
-}
-
-}  // namespace
-
-std::string recomputed(const Candidate& candidate) { return to_text(recompute_choice(candidate)); }
-
-std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
-  const bool split =
-      std::ranges::any_of(candidates, [](const auto& each) { return each.ranked.candidate.tensor_parallel > 1; });
-  std::size_t width = 8;
-  for (const auto& each : candidates) width = std::max(width, schedule_text(each.ranked.candidate).size());
-  std::string text =
-      fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>8}{}\n", "", "schedule",
-                  width, split ? "W x T x D" : "W x D", "N x b", "recompute", "partition", "s/step", "seq/s", "bubble",
-                  "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const auto& [candidate, prediction] = candidates[i].ranked;
-    const std::string again =
-        candidate.recompute.empty() && !candidate.offload.empty() ? "offload" : recomputed(candidate);
-    text += fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
-                        i + 1, schedule_text(candidate), width, workers_text(candidate, split),
-                        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
-                        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
-                        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
-                        prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
-                        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
-    if (const auto& measured = candidates[i].measured_seconds)
-      text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
-    text += "\n";
-  }
-  return text;
-}
-
-std::string explained_rows(const std::vector<ReportedCandidate>& candidates) {
-  std::vector<std::size_t> rows;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (candidates[i].parts) rows.push_back(i);
-  }
-  if (rows.empty()) return "";
-  std::string text = fmt::format("{:<22}", "");
-  for (const std::size_t row : rows) text += fmt::format("  {:>17}", fmt::format("row {}", row + 1));
-  text += "\n";
-  for (const Named<StepPart>& part : kNames<StepPart>) {
-    text += fmt::format("{:<22}", part.name);
-    for (const std::size_t row : rows) {
-      const double seconds = candidates[row].parts->of(part.value);
-      text +=
-          fmt::format("  {:>8.4g} {:>6.1f} %", seconds, 100 * seconds / candidates[row].ranked.prediction.step_seconds);
-    }
-    text += "\n";
-  }
-  text += fmt::format("{:<22}", "in all");
-  for (const std::size_t row : rows)
-    text += fmt::format("  {:>8.4g} {:>6.1f} %", candidates[row].ranked.prediction.step_seconds, 100.0);
-  return text + "\n";
 }
 
 std::string plan_csv(const PlanReport& report) {
@@ -364,8 +350,8 @@ std::string plan_csv(const PlanReport& report) {
       const bool taken = find_axis(find_generator(candidate.schedule), axis.axis) != nullptr;
       cells.push_back(taken ? axis.text(shape) : "");
     }
-    cells.insert(cells.end(),
-                 {std::string(to_text(candidate.replica_layout)), to_text(candidate.partition), recomputed(candidate)});
+    cells.insert(cells.end(), {std::string(to_text(candidate.replica_layout)), to_text(candidate.partition),
+                               recompute_text(candidate)});
     if (offloads) cells.push_back(to_text(offload_choice(candidate)));
     for (const double number : {prediction.step_seconds, prediction.sequences_per_second, prediction.bubble_ratio,
                                 prediction.peak_memory_bytes})

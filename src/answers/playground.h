@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 
-// JSON interface of the playground. WebAssembly and `chimera playground --answer` return the same bytes.
+// JSON interface of the playground, the page in a browser. WebAssembly and `chimera playground --answer` return the
+// same bytes. A request names what it wants in the field `do`; schedule_answers.h and planning_answers.h compute the
+// answers, and requests.h reads the fields that several requests share.
 
 namespace chimera::playground {
 

@@ -60,7 +60,7 @@ void require_taken(const JsonValue& value, const Generator& generator) {
   }
 }
 
-Schedule generated(const JsonValue& value) {
+Schedule generate_requested(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
   const Generator& generator = find_generator(value.text("name"));
   constexpr std::int64_t kLeast = -1'000'000'000;
@@ -147,7 +147,9 @@ PipelineShape requested_shape(const JsonValue& value, PipelineShape shape) {
   return shape;
 }
 
-Schedule requested_schedule(const JsonValue& value) { return value.has("text") ? read(value) : generated(value); }
+Schedule requested_schedule(const JsonValue& value) {
+  return value.has("text") ? read(value) : generate_requested(value);
+}
 
 Schedule valid_schedule(const JsonValue& value) {
   Schedule schedule = requested_schedule(value);

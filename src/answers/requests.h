@@ -9,6 +9,9 @@
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 
+// Fields of the playground's requests that several answers read: schedules, costs, models, workloads. Missing fields
+// have defaults; every other deviation ends with a ConfigError that names the field.
+
 namespace chimera::playground {
 
 inline constexpr std::int64_t kMostPlayedOps = 1'000'000;

@@ -1,0 +1,278 @@
+#include "answers/planning_answers.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "answers/check_answer.h"
+#include "answers/model_answer.h"
+#include "answers/plan_answer.h"
+#include "answers/requests.h"
+#include "core/choices.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "generate/registry.h"
+#include "plan/plan.h"
+#include "plan/train_flags.h"
+#include "plan/worker_memory.h"
+#include "schedule/schedule_json.h"
+#include "search/limits.h"
+#include "search/list_scheduling.h"
+
+namespace chimera::playground {
+namespace {
+
+Json model_workers_json(const Schedule& schedule, const StageModel& model, const std::set<StageId>& recompute) {
+  const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
+  Json workers = Json::array();
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    double flops = 0;
+    for (const Op& op : schedule.workers[w]) {
+      const StageFootprint& stage = model.footprints[op.stage.index()];
+      if (op.kind == OpKind::Forward) flops += stage.forward_flops;
+      if (gives_input_gradient(op.kind)) flops += stage.input_gradient_flops;
+      if (gives_weight_gradient(op.kind)) flops += stage.weight_gradient_flops;
+      if (gives_input_gradient(op.kind) && recompute.contains(op.stage)) flops += stage.forward_flops;
+    }
+    Json held = Json::array();
+    double state = 0;
+    for (const auto& replica : schedule.placement.worker_of) {
+      for (std::size_t s = 0; s < replica.size(); ++s) {
+        if (replica[s].index() != w) continue;
+        held.push_back(s);
+        const StageMemory& memory = model.footprints[s].memory;
+        state += memory.weights + memory.gradients + memory.optimizer;
+      }
+    }
+    workers.push_back({{"stages", held}, {"flops", flops}, {"state_bytes", state}, {"peak_bytes", peaks[w]}});
+  }
+  return workers;
+}
+
+constexpr double kSecondsBetweenReports = 0.1;
+
+struct Start {
+  Layout layout;
+  std::vector<Schedule> schedules;
+};
+
+/// Uses the placement and order of a schedule.
+Start start_from(const JsonValue& value) {
+  Schedule schedule = valid_schedule(value);
+  if (schedule.updates || schedule.micro_batch_scale != 1)
+    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+  Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
+                micro_batches_of_replicas(schedule), schedule.slices};
+  return {std::move(layout), {std::move(schedule)}};
+}
+
+/// Uses a shape and a placement name with all generated orders.
+Start start_of_shape(const JsonValue& request) {
+  const std::string name = text_or(request, "placement", named_placements().front().name);
+  std::vector<std::string> known;
+  for (const NamedPlacement& placement : named_placements()) {
+    known.emplace_back(placement.name);
+    if (name != placement.name) continue;
+    PipelineShape usual;
+    usual.chunks = placement.chunks;
+    const PipelineShape shape = requested_shape(request, usual);
+    Layout layout = layout_of(placement.kind, shape);
+    std::vector<Schedule> schedules = generated_starts(layout, shape);
+    return {std::move(layout), std::move(schedules)};
+  }
+  throw ConfigError(unknown_name("placement", name, known));
+}
+
+bool splits_backwards(const Start& start) {
+  if (start.schedules.empty()) return true;
+  return std::any_of(
+      start.schedules.front().workers.begin(), start.schedules.front().workers.end(), [](const std::vector<Op>& ops) {
+        return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::BackwardInput; });
+      });
+}
+
+std::function<void(const SearchProgress&)> reporter(const ReportProgress& progress) {
+  if (!progress) return nullptr;
+  return [progress, next = 0.0](const SearchProgress& now) mutable {
+    if (now.seconds < next) return;
+    next = now.seconds + kSecondsBetweenReports;
+    progress(json_text(Json{{"seconds", now.seconds},
+                            {"makespan", now.makespan},
+                            {"lower_bound", now.lower_bound},
+                            {"origin", now.origin}}));
+  };
+}
+
+SearchOptions search_options(const JsonValue& request, const ReportProgress& progress) {
+  SearchOptions options;
+  options.seed = static_cast<std::uint64_t>(count_or(request, "seed", 0));
+  options.progress = reporter(progress);
+  if (request.has("iterations")) options.iterations = request.count("iterations", 1);
+  options.seconds.reset();
+  if (request.has("seconds") || !options.iterations) options.seconds = number_or(request, "seconds", 1);
+  return options;
+}
+
+LayerTime requested_time(const JsonValue& value) {
+  value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient"});
+  LayerTime time{value.count("micro_batch_size", 1), value.number("forward"), value.number("input_gradient"),
+                 value.number("weight_gradient")};
+  time.recompute = time.forward;
+  return time;
+}
+
+OwnLayer requested_layer(const JsonValue& value) {
+  value.expect_object({"times", "weights", "state", "activations", "output"});
+  OwnLayer layer{
+      {}, value.number("weights"), value.number("state"), value.number("activations"), value.number("output")};
+  for (const JsonValue& time : value.field("times").list()) {
+    const LayerTime& next = layer.times.emplace_back(requested_time(time));
+    const bool ascends = layer.times.size() < 2 || (layer.times.rbegin() + 1)->micro_batch_size < next.micro_batch_size;
+    if (!ascends) time.field("micro_batch_size").fail("must be larger than the one before");
+  }
+  if (layer.times.empty()) value.field("times").fail("needs at least one entry");
+  return layer;
+}
+
+/// Sets a preset model on a machine, or measured `layers` with an optional machine for messages, all-reduces and
+/// updates.
+void set_model(const JsonValue& request, PlanProblem& problem) {
+  const bool own = request.has("layers");
+  if (!own || request.has("machine")) problem.machine = machine_from_json(request.text("machine"), "machine");
+  if (!own) {
+    problem.model = requested_model(request);
+    return;
+  }
+  for (const JsonValue& layer : request.field("layers").list()) problem.layers.push_back(requested_layer(layer));
+  if (problem.layers.empty()) request.field("layers").fail("needs at least one layer");
+  problem.model.name = "the model";
+  problem.model.layers = static_cast<std::int64_t>(problem.layers.size());
+}
+
+PlanProblem requested_problem(const JsonValue& request) {
+  PlanProblem problem;
+  set_model(request, problem);
+  problem.workers = request.count("workers", 1);
+  problem.mini_batch = request.count("mini_batch", 1);
+  problem.memory_bytes = number_or(request, "memory_bytes", 0);
+  if (problem.memory_bytes <= 0) problem.memory_bytes = problem.machine.memory_bytes;
+  if (problem.memory_bytes <= 0) throw ConfigError("memory is missing, and the machine's profile has none");
+  problem.workload = requested_workload(request);
+  problem.workload.micro_batch_size = 1;
+  problem.sync =
+      parse_named<AllReducePlacement>("sync", text_or(request, "sync", to_text(AllReducePlacement::EagerOpt)));
+  problem.shard_optimizer = truth_or(request, "shard_optimizer", false);
+  return problem;
+}
+
+std::vector<std::int64_t> given_counts(const JsonValue& request, const char* name) {
+  std::vector<std::int64_t> counts;
+  if (!request.has(name)) return counts;
+  for (const JsonValue& value : request.field(name).list()) {
+    const double number = value.number(1e9);
+    if (number < 1 || number != std::floor(number)) value.fail("must be a whole number of at least 1");
+    counts.push_back(static_cast<std::int64_t>(number));
+  }
+  return counts;
+}
+
+PlanOptions plan_options(const JsonValue& request) {
+  PlanOptions options;
+  options.given.stages = given_counts(request, "stages");
+  options.given.data_parallel = given_counts(request, "data_parallel");
+  options.given.micro_batch_sizes = given_counts(request, "micro_batch_sizes");
+  if (request.has("schedules")) {
+    for (const JsonValue& name : request.field("schedules").list()) options.schedules.push_back(name.text());
+  }
+  options.partition = parse_partition(text_or(request, "partition", "balanced"));
+  options.recompute_all = truth_or(request, "recompute_all", false);
+  options.top = count_or(request, "top", 10, 1);
+  return options;
+}
+
+Json candidate_schedule_json(const Candidate& candidate) {
+  Json parameters = Json::object();
+  for (const TakenAxis& taken : find_generator(candidate.schedule).axes) {
+    const ShapeAxis& axis = shape_axis(taken.axis);
+    parameters[std::string(axis.name)] = axis_json(axis, axis.get(candidate.shape));
+  }
+  return {{"name", candidate.schedule},
+          {"stages", candidate.shape.stages},
+          {"micro_batches", candidate.shape.micro_batches},
+          {"parameters", parameters}};
+}
+
+/// Returns data to open a candidate elsewhere.
+Json candidate_to_open(const PlanProblem& problem, Predictor& predictor, const Candidate& candidate) {
+  const PlannedSchedule planned = predictor.prepare(candidate);
+  Json layers = Json::array();
+  for (const StageLayers& stage : planned.partition) layers.push_back(stage.end_layer - stage.first_layer);
+  return {{"words", describe(candidate)},
+          {"schedule", candidate_schedule_json(candidate)},
+          {"layers", layers},
+          {"costs", {{"file", costs_to_json(planned.model.costs)}}},
+          {"least_seconds", least_step_seconds(problem, candidate)},
+          {"train", to_words(train_flags(problem, candidate))}};
+}
+
+}  // namespace
+
+Json answer_model(const JsonValue& request) {
+  const ModelConfig model = requested_model(request);
+  const Schedule schedule = valid_schedule(request.field("schedule"));
+  const StageChoice choice = parse_stages(kRecomputeFlag, text_or(request, "recompute", "none"));
+  Workload workload = requested_workload(request);
+  workload.recompute_attention = choice.rule == StageRule::Attention;
+  const auto partition = named_partition(
+      parse_partition(text_or(request, "partition", "even")),
+      {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == StageRule::Full});
+  const StageModel stages = stage_bytes(model, partition, schedule, workload);
+  const double memory = number_or(request, "memory_bytes", 0);
+  // With `auto`, all stages if even this does not fit.
+  const std::set<StageId> recompute = resolve_stages(choice, kRecomputeFlag, schedule.stages, [&] {
+    return stages_to_recompute(schedule, stages, memory).value_or(all_stages(schedule.stages));
+  });
+  const ModelReport report{model, partition, workload,
+                           parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
+                           parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw"))};
+  CostModel costs = flop_costs(report);
+  if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
+  for (const StageId stage : recompute) costs.recompute[stage.index()] = costs.stages[stage.index()].forward;
+  return {
+      {"model", read_json(model_json(report))},
+      {"partition", to_text(partition)},
+      {"recompute", workload.recompute_attention ? to_text(choice) : to_text(stage_choice(recompute, schedule.stages))},
+      {"workers", model_workers_json(schedule, stages, recompute)},
+      {"model_flops", model_flops(model, workload)},
+      {"costs", {{"file", costs_to_json(costs)}}}};
+}
+
+Json answer_search(const JsonValue& request, const ReportProgress& progress) {
+  Start start = request.has("schedule") ? start_from(request.field("schedule")) : start_of_shape(request);
+  const Schedule empty = without_ops(start.layout);
+  SearchProblem problem{
+      start.layout, requested_costs(request, empty), truth_or(request, "split_backward", splits_backwards(start)), {}};
+  if (request.has("max_in_flight"))
+    problem.limits.push_back(limit_in_flight(problem.layout, request.number("max_in_flight"), "max_in_flight"));
+  const SearchResult result = search(problem, start.schedules, search_options(request, progress));
+  Json json = read_json(search_json(result));
+  json["schedule"] = {{"text", to_json(result.schedule)}};
+  return json;
+}
+
+Json answer_plan(const JsonValue& request) {
+  const PlanProblem problem = requested_problem(request);
+  const PlanReport report = plan_report(problem, plan_options(request), PlanRule::Simulation);
+  Json json = {{"report", read_json(plan_json(report))},
+               {"machine", problem.machine.name},
+               {"memory_bytes", problem.memory_bytes},
+               {"open", Json::array()}};
+  Predictor predictor(problem);
+  for (const ReportedCandidate& each : report.candidates)
+    json["open"].push_back(candidate_to_open(problem, predictor, each.ranked.candidate));
+  if (report.with_more_memory) json["more_memory_words"] = describe(report.with_more_memory->candidate);
+  return json;
+}
+
+}  // namespace chimera::playground

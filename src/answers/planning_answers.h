@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/json_value.h"
+
+// The playground's answers that look for something: the stages of a model, a better order of ops, the best plan.
+// answers/playground.h reads the request and calls one of these functions. All throw ConfigError for an invalid
+// request, and ScheduleError for an invalid schedule.
+
+namespace chimera::playground {
+
+using Json = nlohmann::ordered_json;
+using ReportProgress = std::function<void(const std::string&)>;
+
+/// Returns the stages of a partitioned model and the memory of each worker.
+[[nodiscard]] Json answer_model(const JsonValue& request);
+/// Returns the best schedule that a search found. `progress` is playground::Progress.
+[[nodiscard]] Json answer_search(const JsonValue& request, const ReportProgress& progress);
+/// Returns the ranked plans for workers and a mini-batch.
+[[nodiscard]] Json answer_plan(const JsonValue& request);
+
+}  // namespace chimera::playground
