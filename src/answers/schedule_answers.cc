@@ -125,7 +125,7 @@ TimedSteps time_steps(const JsonValue& request) {
     schedule = unroll(schedule, steps);
   }
   CostModel costs = requested_costs(request, schedule);
-  Timeline timeline = simulate_steps(schedule, steps, costs);
+  Timeline timeline = simulate(schedule, costs, {.steps = steps});
   if (!(timeline.makespan < 1e30)) throw ConfigError("the makespan is too large for a picture; use a larger unit");
   return {std::move(schedule), std::move(costs), std::move(timeline)};
 }
