@@ -20,7 +20,7 @@
 #include "launch/local/rank.h"
 #include "measuring/raw_gloo.h"
 #include "passes/lower.h"
-#include "profile/host_bench.h"
+#include "profile/measure_overheads.h"
 #include "runtime/executor.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"

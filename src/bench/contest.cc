@@ -15,21 +15,6 @@
 #include "bench/machine_line.h"
 
 namespace chimera {
-
-/// Measures CPU use by others. Linux only.
-class CompetingLoad {
- public:
-  CompetingLoad();
-  /// Returns the share of all cores' time, 0 .. 1, used by others: processes except this one and its waited-for
-  /// children, and other virtual machines.
-  [[nodiscard]] double share() const;
-
- private:
-  double busy_;  // seconds over all cores
-  double own_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
 namespace {
 
 /// Returns non-idle core seconds since boot.
@@ -52,18 +37,23 @@ double cpu_seconds(int who) {
 
 double own_seconds() { return cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN); }
 
-}  // namespace
+/// Measures CPU use by others. Linux only.
+class CompetingLoad {
+ public:
+  /// Returns the share of all cores' time, 0 .. 1, used by others: processes except this one and its waited-for
+  /// children, and other virtual machines.
+  [[nodiscard]] double share() const {
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start_;
+    const double cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
+    const double others = busy_seconds() - busy_ - (own_seconds() - own_);
+    return std::clamp(others / (wall.count() * cores), 0.0, 1.0);
+  }
 
-CompetingLoad::CompetingLoad() : busy_(busy_seconds()), own_(own_seconds()) {}
-
-double CompetingLoad::share() const {
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start_;
-  const double cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
-  const double others = busy_seconds() - busy_ - (own_seconds() - own_);
-  return std::clamp(others / (wall.count() * cores), 0.0, 1.0);
-}
-
-namespace {
+ private:
+  double busy_ = busy_seconds();  // seconds over all cores
+  double own_ = own_seconds();
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 class Contest {
  public:

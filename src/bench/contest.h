@@ -8,8 +8,9 @@
 #include "bench/statistics.h"
 #include "bench/training_run.h"
 
-// Compares training runs on a noisy machine. Contenders run in rounds, so that a change of the machine's speed affects
-// all of them. Disturbed runs are repeated.
+// Compares the speed of training runs on a noisy machine, for `chimera bench`. Contenders run in rounds, so that a
+// change of the machine's speed affects all of them. A run during which other programs used the cores is repeated.
+// Scores are medians over rounds, and ratios compare runs of the same round.
 
 namespace chimera {
 

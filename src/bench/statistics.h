@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+// Small statistics of measurements: medians with quartiles, and least-squares lines through message times. A line is
+// alpha + beta L seconds for L bytes; networks that pass a burst at full speed have a bent line. `chimera profile`
+// and `chimera bench` use them.
+
 namespace chimera {
 
 struct TimedSize {
@@ -16,7 +20,7 @@ struct Line {
 
 /// Returns the line with the smallest sum of squared relative errors, so that short messages weigh as much as long
 /// ones. alpha and beta are at least 0. `points` needs two different sizes.
-[[nodiscard]] inline Line fit_line(const std::vector<TimedSize>& points) {
+[[nodiscard]] inline Line regress_line(const std::vector<TimedSize>& points) {
   double weights = 0;
   double x = 0;
   double y = 0;
@@ -53,7 +57,7 @@ struct BurstLine {
 /// Fits a network that passes a burst at full speed. alpha is the time of the shortest message. The line has the
 /// smallest relative errors over sizes from 64 KiB, because repeated shorter messages profit from a partly refilled
 /// burst. `points` needs two entries, ascending by size.
-[[nodiscard]] inline BurstLine fit_behind_burst(const std::vector<TimedSize>& points) {
+[[nodiscard]] inline BurstLine regress_behind_burst(const std::vector<TimedSize>& points) {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;
   std::vector<TimedSize> turned;  // bytes = burst + (seconds - alpha) / beta, so that the burst is at least 0
@@ -61,7 +65,7 @@ struct BurstLine {
     if (bytes >= kLong && seconds > alpha) turned.push_back({seconds - alpha, bytes});
   }
   if (turned.size() < 3) return {line_between_ends(points)};
-  const Line line = fit_line(turned);
+  const Line line = regress_line(turned);
   return {{alpha, line.beta > 0 ? 1 / line.beta : 0}, line.alpha};
 }
 

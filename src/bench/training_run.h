@@ -6,6 +6,9 @@
 
 #include "core/files.h"
 
+// One training run as a shell command whose speed and losses are read from its metrics. The command may be `chimera
+// train` or any other program that writes the same JSON lines, so that `chimera bench` can compare frameworks.
+
 namespace chimera {
 
 /// Results of a run. Medians exclude the first steps, which warm up memory and caches.

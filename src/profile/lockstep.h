@@ -9,7 +9,20 @@
 #include "runtime/tracer.h"
 #include "transport/transport.h"
 
+// Ranks that measure together. A measurement with all cores busy, or between two ranks, needs every rank at the same
+// place; Lockstep holds them there. All functions of this room that take a Lockstep are collective: every rank calls
+// them, in the same order.
+
 namespace chimera {
+
+inline const ParameterGroupId kPairGroup(2);       // ranks 0 and 1; follows the groups of a two-stage pipeline
+inline const ParameterGroupId kOtherPairGroup(3);  // second group of the same ranks
+
+[[nodiscard]] inline RankGroups profile_groups() {
+  const RankId first(0);
+  const RankId second(1);
+  return {{first}, {second}, {first, second}, {first, second}};
+}
 
 /// Returns CPU time, which other programs do not lengthen, if the worker has one thread and a whole core; else
 /// wall-clock time, which includes cgroup throttling.
@@ -36,9 +49,9 @@ class Lockstep {
     transport_.all_sum({&value, 1});
     return value > 0;
   }
-  /// Returns whether to continue after `done` rounds: at least 4, and until rank 0's clock reaches `deadline`
+  /// Returns whether to run another round after `done` of them: at least 4, and until rank 0's clock reaches `deadline`
   /// (monotonic_seconds()).
-  [[nodiscard]] bool go_on(std::int64_t done, double deadline) {
+  [[nodiscard]] bool wants_round(std::int64_t done, double deadline) {
     constexpr std::int64_t kFewestRounds = 4;  // the first may warm up
     return agree(done < kFewestRounds || monotonic_seconds() < deadline);
   }

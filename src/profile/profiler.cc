@@ -19,11 +19,11 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "data/samples.h"
-#include "profile/contention_bench.h"
-#include "profile/host_bench.h"
-#include "profile/link_bench.h"
+#include "profile/layer_timer.h"
 #include "profile/lockstep.h"
-#include "profile/stage_bench.h"
+#include "profile/measure_contention.h"
+#include "profile/measure_links.h"
+#include "profile/measure_overheads.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -44,7 +44,7 @@ double measure_type(Lockstep& ranks, at::ScalarType type, std::int64_t threads, 
   at::Tensor product = at::empty_like(one);
   std::vector<double> times;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     if (ranks.computes()) times.push_back(seconds_of_product(one, product, threads));
   }
   constexpr auto kFlops = 2.0 * kWidth * kWidth * kWidth;
@@ -74,9 +74,9 @@ struct Item {
       : layers{profiled.model, kind, profiled.sequence, scalar_type(dtype)},
         sizes(profiled.micro_batch_sizes),
         bench(layers) {}
-  BenchedLayers layers;
+  TimedLayers layers;
   std::vector<std::int64_t> sizes;
-  StageBench bench;
+  LayerTimer bench;
   std::map<std::int64_t, std::vector<LayerTime>> times;  // [micro-batch size][round]
 };
 using Items = std::vector<std::unique_ptr<Item>>;
@@ -119,7 +119,7 @@ MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, It
   const double deadline = monotonic_seconds() + seconds;
   MeasuredRounds measured;
   std::vector<double> excesses;
-  while (ranks.go_on(measured.rounds + 1, deadline)) {
+  while (ranks.wants_round(measured.rounds + 1, deadline)) {
     for (const std::int64_t size : all_sizes(items)) {
       for (const auto& item : items) {  // alternates layers, as a pipeline
         if (std::ranges::count(item->sizes, size) == 0) continue;
@@ -185,8 +185,8 @@ LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile& machine) {
   const LinkSamples links = measure_links(ranks, kPairGroup, seconds);
   if (ranks.rank() == 0) {
-    machine.point_to_point = everywhere(as_messages(fit_line(links.messages)));
-    machine.all_reduce = everywhere(as_sums(fit_line(links.sums)));
+    machine.point_to_point = everywhere(as_messages(regress_line(links.messages)));
+    machine.all_reduce = everywhere(as_sums(regress_line(links.sums)));
   }
   return links;
 }
@@ -325,7 +325,8 @@ std::string to_text(const MachineReport& report) {
   }
   const LinkTimes& messages = machine.point_to_point.within_node;
   const LinkTimes& sums = machine.all_reduce.within_node;
-  text += "\n" + link_line("messages", messages) + link_line("sums", sums) + fit_lines_of(report.links, messages, sums);
+  text += "\n" + link_line("messages", messages) + link_line("sums", sums) +
+          regression_errors_of(report.links, messages, sums);
   text += fmt::format("busy cores         delay a message by {:.1f} us\n", 1e6 * machine.busy_delay);
   text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
   const LinkTimes& copy = machine.message_copy;

@@ -6,21 +6,14 @@
 
 #include "core/ids.h"
 #include "plan/machine.h"
-#include "profile/link_bench.h"
+#include "profile/measure_links.h"
 #include "transport/transport.h"
 
-// `chimera profile`: measures layers, messages, all-reduces and updates in concurrent processes, as in training.
+// `chimera profile`: measures a machine for the planner, in concurrent processes as in training. measure_machine()
+// alternates the measurements of layer_timer.h, measure_links.h, measure_contention.h and measure_overheads.h until
+// the time is over, and returns their medians as a MachineProfile (plan/machine.h).
 
 namespace chimera {
-
-inline const ParameterGroupId kPairGroup(2);       // ranks 0 and 1; follows the groups of a two-stage pipeline
-inline const ParameterGroupId kOtherPairGroup(3);  // second group of the same ranks
-
-[[nodiscard]] inline RankGroups profile_groups() {
-  const RankId first(0);
-  const RankId second(1);
-  return {{first}, {second}, {first, second}, {first, second}};
-}
 
 struct ProfiledModel {
   ModelConfig model = {};

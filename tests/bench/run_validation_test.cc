@@ -119,7 +119,7 @@ TEST(ValidateTest, SumsOfLargeVocabulariesTakeMoreOnSlowerLinks) {
     const double before = predict_run(machine, run).step_seconds;
     MachineProfile slower = machine;
     for (LinkTimes* link : {&slower.all_reduce.within_node, &slower.all_reduce.between_nodes}) link->beta *= 2;
-    EXPECT_GT(predict_run(slower, run).step_seconds, before) << in_words(run);
+    EXPECT_GT(predict_run(slower, run).step_seconds, before) << describe(run);
   }
 }
 
@@ -127,12 +127,12 @@ TEST(ValidateTest, PredictsEveryRunOfTheGrid) {
   const MachineProfile machine = read_machine(kMachine);
   for (const GridRun& run : validation_grid()) {
     const RunPrediction prediction = predict_run(machine, run);
-    EXPECT_GT(prediction.step_seconds, 0) << in_words(run);
-    EXPECT_GT(prediction.peak_bytes, 1e5) << in_words(run);
+    EXPECT_GT(prediction.step_seconds, 0) << describe(run);
+    EXPECT_GT(prediction.peak_bytes, 1e5) << describe(run);
     if (!run.recomputes) continue;
     GridRun keeps = run;
     keeps.recomputes = false;
-    EXPECT_GT(prediction.step_seconds, predict_run(machine, keeps).step_seconds) << in_words(run);
+    EXPECT_GT(prediction.step_seconds, predict_run(machine, keeps).step_seconds) << describe(run);
   }
 }
 

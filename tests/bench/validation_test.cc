@@ -22,7 +22,7 @@ TEST(ValidationTest, TheGridVariesTheDocumentedParameters) {
   std::set<std::string> schedules;
   std::set<std::int64_t> stages;
   for (const GridRun& run : grid) {
-    names.insert(in_words(run));
+    names.insert(describe(run));
     models.insert(run.model);
     schedules.insert(run.schedule);
     stages.insert(run.stages);

@@ -1,4 +1,4 @@
-#include "profile/host_bench.h"
+#include "profile/measure_overheads.h"
 
 #include <ATen/ATen.h>
 #include <array>
@@ -51,7 +51,7 @@ double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, s
   const auto optimizer = make_optimizer(OptimizerOptions{}, stage.parameters());
   std::vector<double> times;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     if (ranks.rank() < kPipeline) (void)ranks.transport().start_all_reduce(pair, stage.gradients())->wait();
     if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer, threads));
   }
@@ -68,7 +68,7 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
   const Program program = lower(schedule);
   const double deadline = monotonic_seconds() + seconds;
   if (ranks.rank() >= kPipeline) {
-    for (std::int64_t round = 0; ranks.go_on(round, deadline);) ++round;
+    for (std::int64_t round = 0; ranks.wants_round(round, deadline);) ++round;
   } else {
     const WorkerId worker(ranks.rank());
     TrivialStage stage(worker == WorkerId(0), worker == WorkerId(1));
@@ -77,7 +77,7 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
     SubgroupTransport transport(ranks.transport(), pair);
     Executor executor(worker, {{StageId(worker.value()), &stage}}, transport, {{1, 1, kHidden}, at::kFloat}, shape);
     std::vector<double> times;
-    while (ranks.go_on(static_cast<std::int64_t>(times.size()), deadline)) {
+    while (ranks.wants_round(static_cast<std::int64_t>(times.size()), deadline)) {
       times.push_back(overhead_of_step(executor, program.workers[worker.index()]));
     }
     medians[worker.index()] = spread_of(times).median;

@@ -4,11 +4,13 @@
 #include <vector>
 
 #include "bench/statistics.h"
-#include "plan/machine.h"
+#include "plan/cluster_profile.h"
 #include "profile/lockstep.h"
 #include "transport/transport.h"
 
-// Messages and all-reduces between two processes. All functions with ranks are collective; results are valid on rank 0.
+// Times of messages and all-reduces between two processes on one host (measure_links) or on two
+// (measure_between_hosts), and the lines through them. All functions with ranks are collective; results are valid on
+// rank 0. The first kind becomes LinkProfile::within_node, the second NodeLinks.
 
 namespace chimera {
 
@@ -36,13 +38,14 @@ struct LinkSamples {
 
 [[nodiscard]] std::string link_line(const char* name, const LinkTimes& link);
 /// Returns two table rows: the lines' errors at each size, in percent.
-[[nodiscard]] std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums);
+[[nodiscard]] std::string regression_errors_of(const LinkSamples& links, const LinkTimes& messages,
+                                               const LinkTimes& sums);
 
 /// Measures links between two hosts, with a rank on each. Takes about `seconds`, longer on slow networks. `transport`
 /// has profile_groups() and shares no memory.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
 /// Fits lines through the shortest and longest all-reduce, and through messages beyond a burst.
-[[nodiscard]] NodeLinks fit_links(const LinkSamples& links);
+[[nodiscard]] NodeLinks regress_links(const LinkSamples& links);
 [[nodiscard]] std::string to_text(const NodeLinks& links);
 [[nodiscard]] std::string to_text(const LinkSamples& links);
 

@@ -1,4 +1,4 @@
-#include "profile/contention_bench.h"
+#include "profile/measure_contention.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "profile/host_bench.h"
+#include "profile/measure_overheads.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ std::vector<double> as_ranks(int count, const Body& body) {
   return results;
 }
 
-TEST(HostBenchTest, OtherRanksTakeNoPartInSumsOfThePair) {
+TEST(MeasureOverheadsTest, OtherRanksTakeNoPartInSumsOfThePair) {
   const auto overhead =
       as_ranks(3, [](Lockstep& ranks) { return measure_op_overhead(ranks, ParameterGroupId(2), 0.01); });
   EXPECT_GT(overhead[0], 0);
@@ -30,7 +30,7 @@ TEST(HostBenchTest, OtherRanksTakeNoPartInSumsOfThePair) {
   EXPECT_EQ(overhead[0], overhead[2]) << "all know it";
 }
 
-TEST(LinkBenchTest, DelaysByBusyRanksAreNeverNegative) {
+TEST(MeasureLinksTest, DelaysByBusyRanksAreNeverNegative) {
   const auto delay = as_ranks(4, [](Lockstep& ranks) { return measure_busy_delay(ranks, 0.01); });
   EXPECT_GE(delay[0], 0);
   EXPECT_LT(delay[0], 1);

@@ -1,4 +1,4 @@
-#include "profile/link_bench.h"
+#include "profile/measure_links.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -9,9 +9,8 @@
 #include "bench/machine_line.h"
 #include "bench/statistics.h"
 #include "model/parameter_group.h"
-#include "profile/contention_bench.h"
-#include "profile/host_bench.h"
-#include "profile/profiler.h"
+#include "profile/measure_contention.h"
+#include "profile/measure_overheads.h"
 
 namespace chimera {
 namespace {
@@ -60,6 +59,25 @@ std::vector<TimedSize> points_of(const Times& times, double Spread::*typical) {
   return points;
 }
 
+std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
+  std::string text = fmt::format("{:<16}", name);
+  for (const auto& [bytes, seconds] : points) {
+    const double fitted = alphas * link.alpha + link.beta * std::max(0.0, bytes - link.burst);
+    text += fmt::format(" {:.0f}K {:+.0f} %", bytes / 1024, 100 * (fitted / seconds - 1));
+  }
+  return text + "\n";
+}
+
+OpWork multiply_matrices() {
+  constexpr std::int64_t kRows = 512;
+  return [one = at::ones({kRows, kRows})] { (void)at::mm(one, one); };
+}
+
+std::int64_t bytes_in(double seconds, double beta, double most) {
+  constexpr double kLeast = 4096;
+  return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);
+}
+
 }  // namespace
 
 LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds) {
@@ -88,7 +106,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
     return !ranks.agree(monotonic_seconds() - start < longest);
   };
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     for (auto each = gradients.begin(); each != gradients.end(); ++each) {
       if (round > 0) {
         measure(each->first, round);
@@ -108,7 +126,7 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
   std::vector<double> idle;
   std::vector<double> busy;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     const bool quiet = round % 2 == 0;
     if (ranks.rank() > 1) {
       const double end = monotonic_seconds() + (quiet ? 0 : kBusy);
@@ -132,42 +150,15 @@ LinkTimes as_messages(const BurstLine& line) { return {line.line.alpha, line.lin
 
 LinkTimes as_sums(const Line& line) { return {line.alpha / 2, line.beta}; }  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
 
-namespace {
-
-std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
-  std::string text = fmt::format("{:<16}", name);
-  for (const auto& [bytes, seconds] : points) {
-    const double fitted = alphas * link.alpha + link.beta * std::max(0.0, bytes - link.burst);
-    text += fmt::format(" {:.0f}K {:+.0f} %", bytes / 1024, 100 * (fitted / seconds - 1));
-  }
-  return text + "\n";
-}
-
-}  // namespace
-
 std::string link_line(const char* name, const LinkTimes& link) {
   const std::string burst = link.burst > 0 ? fmt::format(", {:.1f} kB at once", 1e-3 * link.burst) : "";
   return fmt::format("{:<16} alpha {:>8.1f} us, beta {:>7.3f} ns a byte ({:.2f} GB/s){}\n", name, 1e6 * link.alpha,
                      1e9 * link.beta, link.beta > 0 ? 1e-9 / link.beta : 0, burst);
 }
 
-std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums) {
+std::string regression_errors_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums) {
   return fit_line_of("line - messages", links.messages, messages, 1) + fit_line_of("line - sums", links.sums, sums, 2);
 }
-
-namespace {
-
-OpWork multiply_matrices() {
-  constexpr std::int64_t kRows = 512;
-  return [one = at::ones({kRows, kRows})] { (void)at::mm(one, one); };
-}
-
-std::int64_t bytes_in(double seconds, double beta, double most) {
-  constexpr double kLeast = 4096;
-  return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);
-}
-
-}  // namespace
 
 LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
   constexpr int kHosts = 2;
@@ -187,8 +178,8 @@ LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds
   return links;
 }
 
-NodeLinks fit_links(const LinkSamples& links) {
-  return {as_messages(fit_behind_burst(links.messages)),
+NodeLinks regress_links(const LinkSamples& links) {
+  return {as_messages(regress_behind_burst(links.messages)),
           as_sums(line_between_ends(links.sums)),
           links.at_once,
           links.copies,
@@ -204,8 +195,8 @@ std::string to_text(const NodeLinks& links) {
 }
 
 std::string to_text(const LinkSamples& links) {
-  const NodeLinks fitted = fit_links(links);
-  return to_text(fitted) + fit_lines_of(links, fitted.messages, fitted.sums);
+  const NodeLinks fitted = regress_links(links);
+  return to_text(fitted) + regression_errors_of(links, fitted.messages, fitted.sums);
 }
 
 }  // namespace chimera

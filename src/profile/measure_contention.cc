@@ -1,4 +1,4 @@
-#include "profile/contention_bench.h"
+#include "profile/measure_contention.h"
 
 #include <ATen/ATen.h>
 #include <sched.h>
@@ -261,7 +261,7 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
   std::vector<double> ops;
   std::vector<double> summed;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     if (beside) {
       const Contention slowed = slowdown_of(beside->round());
       if (round == 0) continue;  // the first touches memory
@@ -282,7 +282,7 @@ LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double 
   std::array<std::vector<double>, sizes.size()> times;
   Exchange exchange(ranks, compute);
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (ranks.rank() < kPair) {
         const double each = exchange.round(sizes[i]);
@@ -301,7 +301,7 @@ LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double 
     if (each > 0) points.push_back({static_cast<double>(sizes[i]), each});
   }
   if (points.size() < 2) return {};
-  const Line line = fit_line(points);
+  const Line line = regress_line(points);
   return {line.alpha, line.beta};
 }
 
@@ -311,7 +311,7 @@ double measure_transfers_at_once(Lockstep& ranks, double seconds) {
   Fan fan(ranks);
   std::vector<double> shares;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     const double answer = fan.round(1, kSmall);
     const double one = fan.round(1, kLarge) - answer;
     const double two = fan.round(2, kLarge) - answer;
@@ -328,7 +328,7 @@ double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 
   if (ranks.rank() < kPair) sums = std::make_unique<TwoSums>(ranks, groups, bytes);
   std::vector<double> shares;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     if (sums) {
       const double share = sums->round();
       if (round > 0) shares.push_back(share);
@@ -350,7 +350,7 @@ double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t th
   double alone = 0;
   std::vector<double> saved;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     ranks.meet();
     if (ranks.computes()) together = timed();
     for (int turn = 0; turn < kPair; ++turn) {
@@ -368,7 +368,7 @@ double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double secon
   TurnsOnOneCore turns(ranks, compute);
   std::vector<double> shares;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
     if (ranks.rank() < kPair) {
       const double share = turns.round(core);
       if (round > 0) shares.push_back(share);

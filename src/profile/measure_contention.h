@@ -1,6 +1,4 @@
 #pragma once
-// Slowdowns between overlapping ops, messages and all-reduces, relative and at least 0. All functions are collective,
-// use medians over rounds and give all ranks the result.
 
 #include <array>
 #include <functional>
@@ -8,6 +6,10 @@
 #include "plan/machine.h"
 #include "profile/lockstep.h"
 #include "simulate/contention.h"
+
+// Slowdowns of ops, messages and all-reduces that overlap, relative and at least 0. Each measurement alternates the
+// work alone with the work beside other work, in rounds, and takes medians. All functions are collective and give
+// all ranks the result. They fill MachineProfile::contention, message_copy and core_sharing.
 
 namespace chimera {
 

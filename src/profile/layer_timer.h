@@ -1,5 +1,4 @@
 #pragma once
-// Measures the ops of a kind of layer.
 
 #include <ATen/core/Tensor.h>
 
@@ -14,9 +13,13 @@
 #include "model/make_stage.h"
 #include "plan/machine.h"
 
+// Times the ops of a kind of layer, as the executor calls them: forward, input gradient, weight gradient, and the
+// same for a recomputed micro-batch. The profiler (profiler.h) runs one timer per layer on every computing rank at
+// once.
+
 namespace chimera {
 
-struct BenchedLayers {
+struct TimedLayers {
   ModelConfig model;  // measured: one embedding, one head, or a few blocks
   LayerKind kind = LayerKind::Block;
   std::int64_t sequence = 128;
@@ -24,9 +27,9 @@ struct BenchedLayers {
 };
 
 /// A micro-batch of each size stays in flight, so that forwards do not reuse warm memory of the last backward.
-class StageBench {
+class LayerTimer {
  public:
-  explicit StageBench(BenchedLayers layers);
+  explicit LayerTimer(TimedLayers layers);
 
   /// Runs F of a new micro-batch and I and W of the previous; then F without a graph, F, I and W of a recomputed
   /// micro-batch. Returns seconds_of() per layer.
@@ -58,7 +61,7 @@ class StageBench {
   double run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads);
   MicroBatch load(std::int64_t step, std::int64_t micro_batch_size) const;
 
-  BenchedLayers layers_;
+  TimedLayers layers_;
   std::int64_t num_layers_;
   std::vector<std::uint8_t> text_;
   std::unique_ptr<Samples> samples_;

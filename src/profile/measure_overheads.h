@@ -7,7 +7,8 @@
 #include "profile/lockstep.h"
 #include "transport/forwarding_transport.h"
 
-// Overheads of a step besides layers and messages. All functions are collective.
+// Overheads of a step besides layers and messages: the update of the optimizer, the executor's work per op, and the
+// collective that ends a step. All functions are collective.
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "profile/stage_bench.h"
+#include "profile/layer_timer.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -38,7 +38,7 @@ std::vector<std::uint8_t> random_text(std::size_t letters) {
 
 }  // namespace
 
-StageBench::StageBench(BenchedLayers layers)
+LayerTimer::LayerTimer(TimedLayers layers)
     : layers_(std::move(layers)),
       num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMostBlocks) : 1),
       text_(random_text(static_cast<std::size_t>(256 * (layers_.sequence + 1)))) {
@@ -48,7 +48,7 @@ StageBench::StageBench(BenchedLayers layers)
   stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, initial_values_of(1));
 }
 
-StageBench::Size StageBench::make_size(std::int64_t micro_batch_size) const {
+LayerTimer::Size LayerTimer::make_size(std::int64_t micro_batch_size) const {
   Size size;
   const at::Tensor states = at::randn({micro_batch_size, layers_.sequence, layers_.model.hidden}).to(layers_.compute);
   if (layers_.kind != LayerKind::Embedding) size.states = states;
@@ -57,12 +57,12 @@ StageBench::Size StageBench::make_size(std::int64_t micro_batch_size) const {
 }
 
 /// Causal blocks need nothing, BERT's a mask.
-MicroBatch StageBench::load(std::int64_t step, std::int64_t micro_batch_size) const {
+MicroBatch LayerTimer::load(std::int64_t step, std::int64_t micro_batch_size) const {
   if (layers_.kind == LayerKind::Block && is_causal(layers_.model.family)) return {};
   return make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size});
 }
 
-StageBench::Flight StageBench::forward(Size& size, std::int64_t micro_batch_size) {
+LayerTimer::Flight LayerTimer::forward(Size& size, std::int64_t micro_batch_size) {
   Flight flight;
   if (size.states.defined()) flight.input = size.states.detach().requires_grad_(true);
   flight.weight_gradients = c10::make_intrusive<WeightGradients>();
@@ -71,7 +71,7 @@ StageBench::Flight StageBench::forward(Size& size, std::int64_t micro_batch_size
   return flight;
 }
 
-StageBench::Backward StageBench::backward(const Size& size, Flight flight, std::int64_t threads) {
+LayerTimer::Backward LayerTimer::backward(const Size& size, Flight flight, std::int64_t threads) {
   const Stopwatch input_watch;
   flight.weight_gradients->defer();
   torch::autograd::backward({std::exchange(flight.output, {})}, {size.gradient});
@@ -82,7 +82,7 @@ StageBench::Backward StageBench::backward(const Size& size, Flight flight, std::
   return {input_seconds, seconds_of(weight_watch.elapsed(), threads)};
 }
 
-double StageBench::run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads) {
+double LayerTimer::run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads) {
   const Stopwatch watch;
   {
     const at::NoGradGuard no_graph;
@@ -94,7 +94,7 @@ double StageBench::run_recomputed(Size& size, std::int64_t micro_batch_size, std
   return forwards + back.input_seconds + back.weight_seconds;
 }
 
-LayerTime StageBench::run(std::int64_t micro_batch_size, std::int64_t threads) {
+LayerTime LayerTimer::run(std::int64_t micro_batch_size, std::int64_t threads) {
   auto found = sizes_.find(micro_batch_size);
   if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
   Size& size = found->second;
