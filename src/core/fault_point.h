@@ -28,9 +28,9 @@ void set_fault_rank(int rank);
 /// Points: start, rendezvous, connected, step, forward, backward, message (on arrival), all-reduce, handed-in (this
 /// rank's gradients are in shared memory), sum (the gradients of all ranks of the host are), vote (before confirming
 /// the gradients of a step), optimizer (before an update), updated and moments (after it), leave (a step that lost a
-/// peer), restore (each tensor of a recovery), resume (before continuing after a recovery), tokenized (progress is
-/// saved), save and saved (before and after a rank's part of a checkpoint), before-manifest, before-rename and
-/// after-rename (the commit of a checkpoint).
+/// peer), restore (each tensor of a recovery), resume (before continuing after a recovery), end-barrier (before ranks
+/// wait for each other at the end), tokenized (progress is saved), save and saved (before and after a rank's part of a
+/// checkpoint), before-manifest, before-rename and after-rename (the commit of a checkpoint).
 bool fault_point(std::string_view point);
 
 }  // namespace chimera

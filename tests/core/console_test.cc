@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
 #include <string>
 
 #include "core/file_descriptor.h"
+#include "support/pipe.h"
 
 namespace chimera {
 namespace {
@@ -15,26 +15,9 @@ namespace {
 using std::chrono::milliseconds;
 constexpr std::chrono::seconds kLong{20};
 
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
-  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
-
-/// Fills the pipe's buffer. Returns its size in bytes.
-std::size_t fill(const Pipe& pipe) {
-  const int flags = ::fcntl(pipe.write.get(), F_GETFL);
-  ::fcntl(pipe.write.get(), F_SETFL, flags | O_NONBLOCK);
-  std::size_t size = 0;
-  while (::write(pipe.write.get(), "#", 1) == 1) ++size;
-  ::fcntl(pipe.write.get(), F_SETFL, flags);
-  return size;
-}
+using testing::fill;
+using testing::make_pipe;
+using testing::Pipe;
 
 std::string read_bytes(const Pipe& pipe, std::size_t count) {
   std::string text(count, '\0');

@@ -11,12 +11,14 @@ namespace chimera {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::Job;
 using ::testing::MatchesRegex;
+using testing::ProgramResult;
 
-void expect_hang(const JobResult& result, const std::string& rank_and_state) {
+void expect_hang(const ProgramResult& result, const std::string& rank_and_state) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.orphans, 0);
-  EXPECT_EQ(result.files_left, 0U);
+  EXPECT_FALSE(result.left_files);
   const auto colon = rank_and_state.find(": ");
   EXPECT_THAT(result.messages,
               MatchesRegex("chimera: " + rank_and_state.substr(0, colon) + " has made no progress for [0-9.]+ s" +
@@ -43,7 +45,7 @@ TEST(LauncherHangTest, StartUpMayHangToo) {
 }
 
 TEST(LauncherHangTest, ComputingRankGetsMoreTime) {
-  const JobResult result = Job(2, {"compute-at-start", "ok"}, "", milliseconds(50)).wait();
+  const ProgramResult result = Job(2, {"compute-at-start", "ok"}, "", milliseconds(50)).wait();
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.exit_code, 0);
 }
@@ -61,7 +63,7 @@ TEST(LauncherHangTest, AJobStoppedAndContinuedAsAWholeDoesNotHang) {
   job.send_to_all(SIGCONT);
   std::this_thread::sleep_for(milliseconds(100));  // a false alarm would come within this time
   job.send(SIGTERM);
-  const JobResult result = job.wait();
+  const ProgramResult result = job.wait();
   EXPECT_EQ(result.messages, "chimera: ended by signal 15 (Terminated)\n");
   EXPECT_EQ(result.exit_code, 143);
 }

@@ -10,7 +10,9 @@ namespace chimera {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::Job;
 using ::testing::MatchesRegex;
+using testing::ProgramResult;
 
 class ReplacedRankTest : public ::testing::TestWithParam<bool> {
  protected:
@@ -24,10 +26,10 @@ class ReplacedRankTest : public ::testing::TestWithParam<bool> {
   }
 };
 
-void expect_recovery(const JobResult& result, const std::string& reason) {
+void expect_recovery(const ProgramResult& result, const std::string& reason) {
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_EQ(result.orphans, 0);
-  EXPECT_EQ(result.files_left, 0U);
+  EXPECT_FALSE(result.left_files);
   EXPECT_THAT(result.messages, MatchesRegex("chimera: " + reason +
                                             " in step 5; recovery 1 of 3: continues with step 5 after [0-9.]+ s\n"));
   for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
@@ -45,14 +47,14 @@ TEST_P(ReplacedRankTest, TwoCanBeLostAtOnce) {
 }
 
 TEST_P(ReplacedRankTest, JobWithoutReplicasEndsWithTheReason) {
-  const JobResult result = Job(2, {"be-lost", "be-lost"}).wait();
+  const ProgramResult result = Job(2, {"be-lost", "be-lost"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("chimera: not recovered: no rank is left that holds stage 0\n"));
   EXPECT_THAT(result.messages, HasSubstr("was killed by signal 9 (Killed)\n"));
 }
 
 TEST_P(ReplacedRankTest, JobBeforeItsFirstStepIsNotRecovered) {
-  const JobResult result = Job(3, {"wait", "exit-7", "wait"}).wait();
+  const ProgramResult result = Job(3, {"wait", "exit-7", "wait"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 1 exited with code 7\n");
 }

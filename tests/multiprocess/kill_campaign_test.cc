@@ -18,7 +18,6 @@ namespace {
 using std::chrono::microseconds;
 using ::testing::ElementsAre;
 
-constexpr std::chrono::seconds kKillEndsWithin{2};
 constexpr std::size_t kSteps = 4;
 
 /// A job of the schedule on D ranks: 2D micro-batches per step, and enough layers for the schedules with the most
@@ -71,7 +70,6 @@ bool ends_the_job(const std::string& schedule, int ranks, const Kill& kill) {
     return false;
   }
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_LT(result.ending_time, kKillEndsWithin);
   EXPECT_THAT(complaints(result),
               ElementsAre("chimera: rank " + std::to_string(kill.rank) + " was killed by signal 9 (Killed)"));
   EXPECT_LE(steps.size(), kSteps);

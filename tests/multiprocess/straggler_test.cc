@@ -23,7 +23,7 @@ TEST(StragglerTest, ASlowRankIsNamedAtTheEnd) {
             .wait();
     EXPECT_EQ(result.exit_code, 0) << result.messages;
     EXPECT_THAT(result.output, ContainsRegex("rank 1 is slow: its ops take [0-9.]+ times as long as on other ranks; a "
-                                             "step loses up to 0.0[3-9][0-9]+ s to it"))
+                                             "step loses up to [0-9.]+ s to it"))
         << result.output;
     EXPECT_THAT(result.output, Not(HasSubstr("rank 0 is slow")));
   }

@@ -20,21 +20,12 @@
 #include <fstream>
 #include <iostream>
 
+#include "support/pipe.h"
+
 namespace chimera::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{2};  // while ranks are expected
-
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
-  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
 
 /// A file in memory that reads `text` from its start.
 FileDescriptor file_of(const std::string& text) {
@@ -56,14 +47,6 @@ std::vector<std::string> shared_memory_files() {
   }
   std::ranges::sort(names);
   return names;
-}
-
-/// Appends the available bytes to `text`. Returns false at the end of the stream.
-bool append_from(const FileDescriptor& fd, std::string& text) {
-  std::array<char, 65536> buffer;
-  const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
-  if (size > 0) text.append(buffer.data(), static_cast<std::size_t>(size));
-  return size > 0;
 }
 
 /// Makes `descriptor` the stream `number` of this process; closes the stream if `descriptor` is negative.
@@ -122,7 +105,7 @@ ProgramRun::~ProgramRun() {
 }
 
 void ProgramRun::start(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {program_path()};
+  std::vector<std::string> words = {setup_.program.empty() ? program_path() : setup_.program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -189,9 +172,7 @@ bool ProgramRun::read_some(std::optional<Clock::time_point> until) {
   if (files[0].revents != 0) output_open_ = append_from(output_, result_.output);
   if (files[1].revents != 0) messages_open_ = append_from(messages_, result_.messages);
   for (std::size_t i = 2; i < files.size(); ++i) {
-    if (files[i].revents == 0) continue;
-    watched_[i - 2].pidfd = FileDescriptor();
-    if (!first_death_) first_death_ = Clock::now();
+    if (files[i].revents != 0) watched_[i - 2].pidfd = FileDescriptor();
   }
   return true;
 }
@@ -221,9 +202,9 @@ void ProgramRun::await_message(const std::string& text) {
 
 pid_t ProgramRun::rank(int rank) const { return watched_.at(static_cast<std::size_t>(rank) + 1).process; }
 
-void ProgramRun::send(pid_t process, int signal_number) {
-  if (!first_death_) first_death_ = Clock::now();
-  ::kill(process, signal_number);
+void ProgramRun::await_output_lines(int count) {
+  while (std::ranges::count(result_.output, '\n') < count && read_some()) {
+  }
 }
 
 void ProgramRun::reap() {
@@ -244,8 +225,6 @@ ProgramResult ProgramRun::wait() {
   }
   reap();
   finished_ = true;
-  const auto end = Clock::now();
-  result_.ending_time = std::chrono::duration_cast<std::chrono::milliseconds>(end - first_death_.value_or(end));
   result_.left_files = !directory_.empty() || shared_memory_files() != shared_memory_before_;
   return result_;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// Runs of the built program `chimera`, observed from outside: output, exit code and leftovers.
+// Runs of the built program `chimera`, or of another program, observed from outside: output, exit code and leftovers.
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -30,6 +31,7 @@ struct ProgramSetup {
   std::function<void()> in_process{};  ///< called in the new process before it becomes the program
   std::optional<int> messages{};       ///< its stderr, instead of a pipe that is read; closed if negative
   std::optional<int> output{};         ///< its stdout, with the same meaning
+  std::string program{};               ///< instead of program_path()
   /// Forks this process, which has loaded the training half, instead of starting the program. Saves a fifth of a
   /// second, the loading time of LibTorch. Only for commands that do not start the program again.
   bool is_copy = false;
@@ -48,7 +50,6 @@ struct ProgramResult {
   std::string messages;     ///< stderr of all its processes
   int orphans = 0;          ///< processes that it did not wait for
   bool left_files = false;  ///< files left in its TMPDIR, which is also its working directory, or in /dev/shm
-  std::chrono::milliseconds ending_time{0};  ///< from the first death or signal to the end of the last process
 };
 
 /// A running program in a process group of its own. Orphans become children of this process, which waits for them. A
@@ -62,6 +63,8 @@ class ProgramRun {
 
   /// Returns when stderr contains `text`. Fails the test if the program ends without it.
   void await_message(const std::string& text);
+  /// Returns when stdout has `count` lines, or the program has ended.
+  void await_output_lines(int count);
   /// Returns when all its ranks have started, or the program has ended.
   void await_ranks();
   /// Returns after this time, or when the program has ended.
@@ -71,7 +74,7 @@ class ProgramRun {
   [[nodiscard]] pid_t process() const { return process_; }
   [[nodiscard]] pid_t rank(int rank) const;
   /// Sends a signal to one process, or to all processes, as a terminal does.
-  void send(pid_t process, int signal_number);
+  void send(pid_t process, int signal_number) { ::kill(process, signal_number); }
   void send_to_all(int signal_number) { send(-process_, signal_number); }
   /// Returns when no process is left.
   ProgramResult wait();
@@ -99,7 +102,6 @@ class ProgramRun {
   bool messages_open_ = true;
   std::vector<Watched> watched_;  // the program, then its ranks
   Clock::time_point last_news_ = Clock::now();
-  std::optional<Clock::time_point> first_death_;
   bool finished_ = false;
   ProgramResult result_;
 };
