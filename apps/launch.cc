@@ -11,6 +11,7 @@
 #include "help.h"
 #include "host_flags.h"
 #include "launch/hosts/host_launcher.h"
+#include "launch/hosts/host_ranks.h"
 #include "launch/hosts/host_restarts.h"
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
@@ -64,7 +65,7 @@ std::vector<HostRanks> spares_of(const LaunchArguments& options) {
     throw ConfigError("--spare takes the place of a lost host; give --hosts and --max-restarts too");
   }
   const std::vector<HostRanks> hosts = hosts_of(options);
-  std::vector<HostRanks> spares = parse_hosts(options.spares, kMostRanksOfAHost, "--spare");
+  std::vector<HostRanks> spares = parse_hosts(options.spares, kMostRanksOfHost, "--spare");
   for (const HostRanks& spare : spares) {
     const auto same = [&](const HostRanks& host) { return host.host == spare.host; };
     if (std::ranges::any_of(hosts, same)) throw ConfigError(fmt::format("--spare {}: it is in --hosts", spare.host));
@@ -98,7 +99,7 @@ void check_flags(const LaunchArguments& options) {
         "expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ..., or "
         "profile --between ...");
   }
-  require_between("--nproc", options.ranks, 1, 1024);
+  require_between("--nproc", options.ranks, 1, kMostRanksOfHost);
   require_between("--max-restarts", options.max_restarts, 0, 1'000'000'000);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
   if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command))) {

@@ -97,12 +97,6 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
       ->type_name("X");
 }
 
-void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most) {
-    throw ConfigError(fmt::format("{} must be {} to {}, not {}", flag, least, most, value));
-  }
-}
-
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind) {
   const bool is_folder = kind == PathKind::Folder;

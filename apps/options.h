@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/choices.h"
+#include "core/require_between.h"
 #include "generate/registry.h"
 #include "model_config/partition.h"
 #include "schedule/schedule.h"
@@ -73,7 +74,6 @@ inline constexpr double kMostNumber = 1e100;
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
-void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most);
 enum class PathKind : std::uint8_t { File, Folder };
 /// The flag throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,

@@ -18,8 +18,8 @@
 #include "help.h"
 #include "host_flags.h"
 #include "launch/hosts/hosts.h"
-#include "launch/local/ask.h"
 #include "launch/local/launcher.h"
+#include "launch/local/run_commands.h"
 #include "model_flags.h"
 #include "options.h"
 #include "plan/cluster_profile.h"
@@ -70,8 +70,8 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
   }
   std::cerr << fmt::format("{} hosts measure themselves, for {:g} s or more\n", hosts.size(), options.seconds);
   const SignalInbox signals;
-  const auto replies = ask(commands, kPatience, signals);
-  if (signals.waiting()) throw Error("ended by a signal");
+  const auto replies = run_commands(commands, kPatience, signals);
+  if (signals.has_signal()) throw Error("ended by a signal");
   std::vector<MachineProfile> machines;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const std::string& host = hosts[i].host;

@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -142,7 +143,7 @@ SocketAddress outward_address(const RendezvousPoint& rendezvous) {
                   rendezvous.host));
 }
 
-bool is_meant_as_it_is(const RendezvousPoint& rendezvous) {
+bool is_literal(const RendezvousPoint& rendezvous) {
   int error = 0;
   return rendezvous.host.find("localhost") != std::string::npos || !look_up(rendezvous, AI_NUMERICHOST, error).empty();
 }
@@ -183,6 +184,11 @@ std::string to_text(const SocketAddress& address) {
   return text.data();
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 std::string place_of(const RendezvousPoint& rendezvous) {
   return fmt::format("{}:{}", rendezvous.host, rendezvous.port);
 }
@@ -202,7 +208,7 @@ std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
         "another address of this host",
         place_of(rendezvous)));
   }
-  if (is_meant_as_it_is(rendezvous) || std::ranges::none_of(addresses, is_loopback)) return addresses;
+  if (is_literal(rendezvous) || std::ranges::none_of(addresses, is_loopback)) return addresses;
   std::erase_if(addresses, is_loopback);
   if (addresses.empty()) {
     addresses = {rendezvous.interface.empty() ? outward_address(rendezvous)

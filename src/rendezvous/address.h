@@ -22,6 +22,9 @@ struct SocketAddress {
 /// Returns "10.0.0.1" or "fd00::1", without the port.
 [[nodiscard]] std::string to_text(const SocketAddress& address);
 
+/// Returns the name of this host; empty if the system does not tell it.
+[[nodiscard]] std::string host_name();
+
 /// Returns "n0:29500".
 [[nodiscard]] std::string place_of(const RendezvousPoint& rendezvous);
 

@@ -13,13 +13,9 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <fstream>
 #include <utility>
-
-#include "core/error.h"
-#include "core/file_descriptor.h"
 
 namespace chimera {
 

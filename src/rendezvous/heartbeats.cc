@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -28,12 +27,6 @@ constexpr std::chrono::milliseconds kBeat{250};
 constexpr std::chrono::milliseconds kStopped{1000};  // after a longer pause this process was stopped
 constexpr std::size_t kMostBytes = 1024;
 
-std::string own_host() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 void raise(const FileDescriptor& event) {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
@@ -46,12 +39,12 @@ bool lower(const FileDescriptor& event) {
 }
 
 /// Returns the HMAC of the words, then the words.
-std::string sealed(std::string_view secret, const std::string& words) {
+std::string add_hmac(std::string_view secret, const std::string& words) {
   return std::string(bytes_of(prove(secret, words))) + words;
 }
 
 /// Returns nullopt if the HMAC does not match.
-std::optional<std::string> unsealed(std::string_view secret, std::string_view datagram) {
+std::optional<std::string> check_hmac(std::string_view secret, std::string_view datagram) {
   if (datagram.size() <= kProofBytes) return std::nullopt;
   Proof proof{};
   std::copy_n(datagram.begin(), kProofBytes, proof.begin());
@@ -109,12 +102,12 @@ std::uint16_t Heartbeats::port_of(const FileDescriptor& socket) {
 }
 
 Heartbeats::Heartbeats(FileDescriptor socket, HeartbeatOptions options)
-    : options_(std::move(options)), host_(own_host()), socket_(std::move(socket)) {
+    : options_(std::move(options)), host_(host_name()), socket_(std::move(socket)) {
   begin();
 }
 
 Heartbeats::Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options)
-    : options_(std::move(options)), host_(own_host()) {
+    : options_(std::move(options)), host_(host_name()) {
   const SocketAddress to = server_addresses({.host = address, .port = port}).front();
   addresses_[0] = to;
   socket_ = FileDescriptor(
@@ -196,7 +189,7 @@ std::vector<int> Heartbeats::silent_for(std::chrono::milliseconds time) const {
 
 void Heartbeats::send_to(const SocketAddress& to, const std::string& verdict) {
   const Json words = Json::array({options_.rank, ++sent_, host_, verdict, leaves_.load()});
-  const std::string datagram = sealed(options_.secret, json_text(words));
+  const std::string datagram = add_hmac(options_.secret, json_text(words));
   ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT, to.get(), to.size);
 }
 
@@ -213,7 +206,7 @@ void Heartbeats::receive() {
 }
 
 void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
-  const auto words = unsealed(options_.secret, datagram);
+  const auto words = check_hmac(options_.secret, datagram);
   if (!words) return;
   try {
     const Json json = read_json(*words);

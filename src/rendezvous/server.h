@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>

@@ -20,31 +20,31 @@ class Watched {
   /// Polls regularly for `time`. Returns true if the job ever hung. `progress`: the rank makes progress meanwhile.
   bool pass(milliseconds time, bool progress, bool in_steps = true) {
     bool hung = false;
-    for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= look(progress, in_steps);
+    for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= update(progress, in_steps);
     return hung;
   }
   /// Like pass() without progress, while rank 1 computes for `part` of the time.
   bool compute(milliseconds time, double part, bool in_steps = true) {
     bool hung = false;
     for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) {
-      look_.work[1] += std::chrono::duration_cast<HangWatch::Duration>(part * watch_.interval());
-      hung |= look(false, in_steps);
+      seen_.work[1] += std::chrono::duration_cast<HangWatch::Duration>(part * watch_.interval());
+      hung |= update(false, in_steps);
     }
     return hung;
   }
-  void stop_a_process() { look_.stopped = true; }
+  void stop_a_process() { seen_.is_stopped = true; }
   /// The watching process does not run.
   void stop_all(seconds time) { now_ += time; }
-  bool look(bool progress, bool in_steps = true) {
-    look_.counts[0] += progress ? 1 : 0;
-    look_.in_steps = in_steps;
-    return watch_.look(now_, look_);
+  bool update(bool progress, bool in_steps = true) {
+    seen_.counts[0] += progress ? 1 : 0;
+    seen_.in_steps = in_steps;
+    return watch_.update(now_, seen_);
   }
 
  private:
   HangWatch watch_;
   HangWatch::Clock::time_point now_;
-  HangWatch::Look look_{.counts = {1, 1}, .work = {HangWatch::Duration(0), HangWatch::Duration(0)}};
+  HangWatch::Observation seen_{.counts = {1, 1}, .work = {HangWatch::Duration(0), HangWatch::Duration(0)}};
 };
 
 TEST(HangTest, IsAPauseOfAllRanks) {
@@ -57,7 +57,7 @@ TEST(HangTest, IsAPauseOfAllRanks) {
 TEST(HangTest, AStoppedProcessIsNotSlowToStart) {
   Watched job(seconds(8));
   EXPECT_FALSE(job.pass(seconds(20), false, /*in_steps=*/false)) << "four times as long at the start";
-  EXPECT_FALSE(job.look(true, /*in_steps=*/false));
+  EXPECT_FALSE(job.update(true, /*in_steps=*/false));
   job.stop_a_process();
   EXPECT_FALSE(job.pass(seconds(7), false, /*in_steps=*/false));
   EXPECT_TRUE(job.pass(seconds(4), false, /*in_steps=*/false));
@@ -66,7 +66,7 @@ TEST(HangTest, AStoppedProcessIsNotSlowToStart) {
 TEST(HangTest, IsLongerThanTheLongestPauseBefore) {
   Watched job(seconds(8));
   EXPECT_FALSE(job.pass(seconds(6), false));
-  EXPECT_FALSE(job.look(true));
+  EXPECT_FALSE(job.update(true));
   EXPECT_FALSE(job.pass(seconds(13), false)) << "6 s more than 8 s";
   EXPECT_TRUE(job.pass(seconds(4), false));
 }
@@ -74,7 +74,7 @@ TEST(HangTest, IsLongerThanTheLongestPauseBefore) {
 TEST(HangTest, StartupMayTakeLongerWithoutExtendingLaterPauses) {
   Watched job(seconds(8));
   EXPECT_FALSE(job.pass(seconds(31), false, /*in_steps=*/false));
-  EXPECT_FALSE(job.look(true));
+  EXPECT_FALSE(job.update(true));
   EXPECT_TRUE(job.pass(seconds(11), false));
   EXPECT_TRUE(Watched(seconds(8)).pass(seconds(34), false, /*in_steps=*/false));
 }
@@ -82,16 +82,16 @@ TEST(HangTest, StartupMayTakeLongerWithoutExtendingLaterPauses) {
 TEST(HangTest, TheFirstStepMayTakeAsLongAsTheStart) {
   HangWatch watch(seconds(1), seconds(60));
   HangWatch::Clock::time_point now;
-  HangWatch::Look look{.counts = {1}, .in_steps = true, .work = {}, .step = 7};
+  HangWatch::Observation seen{.counts = {1}, .in_steps = true, .work = {}, .step = 7};
   const auto hangs_within = [&](seconds time) {
     bool hung = false;
-    for (const auto end = now + time; now < end; now += watch.interval()) hung |= watch.look(now, look);
+    for (const auto end = now + time; now < end; now += watch.interval()) hung |= watch.update(now, seen);
     return hung;
   };
   EXPECT_FALSE(hangs_within(seconds(55))) << "not every kind of op has been seen";
-  look.counts[0] = 2;
-  look.step = 8;
-  EXPECT_FALSE(watch.look(now, look));
+  seen.counts[0] = 2;
+  seen.step = 8;
+  EXPECT_FALSE(watch.update(now, seen));
   EXPECT_FALSE(hangs_within(seconds(55))) << "the pause before was as long";
   EXPECT_TRUE(hangs_within(seconds(3)));
 }
@@ -103,21 +103,21 @@ class RecordingJob {
 
   /// Runs a step of `time`. Returns whether the job ever hung.
   bool step(seconds time, bool notes_instructions) {
-    ++look_.step;
-    bool hung = look(true);
-    for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= look(notes_instructions);
+    ++seen_.step;
+    bool hung = update(true);
+    for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= update(notes_instructions);
     return hung;
   }
 
  private:
-  bool look(bool progress) {
-    look_.counts[0] += progress ? 1 : 0;
-    return watch_.look(now_, look_);
+  bool update(bool progress) {
+    seen_.counts[0] += progress ? 1 : 0;
+    return watch_.update(now_, seen_);
   }
 
   HangWatch watch_;
   HangWatch::Clock::time_point now_;
-  HangWatch::Look look_{.counts = {1}, .in_steps = true, .work = {}};
+  HangWatch::Observation seen_{.counts = {1}, .in_steps = true, .work = {}};
 };
 
 TEST(HangTest, ARecordedStepMayTakeTwiceAsLongAsTheFirstTwo) {
@@ -149,18 +149,18 @@ TEST(HangTest, HangsOfARecordingJobAreFound) {
 TEST(HangTest, DiskIsGivenMoreTime) {
   HangWatch watch(seconds(2));
   HangWatch::Clock::time_point now;
-  HangWatch::Look look{.counts = {1}, .in_steps = true, .work = {}, .waits_for_disk = true};
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(watch.look(now += watch.interval(), look)) << i;
-  look.waits_for_disk = false;
+  HangWatch::Observation seen{.counts = {1}, .in_steps = true, .work = {}, .is_waiting_for_disk = true};
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(watch.update(now += watch.interval(), seen)) << i;
+  seen.is_waiting_for_disk = false;
   bool hung = false;
-  for (const auto end = now + milliseconds(2500); now < end;) hung |= watch.look(now += watch.interval(), look);
+  for (const auto end = now + milliseconds(2500); now < end;) hung |= watch.update(now += watch.interval(), seen);
   EXPECT_TRUE(hung);
 }
 
 TEST(HangTest, FirstOpAndInitializationMayComputeForLong) {
   Watched job(seconds(30));
   EXPECT_FALSE(job.compute(seconds(1800), 1, /*in_steps=*/false)) << "an hour of initial values, half of it";
-  EXPECT_FALSE(job.look(true));
+  EXPECT_FALSE(job.update(true));
   EXPECT_FALSE(job.compute(seconds(500), 0.1)) << "an op on a core that it shares with nine others";
   EXPECT_TRUE(job.pass(seconds(32), false)) << "then it waits, for nobody";
 }
@@ -179,7 +179,7 @@ TEST(HangTest, TimeWithoutPollsDoesNotCount) {
   Watched job(seconds(8));
   EXPECT_FALSE(job.pass(seconds(5), true));
   job.stop_all(seconds(3600));
-  EXPECT_FALSE(job.look(false)) << "Ctrl-Z, an hour, fg";
+  EXPECT_FALSE(job.update(false)) << "Ctrl-Z, an hour, fg";
   EXPECT_FALSE(job.pass(seconds(4), false));
   EXPECT_TRUE(job.pass(seconds(8), false)) << "it hangs all the same";
 }

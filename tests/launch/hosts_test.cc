@@ -47,13 +47,13 @@ TEST(HostsTest, OrdersRoundTrip) {
                         .variables = {"NAME=va\\lue"}};
   const std::string line = to_line(order);
   EXPECT_THAT(line, Not(HasSubstr("\n")));
-  const HostOrder read = parse_part(line);
+  const HostOrder read = parse_order(line);
   EXPECT_EQ(to_text(read.ranks), "ranks 4 .. 5 on a");
   EXPECT_EQ(read.world_size, 8);
   EXPECT_EQ(read.arguments, order.arguments);
   EXPECT_EQ(read.variables, order.variables);
   for (const char* bad : {"", "{}", "[]", "{\"host\": 1}"}) {
-    EXPECT_THROW(static_cast<void>(parse_part(bad)), ConfigError) << bad;
+    EXPECT_THROW(static_cast<void>(parse_order(bad)), ConfigError) << bad;
   }
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "launch/local/rendezvous.h"
 #include "support/scratch.h"
 
 namespace chimera {

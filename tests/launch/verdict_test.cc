@@ -10,10 +10,10 @@
 namespace chimera {
 namespace {
 
-RankRecord running() { return {}; }
-RankRecord exited(int code) { return {.report = {}, .ending = Ending{Ending::Kind::Exited, code}}; }
-RankRecord killed(int signal_number) { return {.report = {}, .ending = Ending{Ending::Kind::Killed, signal_number}}; }
-RankRecord reported(bool own_cause) { return {.report = FailureReport{0, "1B3", "reason", own_cause}, .ending = {}}; }
+RankOutcome running() { return {}; }
+RankOutcome exited(int code) { return {.report = {}, .ending = Ending{Ending::Kind::Exited, code}}; }
+RankOutcome killed(int signal_number) { return {.report = {}, .ending = Ending{Ending::Kind::Killed, signal_number}}; }
+RankOutcome reported(bool own_cause) { return {.report = FailureReport{0, "1B3", "reason", own_cause}, .ending = {}}; }
 
 TEST(VerdictTest, TellsVictimsFromCulprits) {
   EXPECT_EQ(failure_role(running()), FailureRole::None);
@@ -26,24 +26,24 @@ TEST(VerdictTest, TellsVictimsFromCulprits) {
 }
 
 TEST(VerdictTest, AVictimThatAbortsStaysAVictim) {
-  RankRecord record = reported(false);
+  RankOutcome record = reported(false);
   record.ending = Ending{Ending::Kind::Killed, SIGABRT};
   EXPECT_EQ(failure_role(record), FailureRole::Victim);
 }
 
 TEST(VerdictTest, TheFirstCulpritIsNamed) {
-  const std::vector<RankRecord> records = {exited(1), reported(false), exited(1)};
-  EXPECT_EQ(find_culprit(records, std::vector{1, 2, 0}), 2);
+  const std::vector<RankOutcome> outcomes = {exited(1), reported(false), exited(1)};
+  EXPECT_EQ(find_culprit(outcomes, std::vector{1, 2, 0}), 2);
 }
 
 TEST(VerdictTest, VictimsAloneDoNotIdentifyTheCulprit) {
-  const std::vector<RankRecord> records = {running(), reported(false)};
-  EXPECT_EQ(find_culprit(records, std::vector{1}), std::nullopt);
+  const std::vector<RankOutcome> outcomes = {running(), reported(false)};
+  EXPECT_EQ(find_culprit(outcomes, std::vector{1}), std::nullopt);
 }
 
 TEST(VerdictTest, KilledRankTakesPrecedenceOverItsVictims) {
-  const std::vector<RankRecord> records = {reported(true), killed(SIGKILL)};
-  EXPECT_EQ(find_culprit(records, std::vector{0, 1}), 1);
+  const std::vector<RankOutcome> outcomes = {reported(true), killed(SIGKILL)};
+  EXPECT_EQ(find_culprit(outcomes, std::vector{0, 1}), 1);
 }
 
 TEST(VerdictTest, DescribesTheFailure) {
@@ -57,7 +57,7 @@ TEST(VerdictTest, OnlyAWrongConfigurationKeepsItsExitCode) {
   EXPECT_EQ(job_exit_code(exited(3)), 1);
   EXPECT_EQ(job_exit_code(exited(7)), 1);
   EXPECT_EQ(job_exit_code(killed(SIGKILL)), 1);
-  RankRecord quick = killed(SIGKILL);
+  RankOutcome quick = killed(SIGKILL);
   quick.report = FailureReport{0, "start-up", "unknown flag", true, true};
   EXPECT_EQ(job_exit_code(quick), 2) << "ended by the launcher before it could";
 }
@@ -72,7 +72,7 @@ TEST(VerdictTest, ConfigurationErrorsAndFinalReportsAreFinal) {
   EXPECT_FALSE(is_final(killed(SIGKILL)));
   EXPECT_FALSE(is_final(reported(true)));
   EXPECT_TRUE(is_final(exited(2)));
-  RankRecord final_one = reported(true);
+  RankOutcome final_one = reported(true);
   final_one.report->is_final = true;
   EXPECT_TRUE(is_final(final_one));
 }

@@ -10,26 +10,24 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "rendezvous/address.h"
 
 namespace chimera {
 namespace {
 
-struct Record {
+struct PackedEvent {
   std::int64_t nanoseconds = 0;
   std::int32_t step = 0;
   std::uint8_t phase = 0;
@@ -42,8 +40,8 @@ struct Record {
   std::int16_t peer = 0;
   std::int32_t group = 0;
 };
-static_assert(sizeof(Record) == 32);
-static_assert(kMostSlices <= 256);  // Record::slice
+static_assert(sizeof(PackedEvent) == 32);
+static_assert(kMostSlices <= 256);  // PackedEvent::slice
 
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -55,9 +53,9 @@ struct Header {
 static_assert(sizeof(Header) == 24);
 
 constexpr std::size_t kHeaderBytes = 64;
-constexpr std::size_t kFileBytes = kHeaderBytes + kFlightEvents * sizeof(Record);
+constexpr std::size_t kFileBytes = kHeaderBytes + kFlightEvents * sizeof(PackedEvent);
 
-Record record_of(const RankProgress& progress) {
+PackedEvent pack(const RankProgress& progress) {
   const Instruction& at = progress.instruction;
   return {.nanoseconds = monotonic_nanoseconds(),
           .step = static_cast<std::int32_t>(progress.step),
@@ -72,22 +70,24 @@ Record record_of(const RankProgress& progress) {
           .group = static_cast<std::int32_t>(at.group.value())};
 }
 
-bool makes_sense(const Record& record) {
-  return record.phase <= static_cast<std::uint8_t>(RankProgress::Phase::Ending) && record.op < kOpKinds &&
-         record.instruction <= static_cast<std::uint8_t>(InstructionKind::Load) && record.step >= 0 &&
-         record.stage >= 0 && record.micro_batch >= 0 && record.replica >= 0 && record.peer >= 0 && record.group >= 0;
+bool is_valid(const PackedEvent& packed) {
+  return packed.phase <= static_cast<std::uint8_t>(RankProgress::Phase::Ending) && packed.op < kOpKinds &&
+         packed.instruction <= static_cast<std::uint8_t>(InstructionKind::Load) && packed.step >= 0 &&
+         packed.stage >= 0 && packed.micro_batch >= 0 && packed.replica >= 0 && packed.peer >= 0 && packed.group >= 0;
 }
 
-FlightEvent event_of(const Record& record) {
-  Instruction at{.kind = static_cast<InstructionKind>(record.instruction)};
-  at.op.kind = static_cast<OpKind>(record.op);
-  at.op.stage = StageId(record.stage);
-  at.op.replica = ReplicaId(record.replica);
-  at.op.micro_batch = MicroBatchId(record.micro_batch);
-  at.op.slice = record.slice;
-  at.peer = WorkerId(record.peer);
-  at.group = ParameterGroupId(record.group);
-  return {record.nanoseconds, {static_cast<RankProgress::Phase>(record.phase), record.step, at}};
+FlightEvent unpack(const PackedEvent& packed) {
+  Instruction at{.kind = static_cast<InstructionKind>(packed.instruction)};
+  at.op.kind = static_cast<OpKind>(packed.op);
+  at.op.stage = StageId(packed.stage);
+  at.op.replica = ReplicaId(packed.replica);
+  at.op.micro_batch = MicroBatchId(packed.micro_batch);
+  at.op.slice = packed.slice;
+  at.peer = WorkerId(packed.peer);
+  at.group = ParameterGroupId(packed.group);
+  return {
+      .nanoseconds = packed.nanoseconds,
+      .progress = {.phase = static_cast<RankProgress::Phase>(packed.phase), .step = packed.step, .instruction = at}};
 }
 
 thread_local FlightRecorder* current_recorder = nullptr;
@@ -97,7 +97,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kJobName = "job.json";
 constexpr const char* kVerdictName = "verdict.json";
-constexpr int kMostRecords = 1 << 16;
+constexpr int kMostRecordedRanks = 1 << 16;
 
 Json to_json(const FlightJob& job) {
   Json ranks = Json::array();
@@ -124,13 +124,8 @@ FlightJob job_of(const Json& json) {
     for (const Json& rank : members) ranks.emplace_back(rank.get<std::int32_t>());
     job.sums.push_back(std::move(ranks));
   }
-  if (job.ranks.empty() || job.ranks.size() > kMostRecords) throw ConfigError("has no ranks, or too many");
+  if (job.ranks.empty() || job.ranks.size() > kMostRecordedRanks) throw ConfigError("has no ranks, or too many");
   return job;
-}
-
-std::string own_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 FlightVerdict verdict_of(const Json& json) {
@@ -142,11 +137,6 @@ FlightVerdict verdict_of(const Json& json) {
                         .host = json.value("host", "")};
   if (!json.at("culprit").is_null()) verdict.culprit = json.at("culprit").get<int>();
   return verdict;
-}
-
-Json read_json_file(const fs::path& path) {
-  std::ifstream file(path);
-  return read_ordered_json(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 fs::path find_folder(const std::string& path) {
@@ -184,7 +174,7 @@ bool is_recorded(const fs::path& file) {
 struct FlightRecorder::File {
   Header header;
   std::array<std::byte, kHeaderBytes - sizeof(Header)> unused;
-  std::array<Record, kFlightEvents> records;
+  std::array<PackedEvent, kFlightEvents> events;
 };
 
 FlightRecorder::FlightRecorder(const std::string& path, int rank) {
@@ -207,7 +197,7 @@ FlightRecorder::~FlightRecorder() { ::munmap(file_, kFileBytes); }
 void FlightRecorder::note(const RankProgress& progress) {
   const std::atomic_ref<std::uint64_t> count(file_->header.count);
   const std::uint64_t index = count.load(std::memory_order_relaxed);
-  file_->records[index % kFlightEvents] = record_of(progress);
+  file_->events[index % kFlightEvents] = pack(progress);
   count.store(index + 1, std::memory_order_release);
 }
 
@@ -225,9 +215,9 @@ std::vector<FlightEvent> read_flight(const std::string& path) {
   std::vector<FlightEvent> events;
   const std::uint64_t first = header.count - std::min<std::uint64_t>(header.count, kFlightEvents);
   for (std::uint64_t index = first; index < header.count; ++index) {
-    Record record;
-    std::memcpy(&record, bytes.data() + kHeaderBytes + index % kFlightEvents * sizeof(Record), sizeof record);
-    if (makes_sense(record)) events.push_back(event_of(record));
+    PackedEvent packed;
+    std::memcpy(&packed, bytes.data() + kHeaderBytes + index % kFlightEvents * sizeof(PackedEvent), sizeof packed);
+    if (is_valid(packed)) events.push_back(unpack(packed));
   }
   return events;
 }
@@ -279,7 +269,7 @@ void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
                      {"op", verdict.op},
                      {"nanoseconds", verdict.nanoseconds},
                      {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
-                     {"host", own_host()}};
+                     {"host", host_name()}};
   const std::string text = json_text(json);
   write_whole((fs::path(folder) / kVerdictName).string(), text + "\n");
 }
@@ -293,8 +283,9 @@ Flight read_flight_folder(const std::string& path) {
   const fs::path folder = find_folder(path);
   Flight flight{.folder = folder.string(), .job = {}, .verdict = {}, .ranks = {}};
   try {
-    flight.job = job_of(read_json_file(folder / kJobName));
-    if (fs::exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json_file(folder / kVerdictName));
+    flight.job = job_of(read_ordered_json(read_whole(folder / kJobName)));
+    if (fs::exists(folder / kVerdictName))
+      flight.verdict = verdict_of(read_ordered_json(read_whole(folder / kVerdictName)));
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("{}: {} or {} is damaged ({})", flight.folder, kJobName, kVerdictName, error.what()));
   }

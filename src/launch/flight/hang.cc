@@ -7,12 +7,20 @@
 #include <algorithm>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/console.h"
 #include "core/error.h"
 
 namespace chimera {
+namespace {
+
+std::chrono::nanoseconds processor_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+}  // namespace
 
 HangWatch::Duration HangWatch::interval() const {
   // The minimum exceeds scheduling delays on a busy core.
@@ -20,44 +28,44 @@ HangWatch::Duration HangWatch::interval() const {
 }
 
 /// Returns whether a process used more than 1/kWorkFactor of the time, or waits for a disk.
-bool HangWatch::works(const Look& look, Duration passed) const {
-  if (look.waits_for_disk) return true;
-  for (std::size_t i = 0; i < std::min(look.work.size(), last_.work.size()); ++i) {
-    if (kWorkFactor * (look.work[i] - last_.work[i]) > passed) return true;
+bool HangWatch::is_working(const Observation& now, Duration passed) const {
+  if (now.is_waiting_for_disk) return true;
+  for (std::size_t i = 0; i < std::min(now.work.size(), last_.work.size()); ++i) {
+    if (kWorkFactor * (now.work[i] - last_.work[i]) > passed) return true;
   }
   return false;
 }
 
 /// The time includes the end of the step, such as a validation.
-void HangWatch::time_step(const Look& look, Duration passed) {
+void HangWatch::time_step(const Observation& now, Duration passed) {
   if (steps_to_time_ == 0 || !last_.in_steps) return;
   step_ += passed;
-  if (look.step <= last_.step) return;
+  if (now.step <= last_.step) return;
   first_steps_ += std::exchange(step_, Duration::zero());
   --steps_to_time_;
 }
 
-bool HangWatch::look(Clock::time_point now, const Look& look) {
-  const Duration passed = last_look_ ? std::min(now - *last_look_, 2 * interval()) : Duration::zero();
-  last_look_ = now;
-  time_step(look, passed);
+bool HangWatch::update(Clock::time_point time, const Observation& now) {
+  const Duration passed = last_update_ ? std::min(time - *last_update_, 2 * interval()) : Duration::zero();
+  last_update_ = time;
+  time_step(now, passed);
   pause_ += passed;
-  counted_ += works(look, passed) ? passed / kWorkFactor : passed;
-  if (look.counts != last_.counts) {
+  counted_ += is_working(now, passed) ? passed / kWorkFactor : passed;
+  if (now.counts != last_.counts) {
     if (last_.in_steps) longest_ = std::max(longest_, counted_);
     pause_ = counted_ = Duration::zero();
   }
-  last_ = look;
-  const Duration at_start = look.stopped ? beyond_ : at_start_;
-  if (!look.in_steps) return counted_ > at_start;
-  if (!first_step_) first_step_ = look.step;
-  const bool has_seen_all = look.step == 0 || look.step > *first_step_;
+  last_ = now;
+  const Duration at_start = now.is_stopped ? beyond_ : at_start_;
+  if (!now.in_steps) return counted_ > at_start;
+  if (!first_step_) first_step_ = now.step;
+  const bool has_seen_all = now.step == 0 || now.step > *first_step_;
   const Duration longest = std::max(longest_, kRecordedFactor * first_steps_);
   return counted_ > longest + (has_seen_all ? beyond_ : std::max(beyond_, at_start));
 }
 
-HangWatch::Look look_at(const ProgressPage& page, int ranks) {
-  HangWatch::Look seen{.counts = {}, .in_steps = true, .work = {}};
+HangWatch::Observation observe(const ProgressPage& page, int ranks) {
+  HangWatch::Observation seen{.in_steps = true};
   for (int rank = 0; rank < ranks; ++rank) {
     const RankProgress last = page.last(rank);
     seen.counts.push_back(page.count(rank));
@@ -70,28 +78,18 @@ HangWatch::Look look_at(const ProgressPage& page, int ranks) {
 const StuckRank& find_stuck(std::span<const StuckRank> ranks) {
   const auto innocence = [](const StuckRank& rank) {
     const RankProgress& at = rank.progress;
-    return std::tuple(!rank.stopped, waits_for_others(at), at.phase, at.step);
+    return std::tuple(!rank.is_stopped, waits_for_others(at), at.phase, at.step);
   };
   return *std::ranges::min_element(ranks, {}, innocence);
 }
 
 std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause) {
-  const char* state = stuck.stopped                      ? "stopped by a signal"
+  const char* state = stuck.is_stopped                   ? "stopped by a signal"
                       : waits_for_others(stuck.progress) ? "like the others, it waits"
                                                          : "it hangs";
   return fmt::format("rank {} has made no progress for {:.1f} s: {} at {}", stuck.rank,
                      std::chrono::duration<double>(pause).count(), state, to_text(stuck.progress));
 }
-
-namespace {
-
-std::chrono::nanoseconds processor_time() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
-}  // namespace
 
 ThreadWatch::ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start,
                          bool waits_idle, bool records_steps)
@@ -111,15 +109,15 @@ ThreadWatch::~ThreadWatch() {
 void ThreadWatch::run() {
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, watch_.interval(), [&] { return is_over_; })) {
-    HangWatch::Look look = look_at(page_, ranks_);
-    if (waits_idle_) look.work.push_back(processor_time());
-    if (watch_.look(HangWatch::Clock::now(), look)) end_hang();
+    HangWatch::Observation now = observe(page_, ranks_);
+    if (waits_idle_) now.work.push_back(processor_time());
+    if (watch_.update(HangWatch::Clock::now(), now)) end_hang();
   }
 }
 
 void ThreadWatch::end_hang() const {
   std::vector<StuckRank> stuck;
-  for (int rank = 0; rank < ranks_; ++rank) stuck.push_back({rank, /*stopped=*/false, page_.last(rank)});
+  for (int rank = 0; rank < ranks_; ++rank) stuck.push_back({.rank = rank, .progress = page_.last(rank)});
   messages().write("chimera: " + describe_hang(find_stuck(stuck), watch_.pause()) + "\n");
   messages().drain(kPromptEnd);
   ::_exit(static_cast<int>(ExitCode::No));

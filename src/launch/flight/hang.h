@@ -22,13 +22,13 @@ class HangWatch {
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
-  struct Look {
-    std::vector<std::uint64_t> counts;  ///< [rank]: progress notes
+  struct Observation {
+    std::vector<std::uint64_t> counts = {};  ///< [rank]: progress notes
     bool in_steps = false;
-    std::vector<Duration> work;   ///< CPU time by process; empty if waiting ranks use CPU time, too
-    std::int64_t step = 0;        ///< Lowest of all ranks; 0: unknown
-    bool waits_for_disk = false;  ///< in an uninterruptible sleep
-    bool stopped = false;         ///< by a signal
+    std::vector<Duration> work = {};   ///< CPU time by process; empty if waiting ranks use CPU time, too
+    std::int64_t step = 0;             ///< Lowest of all ranks; 0: unknown
+    bool is_waiting_for_disk = false;  ///< in an uninterruptible sleep
+    bool is_stopped = false;           ///< by a signal
   };
 
   /// A job hangs if no rank makes progress for `beyond` (more than zero) longer than the longest pause in its steps so
@@ -49,13 +49,13 @@ class HangWatch {
   /// A gap counts as at most twice the interval.
   [[nodiscard]] Duration interval() const;
   /// Returns whether the job hangs.
-  [[nodiscard]] bool look(Clock::time_point now, const Look& look);
+  [[nodiscard]] bool update(Clock::time_point time, const Observation& now);
   /// Returns the time since the last progress, not reduced by kWorkFactor.
   [[nodiscard]] Duration pause() const { return pause_; }
 
  private:
-  [[nodiscard]] bool works(const Look& look, Duration passed) const;
-  void time_step(const Look& look, Duration passed);
+  [[nodiscard]] bool is_working(const Observation& now, Duration passed) const;
+  void time_step(const Observation& now, Duration passed);
 
   Duration beyond_;
   Duration at_start_;
@@ -65,18 +65,18 @@ class HangWatch {
   Duration pause_{};
   Duration counted_{};  ///< Part of pause_ that counts
   Duration longest_{};  ///< Longest counted pause in the steps
-  std::optional<Clock::time_point> last_look_;
+  std::optional<Clock::time_point> last_update_;
   std::optional<std::int64_t> first_step_;
-  Look last_;
+  Observation last_;
 };
 
 /// Reads an observation from the page; the caller adds CPU times and process states.
-[[nodiscard]] HangWatch::Look look_at(const ProgressPage& page, int ranks);
+[[nodiscard]] HangWatch::Observation observe(const ProgressPage& page, int ranks);
 
 struct StuckRank {
   int rank = 0;
-  bool stopped = false;  ///< by a signal
-  RankProgress progress;
+  bool is_stopped = false;  ///< by a signal
+  RankProgress progress = {};
 };
 
 /// Returns a stopped rank, else a rank that does not wait for others, else the rank furthest behind. `ranks` (at least

@@ -8,10 +8,8 @@
 #include <cstring>
 #include <optional>
 #include <type_traits>
-#include <utility>
 
 #include "core/error.h"
-#include "core/file_descriptor.h"
 #include "launch/flight/flight_record.h"
 
 namespace chimera {

@@ -6,17 +6,15 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <optional>
 #include <utility>
 
 #include "core/console.h"
 #include "core/error.h"
 #include "launch/hosts/run_layout.h"
-#include "launch/local/ask.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
 #include "launch/local/restarts.h"
+#include "launch/local/run_commands.h"
 
 namespace chimera {
 namespace {
@@ -24,7 +22,7 @@ namespace {
 using Silent = std::map<std::string, std::string>;
 
 /// "host b does not answer (ssh: connect to host b port 22: No route to host)".
-std::string silence_of(const std::string& host, const Silent& silent) {
+std::string describe_silent_host(const std::string& host, const Silent& silent) {
   const std::string& why = silent.at(host);
   return fmt::format("host {} does not answer{}", host, why.empty() ? "" : fmt::format(" ({})", why));
 }
@@ -36,9 +34,9 @@ constexpr std::chrono::seconds kDryRunWithin{120};  // includes loading LibTorch
 
 constexpr RestartWords kHostWords{.first = "before its first checkpoint", .later = "after the checkpoint of step"};
 
-void say(const std::string& line) { messages().write(fmt::format("chimera: {}\n", line)); }
+void print_message(const std::string& line) { messages().write(fmt::format("chimera: {}\n", line)); }
 
-Words together(Words words, const Words& more) {
+Words concatenate(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -62,7 +60,7 @@ class HostRestarts {
       if (!may_go_on || job_.most_restarts == 0) return ending.exit_code;
       if (ending.asked_to_save) return static_cast<int>(kSavedExit);
       const Restarts::Advice advice = restarts_.after_failure(job_.resume().step);
-      if (!advice.why_not.empty()) say(advice.why_not);
+      if (!advice.why_not.empty()) print_message(advice.why_not);
       if (!advice.again) return ending.exit_code;
       if (const auto code = wait_between_starts(signals_, advice.pause)) return *code;
       const auto next = next_start();
@@ -70,8 +68,8 @@ class HostRestarts {
       if (!next) return ending.exit_code;
       start = *next;
       const HostResume resume = job_.resume();
-      arguments = together(together(job_.arguments, start.layout), resume.arguments);
-      say(fmt::format("restart {} of {}: {}", restarts_.done(), job_.most_restarts, resume.description));
+      arguments = concatenate(concatenate(job_.arguments, start.layout), resume.arguments);
+      print_message(fmt::format("restart {} of {}: {}", restarts_.done(), job_.most_restarts, resume.description));
     }
   }
 
@@ -88,11 +86,11 @@ class HostRestarts {
   std::optional<HostStart> next_start() {
     const auto silent = silent_hosts();
     if (!silent) return std::nullopt;
-    for (const std::string& change : places_.give_out(*silent)) say(change);
+    for (const std::string& change : places_.assign(*silent)) print_message(change);
     const int ranks = places_.ranks();
     if (ranks == places_.all_ranks()) return HostStart{.hosts = places_.with_ranks(ranks)};
     if (ranks == 0) {
-      say("not restarted: no host is left");
+      print_message("not restarted: no host is left");
       return std::nullopt;
     }
     return smaller_start(ranks);
@@ -104,13 +102,13 @@ class HostRestarts {
     std::vector<Words> commands;
     for (const std::string& name : names) commands.push_back(job_.program_on(name, {"--version"}));
     // spares are awaited only if a host is lost
-    const auto replies = ask(commands, kAnswerWithin, signals_, job_.hosts.size());
+    const auto replies = run_commands(commands, kAnswerWithin, signals_, job_.hosts.size());
     std::map<std::string, std::string> silent;
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (!replies[i]) silent[names[i]] = "";
       if (replies[i] && replies[i]->exit_code != 0) silent[names[i]] = last_line(replies[i]->errors);
     }
-    return signals_.waiting() ? std::nullopt : std::optional(silent);
+    return signals_.has_signal() ? std::nullopt : std::optional(silent);
   }
 
   std::optional<HostStart> smaller_start(int ranks) {
@@ -118,21 +116,21 @@ class HostRestarts {
     const auto found = find_smaller_layout([this](const Words& flags) { return dry_run(flags); }, ranks);
     if (!found) return std::nullopt;
     if (!found->layout) {
-      say(fmt::format("not restarted: {}, and no layout of these ranks has the same mini-batch{}", left,
-                      found->message.empty() ? "" : fmt::format(" ({})", found->message)));
+      print_message(fmt::format("not restarted: {}, and no layout of these ranks has the same mini-batch{}", left,
+                                found->message.empty() ? "" : fmt::format(" ({})", found->message)));
       return std::nullopt;
     }
     const Words flags = layout_flags(*found->layout);
-    say(fmt::format("{}: continues with {}", left, fmt::join(flags, " ")));
+    print_message(fmt::format("{}: continues with {}", left, fmt::join(flags, " ")));
     return HostStart{.hosts = places_.with_ranks(static_cast<int>(found->layout->ranks())), .layout = flags};
   }
 
   /// Runs on the first host, which has the model and LibTorch; nullopt after a signal.
   std::optional<LayoutReply> dry_run(const Words& flags) {
-    const Words arguments = together(together(job_.arguments, flags), {"--dry-run", "--format", "json"});
+    const Words arguments = concatenate(concatenate(job_.arguments, flags), {"--dry-run", "--format", "json"});
     const auto command = job_.program_on(places_.with_ranks(1).front().host, arguments);
-    const auto reply = ask({command}, kDryRunWithin, signals_).front();
-    if (signals_.waiting()) return std::nullopt;
+    const auto reply = run_commands({command}, kDryRunWithin, signals_).front();
+    if (signals_.has_signal()) return std::nullopt;
     if (!reply) return LayoutReply{.layout = {}, .message = "a dry run has not ended"};
     return LayoutReply{.layout = parse_layout(reply->output), .message = last_line(reply->errors)};
   }
@@ -149,7 +147,7 @@ HostAssignment::HostAssignment(std::vector<HostRanks> hosts, std::vector<HostRan
     : spares_(std::move(spares)) {
   for (HostRanks& host : hosts) {
     std::string name = host.host;
-    places_.push_back({std::move(host), std::move(name)});
+    places_.push_back({.own = std::move(host), .holder = std::move(name)});
   }
 }
 
@@ -172,7 +170,7 @@ std::string HostAssignment::spare_for(const Place& place, const Silent& silent) 
   return spare == spares_.end() ? "" : spare->host;
 }
 
-std::vector<std::string> HostAssignment::give_out(const Silent& silent) {
+std::vector<std::string> HostAssignment::assign(const Silent& silent) {
   std::vector<std::string> before;
   for (Place& place : places_) {
     before.push_back(place.holder);
@@ -194,7 +192,7 @@ std::vector<std::string> HostAssignment::give_out(const Silent& silent) {
       changes.push_back(fmt::format("{} takes the place of host {}", place.holder, place.own.host));
     } else {
       const std::string next = place.holder.empty() ? "" : fmt::format("; {} takes its place", place.holder);
-      changes.push_back(silence_of(before[i], silent) + next);
+      changes.push_back(describe_silent_host(before[i], silent) + next);
     }
   }
   return changes;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ class HostAssignment {
   /// `silent` maps hosts that do not answer to the reason, if known. A place goes to its own host if that answers, else
   /// to its current spare, else to the first free spare with enough ranks, else it stays empty. Returns a line per
   /// change: "host b does not answer; c takes its place".
-  [[nodiscard]] std::vector<std::string> give_out(const std::map<std::string, std::string>& silent);
+  [[nodiscard]] std::vector<std::string> assign(const std::map<std::string, std::string>& silent);
   /// Returns the ranks of all occupied places.
   [[nodiscard]] int ranks() const;
   [[nodiscard]] int all_ranks() const;

@@ -9,6 +9,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "launch/local/launch_plan.h"
 #include "launch/local/place.h"
 
 namespace chimera {
@@ -21,9 +22,9 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   const bool ends_in_bracket = word.ends_with(']');
   if (colon != std::string_view::npos && !is_bare_address && !ends_in_bracket) {
     const auto count = parse_number<int>(std::string(word.substr(colon + 1)));
-    if (!count || *count < 1 || *count > kMostRanksOfAHost) {
+    if (!count || *count < 1 || *count > kMostRanksOfHost) {
       throw ConfigError(fmt::format("{}: '{}' has no number of ranks after its colon; expected HOST:N, N from 1 to {}",
-                                    flag, word, kMostRanksOfAHost));
+                                    flag, word, kMostRanksOfHost));
     }
     ranks.host = word.substr(0, colon);
     ranks.count = *count;
@@ -79,10 +80,10 @@ std::string to_line(const HostOrder& order) {
   return json_text(json, -1, JsonLetters::Ascii);
 }
 
-HostOrder parse_part(const std::string& line) {
+HostOrder parse_order(const std::string& line) {
   try {
     const auto json = read_json(line);
-    return {.ranks = {json.at("host"), json.at("first"), json.at("count")},
+    return {.ranks = {.host = json.at("host"), .first = json.at("first"), .count = json.at("count")},
             .world_size = json.at("world_size"),
             .arguments = json.at("arguments"),
             .variables = json.at("variables")};

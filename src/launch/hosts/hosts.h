@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +11,6 @@ struct HostRanks {
   int first = 0;
   int count = 1;
 };
-
-inline constexpr int kMostRanksOfAHost = 1024;
 
 /// Parses "a,b:4,[fd00::1]:2"; a host without a number has `otherwise` ranks. Throws ConfigError, naming `flag`, for an
 /// invalid number or name, or a duplicate.
@@ -31,7 +28,7 @@ struct HostOrder {
 
 [[nodiscard]] std::string to_line(const HostOrder& order);
 /// Parses to_line(). Throws ConfigError if the line is malformed.
-[[nodiscard]] HostOrder parse_part(const std::string& line);
+[[nodiscard]] HostOrder parse_order(const std::string& line);
 
 /// Returns variables (NAME=value) of Chimera, LibTorch and its libraries, except ranks, addresses and secrets.
 [[nodiscard]] std::vector<std::string> variables_for_others();

@@ -32,7 +32,11 @@ std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks)
   std::vector<RunLayout> layouts;
   const auto add = [&](std::int64_t workers, std::int64_t most_groups) {
     for (std::int64_t groups = std::min({most_groups, ranks / workers, in_step}); groups >= 1; --groups) {
-      if (in_step % groups == 0) layouts.push_back({workers, groups, in_step / groups, now.mini_batch});
+      if (in_step % groups == 0)
+        layouts.push_back({.workers = workers,
+                           .data_parallel = groups,
+                           .micro_batches = in_step / groups,
+                           .mini_batch = now.mini_batch});
     }
   };
   add(now.workers, now.data_parallel - 1);

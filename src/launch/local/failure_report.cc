@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <signal.h>
-#include <string.h>
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -36,18 +35,12 @@ std::string dump(const FailureReport& report, std::size_t length) {
   return json_text(object) + "\n";
 }
 
-bool exited_with(const RankRecord& record, ExitCode code) {
-  return record.ending && record.ending->kind == Ending::Kind::Exited && record.ending->value == static_cast<int>(code);
+bool has_exited_with(const RankOutcome& outcome, ExitCode code) {
+  return outcome.ending && outcome.ending->has_exited_with(code);
 }
 
-bool killed_from_outside(const RankRecord& record) {
-  return !record.report && record.ending && record.ending->kind == Ending::Kind::Killed &&
-         record.ending->value == SIGKILL;
-}
-
-std::string signal_name(int number) {
-  const char* name = ::sigdescr_np(number);
-  return name == nullptr ? "unknown signal" : name;
+bool was_killed_from_outside(const RankOutcome& outcome) {
+  return !outcome.report && outcome.ending && outcome.ending->was_killed_by(SIGKILL);
 }
 
 }  // namespace
@@ -66,15 +59,19 @@ std::string to_line(const FailureReport& report) {
 
 std::optional<FailureReport> parse_report(std::string_view line) {
   const json object = try_json(line);
-  const bool complete = object.is_object() && object.contains("rank") && object["rank"].is_number_integer() &&
-                        object.contains("op") && object["op"].is_string() && object.contains("message") &&
-                        object["message"].is_string() && object.contains("own_cause") &&
-                        object["own_cause"].is_boolean() && object.contains("usage") && object["usage"].is_boolean() &&
-                        object.contains("final") && object["final"].is_boolean();
-  if (!complete) return std::nullopt;
-  return FailureReport{
-      object["rank"].get<int>(),       object["op"].get<std::string>(), object["message"].get<std::string>(),
-      object["own_cause"].get<bool>(), object["usage"].get<bool>(),     object["final"].get<bool>()};
+  const auto has = [&](const char* name, bool (json::*is_of_type)() const noexcept) {
+    return object.contains(name) && (object[name].*is_of_type)();
+  };
+  const bool is_complete = has("rank", &json::is_number_integer) && has("op", &json::is_string) &&
+                           has("message", &json::is_string) && has("own_cause", &json::is_boolean) &&
+                           has("usage", &json::is_boolean) && has("final", &json::is_boolean);
+  if (!is_complete) return std::nullopt;
+  return FailureReport{.rank = object["rank"],
+                       .op = object["op"],
+                       .message = object["message"],
+                       .own_cause = object["own_cause"],
+                       .usage = object["usage"],
+                       .is_final = object["final"]};
 }
 
 std::string to_line(const RecoveryNote& note) {
@@ -98,47 +95,45 @@ std::optional<RecoveryNote> parse_note(std::string_view line) {
                       *epoch, *number("step")};
 }
 
-FailureRole failure_role(const RankRecord& record) {
-  if (record.report) return record.report->own_cause ? FailureRole::Culprit : FailureRole::Victim;
-  const bool is_well = exited_with(record, ExitCode::Success) || exited_with(record, kSavedExit);
-  if (!record.ending || is_well) return FailureRole::None;
-  return exited_with(record, ExitCode::PeerLost) ? FailureRole::Victim : FailureRole::Culprit;
+FailureRole failure_role(const RankOutcome& outcome) {
+  if (outcome.report) return outcome.report->own_cause ? FailureRole::Culprit : FailureRole::Victim;
+  const bool is_well = has_exited_with(outcome, ExitCode::Success) || has_exited_with(outcome, kSavedExit);
+  if (!outcome.ending || is_well) return FailureRole::None;
+  return has_exited_with(outcome, ExitCode::PeerLost) ? FailureRole::Victim : FailureRole::Culprit;
 }
 
-std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<const int> failures) {
-  const auto record = [&](int rank) -> const RankRecord& { return records[static_cast<std::size_t>(rank)]; };
-  auto found = std::ranges::find_if(failures, [&](int rank) { return killed_from_outside(record(rank)); });
-  if (found == failures.end()) {
-    found =
-        std::ranges::find_if(failures, [&](int rank) { return failure_role(record(rank)) == FailureRole::Culprit; });
-  }
+std::optional<int> find_culprit(std::span<const RankOutcome> outcomes, std::span<const int> failures) {
+  const auto outcome = [&](int rank) -> const RankOutcome& { return outcomes[static_cast<std::size_t>(rank)]; };
+  auto found = std::ranges::find_if(failures, was_killed_from_outside, outcome);
+  if (found == failures.end())
+    found = std::ranges::find(failures, FailureRole::Culprit, [&](int rank) { return failure_role(outcome(rank)); });
   return found == failures.end() ? std::nullopt : std::optional<int>(*found);
 }
 
-std::string describe_failure(int rank, const RankRecord& record) {
-  if (record.report) {
-    const std::string place = record.report->op.empty() ? "" : " at " + record.report->op;
-    return fmt::format("rank {} failed{}: {}", rank, place, record.report->message);
+std::string describe_failure(int rank, const RankOutcome& outcome) {
+  if (outcome.report) {
+    const std::string place = outcome.report->op.empty() ? "" : " at " + outcome.report->op;
+    return fmt::format("rank {} failed{}: {}", rank, place, outcome.report->message);
   }
-  const Ending ending = record.ending.value_or(Ending{});
-  if (record.out_of_memory) {
+  const Ending ending = outcome.ending.value_or(Ending{});
+  if (outcome.out_of_memory) {
     return fmt::format(
         "rank {} was killed because memory ran out, by signal 9 from the kernel (see the kernel log, `dmesg`)", rank);
   }
   if (ending.kind == Ending::Kind::Killed) {
-    return fmt::format("rank {} was killed by signal {} ({})", rank, ending.value, signal_name(ending.value));
+    return fmt::format("rank {} was killed by {}", rank, describe_signal(ending.value));
   }
-  if (exited_with(record, ExitCode::PeerLost)) return fmt::format("rank {} lost a peer and ended", rank);
+  if (has_exited_with(outcome, ExitCode::PeerLost)) return fmt::format("rank {} lost a peer and ended", rank);
   return fmt::format("rank {} exited with code {}", rank, ending.value);
 }
 
-bool is_final(const RankRecord& record) {
-  return (record.report && record.report->is_final) || job_exit_code(record) == static_cast<int>(ExitCode::Usage);
+bool is_final(const RankOutcome& outcome) {
+  return (outcome.report && outcome.report->is_final) || job_exit_code(outcome) == static_cast<int>(ExitCode::Usage);
 }
 
-int job_exit_code(const RankRecord& culprit) {
+int job_exit_code(const RankOutcome& culprit) {
   const bool usage = culprit.report && culprit.report->usage;
-  return static_cast<int>(usage || exited_with(culprit, ExitCode::Usage) ? ExitCode::Usage : ExitCode::No);
+  return static_cast<int>(usage || has_exited_with(culprit, ExitCode::Usage) ? ExitCode::Usage : ExitCode::No);
 }
 
 }  // namespace chimera

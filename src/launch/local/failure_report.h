@@ -51,7 +51,8 @@ inline constexpr std::chrono::milliseconds kVictimGrace{300};
 [[nodiscard]] std::string to_line(const RecoveryNote& note);
 [[nodiscard]] std::optional<RecoveryNote> parse_note(std::string_view line);
 
-struct RankRecord {
+/// What the launcher has learned about a rank of the current attempt.
+struct RankOutcome {
   std::optional<FailureReport> report;  ///< May be empty
   std::optional<Ending> ending;
   bool out_of_memory = false;  ///< After SIGKILL: the OOM killer has run since the ranks started
@@ -60,19 +61,19 @@ struct RankRecord {
 /// A victim only lost a peer, according to its report or ExitCode::PeerLost. Other failures make a culprit; success and
 /// kSavedExit are not failures.
 enum class FailureRole { None, Victim, Culprit };
-[[nodiscard]] FailureRole failure_role(const RankRecord& record);
+[[nodiscard]] FailureRole failure_role(const RankOutcome& outcome);
 
 /// Returns nullopt if there are only victims. `failures` holds ranks in order of detection. A rank killed by SIGKILL
 /// without a report takes precedence over other culprits, because losing a peer never causes that.
-[[nodiscard]] std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<const int> failures);
+[[nodiscard]] std::optional<int> find_culprit(std::span<const RankOutcome> outcomes, std::span<const int> failures);
 
 /// Returns one line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)".
-[[nodiscard]] std::string describe_failure(int rank, const RankRecord& record);
+[[nodiscard]] std::string describe_failure(int rank, const RankOutcome& outcome);
 
 /// Returns whether the failure prevents a recovery.
-[[nodiscard]] bool is_final(const RankRecord& record);
+[[nodiscard]] bool is_final(const RankOutcome& outcome);
 
 /// Returns ExitCode::Usage if the rank reported or returned it, else No.
-[[nodiscard]] int job_exit_code(const RankRecord& culprit);
+[[nodiscard]] int job_exit_code(const RankOutcome& culprit);
 
 }  // namespace chimera

@@ -12,6 +12,8 @@
 
 namespace chimera {
 
+inline constexpr int kMostRanksOfHost = 1024;  ///< On one host
+
 [[nodiscard]] std::string own_executable();
 
 struct NextStart {
@@ -20,7 +22,7 @@ struct NextStart {
 };
 
 struct LaunchPlan {
-  int ranks = 1;                              ///< 1 .. 1024
+  int ranks = 1;                              ///< 1 .. kMostRanksOfHost
   std::vector<std::string> arguments;         ///< argv[1..]
   std::string input = "";                     ///< See RankEnvironment::input_path
   std::string executable = own_executable();  ///< Must call rank_environment() first in main()

@@ -6,9 +6,7 @@
 
 #include <fmt/format.h>
 #include <array>
-#include <chrono>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -23,8 +21,6 @@
 
 namespace chimera {
 namespace {
-
-constexpr int kMostRanks = 1024;
 
 FileDescriptor memory_file(const char* name, std::string_view text) {
   FileDescriptor file = make_memory_file(name, 0);
@@ -141,8 +137,8 @@ std::string own_executable() {
 }
 
 int launch(const LaunchPlan& plan) {
-  if (plan.ranks < 1 || plan.ranks > kMostRanks) {
-    throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMostRanks));
+  if (plan.ranks < 1 || plan.ranks > kMostRanksOfHost) {
+    throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMostRanksOfHost));
   }
   const int exit_code = run_with_restarts(plan);
   messages().drain(kPromptEnd);

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <charconv>
-#include <functional>
 #include <string_view>
 
-#include "core/choices.h"
 #include "core/error.h"
+#include "core/invariant.h"
 
 namespace chimera {
 namespace {
@@ -44,28 +44,6 @@ class Reader {
   Variables read_;
 };
 
-/// Without a local size, there is one process per host.
-RankPlace by_variables(Reader& read) {
-  return {.rank = read.number(kRankVariable),
-          .world_size = read.number(kWorldSizeVariable),
-          .local_rank = read.number(kLocalRankVariable, 0),
-          .local_size = read.number(kLocalSizeVariable, 1)};
-}
-
-RankPlace by_torchrun(Reader& read) {
-  return {.rank = read.number("RANK"),
-          .world_size = read.number("WORLD_SIZE"),
-          .local_rank = read.number("LOCAL_RANK", 0),
-          .local_size = read.number("LOCAL_WORLD_SIZE", 1)};
-}
-
-RankPlace by_open_mpi(Reader& read) {
-  return {.rank = read.number("OMPI_COMM_WORLD_RANK"),
-          .world_size = read.number("OMPI_COMM_WORLD_SIZE"),
-          .local_rank = read.number("OMPI_COMM_WORLD_LOCAL_RANK"),
-          .local_size = read.number("OMPI_COMM_WORLD_LOCAL_SIZE")};
-}
-
 /// Returns the tasks of a node: "3,2(x2)" means 3, 2, 2.
 int tasks_of_node(const std::string& list, int node) {
   const auto malformed = [&] {
@@ -97,44 +75,59 @@ int tasks_of_node(const std::string& list, int node) {
 
 RankPlace by_slurm(Reader& read) {
   const int node = read.number("SLURM_NODEID");
-  return {.rank = read.number("SLURM_PROCID"),
+  return {.launcher = LauncherKind::Slurm,
+          .rank = read.number("SLURM_PROCID"),
           .world_size = read.number(read.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS"),
           .local_rank = read.number("SLURM_LOCALID"),
           .local_size = tasks_of_node(read.text("SLURM_STEP_TASKS_PER_NODE"), node)};
 }
 
-RankPlace by_hydra(Reader& read) {
-  return {.rank = read.number("PMI_RANK"),
-          .world_size = read.number("PMI_SIZE"),
-          .local_rank = read.number("MPI_LOCALRANKID"),
-          .local_size = read.number("MPI_LOCALNRANKS")};
-}
-
+/// Variables of a launcher. The first is absent in the launcher's own process.
 struct KnownLauncher {
   LauncherKind kind;
-  const char* rank;  ///< Absent in the launcher's own process
-  std::function<bool(const Reader&)> started_us;
-  std::function<RankPlace(Reader&)> place;
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+  const char* local_size;
+  std::vector<const char*> others = {};  ///< One of these is set, too
 };
 
 /// Returns all launchers, in order of precedence.
 const std::vector<KnownLauncher>& known_launchers() {
   static const std::vector<KnownLauncher> launchers = {
-      {LauncherKind::Variables, kRankVariable, [](const Reader& read) { return read.has(kRankVariable); },
-       by_variables},
-      {LauncherKind::Torchrun, "RANK",
-       [](const Reader& read) {
-         return read.has("RANK") && (read.has("WORLD_SIZE") || read.has("TORCHELASTIC_RUN_ID"));
-       },
-       by_torchrun},
-      {LauncherKind::OpenMpi, "OMPI_COMM_WORLD_RANK",
-       [](const Reader& read) { return read.has("OMPI_COMM_WORLD_RANK"); }, by_open_mpi},
-      {LauncherKind::Slurm, "SLURM_PROCID",  // also set in batch scripts, unlike SLURM_STEP_ID
-       [](const Reader& read) { return read.has("SLURM_PROCID") && read.has("SLURM_STEP_ID"); }, by_slurm},
-      {LauncherKind::Hydra, "PMI_RANK",
-       [](const Reader& read) { return read.has("PMI_RANK") && read.has("MPI_LOCALRANKID"); }, by_hydra},
+      {LauncherKind::Variables, kRankVariable, kWorldSizeVariable, kLocalRankVariable, kLocalSizeVariable},
+      {LauncherKind::Torchrun,
+       "RANK",
+       "WORLD_SIZE",
+       "LOCAL_RANK",
+       "LOCAL_WORLD_SIZE",
+       {"WORLD_SIZE", "TORCHELASTIC_RUN_ID"}},
+      {LauncherKind::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+       "OMPI_COMM_WORLD_LOCAL_SIZE"},
+      // SLURM_PROCID is also set in batch scripts, unlike SLURM_STEP_ID
+      {LauncherKind::Slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", {"SLURM_STEP_ID"}},
+      {LauncherKind::Hydra, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"MPI_LOCALRANKID"}},
   };
   return launchers;
+}
+
+bool has_started_us(const KnownLauncher& launcher, const Reader& read) {
+  const auto is_set = [&](const char* name) { return read.has(name); };
+  return read.has(launcher.rank) && (launcher.others.empty() || std::ranges::any_of(launcher.others, is_set));
+}
+
+/// Reads the place. Users and torchrun may leave out the local rank and size: then there is one process per host.
+RankPlace read_place(const KnownLauncher& launcher, Reader& read) {
+  if (launcher.kind == LauncherKind::Slurm) return by_slurm(read);
+  const bool is_optional = launcher.kind == LauncherKind::Variables || launcher.kind == LauncherKind::Torchrun;
+  const auto local = [&](const char* name, int otherwise) {
+    return is_optional ? read.number(name, otherwise) : read.number(name);
+  };
+  return {.launcher = launcher.kind,
+          .rank = read.number(launcher.rank),
+          .world_size = read.number(launcher.world_size),
+          .local_rank = local(launcher.local_rank, 0),
+          .local_size = local(launcher.local_size, 1)};
 }
 
 void require_possible(const RankPlace& place) {
@@ -149,7 +142,7 @@ void require_possible(const RankPlace& place) {
 }
 
 /// Returns whether `second` is alone, has the same ranks, or has one process per host.
-bool agree(const RankPlace& place, const RankPlace& second) {
+bool are_consistent(const RankPlace& place, const RankPlace& second) {
   if (second.world_size == 1) return true;
   const bool one_a_host = place.local_size == 1 && second.local_size == 1;  // host numbers may differ
   if (one_a_host && second.world_size == place.world_size) return true;
@@ -157,7 +150,7 @@ bool agree(const RankPlace& place, const RankPlace& second) {
   return second.world_size < place.world_size && !place.on_one_host();
 }
 
-std::string conflict_of(const RankPlace& place, const RankPlace& second) {
+std::string describe_conflict(const RankPlace& place, const RankPlace& second) {
   return fmt::format(
       "{} gives this process rank {} of {}, but {} gives it rank {} of {}; start the job with one launcher, or unset "
       "the variables of the other",
@@ -180,7 +173,7 @@ const char* rank_variable(LauncherKind launcher) {
   for (const KnownLauncher& known : known_launchers()) {
     if (known.kind == launcher) return known.rank;
   }
-  return "";  // unreachable
+  throw InternalError("a launcher without variables");
 }
 
 std::optional<RankPlace> find_place(const Variables& variables) {
@@ -188,15 +181,14 @@ std::optional<RankPlace> find_place(const Variables& variables) {
   std::optional<RankPlace> found;
   for (const KnownLauncher& launcher : known_launchers()) {
     Reader read(variables, launcher.rank);
-    if (!launcher.started_us(read)) continue;
-    RankPlace place = launcher.place(read);
-    place.launcher = launcher.kind;
+    if (!has_started_us(launcher, read)) continue;
+    RankPlace place = read_place(launcher, read);
     place.read = read.read();
     require_possible(place);
     if (!found) {
       found = std::move(place);
-    } else if (found->conflict.empty() && !agree(*found, place)) {
-      found->conflict = conflict_of(*found, place);
+    } else if (found->conflict.empty() && !are_consistent(*found, place)) {
+      found->conflict = describe_conflict(*found, place);
     }
   }
   return found;

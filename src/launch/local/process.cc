@@ -2,14 +2,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -22,52 +23,8 @@
 #include <string_view>
 
 #include "core/console.h"
-#include "core/error.h"
 
 namespace chimera {
-
-SignalInbox::SignalInbox() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigaddset(&signals, SIGUSR1);
-  struct sigaction hang_up_action {};
-  ::sigaction(SIGHUP, nullptr, &hang_up_action);
-  if (hang_up_action.sa_handler != SIG_IGN) ::sigaddset(&signals, SIGHUP);
-  fd_ = FileDescriptor(check_system(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), "receive signals"));
-  ::pthread_sigmask(SIG_BLOCK, &signals, &previous_mask_);
-  struct sigaction child_action {};
-  child_action.sa_handler = SIG_DFL;
-  ::sigaction(SIGCHLD, &child_action, &previous_child_action_);
-}
-
-SignalInbox::~SignalInbox() {
-  while (next()) {
-  }
-  ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
-  ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
-}
-
-std::optional<int> SignalInbox::next() {
-  signalfd_siginfo info{};
-  if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
-}
-
-bool SignalInbox::waiting() const {
-  pollfd watched{fd_.get(), POLLIN, 0};
-  return ::poll(&watched, 1, 0) > 0;
-}
-
-std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause) {
-  pollfd watched{signals.fd(), POLLIN, 0};
-  ::poll(&watched, 1, static_cast<int>(pause.count()));
-  const auto number = signals.next();
-  if (!number) return std::nullopt;
-  return *number == SIGINT ? exit_code_of_signal(*number) : static_cast<int>(kSavedExit);
-}
-
 namespace {
 
 // Raw system calls: the wrappers of glibc 2.36 cannot be linked from C++.
@@ -116,7 +73,7 @@ class SpawnPlan {
 
 std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
-std::vector<std::string> merged_environment(const std::vector<std::string>& additions) {
+std::vector<std::string> merge_environment(const std::vector<std::string>& additions) {
   std::vector<std::string> merged = additions;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const auto replaces = [&](const std::string& addition) { return name_of(addition) == name_of(*variable); };
@@ -136,7 +93,7 @@ pid_t spawn(const Command& command) {
   const SpawnPlan plan(command);
   std::vector<std::string> arguments = {command.executable};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
-  std::vector<std::string> environment = merged_environment(command.environment);
+  std::vector<std::string> environment = merge_environment(command.environment);
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, command.executable.c_str(), plan.actions(), plan.attributes(),
                                    c_array(arguments).data(), c_array(environment).data());
@@ -196,6 +153,53 @@ pid_t fork_entry(const Command& command) {
 
 }  // namespace
 
+std::string describe_signal(int number) {
+  const char* name = ::sigdescr_np(number);
+  return fmt::format("signal {} ({})", number, name == nullptr ? "unknown signal" : name);
+}
+
+SignalInbox::SignalInbox() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGUSR1);
+  struct sigaction hang_up_action {};
+  ::sigaction(SIGHUP, nullptr, &hang_up_action);
+  if (hang_up_action.sa_handler != SIG_IGN) ::sigaddset(&signals, SIGHUP);
+  fd_ = FileDescriptor(check_system(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), "receive signals"));
+  ::pthread_sigmask(SIG_BLOCK, &signals, &previous_mask_);
+  struct sigaction child_action {};
+  child_action.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &child_action, &previous_child_action_);
+}
+
+SignalInbox::~SignalInbox() {
+  while (next()) {
+  }
+  ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+std::optional<int> SignalInbox::next() {
+  signalfd_siginfo info{};
+  if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+bool SignalInbox::has_signal() const {
+  pollfd watched{fd_.get(), POLLIN, 0};
+  return ::poll(&watched, 1, 0) > 0;
+}
+
+std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause) {
+  pollfd watched{signals.fd(), POLLIN, 0};
+  ::poll(&watched, 1, static_cast<int>(pause.count()));
+  const auto number = signals.next();
+  if (!number) return std::nullopt;
+  return *number == SIGINT ? exit_code_of_signal(*number) : static_cast<int>(kSavedExit);
+}
+
 bool safe_to_fork() {
   const std::filesystem::directory_iterator threads("/proc/self/task");
   return std::distance(begin(threads), end(threads)) == 1 + console_threads();
@@ -212,7 +216,7 @@ ChildProcess::ChildProcess(const Command& command) {
 }
 
 ChildProcess::~ChildProcess() {
-  if (!running()) return;
+  if (!is_running()) return;
   send(SIGKILL);
   siginfo_t ignored{};
   ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &ignored, WEXITED);
@@ -223,11 +227,11 @@ void ChildProcess::send(int signal_number) const { send_through_pidfd(pidfd_.get
 std::chrono::nanoseconds ChildProcess::processor_time() const {
   clockid_t clock{};
   timespec time{};
-  const bool known = running() && ::clock_getcpuclockid(pid_, &clock) == 0 && ::clock_gettime(clock, &time) == 0;
+  const bool known = is_running() && ::clock_getcpuclockid(pid_, &clock) == 0 && ::clock_gettime(clock, &time) == 0;
   return known ? std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) : std::chrono::seconds(0);
 }
 
-bool ChildProcess::stopped() const {
+bool ChildProcess::is_stopped() const {
   siginfo_t info{};
   const int found =
       // WNOWAIT does not consume the state
@@ -235,8 +239,8 @@ bool ChildProcess::stopped() const {
   return found == 0 && info.si_pid != 0;
 }
 
-bool ChildProcess::waits_for_disk() const {
-  if (!running()) return false;
+bool ChildProcess::is_waiting_for_disk() const {
+  if (!is_running()) return false;
   std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
   std::string line;
   std::getline(file, line);
@@ -249,14 +253,15 @@ std::optional<Ending> ChildProcess::reap() {
   check_system(::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG), "wait for a rank");
   if (info.si_pid == 0) return std::nullopt;
   pidfd_ = FileDescriptor();
-  return Ending{info.si_code == CLD_EXITED ? Ending::Kind::Exited : Ending::Kind::Killed, info.si_status};
+  return Ending{.kind = info.si_code == CLD_EXITED ? Ending::Kind::Exited : Ending::Kind::Killed,
+                .value = info.si_status};
 }
 
-bool ChildProcesses::any_running() const { return std::ranges::any_of(processes_, &ChildProcess::running); }
+bool ChildProcesses::has_running() const { return std::ranges::any_of(processes_, &ChildProcess::is_running); }
 
 void ChildProcesses::kill_running() const {
   for (const ChildProcess& process : processes_) {
-    if (process.running()) process.send(SIGKILL);
+    if (process.is_running()) process.send(SIGKILL);
   }
 }
 
@@ -271,7 +276,7 @@ ChildEvents ChildProcesses::wait(const SignalInbox& signals, int input, std::opt
   if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch processes");
   ChildEvents events{.exits = {}, .has_input = watched[1].revents != 0};
   for (std::size_t index = 0; index < processes_.size(); ++index) {
-    const auto ending = processes_[index].running() ? processes_[index].reap() : std::nullopt;
+    const auto ending = processes_[index].is_running() ? processes_[index].reap() : std::nullopt;
     if (ending) events.exits.push_back({index, *ending});
   }
   return events;

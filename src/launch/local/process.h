@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/invariant.h"
 
 namespace chimera {
 
@@ -31,7 +32,17 @@ struct Ending {
   enum class Kind { Exited, Killed };
   Kind kind = Kind::Exited;
   int value = 0;  ///< Exit code, or signal number
+
+  [[nodiscard]] constexpr bool has_exited_with(ExitCode code) const {
+    return kind == Kind::Exited && value == static_cast<int>(code);
+  }
+  [[nodiscard]] constexpr bool was_killed_by(int signal_number) const {
+    return kind == Kind::Killed && value == signal_number;
+  }
 };
+
+/// Returns "signal 9 (Killed)".
+[[nodiscard]] std::string describe_signal(int number);
 
 [[nodiscard]] constexpr int exit_code_of_signal(int signal_number) { return 128 + signal_number; }
 
@@ -55,7 +66,7 @@ class SignalInbox {
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] std::optional<int> next();
   /// Returns whether a signal is pending, without reading it.
-  [[nodiscard]] bool waiting() const;
+  [[nodiscard]] bool has_signal() const;
 
  private:
   FileDescriptor fd_;
@@ -101,7 +112,7 @@ class ChildProcess {
   ~ChildProcess();
 
   /// Returns false once reap() has returned the exit status.
-  [[nodiscard]] bool running() const { return pidfd_.get() >= 0; }
+  [[nodiscard]] bool is_running() const { return pidfd_.get() >= 0; }
   /// Returns a descriptor that is readable once the child has ended.
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
   /// Has no effect after the child has ended.
@@ -109,9 +120,9 @@ class ChildProcess {
   /// Returns the CPU time of all threads; 0 once the child has ended.
   [[nodiscard]] std::chrono::nanoseconds processor_time() const;
   /// Returns whether a signal has stopped the child (SIGSTOP, Ctrl-Z).
-  [[nodiscard]] bool stopped() const;
+  [[nodiscard]] bool is_stopped() const;
   /// Returns whether the main thread is in an uninterruptible sleep.
-  [[nodiscard]] bool waits_for_disk() const;
+  [[nodiscard]] bool is_waiting_for_disk() const;
   /// Returns the exit status once; nullopt while the child runs.
   [[nodiscard]] std::optional<Ending> reap();
 
@@ -136,12 +147,15 @@ class ChildProcesses {
 
   void add(ChildProcess process) { processes_.push_back(std::move(process)); }
   /// Requires that the process at `index` was reaped.
-  void replace(std::size_t index, ChildProcess process) { processes_[index] = std::move(process); }
+  void replace(std::size_t index, ChildProcess process) {
+    require_invariant(!processes_[index].is_running(), "a running process is replaced");
+    processes_[index] = std::move(process);
+  }
   [[nodiscard]] const ChildProcess& operator[](std::size_t index) const { return processes_[index]; }
   [[nodiscard]] auto begin() const { return processes_.begin(); }
   [[nodiscard]] auto end() const { return processes_.end(); }
 
-  [[nodiscard]] bool any_running() const;
+  [[nodiscard]] bool has_running() const;
   void kill_running() const;
   /// Waits until a process exits, a signal is pending, `input` is readable (-1: none), or `deadline`; reaps processes
   /// that have exited. Throws Error if the system refuses.

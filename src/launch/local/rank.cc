@@ -8,7 +8,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -23,7 +22,6 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/signals.h"
-#include "launch/local/failure_report.h"
 #include "launch/local/place.h"
 
 namespace chimera {
@@ -48,7 +46,7 @@ int required_number(const char* name) {
 }
 
 /// Makes the kernel kill this process when the launcher dies.
-void live_no_longer_than(pid_t launcher) {
+void die_with_launcher(pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
 }
@@ -111,14 +109,14 @@ void write_error_file(const std::string& path, const std::string& message) {
 }
 
 /// Ignores errors: without the launcher, the kernel ends this process.
-void tell_launcher(const std::string& line) {
+void send_to_launcher(const std::string& line) {
   [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
 }
 
 /// Delay before a rank reports a lost peer, so that the culprit or the heartbeats report first.
 constexpr std::chrono::milliseconds kGraceAmongHosts{1500};
 
-void tell_people(const FailureReport& report) {
+void print_failure(const FailureReport& report) {
   if (!report.own_cause) std::this_thread::sleep_for(kGraceAmongHosts);
   const std::string message = report.own_cause
                                   ? describe_failure(report.rank, {.report = report, .ending = {}})
@@ -133,7 +131,7 @@ void tell_people(const FailureReport& report) {
 
 std::optional<RankEnvironment> rank_environment() {
   if (std::getenv(kLauncherVariable) == nullptr) return std::nullopt;
-  live_no_longer_than(required_number(kLauncherVariable));
+  die_with_launcher(required_number(kLauncherVariable));
   leave_interrupts_to_launcher();
   ::signal(SIGPIPE, SIG_IGN);
   RankEnvironment self{.rank = required_number(kRankVariable),
@@ -161,7 +159,7 @@ std::optional<RankEnvironment> rank_environment() {
 
 RankEnvironment join_place(const RankPlace& place) {
   ::signal(SIGPIPE, SIG_IGN);
-  if (std::getenv(kPartVariable) != nullptr) live_no_longer_than(required_number(kPartVariable));
+  if (std::getenv(kPartVariable) != nullptr) die_with_launcher(required_number(kPartVariable));
   if (place.launcher != LauncherKind::Variables) end_with_parent(place.rank);
   own_place = place;
   RankEnvironment self{.rank = place.rank,
@@ -181,12 +179,12 @@ void report_failure(FailureReport report) {
   if (!own_place && std::getenv(kLauncherVariable) == nullptr) return;
   report.rank = own_place ? own_place->rank : required_number(kRankVariable);
   if (own_place) {
-    tell_people(report);
+    print_failure(report);
   } else {
-    tell_launcher(to_line(report));
+    send_to_launcher(to_line(report));
   }
 }
 
-void note_recovery(const RecoveryNote& note) { tell_launcher(to_line(note)); }
+void note_recovery(const RecoveryNote& note) { send_to_launcher(to_line(note)); }
 
 }  // namespace chimera

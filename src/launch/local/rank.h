@@ -8,7 +8,7 @@
 #include "core/rendezvous_point.h"
 #include "launch/flight/progress.h"
 #include "launch/local/failure_report.h"
-#include "launch/local/place.h"
+#include "launch/local/rendezvous.h"
 
 namespace chimera {
 

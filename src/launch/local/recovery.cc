@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/invariant.h"
 #include "launch/local/orders.h"
 #include "launch/local/rank.h"
 
@@ -115,7 +116,7 @@ Recovery::Answer Recovery::lose(const std::vector<int>& ranks, std::int64_t step
   ++epoch_;
   std::ranges::fill(places_, Place::Elsewhere);
   state_ = State::Leaving;
-  return {.why_not = "", .begins_epoch = true};
+  return {.begins_epoch = true};
 }
 
 void Recovery::note(const RecoveryNote& note) {
@@ -131,7 +132,13 @@ bool Recovery::all_are_at(Place place) const {
   return std::ranges::all_of(places_, [&](Place each) { return each == place; });
 }
 
+void Recovery::join() {
+  require_invariant(all_left(), fmt::format("ranks join epoch {} before all have left the previous one", epoch_));
+  state_ = State::Joining;
+}
+
 void Recovery::finish() {
+  require_invariant(all_resumed(), fmt::format("a recovery ends before all ranks have resumed in epoch {}", epoch_));
   state_ = State::Undisturbed;
   std::fill(has_weights_.begin(), has_weights_.end(), true);
 }

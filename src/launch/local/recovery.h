@@ -67,7 +67,7 @@ class Recovery {
   Recovery(int ranks, RankGroups copies, int most);
 
   struct Answer {
-    std::string why_not;        ///< Empty if the job can continue
+    std::string why_not = "";   ///< Empty if the job can continue
     bool begins_epoch = false;  ///< The other ranks must leave
   };
   /// Handles a loss; if `ranks` is empty, only of connections. Ranks lost while others leave belong to the same
@@ -78,7 +78,7 @@ class Recovery {
 
   /// Returns whether all ranks may join; then call join().
   [[nodiscard]] bool all_left() const { return state_ == State::Leaving && all_are_at(Place::Left); }
-  void join() { state_ = State::Joining; }
+  void join();
   /// Returns whether all ranks have resumed; then call finish().
   [[nodiscard]] bool all_resumed() const { return state_ == State::Joining && all_are_at(Place::Resumed); }
   void finish();

@@ -23,6 +23,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/require_between.h"
 #include "data/mixture.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
@@ -30,6 +31,7 @@
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
 #include "launch/flight/flight_record.h"
+#include "launch/local/launch_plan.h"
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
@@ -300,14 +302,7 @@ void write_at_end(const Job& job, const char* flag, const std::string& path, con
 namespace {
 
 constexpr std::int64_t kMostRanks = 65'536;  // Over all hosts
-constexpr std::int64_t kMostRanksOfHost = 1024;
 constexpr std::int64_t kMostThreads = 1024;  // Per rank
-
-void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most) {
-    throw ConfigError(fmt::format("{} must be {} to {}, not {}", flag, least, most, value));
-  }
-}
 
 void require_possible(const TrainOptions& options) {
   constexpr std::int64_t kMany = 1'000'000'000;

@@ -24,8 +24,8 @@ struct CommandReply {
 /// Runs commands concurrently with empty standard input; looks first words up in PATH. Kills commands, which then have
 /// no reply, after `patience`, after a signal (which stays in the inbox), or once the first `enough` commands have
 /// succeeded. Throws Error if the system refuses a process.
-[[nodiscard]] std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::string>>& commands,
-                                                           std::chrono::milliseconds patience,
-                                                           const SignalInbox& signals, std::size_t enough = SIZE_MAX);
+[[nodiscard]] std::vector<std::optional<CommandReply>> run_commands(
+    const std::vector<std::vector<std::string>>& commands, std::chrono::milliseconds patience,
+    const SignalInbox& signals, std::size_t enough = SIZE_MAX);
 
 }  // namespace chimera

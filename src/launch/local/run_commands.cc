@@ -1,4 +1,4 @@
-#include "launch/local/ask.h"
+#include "launch/local/run_commands.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,14 +9,13 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
-#include "launch/local/process.h"
 
 namespace chimera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string all_of(const FileDescriptor& file) {
+std::string read_all(const FileDescriptor& file) {
   std::string text;
   std::array<char, 4096> buffer{};
   for (ssize_t got = 0;
@@ -32,7 +31,7 @@ struct CommandOutput {
   FileDescriptor errors = make_memory_file("chimera-answer", 0);
 };
 
-Command with_output(const std::vector<std::string>& words, const FileDescriptor& input, const CommandOutput& files) {
+Command command_of(const std::vector<std::string>& words, const FileDescriptor& input, const CommandOutput& files) {
   return {.executable = words.front(),
           .arguments = {words.begin() + 1, words.end()},
           .environment = {},
@@ -51,25 +50,27 @@ std::string last_line(std::string errors) {
   return errors.starts_with(kName) ? errors.substr(kName.size()) : errors;
 }
 
-std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::string>>& commands,
-                                             std::chrono::milliseconds patience, const SignalInbox& signals,
-                                             std::size_t enough) {
+std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vector<std::string>>& commands,
+                                                      std::chrono::milliseconds patience, const SignalInbox& signals,
+                                                      std::size_t enough) {
   const FileDescriptor nothing(check_system(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open /dev/null"));
   std::vector<CommandOutput> files(commands.size());
   ChildProcesses processes;
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    processes.add(ChildProcess(with_output(commands[i], nothing, files[i])));
+    processes.add(ChildProcess(command_of(commands[i], nothing, files[i])));
   }
   const auto deadline = Clock::now() + patience;
   std::vector<std::optional<CommandReply>> replies(commands.size());
-  const auto agrees = [](const std::optional<CommandReply>& reply) { return reply && reply->exit_code == 0; };
+  const auto has_succeeded = [](const std::optional<CommandReply>& reply) { return reply && reply->exit_code == 0; };
   const auto needed = replies.begin() + static_cast<std::ptrdiff_t>(std::min(enough, replies.size()));
-  while (processes.any_running() && Clock::now() < deadline) {
+  while (processes.has_running() && Clock::now() < deadline) {
     const ChildEvents events = processes.wait(signals, -1, deadline);
     for (const auto& [index, ending] : events.exits) {
-      replies[index] = {exit_code_of(ending), all_of(files[index].output), all_of(files[index].errors)};
+      replies[index] = {.exit_code = exit_code_of(ending),
+                        .output = read_all(files[index].output),
+                        .errors = read_all(files[index].errors)};
     }
-    if (signals.waiting() || std::all_of(replies.begin(), needed, agrees)) break;
+    if (signals.has_signal() || std::all_of(replies.begin(), needed, has_succeeded)) break;
   }
   return replies;  // the destructor kills the other commands
 }

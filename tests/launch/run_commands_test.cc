@@ -1,5 +1,5 @@
 
-#include "launch/local/ask.h"
+#include "launch/local/run_commands.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@ using std::chrono::milliseconds;
 
 std::vector<std::string> shell(const std::string& line) { return {"/bin/sh", "-c", line}; }
 
-TEST(AskTest, EachCommandHasItsOwnAnswer) {
+TEST(RunCommandsTest, EachCommandHasItsOwnAnswer) {
   const SignalInbox signals;
-  const auto replies = ask({shell("cat; echo out; echo err >&2"), shell("exit 7"), shell("kill -9 $$")},
-                           std::chrono::minutes(1), signals);
+  const auto replies = run_commands({shell("cat; echo out; echo err >&2"), shell("exit 7"), shell("kill -9 $$")},
+                                    std::chrono::minutes(1), signals);
   ASSERT_EQ(replies.size(), 3U);
   EXPECT_EQ(replies[0]->exit_code, 0);
   EXPECT_EQ(replies[0]->output, "out\n") << "nothing on standard input";
@@ -27,34 +27,35 @@ TEST(AskTest, EachCommandHasItsOwnAnswer) {
   EXPECT_EQ(replies[2]->exit_code, 137);
 }
 
-TEST(AskTest, LongAnswersAreComplete) {
+TEST(RunCommandsTest, LongAnswersAreComplete) {
   const SignalInbox signals;
-  const auto replies = ask({shell("head -c 200000 /dev/zero")}, std::chrono::minutes(1), signals);
+  const auto replies = run_commands({shell("head -c 200000 /dev/zero")}, std::chrono::minutes(1), signals);
   EXPECT_EQ(replies[0]->output, std::string(200000, '\0'));
 }
 
-TEST(AskTest, CommandsAreKilledAfterTheTimeLimit) {
+TEST(RunCommandsTest, CommandsAreKilledAfterTheTimeLimit) {
   const SignalInbox signals;
-  EXPECT_EQ(ask({{"sleep", "1000"}, shell("exec sleep 1000")}, milliseconds(10), signals),
+  EXPECT_EQ(run_commands({{"sleep", "1000"}, shell("exec sleep 1000")}, milliseconds(10), signals),
             (std::vector<std::optional<CommandReply>>(2)));
 }
 
-TEST(AskTest, StopsWaitingOnceTheNeededAnswersAgree) {
+TEST(RunCommandsTest, StopsWaitingOnceTheNeededAnswersAgree) {
   const SignalInbox signals;
-  const auto replies = ask({shell("exit 0"), shell("exit 0"), {"sleep", "1000"}}, std::chrono::minutes(10), signals, 2);
+  const auto replies =
+      run_commands({shell("exit 0"), shell("exit 0"), {"sleep", "1000"}}, std::chrono::minutes(10), signals, 2);
   EXPECT_EQ(replies[1]->exit_code, 0);
   EXPECT_EQ(replies[2], std::nullopt);
-  const auto others = ask({shell("exit 1"), shell("echo here")}, std::chrono::minutes(10), signals, 1);
+  const auto others = run_commands({shell("exit 1"), shell("echo here")}, std::chrono::minutes(10), signals, 1);
   EXPECT_EQ(others[1]->output, "here\n") << "the first has not agreed";
 }
 
-TEST(AskTest, SignalEndsTheCommandsAndStaysPending) {
+TEST(RunCommandsTest, SignalEndsTheCommandsAndStaysPending) {
   SignalInbox signals;
-  EXPECT_FALSE(signals.waiting());
+  EXPECT_FALSE(signals.has_signal());
   ::raise(SIGTERM);
-  const auto replies = ask({{"sleep", "1000"}}, std::chrono::minutes(10), signals);
+  const auto replies = run_commands({{"sleep", "1000"}}, std::chrono::minutes(10), signals);
   EXPECT_EQ(replies[0], std::nullopt);
-  EXPECT_TRUE(signals.waiting());
+  EXPECT_TRUE(signals.has_signal());
   EXPECT_EQ(wait_between_starts(signals, std::chrono::minutes(10)), 75);
   ::raise(SIGINT);
   EXPECT_EQ(wait_between_starts(signals, std::chrono::minutes(10)), 130);
@@ -80,13 +81,13 @@ TEST(ChildProcessesTest, AnExitInputOrTheDeadlineEndsAWait) {
   ASSERT_EQ(::write(writer.get(), "x", 1), 1);
   EXPECT_TRUE(processes.wait(signals, reader.get(), std::nullopt).has_input);
   EXPECT_TRUE(processes.wait(signals, -1, std::chrono::steady_clock::now()).exits.empty());
-  EXPECT_TRUE(processes.any_running());
+  EXPECT_TRUE(processes.has_running());
   processes.kill_running();
   const ChildEvents last = processes.wait(signals, -1, std::nullopt);
   ASSERT_EQ(last.exits.size(), 1U);
   EXPECT_EQ(last.exits[0].index, 1U);
   EXPECT_EQ(exit_code_of(last.exits[0].ending), 137);
-  EXPECT_FALSE(processes.any_running());
+  EXPECT_FALSE(processes.has_running());
 }
 
 }  // namespace

@@ -1,0 +1,242 @@
+#include "launch/local/rendezvous.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "core/choices.h"
+#include "core/error.h"
+#include "rendezvous/channel.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d reads it only in Python
+
+std::string value_of(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Returns the fields of /proc/PID/stat (proc(5)) from the state on; may be empty.
+std::vector<std::string> stat_of(pid_t process) {
+  const std::string text = read_file(fmt::format("/proc/{}/stat", process));
+  const auto name_end = text.rfind(") ");  // the name may contain anything
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(text.substr(name_end + 2));
+  return {std::istream_iterator<std::string>(fields), {}};
+}
+
+/// Returns false if the environment is not readable.
+bool started_with(pid_t process, const std::string& variable) {
+  std::istringstream variables(read_file(fmt::format("/proc/{}/environ", process)));
+  for (std::string each; std::getline(variables, each, '\0');) {
+    if (each.starts_with(variable + "=")) return true;
+  }
+  return false;
+}
+
+/// Identifies the launcher by PID and start time. Skips scripts in between, so that all ranks of the host find the same
+/// process.
+std::string launcher_process(const RankPlace& place) {
+  constexpr std::size_t kParent = 1;
+  constexpr std::size_t kStartTime = 19;
+  pid_t process = ::getppid();
+  for (auto stat = stat_of(process); stat.size() > kStartTime; stat = stat_of(process)) {
+    if (!started_with(process, rank_variable(place.launcher))) return fmt::format("{}-{}", process, stat[kStartTime]);
+    process = std::stoi(stat[kParent]);
+  }
+  return fmt::format("{}", process);
+}
+
+/// Returns a folder that only this user can access.
+std::filesystem::path own_folder() {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  if (error)
+    throw Error("no folder for the rendezvous file of the ranks: " + error.message() +
+                "; set TMPDIR to a folder that exists");
+  const std::filesystem::path folder = parent / fmt::format("chimera-{}", ::getuid());
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Error(
+        fmt::format("the rendezvous folder '{}' cannot be made ({}); set TMPDIR to a folder that can be written",
+                    folder.string(), system_message(errno)));
+  }
+  struct stat status {};
+  const bool is_own = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid() &&
+                      (status.st_mode & 077U) == 0;
+  if (!is_own) {
+    throw Error(fmt::format(
+        "the rendezvous folder '{}' must belong to this user and be closed to others; remove it, or set TMPDIR",
+        folder.string()));
+  }
+  return folder;
+}
+
+std::uint16_t port_of(const std::string& variable, const std::string& text) {
+  const auto port = parse_number<std::uint16_t>(text);
+  if (!port || *port == 0) throw ConfigError(fmt::format("{} is '{}'; expected a port, 1 .. 65535", variable, text));
+  return *port;
+}
+
+std::optional<RendezvousPoint> given_server(const Variables& variables) {
+  for (const auto& [host, port] :
+       {std::pair(kMasterAddressVariable, kMasterPortVariable), std::pair("MASTER_ADDR", "MASTER_PORT")}) {
+    const std::string address = value_of(variables, host);
+    const std::string number = value_of(variables, port);
+    if (address.empty() != number.empty()) {
+      throw ConfigError(fmt::format("{} is set but {} is not; set both, or none", address.empty() ? port : host,
+                                    address.empty() ? host : port));
+    }
+    const bool has_brackets = address.starts_with('[') && address.ends_with(']');  // as in [fd00::1]:29500
+    const std::string name = has_brackets ? address.substr(1, address.size() - 2) : address;
+    if (!address.empty()) return RendezvousPoint{.host = name, .port = port_of(port, number)};
+  }
+  return std::nullopt;
+}
+
+std::string job_secret(const Variables& variables) {
+  const std::string file = value_of(variables, kSecretFileVariable);
+  const std::string secret = value_of(variables, kSecretVariable);
+  if (!file.empty() && !secret.empty()) {
+    throw ConfigError(fmt::format("{} and {} are both set; set one", kSecretVariable, kSecretFileVariable));
+  }
+  return file.empty() ? secret : read_secret(file);
+}
+
+/// Returns 0 if the variable is not set.
+std::uint32_t number_of(const Variables& variables, const char* name) {
+  const std::string text = value_of(variables, name);
+  const auto number = parse_number<std::uint32_t>(text.empty() ? "0" : text);
+  if (!number) throw ConfigError(fmt::format("{} is '{}'; expected a number", name, text));
+  return *number;
+}
+
+/// Returns the server of a SLURM step: its first node has rank 0; concurrent steps have different ports.
+RendezvousPoint slurm_server(const Variables& variables) {
+  constexpr std::uint64_t kFirstPort = 20000;  // below the ephemeral ports
+  constexpr std::uint64_t kPorts = 10000;
+  constexpr std::uint64_t kSteps = 17;  // coprime to kPorts, so that 10000 jobs have their own ports
+  const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
+  if (nodes.empty()) throw ConfigError("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
+  const std::uint64_t step = number_of(variables, "SLURM_JOB_ID") * kSteps + number_of(variables, "SLURM_STEP_ID");
+  const std::uint64_t port = kFirstPort + step % kPorts;
+  return {.host = nodes.front(), .port = static_cast<std::uint16_t>(port)};
+}
+
+[[noreturn]] void refuse_nodes(const std::string& list, const std::string& fault) {
+  throw ConfigError(fmt::format(
+      "the node list '{}' {}; expected a list as in n[0-2,07],login, or MASTER_ADDR and MASTER_PORT", list, fault));
+}
+
+/// Appends the hosts of the ranges in a bracket, such as 0-2,07, behind `prefix`.
+void add_ranges(const std::string& list, const std::string& prefix, const std::string& ranges,
+                std::vector<std::string>& hosts) {
+  constexpr std::uint32_t kMostHosts = 1 << 16;  // MaxNodeCount of SLURM
+  for (std::size_t at = 0; at <= ranges.size();) {
+    const std::size_t end = std::min(ranges.find(',', at), ranges.size());
+    const std::string range = ranges.substr(at, end - at);
+    const std::size_t dash = std::min(range.find('-'), range.size());
+    const std::string digits = range.substr(0, dash);
+    const auto first = parse_number<std::uint32_t>(digits);
+    const auto last = dash == range.size() ? first : parse_number<std::uint32_t>(range.substr(dash + 1));
+    if (!first || !last || *last < *first || *last - *first >= kMostHosts) {
+      refuse_nodes(list, fmt::format("has '{}' in place of a number or range", range));
+    }
+    for (std::uint64_t n = *first; n <= *last; ++n) {
+      hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, digits.size()));
+    }
+    at = end + 1;
+  }
+}
+
+/// FileStore locks the file at every use, so this lock needs another file.
+std::string lock_path(const std::string& path) { return path + ".lock"; }
+
+}  // namespace
+
+RendezvousFile::RendezvousFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
+  lock_ = FileDescriptor(
+      check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "make the rendezvous file"));
+  const bool is_first = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0;
+  if (is_first) std::filesystem::remove(path_);
+  check_system(::flock(lock_.get(), LOCK_SH), "lock the rendezvous file");
+}
+
+RendezvousFile::~RendezvousFile() {
+  std::error_code ignored;
+  if (!removes_) return;
+  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(lock_path(path_), ignored);
+}
+
+std::vector<std::string> expand_hosts(const std::string& list) {
+  std::vector<std::string> hosts;
+  for (std::size_t at = 0; at < list.size();) {
+    const std::size_t end = std::min(list.find_first_of(",[", at), list.size());
+    const std::string name = list.substr(at, end - at);
+    at = end;
+    if (list[at] == '[') {
+      const auto close = list.find(']', at);
+      if (close == std::string::npos) refuse_nodes(list, "has a bracket that does not close");
+      add_ranges(list, name, list.substr(at + 1, close - at - 1), hosts);
+      at = close + 1;
+    } else if (name.empty() || name.find_first_of("] ") != std::string::npos) {
+      refuse_nodes(list, fmt::format("has '{}' in place of a name", name));
+    } else {
+      hosts.push_back(name);
+    }
+    if (at == list.size()) break;
+    if (list[at] != ',') refuse_nodes(list, "has text after a bracket");
+    if (++at == list.size()) refuse_nodes(list, "ends with a comma");
+  }
+  return hosts;
+}
+
+RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables) {
+  const std::string file = value_of(variables, kStoreVariable);
+  if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
+    throw ConfigError(
+        fmt::format("{} is a file, which only ranks of one host can use for rendezvous, but {} has started {} on "
+                    "several hosts; set MASTER_ADDR and MASTER_PORT instead",
+                    kStoreVariable, to_text(place.launcher), place.world_size));
+  }
+  if (!file.empty()) return file_rendezvous(file);
+  const bool agent = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
+  auto server = given_server(variables);
+  if (place.on_one_host() && (!server || agent)) {
+    return file_rendezvous(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
+  }
+  if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
+  if (!server) {
+    throw ConfigError(
+        fmt::format("{} has put {} of {} processes on this host, and no rendezvous address is set; set MASTER_ADDR to "
+                    "an address of rank 0's host and MASTER_PORT to a free port of that host",
+                    to_text(place.launcher), place.local_size, place.world_size));
+  }
+  server->is_agent = agent;
+  server->listens = place.rank == 0 && !agent;
+  server->secret = job_secret(variables);
+  server->interface = value_of(variables, kInterfaceVariable);
+  server->attempt = value_of(variables, "TORCHELASTIC_RUN_ID") + "/" + restart;
+  return *server;
+}
+
+}  // namespace chimera
