@@ -31,7 +31,7 @@ struct CheckpointCommand {
 
 std::uint64_t bytes_of(const Manifest& manifest) {
   std::uint64_t bytes = 0;
-  for (const FileRecord& file : manifest.files) bytes += file.bytes;
+  for (const FileEntry& file : manifest.files) bytes += file.bytes;
   return bytes;
 }
 
@@ -48,7 +48,7 @@ Json loss_of(const Manifest& manifest) {
 /// Returns the path itself if it is a checkpoint. Throws CheckpointError if there is none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   std::vector<std::string> paths;
-  for (const std::int64_t step : listed_steps(path)) paths.push_back(checkpoint_path(path, step));
+  for (const std::int64_t step : list_steps(path)) paths.push_back(checkpoint_path(path, step));
   if (!paths.empty()) return paths;
   namespace fs = std::filesystem;
   std::error_code absent;
@@ -98,7 +98,7 @@ void show(const CheckpointCommand& command) {
     }
     text += "\n";
   }
-  for (const FileRecord& file : manifest.files) {
+  for (const FileEntry& file : manifest.files) {
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
     text += fmt::format("{:>14}  {}\n", file.bytes, file.name);
   }
@@ -135,8 +135,8 @@ bool verify(const CheckpointCommand& command) {
 bool differ(const CheckpointCommand& command) {
   const Checkpoint first = one_checkpoint(command.path);
   const Checkpoint second = one_checkpoint(command.other);
-  const auto differing = differing_tensors(CheckpointTensors(first.path, first.manifest),
-                                           CheckpointTensors(second.path, second.manifest), available_cores());
+  const auto differing = compare_tensors(CheckpointTensors(first.path, first.manifest),
+                                         CheckpointTensors(second.path, second.manifest), available_cores());
   Json rows = Json::array();
   std::string text;
   for (const TensorDifference& tensor : differing) {

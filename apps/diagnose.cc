@@ -21,7 +21,7 @@ struct DiagnoseCommand {
 std::string newest_of_run(const std::filesystem::path& run) {
   const std::string folder = run.empty() ? "." : run.string();
   try {
-    const auto steps = listed_steps(folder);
+    const auto steps = list_steps(folder);
     return steps.empty() ? "" : checkpoint_path(folder, steps.back());
   } catch (const CheckpointError&) {
     return "";

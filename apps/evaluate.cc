@@ -113,7 +113,7 @@ void add_evaluate(CLI::App& program, const Invocation&, int&) {
   command->callback([flags] {
     keep_freed_memory();
     report_surplus_threads("--threads", flags->options.threads, 1);
-    flags->options.from = resolved_model_folder(flags->options.from, available_cores());
+    flags->options.from = resolve_model_folder(flags->options.from, available_cores());
     run(*flags);
   });
 }

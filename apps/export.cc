@@ -51,7 +51,7 @@ void add_export(CLI::App& program, const Invocation&, int&) {
   command->callback([options] {
     std::optional<ElementType> type;
     if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
-    convert_folder(resolved_model_folder(options->source, available_cores()), options->output, type,
+    convert_folder(resolve_model_folder(options->source, available_cores()), options->output, type,
                    options->shard_bytes, options->tokenizer);
   });
 }

@@ -327,7 +327,7 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
 
 /// A rank uses the folder that its launcher found.
 std::string model_folder(const std::string& from, const Invocation& invocation) {
-  if (!invocation.rank) return resolved_model_folder(from, available_cores());
+  if (!invocation.rank) return resolve_model_folder(from, available_cores());
   std::ifstream found(invocation.rank->input_path);
   return {std::istreambuf_iterator<char>(found), {}};
 }

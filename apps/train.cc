@@ -466,7 +466,7 @@ std::string way_to_continue(const Job& job, Words typed) {
   std::string text;
   std::vector<std::int64_t> steps;
   try {
-    steps = listed_steps(folder);
+    steps = list_steps(folder);
     const Diagnosis diagnosis = diagnose(read_flight_folder(job.options.flight_folder()));
     const auto found = std::ranges::find(diagnosis.ranks, diagnosis.guilty.value_or(-1), &RankFinding::rank);
     if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
@@ -548,7 +548,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     keep_freed_memory();
     TrainRequest all = merged(*command, *flags, invocation);
     if (!all.options.from.empty() && !invocation.rank) {  // ranks use the same model folder
-      all.options.from = resolved_model_folder(all.options.from, available_cores());
+      all.options.from = resolve_model_folder(all.options.from, available_cores());
       set_flag(*command, "from", all.options.from);
     }
     if (all.dry_run) {

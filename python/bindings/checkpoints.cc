@@ -30,7 +30,7 @@ using NamedParts = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Writes a shard of the rank, unless it has no tensors.
 void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int ranks, const NamedParts& tensors,
-                   std::vector<FileRecord>& files) {
+                   std::vector<FileEntry>& files) {
   if (tensors.empty()) return;
   std::vector<at::Tensor> rows;  // Keeps the data that `shard` refers to
   std::vector<ShardTensor> shard;
@@ -45,7 +45,7 @@ void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int 
 void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks, const NamedParts& weights,
                 const NamedParts& state) {
   const std::string unfinished = open_unfinished(real_disk(), folder.string(), step);
-  std::vector<FileRecord> files;
+  std::vector<FileEntry> files;
   write_tensors(ShardKind::Weights, unfinished, rank, ranks, weights, files);
   write_tensors(ShardKind::OptimizerState, unfinished, rank, ranks, state, files);
   finish_part(real_disk(), unfinished, rank, files);

@@ -7,7 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include "checkpoint/manifest.h"
 #include "checkpoint/verify.h"
 #include "core/choices.h"
 #include "core/error.h"
@@ -87,7 +86,7 @@ std::string unfinished_path(const std::string& folder, std::int64_t step) {
   return checkpoint_path(folder, step) + std::string(kUnfinished);
 }
 
-std::vector<std::int64_t> listed_steps(const std::string& folder) {
+std::vector<std::int64_t> list_steps(const std::string& folder) {
   std::vector<std::int64_t> steps;
   for (const Entry& entry : entries_in(folder)) {
     if (const auto step = step_of_name(entry.name); step && entry.is_folder) steps.push_back(*step);
@@ -96,7 +95,7 @@ std::vector<std::int64_t> listed_steps(const std::string& folder) {
   return steps;
 }
 
-std::vector<std::int64_t> expired_steps(const std::vector<std::int64_t>& steps, const Retention& retention) {
+std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& steps, const Retention& retention) {
   const auto kept = std::min(steps.size(), static_cast<std::size_t>(retention.last));
   std::vector<std::int64_t> old(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(kept));
   std::erase_if(old, [&](std::int64_t step) { return retention.every > 0 && step % retention.every == 0; });
@@ -106,7 +105,7 @@ std::vector<std::int64_t> expired_steps(const std::vector<std::int64_t>& steps, 
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention) {
   std::vector<std::int64_t> steps = own_steps(folder);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
-  for (const std::int64_t step : expired_steps(steps, retention)) {
+  for (const std::int64_t step : find_expired_steps(steps, retention)) {
     disk.rename(checkpoint_path(folder, step), unfinished_path(folder, step));
     remove_with_files(disk, unfinished_path(folder, step));
   }
@@ -122,7 +121,7 @@ void remove_leftovers(Disk& disk, const std::string& folder) {
 }
 
 Checkpoint open_checkpoint(const std::string& path, int threads, const std::function<void()>& progress) {
-  Checkpoint checkpoint{path, read_manifest(path)};
+  Checkpoint checkpoint{.path = path, .manifest = read_manifest(path)};
   if (threads == 0) return checkpoint;
   const std::vector<FileFault> faults = verify_files(path, checkpoint.manifest, threads, progress);
   if (faults.empty()) return checkpoint;
@@ -131,7 +130,7 @@ Checkpoint open_checkpoint(const std::string& path, int threads, const std::func
 
 Newest newest_checkpoint(const std::string& folder, int threads, const std::function<void()>& progress) {
   Newest newest;
-  std::vector<std::int64_t> newest_first = listed_steps(folder);
+  std::vector<std::int64_t> newest_first = list_steps(folder);
   std::ranges::reverse(newest_first);
   for (const std::int64_t step : newest_first) {
     try {
@@ -153,17 +152,19 @@ Newest newest_checkpoint(const std::string& folder, int threads, const std::func
 
 Newest find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress) {
   std::error_code none;
-  if (std::filesystem::exists(path + "/" + kManifestName, none)) return {open_checkpoint(path, threads, progress), {}};
+  if (std::filesystem::exists(path + "/" + kManifestName, none)) {
+    return {.checkpoint = open_checkpoint(path, threads, progress), .refused = {}};
+  }
   Newest newest = newest_checkpoint(path, threads, progress);
   if (newest.checkpoint) return newest;
   if (newest.refused.empty()) throw CheckpointError(fmt::format("{}: has no checkpoints", path));
   throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", path, newest.refused.front()));
 }
 
-std::string resolved_model_folder(const std::string& path, int threads) {
+std::string resolve_model_folder(const std::string& path, int threads) {
   std::error_code none;
   const bool is_checkpoint = std::filesystem::exists(path + "/" + kManifestName, none);
-  if (!is_checkpoint && listed_steps(path).empty()) return path;
+  if (!is_checkpoint && list_steps(path).empty()) return path;
   try {
     return find_checkpoint(path, threads).checkpoint->path;
   } catch (const CheckpointError& error) {

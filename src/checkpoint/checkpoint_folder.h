@@ -35,7 +35,7 @@ struct Newest {
 
 /// Returns find_checkpoint() if `path` is or contains checkpoints, else `path`. Throws ConfigError if no checkpoint is
 /// valid.
-[[nodiscard]] std::string resolved_model_folder(const std::string& path, int threads);
+[[nodiscard]] std::string resolve_model_folder(const std::string& path, int threads);
 
 inline constexpr const char* kLatestName = "latest";
 
@@ -49,7 +49,7 @@ inline constexpr const char* kLatestName = "latest";
 
 /// Returns the steps in the names of checkpoints and of links to checkpoints, ascending. Throws CheckpointError if the
 /// folder cannot be read.
-[[nodiscard]] std::vector<std::int64_t> listed_steps(const std::string& folder);
+[[nodiscard]] std::vector<std::int64_t> list_steps(const std::string& folder);
 
 /// Checkpoints to keep: the newest `last`, and multiples of `every` (0: none).
 struct Retention {
@@ -57,10 +57,10 @@ struct Retention {
   std::int64_t every = 0;
   friend bool operator==(const Retention&, const Retention&) = default;
 };
-[[nodiscard]] std::vector<std::int64_t> expired_steps(const std::vector<std::int64_t>& steps,
-                                                      const Retention& retention);
+[[nodiscard]] std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& steps,
+                                                           const Retention& retention);
 
-/// Removes checkpoints up to the last committed step `newest`, but no links. Each disappears from listed_steps()
+/// Removes checkpoints up to the last committed step `newest`, but no links. Each disappears from list_steps()
 /// atomically. Throws the errors of `disk`.
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention);
 

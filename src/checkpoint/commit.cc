@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/manifest.h"
 #include "checkpoint/shard.h"
 #include "core/fault_point.h"
 #include "safetensors/safetensors_layout.h"
@@ -27,11 +26,11 @@ std::string parent_of(const std::string& folder) {
 }
 
 /// Returns the files of all ranks, and removes the records of their parts.
-std::vector<FileRecord> take_parts(Disk& disk, const std::string& unfinished, int ranks) {
-  std::vector<FileRecord> files;
+std::vector<FileEntry> take_parts(Disk& disk, const std::string& unfinished, int ranks) {
+  std::vector<FileEntry> files;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = part_path(unfinished, rank);
-    for (FileRecord& file : parse_files(path, unsealed(path, read_small_file(path)).at("files"))) {
+    for (FileEntry& file : parse_files(path, unsealed(path, read_small_file(path)).at("files"))) {
       files.push_back(std::move(file));
     }
   }
@@ -39,17 +38,17 @@ std::vector<FileRecord> take_parts(Disk& disk, const std::string& unfinished, in
   return files;
 }
 
-FileRecord add_text(Disk& disk, const std::string& unfinished, const std::string& name, const std::string& text) {
+FileEntry add_text(Disk& disk, const std::string& unfinished, const std::string& name, const std::string& text) {
   write_file(disk, unfinished + "/" + name, text);
   BlockHasher hasher;
   hasher.add(std::as_bytes(std::span(text)));
-  return {name, text.size(), hasher.finish()};
+  return {.name = name, .bytes = text.size(), .blocks = hasher.finish()};
 }
 
 /// Returns the weight index for other readers.
-std::string index_of(const std::string& unfinished, const std::vector<FileRecord>& files) {
+std::string index_of(const std::string& unfinished, const std::vector<FileEntry>& files) {
   std::vector<std::pair<std::string, std::vector<TensorEntry>>> weights;
-  for (const FileRecord& file : files) {
+  for (const FileEntry& file : files) {
     if (!file.name.starts_with("model-")) continue;
     const SafetensorsFile opened(unfinished + "/" + file.name);
     auto& tensors = weights.emplace_back(file.name, std::vector<TensorEntry>()).second;
@@ -86,13 +85,13 @@ std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t 
   return path;
 }
 
-void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileRecord>& files) {
+void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files) {
   write_file(disk, part_path(unfinished, rank), sealed({{"files", files_json(files)}}));
 }
 
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description) {
   const std::string unfinished = unfinished_path(folder, step);
-  Manifest manifest{step, description.run, take_parts(disk, unfinished, ranks)};
+  Manifest manifest{.step = step, .run = description.run, .files = take_parts(disk, unfinished, ranks)};
   for (const auto& [name, text] : description.files) {
     manifest.files.push_back(add_text(disk, unfinished, name, text));
   }

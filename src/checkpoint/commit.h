@@ -19,7 +19,7 @@ namespace chimera {
 [[nodiscard]] std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step);
 
 /// Records the files of a rank, which must be on the disk. Throws CheckpointError.
-void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileRecord>& files);
+void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files);
 
 /// Content of a checkpoint besides tensors.
 struct Description {

@@ -105,8 +105,8 @@ std::vector<std::string> all_names(const CheckpointTensors& first, const Checkpo
 
 }  // namespace
 
-std::vector<TensorDifference> differing_tensors(const CheckpointTensors& first, const CheckpointTensors& second,
-                                                int threads) {
+std::vector<TensorDifference> compare_tensors(const CheckpointTensors& first, const CheckpointTensors& second,
+                                              int threads) {
   const std::vector<std::string> names = all_names(first, second);
   std::vector<TensorDifference> all(names.size());
   std::atomic<std::size_t> next = 0;

@@ -20,7 +20,7 @@ struct TensorDifference {
 
 /// Returns the tensors that differ, by name. Elements are compared as numbers, so types may differ. Throws
 /// CheckpointError if a file cannot be read or elements are not floating-point.
-[[nodiscard]] std::vector<TensorDifference> differing_tensors(const CheckpointTensors& first,
-                                                              const CheckpointTensors& second, int threads);
+[[nodiscard]] std::vector<TensorDifference> compare_tensors(const CheckpointTensors& first,
+                                                            const CheckpointTensors& second, int threads);
 
 }  // namespace chimera

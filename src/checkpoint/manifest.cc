@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "checkpoint/block_hashes.h"
 #include "core/json.h"
 #include "core/printable.h"
 #include "safetensors/regular_file.h"
@@ -59,9 +58,9 @@ std::string plain_name(const std::string& path, const Json& file) {
   return name;
 }
 
-FileRecord parse_file(const std::string& path, const Json& file) {
+FileEntry parse_file(const std::string& path, const Json& file) {
   if (!file.is_object()) refuse_field(path, "files", "has an entry that is not an object");
-  FileRecord record{plain_name(path, file), number(path, file, "bytes"), {}};
+  FileEntry record{.name = plain_name(path, file), .bytes = number(path, file, "bytes"), .blocks = {}};
   const Json& blocks = member(path, file, "blocks");
   if (!blocks.is_array() || blocks.size() != blocks_of(record.bytes)) {
     refuse_field(path, printable(record.name),
@@ -103,9 +102,9 @@ nlohmann::ordered_json unsealed(const std::string& path, const std::string& text
   }
 }
 
-nlohmann::ordered_json files_json(const std::vector<FileRecord>& files) {
+nlohmann::ordered_json files_json(const std::vector<FileEntry>& files) {
   Json list = Json::array();
-  for (const FileRecord& file : files) {
+  for (const FileEntry& file : files) {
     Json blocks = Json::array();
     for (const Hash128& block : file.blocks) blocks.push_back(to_text(block));
     list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"blocks", std::move(blocks)}});
@@ -113,9 +112,9 @@ nlohmann::ordered_json files_json(const std::vector<FileRecord>& files) {
   return list;
 }
 
-std::vector<FileRecord> parse_files(const std::string& path, const nlohmann::ordered_json& files) {
+std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files) {
   if (!files.is_array()) refuse_field(path, "files", "is no list");
-  std::vector<FileRecord> records;
+  std::vector<FileEntry> records;
   std::set<std::string> names;
   for (const Json& file : files) {
     records.push_back(parse_file(path, file));

@@ -27,17 +27,17 @@ inline constexpr int kCheckpointVersion = 1;
 /// 10 TB of tensors need 95 MB.
 inline constexpr std::uint64_t kMostManifestBytes = 100'000'000;
 
-struct FileRecord {
+struct FileEntry {
   std::string name;  ///< without folder
   std::uint64_t bytes = 0;
   std::vector<Hash128> blocks;  ///< per block of kHashBlockBytes
-  friend bool operator==(const FileRecord&, const FileRecord&) = default;
+  friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
 struct Manifest {
   std::int64_t step = 0;       ///< completed optimizer steps
   nlohmann::ordered_json run;  ///< each section has its own writer and reader
-  std::vector<FileRecord> files;
+  std::vector<FileEntry> files;
 };
 
 [[nodiscard]] std::string to_text(const Manifest& manifest);
@@ -46,8 +46,8 @@ struct Manifest {
 [[nodiscard]] Manifest parse_manifest(const std::string& path, const std::string& text);
 
 /// Convert files to JSON and back. Errors are as in parse_manifest().
-[[nodiscard]] nlohmann::ordered_json files_json(const std::vector<FileRecord>& files);
-[[nodiscard]] std::vector<FileRecord> parse_files(const std::string& path, const nlohmann::ordered_json& files);
+[[nodiscard]] nlohmann::ordered_json files_json(const std::vector<FileEntry>& files);
+[[nodiscard]] std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files);
 
 [[nodiscard]] Manifest read_manifest(const std::string& folder);
 

@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "checkpoint/manifest.h"
-
 namespace chimera {
 
 CheckpointTensors::CheckpointTensors(const std::string& checkpoint, const Manifest& manifest) {
   try {
-    for (const FileRecord& file : manifest.files) {
+    for (const FileEntry& file : manifest.files) {
       if (file.name.ends_with(".safetensors")) files_.emplace_back(checkpoint + "/" + file.name);
     }
   } catch (const ConfigError& error) {
@@ -60,9 +58,9 @@ class HashedFile {
     }
   }
 
-  FileRecord finish(const std::string& name) {
+  FileEntry finish(const std::string& name) {
     sync();
-    return {name, written_, hasher_.finish()};
+    return {.name = name, .bytes = written_, .blocks = hasher_.finish()};
   }
 
  private:
@@ -86,8 +84,8 @@ std::string shard_name(ShardKind kind, int rank, int ranks) {
   return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, rank + 1, ranks);
 }
 
-FileRecord write_shard(Disk& disk, const std::string& folder, const std::string& name,
-                       const std::vector<ShardTensor>& tensors, const std::function<void()>& progress) {
+FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
+                      const std::vector<ShardTensor>& tensors, const std::function<void()>& progress) {
   std::vector<TensorEntry> entries;
   for (const ShardTensor& tensor : tensors) entries.push_back(tensor.entry);
   const SafetensorsLayout layout = lay_out(std::move(entries), {{"format", "pt"}});

@@ -44,7 +44,7 @@ struct ShardTensor {
 
 /// Writes and syncs a safetensors file. Returns its manifest entry. Calls `progress` every few megabytes. Throws as
 /// `disk` does.
-[[nodiscard]] FileRecord write_shard(Disk& disk, const std::string& folder, const std::string& name,
-                                     const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
+[[nodiscard]] FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
+                                    const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
 
 }  // namespace chimera

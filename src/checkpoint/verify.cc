@@ -15,7 +15,7 @@ namespace chimera {
 namespace {
 
 struct Examined {
-  const FileRecord* record = nullptr;
+  const FileEntry* record = nullptr;
   std::unique_ptr<RegularFile> file;  // null if the file is unreadable or has another size
   std::uint64_t first_block = 0;      // counted over all files
   std::mutex mutex{};
@@ -87,7 +87,7 @@ std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifes
   }
   std::vector<FileFault> faults;
   for (const Examined& file : files) {
-    if (!file.fault.empty()) faults.push_back({file.record->name, file.fault});
+    if (!file.fault.empty()) faults.push_back({.file = file.record->name, .what = file.fault});
   }
   return faults;
 }

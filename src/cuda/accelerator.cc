@@ -79,10 +79,13 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   const auto groups = std::make_shared<Groups>(options);
   groups->rendezvous().await_all(options.rank, options.world_size);
   c10d::Store& store = *groups->rendezvous().store();
-  compare_attendees(store, {options.rank, options.fingerprint, ranks_share_gpus() ? "" : gpu.uuid}, options.world_size);
-  const CommunicatorPlan plan{options.rank, options.world_size, options.groups, options.pairs};
+  compare_ranks(store,
+                {.rank = options.rank, .fingerprint = options.fingerprint, .gpu = ranks_share_gpus() ? "" : gpu.uuid},
+                options.world_size);
+  const CommunicatorPlan plan{
+      .rank = options.rank, .world_size = options.world_size, .groups = options.groups, .pairs = options.pairs};
   const BlockLimits limits =
-      block_limits(plan, least_of_all(store, options.rank, gpu.multiprocessors, options.world_size));
+      block_limits(plan, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
   try {
     Communicators to =
         make_communicators(plan, limits, [&](const NewCommunicator& wanted) { return groups->make(wanted); });
@@ -122,7 +125,7 @@ std::string kernel_name(cudaGraphNode_t node) {
   return is_known ? c10::demangle(name) : "kernel";
 }
 
-class CudaGraph final : public RecordedWork {
+class CudaGraph final : public DeviceGraph {
  public:
   /// Thread-local, because other threads use calls that a capture forbids: the loader pins memory, c10d queries events.
   explicit CudaGraph(const std::function<void()>& work) {
@@ -208,7 +211,7 @@ class CudaAccelerator final : public Accelerator {
     }
   }
 
-  [[nodiscard]] std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override {
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
     try {
       c10::cuda::device_synchronize();  // Capture requires an idle device
       return std::make_unique<CudaGraph>(work);

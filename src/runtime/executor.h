@@ -81,7 +81,7 @@ struct StepHooks {
   /// If set, device work before the step's sums is recorded in the third training step, then repeated (RecordedSteps).
   /// `on_instruction` is then called once for this part, with its first instruction. Not with dropout. Set on all
   /// workers or on none.
-  RecordWork record = {};
+  CaptureGraph record = {};
   /// With `record`: loads the micro-batches of the next training step. Empty in the last step.
   std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load_next = {};
 };

@@ -15,7 +15,7 @@ bool RecordedSteps::is_before() {
   return true;
 }
 
-void RecordedSteps::run(std::span<const Instruction> part, const Load& load, const RecordWork& record, const Run& run,
+void RecordedSteps::run(std::span<const Instruction> part, const Load& load, const CaptureGraph& record, const Run& run,
                         Losses& losses) {
   Batches batches = next_ ? *std::exchange(next_, std::nullopt) : load_all(part, load);
   if (work_) {

@@ -38,7 +38,7 @@ class RecordedSteps {
   /// Runs the part, and records it first if there is no recording. `record` calls `run`, which must leave nothing in
   /// flight. Uses the micro-batches of load_next() if it was called after the last run(). Sets `losses`. Throws
   /// std::logic_error if the sizes differ from the recorded ones.
-  void run(std::span<const Instruction> part, const Load& load, const RecordWork& record, const Run& run,
+  void run(std::span<const Instruction> part, const Load& load, const CaptureGraph& record, const Run& run,
            Losses& losses);
   /// Loads the micro-batches of the next run().
   void load_next(std::span<const Instruction> part, const Load& load);
@@ -60,7 +60,7 @@ class RecordedSteps {
   Batches batches_;              // inputs of the recorded forwards
   std::optional<Batches> next_;  // inputs of the next step
   Losses losses_;                // results of the recorded forwards
-  std::unique_ptr<RecordedWork> work_;
+  std::unique_ptr<DeviceGraph> work_;
 };
 
 }  // namespace chimera

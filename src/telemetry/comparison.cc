@@ -148,7 +148,7 @@ std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver o
     Series training{run.name};
     Series validation{run.name + ", validation"};
     double seconds = 0;
-    for (const StepRecord& step : run.steps) {
+    for (const MetricsLine& step : run.steps) {
       seconds += step.step_seconds;
       const double x = over == CurveOver::Steps ? static_cast<double>(step.step) : seconds;
       training.points.emplace_back(x, step.loss);
@@ -162,11 +162,11 @@ std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver o
   return curves;
 }
 
-std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double StepRecord::*field) {
+std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double MetricsLine::*field) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
     auto& points = curves.emplace_back(Series{run.name}).points;
-    for (const StepRecord& step : run.steps) points.emplace_back(step.step, step.*field);
+    for (const MetricsLine& step : run.steps) points.emplace_back(step.step, step.*field);
   }
   return curves;
 }
@@ -216,12 +216,12 @@ std::string comparison_page(const std::vector<RunHistory>& runs) {
   const LineChart rate{.title = "Tokens a second",
                        .x_label = "step",
                        .y_label = "tokens/s",
-                       .series = step_curves(runs, &StepRecord::tokens_per_second),
+                       .series = step_curves(runs, &MetricsLine::tokens_per_second),
                        .from_zero = true};
   const LineChart time{.title = "Time of a step",
                        .x_label = "step",
                        .y_label = "seconds",
-                       .series = step_curves(runs, &StepRecord::step_seconds),
+                       .series = step_curves(runs, &MetricsLine::step_seconds),
                        .from_zero = true};
   sections.push_back({"Throughput", side_by_side({to_svg(rate), to_svg(time)})});
   return html_page("Runs side by side", fmt::format("{} runs", runs.size()), sections);

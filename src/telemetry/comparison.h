@@ -28,6 +28,6 @@ struct Difference {
 enum class CurveOver { Steps, Seconds };
 [[nodiscard]] std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver over);
 [[nodiscard]] LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over);
-[[nodiscard]] std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double StepRecord::*field);
+[[nodiscard]] std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double MetricsLine::*field);
 
 }  // namespace chimera

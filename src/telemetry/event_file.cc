@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -12,6 +11,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "rendezvous/address.h"
 
 namespace chimera {
 namespace {
@@ -69,12 +69,10 @@ std::string new_path(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw ConfigError(fmt::format("--tensorboard {}: cannot be made ({})", folder, error.message()));
-  std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);
-  return fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host.data(), ::getpid());
+  return fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host_name(), ::getpid());
 }
 
-RecordFile new_file(const std::string& folder) {
+AppendFile new_file(const std::string& folder) {
   const std::string path = new_path(folder);
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (file.get() < 0) {

@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,17 +18,17 @@ namespace chimera {
 /// seconds since 1970.
 [[nodiscard]] std::string step_event(const StepMetrics& metrics, double wall_time);
 
-/// TensorBoard event file of whole records (see RecordFile).
+/// TensorBoard event file of whole records (see AppendFile).
 class EventFile {
  public:
   /// Creates events.out.tfevents.TIME.HOST.PID, and the folder. Throws ConfigError.
   explicit EventFile(const std::string& folder);
   void write(const StepMetrics& metrics);
-  /// Throws as RecordFile::finish() does.
+  /// Throws as AppendFile::finish() does.
   void finish() { records_.finish(); }
 
  private:
-  RecordFile records_;
+  AppendFile records_;
 };
 
 }  // namespace chimera

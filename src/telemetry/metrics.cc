@@ -48,7 +48,7 @@ FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   return file;
 }
 
-RecordFile lines_of(const std::string& path, off_t bytes) {
+AppendFile lines_of(const std::string& path, off_t bytes) {
   return {open_for_lines(path, bytes), "--metrics " + path, bytes};
 }
 
@@ -73,10 +73,10 @@ void LossWatch::note(double loss) {
   mean += std::max(1 / static_cast<double>(losses), kWeight) * above;
 }
 
-RecordFile::RecordFile(FileDescriptor file, std::string name, off_t size)
+AppendFile::AppendFile(FileDescriptor file, std::string name, off_t size)
     : file_(std::move(file)), name_(std::move(name)), size_(size) {}
 
-void RecordFile::add(const std::string& record) {
+void AppendFile::add(const std::string& record) {
   waiting_ += record;
   const int cause = write_waiting();
   if (cause != 0 && !has_failed_) {
@@ -88,12 +88,12 @@ void RecordFile::add(const std::string& record) {
   has_failed_ = cause != 0;
 }
 
-void RecordFile::finish() {
+void AppendFile::finish() {
   const int cause = write_waiting();
   if (cause != 0) throw Error(fmt::format("{}: its last lines are missing: {}", name_, system_message(cause)));
 }
 
-int RecordFile::write_waiting() {
+int AppendFile::write_waiting() {
   if (waiting_.empty()) return 0;
   const auto written = ::write(file_.get(), waiting_.data(), waiting_.size());
   const int cause = written < 0 ? errno : ENOSPC;
@@ -123,7 +123,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   return line + "}\n";
 }
 
-std::string kept_lines(const std::string& path, std::int64_t last_step) {
+std::string read_kept_lines(const std::string& path, std::int64_t last_step) {
   std::string kept;
   std::error_code none;
   if (last_step == 0 || !std::filesystem::is_regular_file(path, none)) return kept;
@@ -171,6 +171,6 @@ void require_continuable_lines(const std::string& path, std::int64_t last_step,
 }
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t last_step)
-    : lines_(lines_of(path, static_cast<off_t>(kept_lines(path, last_step).size()))) {}
+    : lines_(lines_of(path, static_cast<off_t>(read_kept_lines(path, last_step).size()))) {}
 
 }  // namespace chimera

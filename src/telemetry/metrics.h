@@ -34,10 +34,10 @@ struct LossWatch {
 
 /// Appends whole records to a file. If the disk is full or fails, records wait in memory until a later write succeeds.
 /// The first failure and the recovery are reported on messages(). A pipe without a reader discards records.
-class RecordFile {
+class AppendFile {
  public:
   /// `file` is open for appending, with `size` bytes. `name` is for messages.
-  RecordFile(FileDescriptor file, std::string name, off_t size = 0);
+  AppendFile(FileDescriptor file, std::string name, off_t size = 0);
   /// Writes all waiting records in a system call.
   void add(const std::string& record);
   /// Throws Error if the disk still does not accept them.
@@ -80,7 +80,7 @@ struct StepMetrics {
 
 /// Returns the leading complete lines up to `last_step`, which a resumed run keeps. Empty if `last_step` is 0 or the
 /// file does not exist.
-[[nodiscard]] std::string kept_lines(const std::string& path, std::int64_t last_step);
+[[nodiscard]] std::string read_kept_lines(const std::string& path, std::int64_t last_step);
 
 /// Throws ConfigError unless the file is absent, empty, not regular, or its line of `last_step` has this loss (null:
 /// not finite). An empty `loss` accepts any metrics of steps. Also throws if another run is writing the file.
@@ -93,14 +93,14 @@ void require_unlocked_lines(const std::string& path);
 /// File with a JSON object per step, locked while it is open.
 class MetricsFile {
  public:
-  /// Truncates the file to kept_lines(). Creates missing parent folders. Throws ConfigError if it cannot be written, or
-  /// another run is writing it.
+  /// Truncates the file to read_kept_lines(). Creates missing parent folders. Throws ConfigError if it cannot be
+  /// written, or another run is writing it.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }
   void finish() { lines_.finish(); }
 
  private:
-  RecordFile lines_;
+  AppendFile lines_;
 };
 
 }  // namespace chimera

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -36,7 +35,7 @@ std::optional<double> number_of(const Json& line, const char* field) {
   return found->get<double>();
 }
 
-StepRecord parse_step(std::string_view text, const std::string& where) {
+MetricsLine parse_step(std::string_view text, const std::string& where) {
   const Json line = try_json(text);
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
     throw ConfigError(where +
@@ -62,19 +61,19 @@ constexpr std::size_t kMostMetricsBytes = std::size_t{1} << 30;
 
 }  // namespace
 
-Configuration flattened(const nlohmann::ordered_json& record) {
+Configuration flatten(const nlohmann::ordered_json& record) {
   Configuration configuration;
   add("", record, configuration);
   return configuration;
 }
 
 Configuration configuration_of(const std::string& folder) {
-  const auto steps = listed_steps(folder);
+  const auto steps = list_steps(folder);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       nlohmann::ordered_json record = read_manifest(checkpoint_path(folder, *step)).run;
       if (record.is_object()) record.erase("progress");  // belongs to the step
-      return flattened(record);
+      return flatten(record);
     } catch (const Error&) {
       continue;  // `chimera checkpoint verify` reports the damage
     }
@@ -87,8 +86,8 @@ std::string value_of(const Configuration& configuration, const std::string& fiel
   return found == configuration.end() ? otherwise : found->second;
 }
 
-std::vector<StepRecord> parse_metrics(const std::string& path, const std::string& text) {
-  std::vector<StepRecord> steps;
+std::vector<MetricsLine> parse_metrics(const std::string& path, const std::string& text) {
+  std::vector<MetricsLine> steps;
   std::size_t number = 1;
   std::size_t begin = 0;
   for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin), ++number) {
@@ -145,7 +144,7 @@ RunFigures figures_of(const RunHistory& run) {
   RunFigures figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};
   std::vector<double> rates;
   std::vector<double> seconds;
-  for (const StepRecord& step : run.steps) {
+  for (const MetricsLine& step : run.steps) {
     figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, step.peak_memory_bytes);
     figures.total_seconds += step.step_seconds;
     if (step.validation_loss) {

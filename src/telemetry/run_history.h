@@ -13,7 +13,7 @@ namespace chimera {
 using Configuration = std::vector<std::pair<std::string, std::string>>;
 
 /// Joins names of nested fields with dots.
-[[nodiscard]] Configuration flattened(const nlohmann::ordered_json& record);
+[[nodiscard]] Configuration flatten(const nlohmann::ordered_json& record);
 
 /// Reads the newest readable checkpoint; may be empty.
 [[nodiscard]] Configuration configuration_of(const std::string& folder);
@@ -22,7 +22,7 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
                                    const std::string& otherwise = "");
 
 /// A line of a metrics file. Times in seconds, losses in nats.
-struct StepRecord {
+struct MetricsLine {
   std::int64_t step = 0;  ///< from 1
   double loss = 0;
   double step_seconds = 0;
@@ -38,12 +38,12 @@ struct StepRecord {
 
 /// Parses a metrics file (docs/metrics.md). Ignores an incomplete last line. Throws ConfigError, with `path` and line
 /// number, for a line that is not a step.
-[[nodiscard]] std::vector<StepRecord> parse_metrics(const std::string& path, const std::string& text);
+[[nodiscard]] std::vector<MetricsLine> parse_metrics(const std::string& path, const std::string& text);
 
 struct RunHistory {
   std::string name;     ///< Path as given
   std::string metrics;  ///< Path
-  std::vector<StepRecord> steps;
+  std::vector<MetricsLine> steps;
   Configuration configuration;  ///< Empty if no checkpoint has it
 };
 

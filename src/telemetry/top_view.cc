@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -14,7 +13,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "render/panel.h"
-#include "telemetry/run_history.h"
 
 namespace chimera {
 namespace {
@@ -50,7 +48,7 @@ bool writes_to(const fs::path& files, const fs::path& file) {
 
 constexpr std::size_t kRecent = 20;  // steps in medians of rates and times
 
-std::vector<double> recent(const RunHistory& run, double StepRecord::*field, std::size_t count) {
+std::vector<double> recent(const RunHistory& run, double MetricsLine::*field, std::size_t count) {
   std::vector<double> values;
   const std::size_t first = run.steps.size() > count ? run.steps.size() - count : 0;
   for (std::size_t i = first; i < run.steps.size(); ++i) values.push_back(run.steps[i].*field);
@@ -130,7 +128,7 @@ std::string state_in_words(const TopView& view) {
 std::string steps_as_text(const TopView& view, std::size_t columns) {
   const RunHistory& run = view.run;
   if (run.steps.empty()) return "no step yet\n";
-  const StepRecord& last = run.steps.back();
+  const MetricsLine& last = run.steps.back();
   const auto planned = planned_steps(run);
   std::string text = fmt::format("step      {}", last.step);
   if (planned) {
@@ -139,20 +137,20 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   }
   if (const auto left = seconds_left(view)) text += "   ETA " + duration_text(*left);
   text += fmt::format("\nloss      {:.4f}", last.loss);
-  const auto losses = recent(run, &StepRecord::loss, kRecent);
+  const auto losses = recent(run, &MetricsLine::loss, kRecent);
   text += fmt::format("   {} of the last {} steps {:.4f}", "median", losses.size(), median_of(losses));
   for (auto step = run.steps.rbegin(); step != run.steps.rend(); ++step) {
     if (!step->validation_loss) continue;
     text += fmt::format("   validation {:.4f} (step {})", *step->validation_loss, step->step);
     break;
   }
-  text += fmt::format("\n          {}\n", sparkline(recent(run, &StepRecord::loss, run.steps.size()), columns - 12));
-  const double seconds = median_of(recent(run, &StepRecord::step_seconds, kRecent));
+  text += fmt::format("\n          {}\n", sparkline(recent(run, &MetricsLine::loss, run.steps.size()), columns - 12));
+  const double seconds = median_of(recent(run, &MetricsLine::step_seconds, kRecent));
   text += fmt::format("speed     {:.0f} tokens/s   {:.3f} s a step",
-                      median_of(recent(run, &StepRecord::tokens_per_second, kRecent)), seconds);
+                      median_of(recent(run, &MetricsLine::tokens_per_second, kRecent)), seconds);
   if (last.utilization) text += fmt::format("   MFU {:.1f} %", 100 * *last.utilization);
   text += fmt::format("\n          {}\n",
-                      sparkline(recent(run, &StepRecord::tokens_per_second, run.steps.size()), columns - 12));
+                      sparkline(recent(run, &MetricsLine::tokens_per_second, run.steps.size()), columns - 12));
   const std::size_t hundred = std::min<std::size_t>(run.steps.size(), 100);
   const auto slowest = std::max_element(run.steps.end() - static_cast<std::ptrdiff_t>(hundred), run.steps.end(),
                                         [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
@@ -268,10 +266,10 @@ std::string to_json(const TopView& view) {
   const bool has_steps = !view.run.steps.empty();
   json["step"] = has_steps ? view.run.steps.back().step : 0;
   if (has_steps) {
-    const StepRecord& last = view.run.steps.back();
+    const MetricsLine& last = view.run.steps.back();
     json["loss"] = last.loss;
-    json["tokens_per_second"] = median_of(recent(view.run, &StepRecord::tokens_per_second, kRecent));
-    json["step_seconds"] = median_of(recent(view.run, &StepRecord::step_seconds, kRecent));
+    json["tokens_per_second"] = median_of(recent(view.run, &MetricsLine::tokens_per_second, kRecent));
+    json["step_seconds"] = median_of(recent(view.run, &MetricsLine::step_seconds, kRecent));
     json["peak_memory_bytes"] = last.peak_memory_bytes;
     if (last.used_memory_bytes) json["used_memory_bytes"] = *last.used_memory_bytes;
   }

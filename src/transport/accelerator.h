@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/rendezvous_point.h"
+#include "transport/device_graph.h"
 #include "transport/fingerprint.h"
 #include "transport/pairs/pair_transport.h"
-#include "transport/device_graph.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -53,10 +53,10 @@ class Accelerator {
   [[nodiscard]] virtual std::int64_t used_bytes(int gpu) const = 0;
   /// Returns why there are no GPUs, in one line; "" if there are.
   [[nodiscard]] virtual std::string problem() const = 0;
-  /// Implements RecordWork. Throws Error with the first line of a CUDA error.
-  [[nodiscard]] virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const = 0;
+  /// Implements CaptureGraph. Throws Error with the first line of a CUDA error.
+  [[nodiscard]] virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const = 0;
   /// Joins the other ranks over NCCL, and connects all communicators. If an exception ends the transport, pending
-  /// operations are aborted. Throws TransportError and the errors of compare_attendees().
+  /// operations are aborted. Throws TransportError and the errors of compare_ranks().
   [[nodiscard]] virtual std::unique_ptr<Transport> connect(const NcclOptions& options) const = 0;
 };
 

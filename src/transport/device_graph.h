@@ -9,12 +9,12 @@ namespace chimera {
 
 /// Recorded device work, such as a CUDA graph. It owns the tensors created during recording, which hold the last
 /// repetition's values.
-class RecordedWork {
+class DeviceGraph {
  public:
-  RecordedWork() = default;
-  RecordedWork(const RecordedWork&) = delete;
-  RecordedWork& operator=(const RecordedWork&) = delete;
-  virtual ~RecordedWork() = default;
+  DeviceGraph() = default;
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+  virtual ~DeviceGraph() = default;
   /// Enqueues the work on the current stream. Host values (numbers, sizes, addresses) stay as recorded.
   virtual void repeat() = 0;
   /// Returns what repeat() enqueues: names of kernels, "copy" or "fill"; empty if unknown.
@@ -23,6 +23,6 @@ class RecordedWork {
 
 /// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws
 /// Error if the function waits for the device.
-using RecordWork = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>& work)>;
+using CaptureGraph = std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>& work)>;
 
 }  // namespace chimera

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <utility>
-
 namespace chimera {
 
 std::vector<double> Transport::sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) {

@@ -32,16 +32,16 @@ TEST(CheckpointFolderTest, ListsCheckpointsByName) {
   static_cast<void>(scratch.write("step-00000004", "a file"));
   std::filesystem::create_directory_symlink(scratch.path("step-00000020"), scratch.path("step-00000005"));
   std::filesystem::create_symlink(scratch.path("absent"), scratch.path("step-00000006"));
-  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(3, 5, 20));
-  EXPECT_THAT(listed_steps(scratch.path("none")), IsEmpty());
+  EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(3, 5, 20));
+  EXPECT_THAT(list_steps(scratch.path("none")), IsEmpty());
 }
 
 TEST(CheckpointFolderTest, KeepsTheNewestAndEveryMultiple) {
   const std::vector<std::int64_t> steps = {10, 20, 30, 40, 50, 60};
-  EXPECT_THAT(expired_steps(steps, {.last = 2, .every = 0}), ElementsAre(10, 20, 30, 40));
-  EXPECT_THAT(expired_steps(steps, {.last = 2, .every = 30}), ElementsAre(10, 20, 40));
-  EXPECT_THAT(expired_steps(steps, {.last = 9, .every = 0}), IsEmpty());
-  EXPECT_THAT(expired_steps({}, {.last = 1, .every = 0}), IsEmpty());
+  EXPECT_THAT(find_expired_steps(steps, {.last = 2, .every = 0}), ElementsAre(10, 20, 30, 40));
+  EXPECT_THAT(find_expired_steps(steps, {.last = 2, .every = 30}), ElementsAre(10, 20, 40));
+  EXPECT_THAT(find_expired_steps(steps, {.last = 9, .every = 0}), IsEmpty());
+  EXPECT_THAT(find_expired_steps({}, {.last = 1, .every = 0}), IsEmpty());
 }
 
 TEST(CheckpointFolderTest, KeepsCheckpointsNewerThanTheCommitted) {
@@ -49,7 +49,7 @@ TEST(CheckpointFolderTest, KeepsCheckpointsNewerThanTheCommitted) {
   for (const std::int64_t step : {10, 20, 30})
     std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));
   remove_superfluous(real_disk(), scratch.path(""), 20, {.last = 1, .every = 0});
-  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(20, 30));
+  EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(20, 30));
 }
 
 TEST(CheckpointFolderTest, RemovesNoLinks) {
@@ -60,10 +60,10 @@ TEST(CheckpointFolderTest, RemovesNoLinks) {
   std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("step-00000015.tmp"));
   for (const std::int64_t step : {20, 30}) std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));
   remove_superfluous(real_disk(), scratch.path(""), 30, {.last = 1, .every = 0});
-  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(10, 30));
+  EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(10, 30));
   remove_leftovers(real_disk(), scratch.path(""));
   remove_with_files(real_disk(), scratch.path("step-00000010"));
-  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(30));
+  EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(30));
   EXPECT_TRUE(std::filesystem::exists(scratch.path("step-00000015.tmp")));
   EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
 }

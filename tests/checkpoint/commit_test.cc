@@ -71,7 +71,7 @@ TEST(CommitTest, CheckpointHasTheSavedData) {
   const Manifest manifest = read_manifest(checkpoint_path(folder, 10));
   EXPECT_EQ(manifest.run.at("model").at("layers"), 2);
   std::vector<std::string> names;
-  for (const FileRecord& file : manifest.files) names.push_back(file.name);
+  for (const FileEntry& file : manifest.files) names.push_back(file.name);
   EXPECT_THAT(names, ElementsAre("model-00001-of-00002.safetensors", "optimizer-00001-of-00002.safetensors",
                                  "model-00002-of-00002.safetensors", "optimizer-00002-of-00002.safetensors",
                                  "config.json", "model.safetensors.index.json"));
@@ -100,7 +100,7 @@ TEST(CommitTest, EveryCallOfASaveMayFail) {
       remove_leftovers(real_disk(), folder);
       save_sample(sound_disk(), folder, 30, kNewestOnly);  // after the disk is repaired
       ASSERT_EQ(newest_good(folder), 30);
-      ASSERT_THAT(listed_steps(folder), ElementsAre(30));
+      ASSERT_THAT(list_steps(folder), ElementsAre(30));
     }
   }
 }

@@ -23,7 +23,7 @@ void exercise_manifest(std::string_view bytes) {
   static_cast<void>(read_manifest_or_refuse(std::string(bytes)));
   const auto manifest = read_manifest_or_refuse(sealed(std::string(bytes)));
   if (!manifest) return;
-  for (const FileRecord& file : manifest->files) {
+  for (const FileEntry& file : manifest->files) {
     require(
         file.name.find('/') == std::string::npos && file.name.find('\0') == std::string::npos && file.name[0] != '.',
         "no file lies outside of the folder");

@@ -36,9 +36,9 @@ struct FakeAccelerator final : Accelerator {
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return peak + gpu; }
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return used + gpu; }
   [[nodiscard]] std::string problem() const override { return fault; }
-  std::function<std::unique_ptr<RecordedWork>(const std::function<void()>&)> records =
-      [](const auto&) -> std::unique_ptr<RecordedWork> { throw std::logic_error("nobody records on these"); };
-  [[nodiscard]] std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override {
+  std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>&)> records =
+      [](const auto&) -> std::unique_ptr<DeviceGraph> { throw std::logic_error("nobody records on these"); };
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
     return records(work);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override { return connects(); }

@@ -592,7 +592,7 @@ void FakeDevice::awaited(std::intptr_t event, c10::StreamId stream) {
 
 namespace {
 
-class Repeated final : public RecordedWork {
+class Repeated final : public DeviceGraph {
  public:
   Repeated(std::shared_ptr<FakeDevice::Recording> work, std::size_t kernels)
       : work_(std::move(work)), kernels_(kernels, "kernel") {}
@@ -612,7 +612,7 @@ class Repeated final : public RecordedWork {
 
 }  // namespace
 
-std::unique_ptr<RecordedWork> FakeDevice::record(const std::function<void()>& work) {
+std::unique_ptr<DeviceGraph> FakeDevice::record(const std::function<void()>& work) {
   const auto own = std::make_shared<Recording>();
   const c10::StreamId stream = current;
   if (stream == 0) throw std::logic_error("the default stream cannot be recorded");

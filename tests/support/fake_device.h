@@ -53,7 +53,7 @@ class FakeDevice {
   /// on the same memory. Like CUDA it throws if the work waits for the device, copies from host memory, queries an
   /// event of the recording, or waits for an event recorded before. Unlike CUDA it also runs the work while it records.
   /// The first repeat(), which must come before anything else, therefore does nothing.
-  std::unique_ptr<RecordedWork> record(const std::function<void()>& work);
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work);
   /// The recording of the calling thread's stream, to which repeatable work is appended; null if there is none.
   using Recording = std::vector<std::function<void()>>;
   Recording* recording();

@@ -145,7 +145,7 @@ TEST(CheckpointTest, EveryLayoutResumesFromEveryOther) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Told told = run(saving(all[i].options, folder(i)));
     EXPECT_EQ(told.hashes, undisturbed().hashes) << all[i].name << ": saving changes a run";
-    EXPECT_THAT(listed_steps(folder(i)), ElementsAre(2, kCheckpointSteps));
+    EXPECT_THAT(list_steps(folder(i)), ElementsAre(2, kCheckpointSteps));
     const auto elements = elements_of(open_checkpoint(checkpoint_path(folder(i), 2), 1));
     if (i == 0) expected = elements;
     EXPECT_EQ(elements == expected, true) << all[i].name << ": a checkpoint depends on its layout";
@@ -172,7 +172,7 @@ TEST(CheckpointTest, HasEachTensorOnceUnderTheNamesOfTheExport) {
   std::uint64_t largest = 0;
   std::uint64_t sum = 0;
   int writers = 0;
-  for (const FileRecord& file : checkpoint.manifest.files) {
+  for (const FileEntry& file : checkpoint.manifest.files) {
     if (!file.name.starts_with("optimizer-")) continue;
     ++writers;
     largest = std::max(largest, file.bytes);
@@ -256,12 +256,12 @@ TEST(CheckpointTest, FailedSaveDoesNotEndTheRun) {
   const Told told = run(saving(small_run("chimera", {2, kCheckpointMicroBatches}), folder));
   EXPECT_EQ(told.hashes, undisturbed().hashes);
   EXPECT_TRUE(told.is_saved);
-  EXPECT_THAT(listed_steps(folder), ElementsAre(kCheckpointSteps));
+  EXPECT_THAT(list_steps(folder), ElementsAre(kCheckpointSteps));
   std::filesystem::remove_all(folder);
   std::filesystem::create_directory(folder);
   std::ofstream(unfinished_path(folder, kCheckpointSteps)) << "now the last one";
   EXPECT_FALSE(run(saving(small_run("chimera", {2, kCheckpointMicroBatches}), folder)).is_saved);
-  EXPECT_THAT(listed_steps(folder), ElementsAre(2));
+  EXPECT_THAT(list_steps(folder), ElementsAre(2));
 }
 
 TEST(CheckpointTest, IsSavedOnRequest) {
@@ -276,7 +276,7 @@ TEST(CheckpointTest, IsSavedOnRequest) {
     });
     EXPECT_TRUE(trainer.finish_checkpoints());
   });
-  EXPECT_THAT(listed_steps(scratch.path("run")), ElementsAre(2, kCheckpointSteps));
+  EXPECT_THAT(list_steps(scratch.path("run")), ElementsAre(2, kCheckpointSteps));
 }
 
 TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {

@@ -103,7 +103,7 @@ struct ObservingAccelerator final : Accelerator {
     seen = value == nullptr ? "" : value;
     return "";
   }
-  [[nodiscard]] std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override {
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
     return gpus.record(work);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {

@@ -89,7 +89,7 @@ class RecordedStepsTest : public ::testing::Test {
             .load = batch(step),
             .optimizer_step = [](double) {},
             .peak_memory = [] { return 0.0; },
-            .record = options.cuda_graphs ? record_on(gpus_) : RecordWork(),
+            .record = options.cuda_graphs ? record_on(gpus_) : CaptureGraph(),
             .load_next = batch(step + 1),
         };
         const StepResult result = executor.run(job.training.workers[place.worker.index()], hooks);
@@ -242,7 +242,7 @@ TEST_F(RecordedStepsTest, TheHostWaitsOnceAStep) {
 }
 
 /// Work that each replay runs again from the start, without a device.
-class DoneAgain final : public RecordedWork {
+class DoneAgain final : public DeviceGraph {
  public:
   explicit DoneAgain(std::function<void()> work) : work_(std::move(work)) {}
   void repeat() override { work_(); }

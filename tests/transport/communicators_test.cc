@@ -173,7 +173,7 @@ TEST(CommunicatorsTest, ProductsLeaveMultiprocessorsToWaitingReceives) {
 
 TEST(CommunicatorsTest, AllRanksGetTheSmallestLimit) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  const auto least = [&](int rank, int number) { return least_of_all(*store, rank, number, 2); };
+  const auto least = [&](int rank, int number) { return minimum_over_ranks(*store, rank, number, 2); };
   auto other = std::async(std::launch::async, least, 1, 80);
   EXPECT_EQ(least(0, 132), 80);
   EXPECT_EQ(other.get(), 80);
@@ -387,14 +387,14 @@ TEST(CommunicatorsTest, AllAreAbortedConcurrently) {
 }
 
 /// The error that each rank's comparison throws, or "".
-std::vector<std::string> compare(const std::vector<Attendee>& attendees) {
+std::vector<std::string> compare(const std::vector<JoiningRank>& attendees) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> errors(attendees.size());
   std::vector<std::jthread> ranks;
   for (std::size_t r = 0; r < attendees.size(); ++r) {
     ranks.emplace_back([&, r] {
       try {
-        compare_attendees(*store, attendees[r], static_cast<int>(attendees.size()));
+        compare_ranks(*store, attendees[r], static_cast<int>(attendees.size()));
       } catch (const ConfigError& error) {
         errors[r] = error.what();
       } catch (const PeerLostError& error) {

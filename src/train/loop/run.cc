@@ -95,7 +95,7 @@ void write_tensor_memory(const Job& job, RankId rank, Transport& transport, cons
 void say_saved(const Job& job) {
   const std::string& folder = job.options.checkpoint.folder;
   messages().write(fmt::format("chimera: ended by a signal; step {} is saved in {}, --resume auto continues from it\n",
-                               listed_steps(folder).back(), folder));
+                               list_steps(folder).back(), folder));
 }
 
 std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {
@@ -164,7 +164,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     std::string lines;                   // For --report, including earlier attempts
     const auto open_files = [&] {
       if (!speaks || metrics || events) return;
-      if (!job.options.report.empty()) lines = kept_lines(job.options.metrics, last_closed_step(*trainer));
+      if (!job.options.report.empty()) lines = read_kept_lines(job.options.metrics, last_closed_step(*trainer));
       if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };

@@ -286,7 +286,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
       .skip_non_finite = leaves_out || job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
       .leaves_out_update = leaves_out,
       .tracer = tracer_ ? &*tracer_ : nullptr,
-      .record = job_.options.cuda_graphs ? record_on(accelerator()) : RecordWork(),
+      .record = job_.options.cuda_graphs ? record_on(accelerator()) : CaptureGraph(),
       .load_next = std::move(load_next),
   };
   if (tracer_) tracer_->begin_step(step);

@@ -11,7 +11,7 @@
 #include "simulate/costs.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
-#include "telemetry/report_page.h"
+#include "telemetry/run_page.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/progress_report.h"
 #include "train/setup/run_record.h"
@@ -45,14 +45,14 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
                         std::vector<Panel> timelines) {
   const int cores = available_cores();
   const StepForecast made = forecast(job, run, cores);
-  RunReport report{.run = {.name = fmt::format("{} with {}", job.model.name, job.schedule.name),
-                           .metrics = "--report",
-                           .steps = parse_metrics("--report", metrics),
-                           .configuration = flattened(run_record(job))},
-                   .subtitle = subtitle_of(job),
-                   .forecasts = {{"step time", "s", made.step_seconds, run.step_seconds}},
-                   .forecast_note = note_of(job, made, cores),
-                   .timelines = std::move(timelines)};
+  RunPage report{.run = {.name = fmt::format("{} with {}", job.model.name, job.schedule.name),
+                         .metrics = "--report",
+                         .steps = parse_metrics("--report", metrics),
+                         .configuration = flatten(run_record(job))},
+                 .subtitle = subtitle_of(job),
+                 .forecasts = {{"step time", "s", made.step_seconds, run.step_seconds}},
+                 .forecast_note = note_of(job, made, cores),
+                 .timelines = std::move(timelines)};
   if (report.timelines.size() == 2 && made.turns == 0) {
     report.forecasts.push_back({"bubble ratio", "share of the step", report.timelines[1].timeline.bubble_ratio,
                                 report.timelines[0].timeline.bubble_ratio});

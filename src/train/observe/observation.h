@@ -13,7 +13,7 @@
 
 namespace chimera {
 
-/// Returns the --report page (telemetry/report_page.h). `metrics` holds the steps' lines, `timelines` the measured and
+/// Returns the --report page (telemetry/run_page.h). `metrics` holds the steps' lines, `timelines` the measured and
 /// the simulated step.
 [[nodiscard]] std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
                                       std::vector<Panel> timelines);

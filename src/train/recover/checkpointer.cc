@@ -76,9 +76,9 @@ void CheckpointPart::copy(const std::function<void()>& progress) {
   }
 }
 
-std::vector<FileRecord> CheckpointPart::write(Disk& disk, const std::string& unfinished,
-                                              const std::function<void()>& progress) const {
-  std::vector<FileRecord> files;
+std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfinished,
+                                             const std::function<void()>& progress) const {
+  std::vector<FileEntry> files;
   for (const ShardKind kind : {ShardKind::Weights, ShardKind::OptimizerState}) {
     std::vector<ShardTensor> tensors;
     for (const Piece& piece : kind == ShardKind::Weights ? weights_ : state_) {

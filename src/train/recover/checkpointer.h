@@ -41,8 +41,8 @@ class CheckpointPart {
   /// Copies to own memory, which later calls reuse. Calls `progress` after each tensor.
   void copy(const std::function<void()>& progress);
   /// Calls `progress` repeatedly.
-  [[nodiscard]] std::vector<FileRecord> write(Disk& disk, const std::string& unfinished,
-                                              const std::function<void()>& progress) const;
+  [[nodiscard]] std::vector<FileEntry> write(Disk& disk, const std::string& unfinished,
+                                             const std::function<void()>& progress) const;
 
  private:
   struct Piece {

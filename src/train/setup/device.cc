@@ -229,7 +229,7 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
       "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to use it anyway", gpu.name));
 }
 
-RecordWork record_on(const Accelerator& gpus) {
+CaptureGraph record_on(const Accelerator& gpus) {
   return [&gpus](const std::function<void()>& work) { return gpus.record(work); };
 }
 

@@ -90,7 +90,7 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 /// Throws as gpu_of() and require_device() do.
 void take_gpu(TrainOptions& options, int local_rank, int local_size);
 
-[[nodiscard]] RecordWork record_on(const Accelerator& gpus);
+[[nodiscard]] CaptureGraph record_on(const Accelerator& gpus);
 
 /// Throws ConfigError if --cuda-graphs does not fit the options: on the CPU, with several thread ranks, or with
 /// dropout, because a graph would repeat its masks.

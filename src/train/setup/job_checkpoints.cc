@@ -93,7 +93,7 @@ void require_beginning(const Job& job, const Checkpoint& checkpoint) {
 void require_own_folder(const Job& job) {
   const TrainOptions& options = job.options;
   if (options.checkpoint.folder.empty() || options.resume.is_checked) return;
-  for (const std::int64_t step : listed_steps(options.checkpoint.folder)) {
+  for (const std::int64_t step : list_steps(options.checkpoint.folder)) {
     if (step <= job.first_step) continue;
     throw ConfigError(fmt::format("--checkpoint {}: has {} of another run; give --resume auto or another folder",
                                   options.checkpoint.folder, checkpoint_name(step)));
@@ -105,7 +105,7 @@ void require_own_latest(const TrainOptions& options) {
   const std::string path = options.checkpoint.folder + "/" + kLatestName;
   std::error_code absent;
   if (options.checkpoint.folder.empty() || !std::filesystem::exists(path, absent)) return;
-  if (!listed_steps(options.checkpoint.folder).empty()) return;  // a run's, perhaps damaged
+  if (!list_steps(options.checkpoint.folder).empty()) return;  // a run's, perhaps damaged
   const std::string text = read_whole(path);
   if (text.empty() || step_of_name(text.substr(0, text.find('\n')))) return;
   throw ConfigError(
@@ -198,7 +198,7 @@ void require_space(const JobShape& job, std::int64_t first_step) {
   }
   const std::int64_t steps = job.options.steps - first_step;
   const std::int64_t saves = options.every.steps > 0 ? (steps + options.every.steps - 1) / options.every.steps : steps;
-  const auto existing = static_cast<std::int64_t>(listed_steps(options.folder).size());
+  const auto existing = static_cast<std::int64_t>(list_steps(options.folder).size());
   // The oldest checkpoint is removed when the next one is complete.
   const std::int64_t most = std::min(saves, options.keep.last + 1 - std::min(existing, options.keep.last));
   if (options.every.steps == 0 && most > kManyCheckpoints) return;  // a time between saves says nothing of their number

@@ -9,11 +9,9 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <random>
 #include <streambuf>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
@@ -244,6 +242,7 @@ std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
 bool GlooConnections::leave_together() noexcept {
   if (options_.world_size == 1) return true;
   try {
+    fault_point("end-barrier");
     tree_.barrier(kLeaveTimeout);
     return true;
   } catch (const std::exception&) {

@@ -187,7 +187,7 @@ class CollectivePending final : public Pending {
 
 std::unique_ptr<Pending> GlooTransport::start_send(RankId to, at::Tensor tensor, const MessageTag& tag) {
   const int peer = static_cast<int>(to.value());
-  const Operation operation{OperationKind::Send, peer};
+  const Operation operation{.kind = OperationKind::Send, .other = peer};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{make_message(tensor, tag)};
@@ -200,7 +200,7 @@ std::unique_ptr<Pending> GlooTransport::start_send(RankId to, at::Tensor tensor,
 
 std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) {
   const int peer = static_cast<int>(from.value());
-  const Operation operation{OperationKind::Receive, peer};
+  const Operation operation{.kind = OperationKind::Receive, .other = peer};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{message_buffer(spec)};
@@ -219,7 +219,8 @@ std::unique_ptr<Pending> GlooTransport::start_sum(ParameterGroupId id, GradientS
   const SumGroups& shared = connections_.sum_groups(id);
   const bool in_memory = shared.host && (sum.order == nullptr || !shared.counterparts);
   const at::Tensor gradients = sum.gradients;
-  const Operation operation{sum.scatters() ? OperationKind::ReduceScatter : OperationKind::AllReduce, id.value()};
+  const Operation operation{.kind = sum.scatters() ? OperationKind::ReduceScatter : OperationKind::AllReduce,
+                            .other = id.value()};
   return guarded(
       [&] { return to_text(rank_, operation); },
       [&]() -> std::unique_ptr<Pending> {
@@ -251,7 +252,7 @@ std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at
   static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
   const GlooGroup& group = connections_.group(id);
   if (!group) return std::make_unique<Completed>(std::move(buffer));
-  const Operation operation{OperationKind::AllGather, id.value()};
+  const Operation operation{.kind = OperationKind::AllGather, .other = id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    return std::make_unique<CollectivePending<GlooAllGather>>(*this, operation, buffer, group, buffer,

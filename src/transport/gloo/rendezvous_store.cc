@@ -6,10 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <future>
-#include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -19,7 +17,6 @@
 
 #include "core/error.h"
 #include "rendezvous/address.h"
-#include "rendezvous/server.h"
 
 namespace chimera {
 namespace {

@@ -8,9 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <future>
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/error.h"
 #include "rendezvous/address.h"
@@ -28,7 +26,7 @@ FingerprintWords words_of(const Fingerprint& fingerprint) {
   return fingerprint.empty() ? FingerprintWords(1 + kFingerprintParts, 0) : to_words(fingerprint);
 }
 
-Bytes written(const Attendee& attendee) {
+Bytes written(const JoiningRank& attendee) {
   const FingerprintWords words = words_of(attendee.fingerprint);
   const std::string text = std::string(reinterpret_cast<const char*>(words.data()), kWordsBytes) + attendee.gpu;
   return {text.begin(), text.end()};
@@ -65,21 +63,28 @@ class Joining {
   Joining(const CommunicatorPlan& plan, const BlockLimits& limits, const Make& make)
       : plan_(plan), limits_(limits), make_(make) {}
 
-  Group everyone() const { return make_({"everyone", plan_.rank, plan_.world_size, limits_.everyone}); }
+  Group everyone() const {
+    return make_({.name = "everyone", .member = plan_.rank, .size = plan_.world_size, .blocks = limits_.everyone});
+  }
 
   Group group(std::size_t g) const {
     const auto& members = plan_.groups[g];
     const auto place = std::find(members.begin(), members.end(), RankId(plan_.rank));
     if (place == members.end() || members.size() == 1) return {};
-    return make_({fmt::format("group{}", g), static_cast<int>(place - members.begin()),
-                  static_cast<int>(members.size()), limits_.group});
+    return make_({.name = fmt::format("group{}", g),
+                  .member = static_cast<int>(place - members.begin()),
+                  .size = static_cast<int>(members.size()),
+                  .blocks = limits_.group});
   }
 
   Communicators::Pair pair(const RankPair& ranks) const {
     const auto [low, high] = ranks;
     const int member = plan_.rank == low ? 0 : 1;
-    Group up = make_({fmt::format("pair{}-{}", low, high), member, 2, limits_.pair});
-    Group down = make_({fmt::format("pair{}-{}", high, low), member, 2, limits_.pair});
+    const auto connect = [&](int from, int to) {
+      return make_({.name = fmt::format("pair{}-{}", from, to), .member = member, .size = 2, .blocks = limits_.pair});
+    };
+    Group up = connect(low, high);
+    Group down = connect(high, low);
     if (member == 1) std::swap(up, down);
     return {.out = std::move(up), .in = std::move(down)};
   }
@@ -106,7 +111,7 @@ void require_few(const CommunicatorCount& count, int multiprocessors) {
 
 }  // namespace
 
-void compare_attendees(c10d::Store& store, const Attendee& own, int world_size) {
+void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size) {
   store.set(key_of(own.rank), written(own));
   std::vector<FingerprintWords> words(static_cast<std::size_t>(world_size));
   std::vector<std::string> gpus;
@@ -117,7 +122,7 @@ void compare_attendees(c10d::Store& store, const Attendee& own, int world_size) 
   require_own_gpu(gpus, own.rank);
 }
 
-int least_of_all(c10d::Store& store, int rank, int number, int world_size) {
+int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size) {
   const auto key = [](int of) { return fmt::format("number {}", of); };
   const std::string own = std::to_string(number);
   store.set(key(rank), Bytes(own.begin(), own.end()));

@@ -19,7 +19,7 @@
 namespace chimera {
 
 /// Properties of a rank, compared at rendezvous.
-struct Attendee {
+struct JoiningRank {
   int rank = 0;
   Fingerprint fingerprint = {};  ///< empty: not compared
   std::string gpu = {};          ///< GpuTraits::uuid, or empty
@@ -27,10 +27,10 @@ struct Attendee {
 
 /// Compares the attendees of all ranks. Collective. Throws the errors of require_equal(). If ranks share a GPU, throws
 /// ConfigError on them and PeerLostError on the others.
-void compare_attendees(c10d::Store& store, const Attendee& own, int world_size);
+void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size);
 
 /// Returns the minimum over all ranks. Collective.
-[[nodiscard]] int least_of_all(c10d::Store& store, int rank, int number, int world_size);
+[[nodiscard]] int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size);
 
 /// Environment variables (name, value).
 using VariableList = std::vector<std::pair<std::string, std::string>>;

@@ -44,7 +44,7 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
 /// CUDA's allocator reuses the memory only once the device has passed the transfer, and not during a capture. The host
 /// is up to a step ahead. The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWork keeps
 /// the tensor until the current stream waits.
-at::Tensor unrecorded(const at::Tensor& tensor) {
+at::Tensor without_stream_record(const at::Tensor& tensor) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
       .deleter([tensor](void* /*data*/) {})
       .options(tensor.options())
@@ -209,7 +209,7 @@ class PairTransport final : public Transport {
     const int peer = static_cast<int>(to.value());
     const std::string operation = fmt::format("rank {}: send to rank {}", to_.rank, peer);
     return guarded(operation, [&] {
-      std::vector<at::Tensor> tensors{unrecorded(tensor)};
+      std::vector<at::Tensor> tensors{without_stream_record(tensor)};
       auto work = pair(peer).out->send(tensors, member(peer), kTag);
       return std::make_unique<PendingWork>(operation, std::move(work), std::move(tensor), at::Tensor());
     });
@@ -220,7 +220,7 @@ class PairTransport final : public Transport {
     const std::string operation = fmt::format("rank {}: receive from rank {}", to_.rank, peer);
     return guarded(operation, [&] {
       const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
-      std::vector<at::Tensor> tensors{unrecorded(tensor)};
+      std::vector<at::Tensor> tensors{without_stream_record(tensor)};
       auto work = pair(peer).in->recv(tensors, member(peer), kTag);
       return std::make_unique<PendingWork>(operation, std::move(work), at::Tensor(), tensor);
     });

@@ -1,6 +1,10 @@
 #include "transport/threads/channel.h"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "core/invariant.h"
 
 namespace chimera {
 
@@ -22,6 +26,7 @@ TaggedTensor ThreadChannel::take(std::int64_t number, const CloseFlag& close_fla
   arrived_.wait(lock, [&] { return close_flag.closed() || arrived(); });
   receiver_waits_ = false;
   if (close_flag.closed()) return {};
+  require_invariant(number >= first_, fmt::format("message {} of a channel is taken twice", number));
   const QueuedMessage message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], QueuedMessage());
   while (!messages_.empty() && !messages_.front().tensor.tensor.defined()) {
     messages_.pop_front();

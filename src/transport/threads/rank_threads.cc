@@ -102,7 +102,7 @@ void RankThreads::play(RankId rank) {
 void RankThreads::note_failure(RankId rank, bool own_reason) {
   const std::lock_guard lock(mutex_);
   if (turn_.failure && (turn_.own_reason || !own_reason)) return;
-  turn_.failure = {rank, std::current_exception()};
+  turn_.failure = {.rank = rank, .error = std::current_exception()};
   turn_.own_reason = own_reason;
 }
 

@@ -5,16 +5,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <cstddef>
-#include <deque>
 #include <exception>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
+#include "core/invariant.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
-#include "transport/threads/channel.h"
 
 namespace chimera {
 
@@ -222,7 +219,7 @@ std::int64_t ThreadSum::deposit(std::size_t member, Addend addend) {
   if (number == first_ + static_cast<std::int64_t>(rounds_.size())) {
     rounds_.emplace_back().addends.resize(num_members_);
   }
-  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
+  Round& round = round_of(number);
   round.addends[member] = std::move(addend);
   if (++round.num_deposited == num_members_) changed_.notify_all();
   return number;
@@ -230,7 +227,7 @@ std::int64_t ThreadSum::deposit(std::size_t member, Addend addend) {
 
 SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
   std::unique_lock lock(mutex_);
-  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
+  Round& round = round_of(number);
   changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
   if (round.phase == Phase::Collecting && !close_flag.closed()) {
     round.phase = Phase::Summing;
@@ -251,6 +248,12 @@ SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
   ++round.num_left;
   drop_finished_rounds();
   return result;
+}
+
+ThreadSum::Round& ThreadSum::round_of(std::int64_t number) {
+  require_invariant(number >= first_ && number - first_ < std::ssize(rounds_),
+                    fmt::format("round {} of a sum is not in progress", number));
+  return rounds_[static_cast<std::size_t>(number - first_)];
 }
 
 void ThreadSum::drop_finished_rounds() {

@@ -49,6 +49,7 @@ class ThreadSum {
     StreamMark summed;  ///< when every buffer holds the sum
     std::string error;
   };
+  [[nodiscard]] Round& round_of(std::int64_t number);
   void drop_finished_rounds();
 
   std::mutex mutex_;

@@ -8,22 +8,22 @@
 
 namespace chimera {
 
-struct ReportedForecast {
+struct PageForecast {
   std::string name;
   std::string unit;
   double predicted = 0;
   double measured = 0;
 };
 
-struct RunReport {
+struct RunPage {
   RunHistory run;        ///< The name is the page's title
   std::string subtitle;  ///< One line
-  std::vector<ReportedForecast> forecasts;
+  std::vector<PageForecast> forecasts;
   std::string forecast_note;     ///< A sentence about the prediction
   std::vector<Panel> timelines;  ///< One step, measured and simulated
 };
 
 /// Returns the page of `chimera train --report`.
-[[nodiscard]] std::string to_page(const RunReport& report);
+[[nodiscard]] std::string to_page(const RunPage& report);
 
 }  // namespace chimera

@@ -1,4 +1,4 @@
-#include "telemetry/report_page.h"
+#include "telemetry/run_page.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ std::string figures_list(const RunHistory& run) {
 LineChart memory_chart(const RunHistory& run) {
   Series memory{"largest process"};
   constexpr double kMiB = 1 << 20;
-  for (const StepRecord& step : run.steps) memory.points.emplace_back(step.step, step.peak_memory_bytes / kMiB);
+  for (const MetricsLine& step : run.steps) memory.points.emplace_back(step.step, step.peak_memory_bytes / kMiB);
   return {.title = "Memory of the largest process so far",
           .x_label = "step",
           .y_label = "MiB resident",
@@ -39,17 +39,17 @@ LineChart memory_chart(const RunHistory& run) {
 }
 
 LineChart curve_chart(const RunHistory& run, const char* title, const char* label,
-                      std::optional<double> StepRecord::*field) {
+                      std::optional<double> MetricsLine::*field) {
   Series curve{title};
-  for (const StepRecord& step : run.steps) {
+  for (const MetricsLine& step : run.steps) {
     if (step.*field) curve.points.emplace_back(step.step, *(step.*field));
   }
   return {.title = title, .x_label = "step", .y_label = label, .series = {std::move(curve)}, .from_zero = true};
 }
 
-std::string forecast_table(const RunReport& report) {
+std::string forecast_table(const RunPage& report) {
   std::vector<std::vector<TableCell>> rows;
-  for (const ReportedForecast& forecast : report.forecasts) {
+  for (const PageForecast& forecast : report.forecasts) {
     const double error = forecast.measured != 0 ? 100 * (forecast.predicted / forecast.measured - 1) : 0;
     rows.push_back({{fmt::format("{}, {}", forecast.name, forecast.unit)},
                     {fmt::format("{:.4g}", forecast.predicted), true},
@@ -83,7 +83,7 @@ std::string configuration_table(const Configuration& configuration) {
 
 }  // namespace
 
-std::string to_page(const RunReport& report) {
+std::string to_page(const RunPage& report) {
   const RunHistory& run = report.run;
   std::vector<Section> sections = {{"At a glance", figures_list(run)}};
   sections.push_back({"Loss", side_by_side({to_svg(loss_chart({run}, CurveOver::Steps)),
@@ -91,7 +91,7 @@ std::string to_page(const RunReport& report) {
   const LineChart speed{.title = "Tokens a second",
                         .x_label = "step",
                         .y_label = "tokens/s",
-                        .series = step_curves({run}, &StepRecord::tokens_per_second),
+                        .series = step_curves({run}, &MetricsLine::tokens_per_second),
                         .from_zero = true};
   sections.push_back({"Throughput and memory", side_by_side({to_svg(speed), to_svg(memory_chart(run))})});
   if (!report.forecasts.empty()) sections.push_back({"Predicted and measured", forecast_table(report)});
@@ -99,8 +99,8 @@ std::string to_page(const RunReport& report) {
     sections.push_back({"One step, worker by worker", timeline_pictures(report.timelines)});
   sections.push_back(
       {"Optimization",
-       side_by_side({to_svg(curve_chart(run, "Gradient norm", "before clipping", &StepRecord::gradient_norm)),
-                     to_svg(curve_chart(run, "Learning rate", "", &StepRecord::learning_rate))})});
+       side_by_side({to_svg(curve_chart(run, "Gradient norm", "before clipping", &MetricsLine::gradient_norm)),
+                     to_svg(curve_chart(run, "Learning rate", "", &MetricsLine::learning_rate))})});
   if (!run.configuration.empty()) sections.push_back({"Configuration", configuration_table(run.configuration)});
   return html_page(run.name, report.subtitle, sections);
 }

@@ -1,4 +1,4 @@
-#include "telemetry/report_page.h"
+#include "telemetry/run_page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-RunReport report() {
+RunPage report() {
   const Schedule schedule = find_generator("chimera").generate({4, 4, 2});
   const CostModel costs =
       CostModel::uniform(schedule, {.forward = 1, .backward = 2, .input_gradient = 1, .weight_gradient = 1}, 0);
-  RunReport made{
+  RunPage made{
       .run = {.name = "gpt2-mini & chimera", .metrics = "", .steps = {}, .configuration = {{"layout.stages", "4"}}},
       .subtitle = "4 stages",
       .forecasts = {{"step time", "s", 0.9, 1.0}},
@@ -28,7 +28,7 @@ RunReport report() {
   return made;
 }
 
-TEST(ReportPageTest, HoldsTheResultsOfTheRun) {
+TEST(RunPageTest, HoldsTheResultsOfTheRun) {
   const std::string page = to_page(report());
   for (const char* heading : {"At a glance", "Loss", "Throughput and memory", "Predicted and measured",
                               "One step, worker by worker", "Optimization", "Configuration"}) {
@@ -39,14 +39,14 @@ TEST(ReportPageTest, HoldsTheResultsOfTheRun) {
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\">layout.stages</th><td>4</td>"));
 }
 
-TEST(ReportPageTest, LoadsNothing) {
+TEST(RunPageTest, LoadsNothing) {
   const std::string page = std::regex_replace(to_page(report()), std::regex("http://www.w3.org/2000/svg"), "");
   EXPECT_THAT(page, Not(HasSubstr("http")));
   EXPECT_THAT(page, Not(HasSubstr("src=")));
 }
 
-TEST(ReportPageTest, OmitsUnknownValues) {
-  RunReport bare = report();
+TEST(RunPageTest, OmitsUnknownValues) {
+  RunPage bare = report();
   bare.forecasts.clear();
   bare.timelines.clear();
   bare.run.configuration.clear();
