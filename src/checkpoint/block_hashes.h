@@ -1,5 +1,9 @@
 #pragma once
 
+// Hashes that detect damaged checkpoints. A file is hashed in blocks of 4 MiB while it is written; the manifest lists
+// the hashes of all blocks. Verification reads the blocks with several threads and names the damaged bytes. XXH3
+// detects accidents, not forgery.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,16 @@
 #pragma once
 
+// The folder of a run's checkpoints, and the choice among them. A run writes `step-00000100` and so on; an unfinished
+// one ends in `.tmp`. Readers take the newest checkpoint whose hashes are right, and report the newer ones that they
+// rejected. Resumed runs, recovery, `chimera export` and `chimera checkpoint` find their checkpoints here.
+//
+//   run/
+//     latest                      the name of the newest checkpoint, as text
+//     step-00000100/
+//       manifest.json             files, sizes and hashes; a checkpoint with a manifest is complete
+//       model-00001-of-00004.safetensors, optimizer-00001-of-00004.safetensors, ...
+//     step-00000200.tmp/          unfinished: the next run removes it
+
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Compares the tensors of two checkpoints element by element, for `chimera checkpoint diff`. The layouts may differ:
+// tensors are found by name, on whichever rank saved them.
+
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,5 +1,10 @@
 #pragma once
 
+// The manifest of a checkpoint: a JSON object with the run's description and every file's size and hashes. It is the
+// last file of a checkpoint, and its last member is a hash of its own text (the seal), so a reader detects a cut or
+// edited manifest. commit.h writes it; checkpoint_folder.h and verify.h read it. See docs/checkpoints.md for the
+// format.
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,8 +12,6 @@
 
 #include "checkpoint/block_hashes.h"
 #include "checkpoint/disk.h"
-
-// The manifest of a checkpoint, a JSON object sealed with a hash of its own text. See docs/checkpoints.md.
 
 namespace chimera {
 

@@ -1,5 +1,9 @@
 #pragma once
 
+// The safetensors files of a checkpoint. Each rank writes one file of weights and one of optimizer state (a shard), and
+// hashes the bytes on the way. CheckpointTensors reads all shards as one table of tensors, so a run with another layout
+// can load it.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Verification of a checkpoint's files against its manifest, for resumed runs and `chimera checkpoint verify`. Threads
+// take blocks from one queue, so a single large file uses all of them.
+
 #include <functional>
 #include <string>
 #include <vector>

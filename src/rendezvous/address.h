@@ -1,5 +1,9 @@
 #pragma once
 
+// Addresses of the rendezvous server and of this host. Host names often resolve to loopback addresses, and IPv6 link-
+// local addresses mean another link on each host, so both are replaced or refused. Gloo, NCCL, the rendezvous server
+// and heartbeats all use these addresses.
+
 #include <sys/socket.h>
 
 #include <string>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Authenticated messages over TCP. Both ends prove that they have the job's secret without sending it: each answers the
+// other's random nonce with an HMAC. Afterwards a message is a length and bytes. Every call has a deadline.
+
 #include <array>
 #include <chrono>
 #include <cstddef>

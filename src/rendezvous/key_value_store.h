@@ -1,5 +1,8 @@
 #pragma once
 
+// The key-value store that ranks use for rendezvous, in the memory of rank 0. The server (server.h) gives ranks access
+// to it.
+
 #include <condition_variable>
 #include <cstdint>
 #include <map>

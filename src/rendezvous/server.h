@@ -1,5 +1,9 @@
 #pragma once
 
+// The rendezvous server of rank 0, and its clients in all ranks. It replaces c10d's TCPStore, which accepts any client
+// and trusts any length. A request is one operation on the KeyValueStore, in CBOR. The transport wraps the client as a
+// c10d::Store (transport/gloo/rendezvous_store.h).
+
 #include <chrono>
 #include <cstdint>
 #include <list>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Compares training runs, for `chimera compare`: results side by side, the settings that differ, and curves of loss and
+// speed. Runs are read from their metrics files (run_history.h).
+
 #include <string>
 #include <vector>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// TensorBoard event files, for `--tensorboard`. The format is small enough to write without TensorFlow: framed Protocol
+// Buffers messages with checksums.
+
 #include <sys/types.h>
 
 #include <string>

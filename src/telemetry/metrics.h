@@ -1,5 +1,9 @@
 #pragma once
 
+// What a run writes about each step: StepMetrics, one line of JSON in the file of `--metrics`. Lines are appended whole
+// and are kept in memory while the disk is full. A resumed run continues the file of its checkpoint. LossWatch detects
+// loss spikes from the same numbers.
+
 #include <sys/types.h>
 
 #include <cstdint>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Reads what a run has written: its metrics file and the configuration in its checkpoints. `chimera top`, `chimera
+// compare` and the page of `train --report` show it.
+
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

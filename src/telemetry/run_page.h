@@ -1,5 +1,8 @@
 #pragma once
 
+// The page of one run that `chimera train --report` writes: results, curves, predicted against measured figures, and a
+// measured step beside the simulated one.
+
 #include <string>
 #include <vector>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// The live view of `chimera top`. The metrics file says what the run has done; the progress page of its ranks, found
+// through /proc, says what they do now. A rank that waits less than the others is the straggler that they wait for.
+
 #include <sys/types.h>
 
 #include <chrono>

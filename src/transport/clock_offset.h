@@ -1,5 +1,8 @@
 #pragma once
 
+// Measures how far the clock of each rank is behind rank 0's, as NTP does: half of the shortest round trip. Traces of
+// several hosts use it.
+
 #include "transport/transport.h"
 
 namespace chimera {

@@ -1,5 +1,8 @@
 #pragma once
 
+// Ends every wait for a peer at once, so that a rank can leave a step whose peer is lost. Gloo has no such call, so the
+// sockets of the process are shut down.
+
 #include <sys/types.h>
 #include <atomic>
 #include <functional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Device work that is captured once and launched again, such as a CUDA graph. `--cuda-graphs` captures the instructions
+// of a step.
+
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Settings that must be equal on all ranks, as hashes. Ranks compare them at rendezvous, before a difference can become
+// a deadlock or a wrong sum.
+
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Transports that wrap another one: to verify messages, to reconnect after a loss, to leave out messages in a warm-up.
+
 #include <utility>
 
 #include "transport/transport.h"

@@ -1,5 +1,8 @@
 #pragma once
 
+// Sets of ranks that communicate: pairs, a tree of all ranks, members of a parameter group. All functions are pure, so
+// every rank computes the same sets without asking.
+
 #include <cstddef>
 #include <utility>
 #include <vector>

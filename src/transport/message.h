@@ -1,5 +1,9 @@
 #pragma once
 
+// Messages between stages: activations and their gradients. A message carries a header with its step, op and checksum,
+// so a receiver detects a message that the program did not expect. The header stands in front of the tensor in one
+// block of memory, so a send copies nothing.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Adds gradients in the order of a tree, so that the bits of a sum do not depend on the number of ranks or on who holds
+// which part.
+
 #include <ATen/core/Tensor.h>
 
 #include <vector>

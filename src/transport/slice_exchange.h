@@ -1,5 +1,8 @@
 #pragma once
 
+// The first half of an ordered sum over any c10d backend: member m receives the m-th slice of every part, and adds the
+// slices in order.
+
 #include <chrono>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

@@ -1,5 +1,12 @@
 #pragma once
 
+// How ranks communicate: messages between stages, sums of gradients, and sums of a few numbers. The executor calls a
+// Transport and knows nothing else about other ranks. Operations start without blocking and return a Pending; only its
+// wait() blocks. There are three implementations: threads of a process (threads/), processes over Gloo (gloo/), and
+// GPUs over NCCL (pairs/).
+//
+//   executor -> start_send(), post_receive(), start_sum() -> Pending ... wait()
+
 #include <ATen/core/Tensor.h>
 
 #include <chrono>

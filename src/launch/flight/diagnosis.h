@@ -1,5 +1,11 @@
 #pragma once
 
+// Finds the rank that stopped a job, from the flight records of all ranks, for `chimera diagnose`. A rank that waits
+// for another names it: a receive waits for the sender, an all-reduce for the members that have not started it. The
+// guilty rank waits for nobody, or all wait and it has waited longest.
+//
+//   rank 0 waits for rank 1  ->  rank 1 waits for rank 3  ->  rank 3 is at 1B3: guilty
+
 #include <optional>
 #include <string>
 #include <vector>

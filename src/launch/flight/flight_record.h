@@ -1,5 +1,9 @@
 #pragma once
 
+// The flight recorder: what each rank did last, readable after a crash. Every rank writes its latest events into a
+// memory-mapped ring buffer (rank-0003.flight), which survives a kill. The launcher adds the layout of the job
+// (job.json) and its verdict (verdict.json). diagnosis.h reads the folder; a job that succeeds removes it.
+
 #include <cstdint>
 #include <optional>
 #include <string>

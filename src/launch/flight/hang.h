@@ -1,5 +1,10 @@
 #pragma once
 
+// Detects hung jobs. Ranks note their progress on a shared page (progress.h); the launcher observes the page and the
+// ranks' CPU time several times per second. If nothing changes for longer than the longest pause seen so far, plus a
+// limit, the job hangs: the launcher names the stuck rank, and ends or recovers the job. ThreadWatch does the same for
+// ranks that are threads.
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>

@@ -1,5 +1,8 @@
 #pragma once
 
+// The activity of a rank: its phase, step and instruction. It is what the progress page holds and the flight recorder
+// stores.
+
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,12 @@
 #pragma once
 
+// Runs the ranks of one job attempt on several hosts (`chimera launch --hosts`). For each host it starts a command,
+// usually ssh, that runs host_ranks.h there. The order of a host goes through the command's standard input; closing
+// that input ends the host. host_restarts.h starts attempts after failures.
+//
+//   launcher --ssh--> host a: run_host_ranks() --> ranks 0, 1
+//            --ssh--> host b: run_host_ranks() --> ranks 2, 3
+
 #include <string>
 #include <vector>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// The part of `chimera launch --hosts` that runs on each host: it starts this host's ranks, and ends all of them if one
+// fails or the launcher is gone.
+
 namespace chimera {
 
 /// Runs the ranks of a host for `chimera launch --hosts`. Reads a line (HostOrder) from `input`; later lines are signal

@@ -1,5 +1,9 @@
 #pragma once
 
+// Restarts a job on several hosts after a failure. Before each attempt it runs a command on every host and spare to
+// find those that answer. Spares replace silent hosts; without enough of them the job continues with a smaller layout
+// (run_layout.h).
+
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Lists of hosts on the command line (a,b:4), and the order that the launcher sends to each host: its ranks, their
+// arguments and their environment, as one line of JSON.
+
 #include <string>
 #include <string_view>
 #include <vector>

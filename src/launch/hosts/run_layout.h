@@ -1,5 +1,9 @@
 #pragma once
 
+// The layout of a run as the launcher of hosts sees it, and smaller layouts for a job that has lost hosts. A smaller
+// layout keeps the mini-batch, so the run computes the same steps. Only a dry run of `chimera train` can tell whether a
+// layout is possible.
+
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,10 @@
 #pragma once
 
+// What a rank tells the launcher before it fails, and how the launcher finds the cause. A rank that fails breaks its
+// connections, so others fail too: they are victims, and their reports say so. The launcher collects reports and exit
+// codes (RankOutcome), and blames the first rank that failed for a reason of its own, the culprit. RecoveryNote uses
+// the same pipe for the progress of a recovery.
+
 #include <chrono>
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Everything that the launcher of one host needs to know about a job: the command of its ranks, and what to do when
+// ranks hang, fail or are signaled. `chimera train` fills it; launcher.h runs it.
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Reads lines from pipes without losing incomplete ones.
+
 #include <cstddef>
 #include <optional>
 #include <string>

@@ -1,5 +1,9 @@
 #pragma once
 
+// Orders from the launcher to a rank during a recovery, over a socket pair that the rank inherits. An order can pass a
+// file descriptor, the store of the next rendezvous. RankProcesses sends orders; RecoveryLink in the rank receives
+// them.
+
 #include <cstdint>
 #include <optional>
 

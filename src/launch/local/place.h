@@ -1,5 +1,8 @@
 #pragma once
 
+// Finds the place of a process that another launcher has started: torchrun, mpirun, srun, or a user who sets
+// CHIMERA_RANK by hand. Each launcher sets its own environment variables. The rank joins its job with rendezvous.h.
+
 #include <map>
 #include <optional>
 #include <string>

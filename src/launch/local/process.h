@@ -1,5 +1,10 @@
 #pragma once
 
+// Child processes and signals of the launcher. SignalInbox turns signals into a descriptor that can be polled.
+// ChildProcess owns a child through its pidfd: it cannot outlive its owner, and its id cannot be reused. ChildProcesses
+// waits for exits, signals and input in one poll. The supervisor, the launcher of hosts and run_commands.h are loops
+// around it.
+
 #include <signal.h>
 #include <sys/types.h>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// The rank's side of the launcher: who am I, where do I meet the others, and how do I report a failure?
+// rank_environment() is for ranks of launch(), join_place() for ranks of other launchers.
+
 #include <cstdint>
 #include <memory>
 #include <optional>

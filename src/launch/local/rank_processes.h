@@ -1,5 +1,9 @@
 #pragma once
 
+// The rank processes of a job attempt. It starts them, and in a recovery kills lost ranks, orders the others to leave,
+// starts replacements, and orders all to join. Recovery decides when each of these is allowed; Supervisor decides which
+// ranks are lost.
+
 #include <chrono>
 #include <cstdint>
 #include <functional>

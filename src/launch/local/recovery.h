@@ -1,5 +1,13 @@
 #pragma once
 
+// Continues a job after the loss of ranks, without a restart: replicas of a stage on other ranks still hold its
+// weights. Recovery is the launcher's state machine, without processes. RecoveryLink is the rank's end of it: it leaves
+// the step and joins the next epoch (generation of connections) on order.
+//
+//   Undisturbed --lose()--> Leaving: ranks leave their step, replacements start
+//               --join()--> Joining: all connect in the next epoch; replacements receive weights
+//               --finish()--> Undisturbed
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>

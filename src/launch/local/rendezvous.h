@@ -1,5 +1,8 @@
 #pragma once
 
+// Where ranks of another launcher meet: a file on one host, or a server on the host of rank 0. The variables of the
+// launcher decide. The chosen point goes to the transport.
+
 #include <string>
 #include <vector>
 

@@ -1,5 +1,9 @@
 #pragma once
 
+// Decides whether and when a failed job may try again. The same policy serves restarts of a job, recoveries of lost
+// ranks, and restarts on several hosts; only the words of its messages differ. It is pure arithmetic, without
+// processes.
+
 #include <chrono>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Runs several commands at once and collects their output, for questions to other hosts (are you there? would this
+// layout fit?).
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

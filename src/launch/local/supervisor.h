@@ -1,5 +1,10 @@
 #pragma once
 
+// Supervises the ranks of a job attempt from their start to their end. It polls exits, failure reports, signals and
+// hangs, and then decides once: recover, end the job, or go on. The order of these decisions is in decide().
+//
+//   exits, reports, signals, hang watch -> decide() -> RankProcesses::lose() or end_job() -> StartOutcome
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Collectives over Gloo groups that Gloo lacks or that must have reproducible bits, and the translation of Gloo's
+// errors.
+
 #include <ATen/core/Tensor.h>
 
 #include <chrono>

@@ -1,5 +1,11 @@
 #pragma once
 
+// Connects a rank with all others over Gloo, and takes the connections down again. It makes a tree of all ranks, two
+// groups per pair of ranks that exchange messages, and a group per parameter group. Members on one host also find out
+// whether they can map each other's memory.
+//
+//   await_all -> tree -> compare fingerprints -> message channels -> parameter groups -> shared memory -> barrier
+
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Options of the Gloo transport, and the resources that its connections need.
+
 #include <chrono>
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,8 @@
 #pragma once
 
+// The transport of rank processes on CPUs: messages over TCP by c10d's Gloo backend, gradient sums in shared memory
+// where possible. See transport.h for the contract, connections.h for the start, shared_sum.h for sums.
+
 #include <memory>
 
 #include "transport/gloo/gloo_options.h"

@@ -1,5 +1,8 @@
 #pragma once
 
+// Small collectives of all ranks over a tree, and the channels of messages. A full mesh of n ranks needs n^2 sockets, a
+// tree needs n - 1.
+
 #include <ATen/core/Tensor.h>
 #include <chrono>
 #include <functional>

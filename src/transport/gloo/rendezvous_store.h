@@ -1,5 +1,8 @@
 #pragma once
 
+// The key-value store of a rendezvous as a c10d::Store, which c10d's process groups need. A file serves ranks of one
+// host, rank 0's server serves several.
+
 #include <chrono>
 #include <memory>
 #include <string>

@@ -1,5 +1,11 @@
 #pragma once
 
+// Gradient sums in shared memory. All members of a host map each other's gradients; each adds one slice and writes it
+// to all, so every byte crosses memory a few times instead of a socket. Over several hosts, each member exchanges its
+// slice with its counterparts.
+//
+//   gather addresses -> each adds its slice -> (exchange with other hosts) -> write to members -> sum of failures
+
 #include <chrono>
 #include <functional>
 #include <memory>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Memory of sums between processes: files that hold copies of tensors, and maps of the files of peers. Maps and files
+// are reused, because a page fault costs more than an addition.
+
 #include <cstdint>
 #include <map>
 #include <memory>

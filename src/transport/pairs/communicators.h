@@ -1,5 +1,9 @@
 #pragma once
 
+// The communicators of a rank on GPUs, and the settings that keep them from deadlock. NCCL kernels occupy
+// multiprocessors while they wait, so their number and size are limited (BlockLimits), and all ranks create them in one
+// order. The functions here need no GPU and are tested without one.
+
 #include <ATen/core/Tensor.h>
 #include <chrono>
 #include <functional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// The transport of ranks with a GPU each, over NCCL or another c10d backend. Waits block a stream instead of the
+// thread. See transport.h for the contract.
+
 #include <memory>
 
 #include "transport/pairs/communicators.h"

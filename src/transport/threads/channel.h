@@ -1,5 +1,7 @@
 #pragma once
 
+// Messages between ranks that are threads of one process: a queue that passes tensors by reference.
+
 #include <ATen/core/Tensor.h>
 #include <atomic>
 #include <condition_variable>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Runs ranks as threads of this process, for `--transport threads`, tests and the Python package. Threads are kept
+// between runs.
+
 #include <condition_variable>
 #include <cstdint>
 #include <exception>

@@ -1,5 +1,8 @@
 #pragma once
 
+// The transport between ranks that are threads of one process. Messages are references; the last member that waits for
+// a sum adds it for all. See transport.h for the contract.
+
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
