@@ -30,7 +30,7 @@ std::vector<FileEntry> take_parts(Disk& disk, const std::string& unfinished, int
   std::vector<FileEntry> files;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = part_path(unfinished, rank);
-    for (FileEntry& file : parse_files(path, unsealed(path, read_small_file(path)).at("files"))) {
+    for (FileEntry& file : parse_files(path, remove_seal(path, read_small_file(path)).at("files"))) {
       files.push_back(std::move(file));
     }
   }
@@ -86,7 +86,7 @@ std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t 
 }
 
 void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files) {
-  write_file(disk, part_path(unfinished, rank), sealed({{"files", files_json(files)}}));
+  write_file(disk, part_path(unfinished, rank), add_seal({{"files", files_json(files)}}));
 }
 
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description) {

@@ -76,16 +76,16 @@ FileEntry parse_file(const std::string& path, const Json& file) {
 
 }  // namespace
 
-std::string sealed(const nlohmann::ordered_json& object) {
+std::string add_seal(const nlohmann::ordered_json& object) {
   constexpr int kIndent = 2;
   std::string text = json_text(object, kIndent);
   text.resize(text.size() - std::string_view("\n}").size());
-  return sealed(std::move(text));
+  return add_seal(std::move(text));
 }
 
-std::string sealed(std::string open_object) { return open_object + seal_of(open_object); }
+std::string add_seal(std::string open_object) { return open_object + seal_of(open_object); }
 
-nlohmann::ordered_json unsealed(const std::string& path, const std::string& text) {
+nlohmann::ordered_json remove_seal(const std::string& path, const std::string& text) {
   if (text.size() < kSealBytes) refuse(path, "is cut off");
   const std::string_view body = std::string_view(text).substr(0, text.size() - kSealBytes);
   if (text.substr(body.size()) != seal_of(body)) refuse(path, "differs from the hash at its end");
@@ -124,15 +124,15 @@ std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::orde
 }
 
 std::string to_text(const Manifest& manifest) {
-  return sealed({{"format", kFormat},
-                 {"version", kCheckpointVersion},
-                 {"step", manifest.step},
-                 {"run", manifest.run},
-                 {"files", files_json(manifest.files)}});
+  return add_seal({{"format", kFormat},
+                   {"version", kCheckpointVersion},
+                   {"step", manifest.step},
+                   {"run", manifest.run},
+                   {"files", files_json(manifest.files)}});
 }
 
 Manifest parse_manifest(const std::string& path, const std::string& text) {
-  const Json object = unsealed(path, text);
+  const Json object = remove_seal(path, text);
   if (member(path, object, "format") != Json(kFormat)) refuse_field(path, "format", "does not name a checkpoint");
   if (member(path, object, "version") != Json(kCheckpointVersion)) {
     refuse_field(

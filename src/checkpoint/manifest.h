@@ -16,14 +16,14 @@
 namespace chimera {
 
 /// Adds a last member `xxh3_128` to a non-empty object: the hash of all bytes before the comma in front of it.
-[[nodiscard]] std::string sealed(const nlohmann::ordered_json& object);
+[[nodiscard]] std::string add_seal(const nlohmann::ordered_json& object);
 
 /// `open_object` is the text of an object without its last line end and brace.
-[[nodiscard]] std::string sealed(std::string open_object);
+[[nodiscard]] std::string add_seal(std::string open_object);
 
 /// Returns the object without the seal. `path` is for messages. Throws CheckpointError if the seal is missing or wrong,
 /// or if the text is no UTF-8 JSON object of at most 16 levels.
-[[nodiscard]] nlohmann::ordered_json unsealed(const std::string& path, const std::string& text);
+[[nodiscard]] nlohmann::ordered_json remove_seal(const std::string& path, const std::string& text);
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr int kCheckpointVersion = 1;

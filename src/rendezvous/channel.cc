@@ -68,7 +68,7 @@ bool same_proof(const Proof& one, const Proof& other) {
 
 namespace {
 
-constexpr std::string_view kGreeting = "chimera meeting 1\n";  // protocol name and version
+constexpr std::string_view kGreeting = "chimera rendezvous 1\n";  // protocol name and version
 constexpr std::uint8_t kWelcome = 1;
 constexpr std::uint8_t kStranger = 0;
 

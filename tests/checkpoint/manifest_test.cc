@@ -16,12 +16,13 @@ Manifest sample() {
 }
 
 nlohmann::ordered_json sample_json() {
-  nlohmann::ordered_json json = unsealed("m", to_text(sample()));
+  nlohmann::ordered_json json = remove_seal("m", to_text(sample()));
   return json;
 }
 
 void expect_refused(const nlohmann::ordered_json& json, const std::string& why) {
-  EXPECT_THAT([&] { (void)parse_manifest("m", sealed(json)); }, ThrowsMessage<CheckpointError>(HasSubstr(why))) << why;
+  EXPECT_THAT([&] { (void)parse_manifest("m", add_seal(json)); }, ThrowsMessage<CheckpointError>(HasSubstr(why)))
+      << why;
 }
 
 TEST(ManifestTest, RoundTrips) {
@@ -77,7 +78,7 @@ TEST(ManifestTest, RejectsImpossibleFiles) {
 TEST(SealedJsonTest, RefusesDepth) {
   nlohmann::ordered_json deep = 1;
   for (int i = 0; i < 20; ++i) deep = nlohmann::ordered_json{{"a", deep}};
-  EXPECT_THAT([&] { (void)unsealed("m", sealed(deep)); },
+  EXPECT_THAT([&] { (void)remove_seal("m", add_seal(deep)); },
               ThrowsMessage<CheckpointError>(HasSubstr("nested more than")));
 }
 

@@ -68,7 +68,7 @@ class TrainingTest(unittest.TestCase):
         result = self.run_words(words, **variables)
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         self.assertEqual(self.losses(), expected)
-        self.assertEqual(list(self.folder.glob("chimera-*/*")), [], "a meeting's file is left")
+        self.assertEqual(list(self.folder.glob("chimera-*/*")), [], "a rendezvous file is left")
 
     def start(self, words, rank, size, enter=(), **variables):
         """Starts one rank. `enter`: command that runs it in another namespace."""

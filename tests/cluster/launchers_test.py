@@ -112,7 +112,7 @@ class VariablesTest(TrainingTest):
         self.assertEqual(codes, [2])
         self.assertIn("chmod 600", complaints[0])
 
-    def test_strangers_at_the_meeting_change_nothing(self):
+    def test_strangers_at_the_rendezvous_change_nothing(self):
         expected = self.local_losses()
         place = (LOOPBACK, free_port())
         server = {"MASTER_ADDR": place[0], "MASTER_PORT": str(place[1]), "CHIMERA_SECRET": "a word"}

@@ -21,7 +21,7 @@ std::optional<Manifest> read_manifest_or_refuse(const std::string& text) {
 
 void exercise_manifest(std::string_view bytes) {
   static_cast<void>(read_manifest_or_refuse(std::string(bytes)));
-  const auto manifest = read_manifest_or_refuse(sealed(std::string(bytes)));
+  const auto manifest = read_manifest_or_refuse(add_seal(std::string(bytes)));
   if (!manifest) return;
   for (const FileEntry& file : manifest->files) {
     require(

@@ -125,7 +125,7 @@ TEST(RendezvousTest, UnknownClientsGetNothingAndChangeNothing) {
   const Place place;
   RendezvousClient rank = place.join();
   static_cast<void>(rank.ask({.kind = RequestKind::Set, .names = {"name"}, .value = "value"}));
-  constexpr std::size_t kGreetingBytes = 18 + 32;
+  constexpr std::size_t kGreetingBytes = 21 + 32;
   for (int round = 0; round < 50; ++round) {
     for (const std::string& words : words_of_strangers()) {
       const FileDescriptor stranger = connect_to(place.rendezvous, after(kPatience));

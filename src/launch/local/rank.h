@@ -1,6 +1,6 @@
 #pragma once
 
-// The rank's side of the launcher: who am I, where do I meet the others, and how do I report a failure?
+// The rank's side of the launcher: its place in the job, its rendezvous, and the reports of its failure.
 // rank_environment() is for ranks of launch(), join_place() for ranks of other launchers.
 
 #include <cstdint>

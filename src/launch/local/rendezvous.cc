@@ -222,7 +222,7 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
   const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
   auto server = given_server(variables);
   if (place.on_one_host() && (!server || agent)) {
-    return file_rendezvous(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
+    return file_rendezvous(own_folder() / fmt::format("rendezvous-{}-{}", launcher_process(place), restart));
   }
   if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
   if (!server) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where ranks of another launcher meet: a file on one host, or a server on the host of rank 0. The variables of the
-// launcher decide. The chosen point goes to the transport.
+// Chooses the rendezvous of ranks that another launcher has started: a file on one host, or a server on the host of
+// rank 0. The variables of the launcher decide. The chosen point goes to the transport.
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs several commands at once and collects their output, for questions to other hosts (are you there? would this
-// layout fit?).
+// Runs several commands at once and collects their output. The launcher of hosts tests with it whether hosts answer,
+// and whether a smaller layout is possible.
 
 #include <chrono>
 #include <cstddef>

@@ -41,7 +41,7 @@ std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
   };
   try {
     std::vector<LeftOutSteps> ranges;
-    const auto object = unsealed(path, text);
+    const auto object = remove_seal(path, text);
     for (const auto& pair : object.at(kRanges)) ranges.push_back(range_of(pair));
     return ranges;
   } catch (const CheckpointError& error) {
@@ -54,7 +54,7 @@ std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
 void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges) {
   auto pairs = nlohmann::ordered_json::array();
   for (const LeftOutSteps& range : ranges) pairs.push_back({range.first, range.last});
-  write_whole(path_in(folder), sealed(nlohmann::ordered_json{{kRanges, pairs}}));
+  write_whole(path_in(folder), add_seal(nlohmann::ordered_json{{kRanges, pairs}}));
 }
 
 void forget_left_out(const std::string& folder) {
