@@ -136,8 +136,8 @@ void measure_rank(const Options& options, const RankEnvironment& rank) {
   auto all = contenders(options, RankId(rank.rank), *transport);
   measure(all, *transport, options.rounds);
   for (const Contender& one : all) {
-    const double bytes =
-        largest(static_cast<double>(one.trainer->optimizer_state_bytes()), rank.rank, rank.world_size, *transport);
+    const double bytes = largest(static_cast<double>(one.trainer->model().optimizer().state_bytes()), rank.rank,
+                                 rank.world_size, *transport);
     if (rank.rank == 0) print_row(options, one, all.front(), bytes);
   }
 }

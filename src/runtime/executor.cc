@@ -123,7 +123,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
   }
   run_part(rest, hooks);
   if (hooks.tracer != nullptr) hooks.tracer->mark();
-  current_ = nullptr;
+  current_.reset();
   return std::move(result_);
 }
 
@@ -153,7 +153,7 @@ void Executor::repeat_part(std::span<const Instruction> part, const StepHooks& h
 }
 
 void Executor::note(const Instruction& instruction, const StepHooks& hooks) {
-  current_ = &instruction;
+  current_ = instruction;
   if (hooks.on_instruction) hooks.on_instruction(instruction);
   if (hooks.tracer != nullptr) hooks.tracer->mark();
 }
@@ -186,7 +186,7 @@ void Executor::prepare_copies(const std::vector<Instruction>& program) {
 }
 
 void Executor::drop() {
-  current_ = nullptr;
+  current_.reset();
   result_ = {};
   sends_.clear();
   receives_.clear();
@@ -206,7 +206,7 @@ void Executor::connect_sums() const {
 }
 
 std::string Executor::current() const {
-  return current_ == nullptr ? "" : to_text(*current_, std::max<std::int64_t>(std::ssize(slices_), 1));
+  return !current_ ? "" : to_text(*current_, std::max<std::int64_t>(std::ssize(slices_), 1));
 }
 
 /// Returns the spec of the tensor that an op sends: a forward's output, or a backward's input gradient.
@@ -280,7 +280,7 @@ void Executor::compute_pair(const Instruction& first, const Instruction& second,
     end.wait();
     throw;
   }
-  current_ = &first;
+  current_ = first;
   end.get();
   end_forward(std::move(forward));
   op_times_.add(first.op, duration);

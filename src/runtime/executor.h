@@ -204,9 +204,8 @@ class Executor {
   GradientNorms norms_;
   std::optional<CanonicalSums> canonical_;
   bool trains_ = false;  // the current program has backwards
-  const Instruction* current_ = nullptr;
+  std::optional<Instruction> current_;
   NonFiniteOps non_finite_;
-  Instruction blamed_;  // target of current_ if an op made the non-finite result
   StepResult result_;
   OpTimes op_times_;
   std::optional<HelperThread> helper_;  // created at the first pair

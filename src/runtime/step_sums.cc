@@ -159,10 +159,7 @@ void Executor::handle_non_finite(std::span<const double> squares, const std::vec
     result_.is_skipped = true;
     return;
   }
-  if (source.op) {
-    blamed_ = {InstructionKind::Compute, *source.op};
-    current_ = &blamed_;
-  }
+  if (source.op) current_ = {.kind = InstructionKind::Compute, .op = *source.op};
   if (source.is_own) throw Error(what + "; try a lower --learning-rate");
   std::array<double, 1> nothing{};
   transport_.all_sum(nothing);  // blocks until its worker has failed, so that no other worker ends first

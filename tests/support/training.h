@@ -67,7 +67,7 @@ struct Trained {
 
 /// Adds a worker's gradients to the result.
 inline void collect(const Trainer& trainer, Trained& trained) {
-  for (const auto& [id, group] : trainer.trained()) {
+  for (const auto& [id, group] : trainer.model().groups()) {
     for (const Parameter& parameter : group->parameters()) {
       trained.gradients[parameter.name].push_back(parameter.value.grad().clone());
       trained.parameters[parameter.name].push_back(parameter.value.detach().clone());

@@ -162,7 +162,8 @@ std::vector<std::int64_t> notes_of(const Job& job, std::vector<std::int64_t>& pa
     static_cast<void>(trainer.run([](const StepMetrics&) {}));
     note_progress_on(nullptr, 0);
     notes[rank.index()] = static_cast<std::int64_t>(page.count(static_cast<int>(rank.value())));
-    for (const auto& [id, group] : trainer.trained()) parameters[rank.index()] += std::ssize(group->parameters());
+    for (const auto& [id, group] : trainer.model().groups())
+      parameters[rank.index()] += std::ssize(group->parameters());
   });
   return notes;
 }

@@ -1,6 +1,6 @@
 // State from which ranks resume after a loss: the rule, and a model of a job in which any rank may die at any moment.
 
-#include "train/loop/trainer.h"
+#include "train/recover/rank_replacement.h"
 
 #include <gtest/gtest.h>
 

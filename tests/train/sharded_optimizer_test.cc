@@ -198,7 +198,7 @@ TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
     ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
     for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) {
       const auto transport = hub.transport(RankId(rank));
-      bytes += Trainer(job, RankId(rank), *transport).optimizer_state_bytes();
+      bytes += Trainer(job, RankId(rank), *transport).model().optimizer().state_bytes();
     }
     return bytes;
   };

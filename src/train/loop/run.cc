@@ -112,8 +112,8 @@ double load_average() {
 }
 
 std::int64_t last_closed_step(const Trainer& trainer) {
-  const std::int64_t done = trainer.steps_done();
-  return trainer.is_closed() ? done : done - 1;
+  const StepPosition& position = trainer.position();
+  return position.is_closed() ? position.done() : position.done() - 1;
 }
 
 /// Trains all steps on `epochs`, with replacements after rank losses. Calls `on_begin` whenever the trainer has weights
@@ -130,9 +130,9 @@ RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTr
         trainer.emplace(job, rank, epochs, epochs.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
       }
       if (epochs.is_recovering()) {
-        trainer->take_over();
-        note_progress({RankProgress::Phase::Steps, trainer->steps_done() + 1});
-        epochs.note_resumed(trainer->steps_done());
+        trainer->rejoin();
+        note_progress({RankProgress::Phase::Steps, trainer->position().done() + 1});
+        epochs.note_resumed(trainer->position().done());
       }
       on_begin();
       return trainer->run(on_step);
@@ -197,7 +197,8 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     // Checkpoint and model first: they cannot be recomputed.
     const bool is_saved = trainer->finish_checkpoints();
-    if (run.is_whole && !job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
+    if (run.is_whole && !job.options.export_folder.empty())
+      export_model(job, trainer->model().own_groups(), rank, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run, lines);

@@ -18,6 +18,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/invariant.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "model/element_types.h"
@@ -160,26 +161,27 @@ Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
       transport_(transport),
       disk_(disk),
       part_(job, rank, trained, state),
-      seen_requests_(save_requests()),
-      saved_(job.first_step) {
+      plans_{.saved = job.first_step},
+      seen_requests_(save_requests()) {
   if (rank == RankId(0)) lock_ = hold_folder(disk, job.options.checkpoint.folder);
 }
 
 SaveVotes& Checkpointer::votes() {
   const bool is_first = rank_ == RankId(0);
-  const Outcome outcome = outcome_;
-  const bool has_ended = outcome != Outcome::None && (phase_ == Phase::Writing || is_first);
+  const SaveThread::Outcome outcome = thread_.outcome();
+  const bool is_writing = current_.phase == Phase::Writing;
+  const bool has_news = outcome != SaveThread::Outcome::None && (is_writing || is_first);
   const double every = job_.options.checkpoint.every.seconds;
   const auto now = std::chrono::steady_clock::now();
   const bool is_time = is_first && every > 0 && std::chrono::duration<double>(now - last_save_).count() >= every;
-  const bool is_retry = is_first && phase_ == Phase::Idle && retries_.is_due(now);
+  const bool is_retry = is_first && current_.phase == Phase::Idle && retries_.is_due(now);
   const std::uint64_t requests = save_requests();
   votes_ = {};
   if (is_time || is_retry || std::exchange(seen_requests_, requests) != requests) votes_.wanted = 1;
   votes_.stop = stop_requested() ? 1 : 0;
-  if (phase_ != Phase::Idle && has_ended) {
-    (phase_ == Phase::Writing ? votes_.written : votes_.committed) = 1;
-    votes_.failed = outcome == Outcome::Failed ? 1 : 0;
+  if (current_.phase != Phase::Idle && has_news) {
+    (is_writing ? votes_.written : votes_.committed) = 1;
+    votes_.failed = outcome == SaveThread::Outcome::Failed ? 1 : 0;
   }
   return votes_;
 }
@@ -187,10 +189,10 @@ SaveVotes& Checkpointer::votes() {
 bool Checkpointer::is_due(std::int64_t step) {
   advance();
   const SaveInterval& every = job_.options.checkpoint.every;
-  if (votes_.wanted > 0 || (every.steps > 0 && step % every.steps == 0)) wanted_ = true;
-  if (votes_.stop > 0) stopping_ = true;
+  if (votes_.wanted > 0 || (every.steps > 0 && step % every.steps == 0)) plans_.is_due = true;
+  if (votes_.stop > 0) plans_.is_stopping = true;
   const bool is_last = step == job_.options.steps || stops_after(step);  // Saved by finish()
-  return wanted_ && phase_ == Phase::Idle && !is_last && may_save_after(step);
+  return plans_.is_due && current_.phase == Phase::Idle && !is_last && may_save_after(step);
 }
 
 /// Updates of an asynchronous schedule are complete only at a flush.
@@ -199,28 +201,29 @@ bool Checkpointer::may_save_after(std::int64_t step) const {
 }
 
 void Checkpointer::save(const StepMetrics& metrics) {
-  wanted_ = false;
-  saving_ = metrics.step;
-  saved_metrics_ = metrics;
+  require_invariant(
+      current_.phase == Phase::Idle,
+      fmt::format("step {} is saved while the save of step {} is not complete", metrics.step, current_.metrics.step));
+  plans_.is_due = false;
+  current_ = {.phase = Phase::Writing, .metrics = metrics};
   last_save_ = std::chrono::steady_clock::now();
-  phase_ = Phase::Writing;
   part_.copy(note_more_progress);
   start([this] { write_part(); });
 }
 
 bool Checkpointer::finish(const StepMetrics& last) {
   agree();
-  for (auto pause = SaveRetries::kFirstPause; saved_ != last.step; pause *= 2) {
+  for (auto pause = SaveRetries::kFirstPause; plans_.saved != last.step; pause *= 2) {
     save(last);
     agree();
-    if (saved_ == last.step || pause > kLongestLastPause) break;
+    if (plans_.saved == last.step || pause > kLongestLastPause) break;
     if (rank_ == RankId(0)) {
       messages().write(fmt::format("chimera: the last checkpoint is tried again in {:.3g} s\n",
                                    std::chrono::duration<double>(pause).count()));
     }
     wait(pause);
   }
-  return saved_ == last.step;
+  return plans_.saved == last.step;
 }
 
 /// Waits with progress notes.
@@ -234,9 +237,8 @@ void Checkpointer::wait(std::chrono::milliseconds pause) {
 
 /// Waits until no rank saves.
 void Checkpointer::agree() {
-  while (phase_ != Phase::Idle) {
-    while (phase_ == Phase::Writing || rank_ == RankId(0)) {
-      if (outcome_ != Outcome::None) break;
+  while (current_.phase != Phase::Idle) {
+    while ((current_.phase == Phase::Writing || rank_ == RankId(0)) && !has_ended()) {
       note_progress({RankProgress::Phase::Ending});  // A slow disk is not a hang
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -248,49 +250,47 @@ void Checkpointer::agree() {
 }
 
 void Checkpointer::drop() {
-  while (phase_ != Phase::Idle && outcome_ == Outcome::None) {
+  while (current_.phase != Phase::Idle && !has_ended()) {
     note_progress({RankProgress::Phase::Joining});  // A slow disk is not a hang
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  is_dropped_ = phase_ != Phase::Idle;
-  wanted_ = wanted_ || is_dropped_;
-  phase_ = Phase::Idle;
-  outcome_ = Outcome::None;
+  current_.is_dropped = current_.phase != Phase::Idle;
+  plans_.is_due = plans_.is_due || current_.is_dropped;
+  current_.phase = Phase::Idle;
+  thread_.forget();
   votes_ = {};
 }
 
-std::array<double, Checkpointer::kNumPlans> Checkpointer::plans() const {
-  return {static_cast<double>(saved_), wanted_ ? 1.0 : 0.0, stopping_ ? 1.0 : 0.0};
-}
-
-void Checkpointer::go_on(std::span<const double> plans) {
-  saved_ = static_cast<std::int64_t>(plans[0]);
-  wanted_ = plans[1] > 0;
-  stopping_ = plans[2] > 0;
-  if (std::exchange(is_dropped_, false) && rank_ == RankId(0)) {
-    abandon(disk_, job_.options.checkpoint.folder, saving_);
+void Checkpointer::resume(const SavePlans& plans) {
+  plans_ = plans;
+  if (std::exchange(current_.is_dropped, false) && rank_ == RankId(0)) {
+    abandon(disk_, job_.options.checkpoint.folder, current_.metrics.step);
   }
 }
 
 /// Applies the summed votes, the same on every rank.
 void Checkpointer::advance() {
-  if (phase_ == Phase::Writing && votes_.written == static_cast<double>(job_.num_ranks())) {
-    phase_ = Phase::Committing;
-    failed_ = votes_.failed > 0;
+  if (current_.phase == Phase::Writing && votes_.written == static_cast<double>(job_.num_ranks())) {
+    current_.phase = Phase::Committing;
+    current_.has_failed = votes_.failed > 0;
     if (rank_ == RankId(0)) start([this] { commit_parts(); });
-  } else if (phase_ == Phase::Committing && votes_.committed > 0) {
-    phase_ = Phase::Idle;
-    if (failed_ || votes_.failed > 0) {
+  } else if (current_.phase == Phase::Committing && votes_.committed > 0) {
+    current_.phase = Phase::Idle;
+    if (current_.has_failed || votes_.failed > 0) {
       retries_.note_failure(std::chrono::steady_clock::now());
     } else {
-      saved_ = saving_;
+      plans_.saved = current_.metrics.step;
       retries_.note_success();
     }
   }
 }
 
-/// The save thread must be idle.
 void Checkpointer::start(std::function<void()> task) {
+  thread_.start(std::move(task), fmt::format("chimera: rank {}: the checkpoint of step {} is not saved", rank_.value(),
+                                             current_.metrics.step));
+}
+
+void SaveThread::start(std::function<void()> task, std::string failure) {
   outcome_ = Outcome::None;
   if (!thread_.joinable()) {
     thread_ = std::jthread([this, rank = fault_rank()](const std::stop_token& stopped) {
@@ -300,24 +300,25 @@ void Checkpointer::start(std::function<void()> task) {
   }
   const std::lock_guard lock(mutex_);
   task_ = std::move(task);
+  failure_ = std::move(failure);
   begun_.notify_one();
 }
 
-/// Reports errors of tasks.
-void Checkpointer::work(const std::stop_token& stopped) {
+void SaveThread::work(const std::stop_token& stopped) {
   while (true) {
     std::function<void()> task;
+    std::string failure;
     {
       std::unique_lock lock(mutex_);
       if (!begun_.wait(lock, stopped, [&] { return task_ != nullptr; })) return;
       task = std::exchange(task_, nullptr);
+      failure = failure_;
     }
     try {
       task();
       outcome_ = Outcome::Done;
     } catch (const std::exception& error) {
-      messages().write(fmt::format("chimera: rank {}: the checkpoint of step {} is not saved: {}; training continues\n",
-                                   rank_.value(), saving_, error.what()));
+      messages().write(fmt::format("{}: {}; training continues\n", failure, error.what()));
       outcome_ = Outcome::Failed;
     }
   }
@@ -325,25 +326,25 @@ void Checkpointer::work(const std::stop_token& stopped) {
 
 void Checkpointer::write_part() {
   fault_point("save");
-  const std::string unfinished = open_unfinished(disk_, job_.options.checkpoint.folder, saving_);
+  const std::string unfinished = open_unfinished(disk_, job_.options.checkpoint.folder, current_.metrics.step);
   finish_part(disk_, unfinished, static_cast<int>(rank_.value()), part_.write(disk_, unfinished, [] {}));
   fault_point("saved");
 }
 
 void Checkpointer::commit_parts() {
   const CheckpointOptions& options = job_.options.checkpoint;
-  if (failed_) return abandon(disk_, options.folder, saving_);  // The failed rank reports why
+  if (current_.has_failed) return abandon(disk_, options.folder, current_.metrics.step);  // The failed rank reports why
   try {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
-    description.run["progress"] = progress_of(job_, saved_metrics_);
+    description.run["progress"] = progress_of(job_, current_.metrics);
     description.run[kKeepSection] = {{"last", options.keep.last}, {"every", options.keep.every}};
-    commit(disk_, options.folder, saving_, static_cast<int>(job_.num_ranks()), description);
+    commit(disk_, options.folder, current_.metrics.step, static_cast<int>(job_.num_ranks()), description);
   } catch (const std::exception&) {
-    abandon(disk_, options.folder, saving_);
+    abandon(disk_, options.folder, current_.metrics.step);
     throw;
   }
   try {
-    remove_superfluous(disk_, options.folder, saving_, options.keep);
+    remove_superfluous(disk_, options.folder, current_.metrics.step, options.keep);
   } catch (const CheckpointError& error) {
     messages().write(fmt::format("chimera: an old checkpoint is not removed: {}; training continues\n", error.what()));
   }

@@ -1,5 +1,13 @@
 #pragma once
 
+// Checkpoints of a running job. Each rank copies its part of the state between two steps and writes the copy on a
+// separate thread; when all parts are written, rank 0 commits them. No step waits for a disk: the ranks coordinate by
+// SaveVotes, which travel in the sum of each step:
+//
+//   a rank wants a save -> all copy, then write -> all have written -> rank 0 commits -> all know the newest checkpoint
+//
+// The trainer asks after each step whether a save is due, or whether a stop request ends the run.
+
 #include <ATen/core/Tensor.h>
 #include <array>
 #include <atomic>
@@ -24,9 +32,6 @@
 #include "telemetry/metrics.h"
 #include "train/setup/job.h"
 #include "transport/transport.h"
-
-// Each rank copies its part and writes it on a separate thread; rank 0 then commits. The ranks coordinate through
-// numbers in each step's all-reduce, so no step waits for a disk.
 
 namespace chimera {
 
@@ -79,6 +84,35 @@ class SaveRetries {
   std::optional<Clock::time_point> next_;
 };
 
+/// Runs one task at a time on a thread of its own, and reports its error on messages().
+class SaveThread {
+ public:
+  enum class Outcome : std::uint8_t { None, Done, Failed };
+
+  /// The previous task must have ended. `failure` begins the message about an error.
+  void start(std::function<void()> task, std::string failure);
+  /// Returns the outcome of the last task; None before its end.
+  [[nodiscard]] Outcome outcome() const { return outcome_; }
+  void forget() { outcome_ = Outcome::None; }
+
+ private:
+  void work(const std::stop_token& stopped);
+
+  std::mutex mutex_;
+  std::condition_variable_any begun_;
+  std::function<void()> task_;  // Next task; may be empty
+  std::string failure_;
+  std::atomic<Outcome> outcome_ = Outcome::None;
+  std::jthread thread_;  // Last member: stops before the members it uses
+};
+
+/// Plans of a run's saves that all ranks share.
+struct SavePlans {
+  std::int64_t saved = 0;    ///< Step of the newest checkpoint
+  bool is_due = false;       ///< A save is due
+  bool is_stopping = false;  ///< The run saves and ends
+};
+
 /// Saves a rank's checkpoints, on the rank's thread. Borrows job, transport and disk. Reports a failed save on
 /// messages() and retries it with the current weights. A due save waits for the previous one.
 class Checkpointer {
@@ -95,33 +129,36 @@ class Checkpointer {
   [[nodiscard]] bool is_due(std::int64_t step);
   /// Call after is_due(). Returns whether a stop request (stop_signals.h) on any rank ends the run with this step. An
   /// asynchronous schedule continues to its next flush.
-  [[nodiscard]] bool stops_after(std::int64_t step) const { return stopping_ && may_save_after(step); }
+  [[nodiscard]] bool stops_after(std::int64_t step) const { return plans_.is_stopping && may_save_after(step); }
   void save(const StepMetrics& metrics);
   /// Waits for the current save, then saves the last step if needed, and retries for about 16 s. Returns whether the
   /// newest checkpoint has the last step. All ranks call it.
   [[nodiscard]] bool finish(const StepMetrics& last);
 
-  /// State shared by all ranks: newest checkpoint, whether a save is due, whether the run ends.
-  static constexpr std::size_t kNumPlans = 3;
-  [[nodiscard]] std::array<double, kNumPlans> plans() const;
+  [[nodiscard]] const SavePlans& plans() const { return plans_; }
   /// Drops the current save, once this rank has stopped writing.
   void drop();
-  /// Call on survivors after drop() and on replacements after construction, with a survivor's plans(). A dropped
+  /// Call on survivors after drop() and on replacements after construction, with the plans() of a survivor. A dropped
   /// checkpoint is due again.
-  void go_on(std::span<const double> plans);
+  void resume(const SavePlans& plans);
 
  private:
   enum class Phase : std::uint8_t { Idle, Writing, Committing };
-  enum class Outcome : std::uint8_t { None, Done, Failed };
+  struct Save {
+    Phase phase = Phase::Idle;
+    StepMetrics metrics = {};  // Of the saved step
+    bool has_failed = false;   // On any rank
+    bool is_dropped = false;
+  };
 
   void start(std::function<void()> task);
-  void work(const std::stop_token& stopped);
   void agree();
   static void wait(std::chrono::milliseconds pause);
   void advance();
   void write_part();
   void commit_parts();
   [[nodiscard]] bool may_save_after(std::int64_t step) const;
+  [[nodiscard]] bool has_ended() const { return thread_.outcome() != SaveThread::Outcome::None; }
 
   const Job& job_;
   RankId rank_;
@@ -129,23 +166,13 @@ class Checkpointer {
   Disk& disk_;
   CheckpointPart part_;
   FileDescriptor lock_;  // Rank 0 only
-  Phase phase_ = Phase::Idle;
-  bool wanted_ = false;  // A save is due
-  bool stopping_ = false;
-  bool failed_ = false;  // on any rank
-  bool is_dropped_ = false;
-  std::uint64_t seen_requests_ = 0;  // handled save_requests()
-  std::int64_t saving_ = 0;          // Step of the current save
-  std::int64_t saved_ = 0;           // Step of the newest checkpoint
-  StepMetrics saved_metrics_;
+  SavePlans plans_;
+  Save current_;
+  std::uint64_t seen_requests_ = 0;  // Handled save_requests()
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
   SaveRetries retries_;  // Rank 0 only
   SaveVotes votes_;
-  std::mutex mutex_;
-  std::condition_variable_any begun_;
-  std::function<void()> task_;                    // next task; may be empty
-  std::atomic<Outcome> outcome_ = Outcome::None;  // of the last started task
-  std::jthread thread_;                           // Last member: stops before the members it uses
+  SaveThread thread_;  // Last member: stops before the members it uses
 };
 
 }  // namespace chimera

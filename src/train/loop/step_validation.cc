@@ -1,0 +1,59 @@
+#include "train/loop/step_validation.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "inference/continuation.h"
+#include "inference/spread_model.h"
+#include "train/setup/data_tokenizer.h"
+#include "train/setup/device.h"
+
+namespace chimera {
+namespace {
+
+StageRanks first_replica(const RunShape& shape, RankId self) {
+  StageRanks ranks{.holders = {}, .self = self};
+  for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
+    const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
+    ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+double StepValidation::loss(std::int64_t step) {
+  const Job& job = self_.job;
+  const std::int64_t samples = job.validation_samples->count();
+  const std::int64_t batches = std::clamp<std::int64_t>(samples / job.mini_batch(), 1, job.options.validate_batches);
+  double sum = 0;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    const StepHooks hooks{
+        .step = step,
+        .on_instruction =
+            [&](const Instruction& instruction) {
+              progress_.note({RankProgress::Phase::Steps, step, instruction});
+            },
+        .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
+        .optimizer_step = {},
+        .peak_memory = peak_memory_of(self_.device),
+        .before_wait = [&] { progress_.catch_up(); },
+    };
+    sum += driver_.validate(job.validation, hooks);
+  }
+  return sum / static_cast<double>(batches);
+}
+
+std::string StepValidation::sample(std::int64_t step) {
+  const Job& job = self_.job;
+  DistributedModel model(model_.stages(), first_replica(job, self_.rank), self_.transport, job.model.hidden,
+                         scalar_type(job.options.dtype), self_.device);
+  const TrainingPrompt& prompt = *job.prompt;
+  const auto on_token = [&](TokenId, std::string_view) {
+    progress_.note({RankProgress::Phase::Steps, step, Instruction{.kind = InstructionKind::ReduceScalars}});
+    progress_.catch_up();
+  };
+  return continue_prompt(model, prompt.prompt, prompt.options, prompt.tokenizer.get(), on_token).text;
+}
+
+}  // namespace chimera

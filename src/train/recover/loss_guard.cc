@@ -1,0 +1,59 @@
+#include "train/recover/loss_guard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/console.h"
+#include "core/error.h"
+#include "train/recover/final_error.h"
+#include "train/setup/left_out_steps.h"
+
+namespace chimera {
+
+bool LossGuard::leaves_out(std::int64_t step) const { return chimera::leaves_out(self_.job.left_out, step); }
+
+std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t step) const {
+  if (!leaves_out(step) && !self_.job.options.skips_non_finite(step)) return nullptr;
+  return [this, step](const std::string& what, bool is_own) {
+    if (skipped_in_row_ == kMostSkippedInRow) {
+      const std::string why =
+          fmt::format("{}, and the {} steps before it were not finite either", what, kMostSkippedInRow);
+      if (is_own) throw Error(why + "; try a lower --learning-rate");
+      throw PeerLostError(why);
+    }
+    if (!is_own) return;
+    messages().write(fmt::format("chimera: rank {}: {}; step {} makes no update\n", self_.rank.value(), what, step));
+  };
+}
+
+void LossGuard::note(StepMetrics& metrics, const LossWatch& watch) {
+  if (!leaves_out(metrics.step)) skipped_in_row_ = metrics.is_skipped ? skipped_in_row_ + 1 : 0;
+  const double spike = self_.job.options.spike;
+  if (spike == 0) return;
+  metrics.loss_watch = watch;
+  if (metrics.is_skipped) return;
+  if (watch.deviations_above(metrics.loss) > spike) end_for_spike(metrics, watch);
+  metrics.loss_watch.note(metrics.loss);
+}
+
+/// All ranks have the same loss; rank 0 stores the steps to leave out in the next attempt.
+void LossGuard::end_for_spike(const StepMetrics& metrics, const LossWatch& watch) const {
+  const TrainOptions& options = self_.job.options;
+  const LeftOutSteps range{std::max<std::int64_t>(metrics.step - options.spike_skip + 1, 1), metrics.step};
+  const bool is_first = self_.rank == RankId(0);
+  if (is_first) {
+    std::vector<LeftOutSteps> all = self_.job.left_out;
+    all.push_back(range);
+    write_left_out(options.checkpoint.folder, all);
+  }
+  end_everywhere(
+      fmt::format("the loss, {:.4f}, is {:.1f} deviations of {:.4f} above the expected {:.4f} (--spike {:g}); "
+                  "steps {} to {} make no update from now on",
+                  metrics.loss, watch.deviations_above(metrics.loss), watch.deviation(), watch.expected(),
+                  options.spike, range.first, range.last),
+      is_first, self_.transport);
+}
+
+}  // namespace chimera

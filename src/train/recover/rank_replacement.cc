@@ -1,0 +1,99 @@
+#include "train/recover/rank_replacement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+/// Returns the rank with weights and the most steps; the first of several.
+RankId furthest(std::span<const RankState> states) {
+  const auto steps = [](const RankState& state) { return state.has_weights ? state.done : -1; };
+  return RankId(std::ranges::max_element(states, {}, steps) - states.begin());
+}
+
+/// Returns [rank]. All ranks call it.
+std::vector<RankState> gather(const RankState& own, const RankContext& self) {
+  constexpr std::size_t kNumbers = 3;
+  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(self.job.num_ranks()), 0);
+  const std::array<double, kNumbers> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
+                                               static_cast<double>(own.gradients_complete_step)};
+  std::ranges::copy(packed, numbers.begin() + static_cast<std::ptrdiff_t>(kNumbers * self.rank.index()));
+  self.transport.all_sum(numbers);
+  std::vector<RankState> states;
+  for (auto number = numbers.begin(); number != numbers.end(); number += kNumbers) {
+    states.push_back({.has_weights = number[0] > 0,
+                      .done = static_cast<std::int64_t>(number[1]),
+                      .gradients_complete_step = static_cast<std::int64_t>(number[2])});
+  }
+  return states;
+}
+
+}  // namespace
+
+ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups) {
+  ResumeState all{.done = 0, .metrics_source = furthest(states), .state_sources = {}};
+  all.done = states[all.metrics_source.index()].done;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    const RankState& state = states[rank];
+    if (!state.has_weights || state.done == all.done) continue;
+    if (state.done + 1 != all.done || state.gradients_complete_step != all.done) {
+      throw Error(fmt::format("rank {} has finished step {} and cannot run step {}, but rank {} has finished it", rank,
+                              state.done, all.done, all.metrics_source.value()));
+    }
+  }
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const auto source =
+        std::ranges::find_if(groups[group], [&](RankId rank) { return states[rank.index()].has_weights; });
+    if (source == groups[group].end()) throw Error(fmt::format("no rank is left that holds stage {}", group));
+    all.state_sources.push_back(*source);
+  }
+  return all;
+}
+
+ResumeState RankReplacement::agree(std::int64_t done) {
+  states_ = gather(
+      {.has_weights = model_.has_weights(), .done = done, .gradients_complete_step = gradients_complete_step_}, self_);
+  return agree_on_resume_state(states_, self_.job.rank_groups());
+}
+
+void RankReplacement::share(LoopState& state, RankId source) const {
+  StepMetrics& last = state.last;
+  LossWatch& watch = last.loss_watch;
+  const std::array<double*, 9> measured = {&last.loss,         &last.gradient_norm,     &last.learning_rate,
+                                           &last.step_seconds, &last.tokens_per_second, &last.peak_memory_bytes,
+                                           &watch.mean,        &watch.distance,         &watch.variance};
+  const std::array<std::int64_t*, 8> counted = {&last.step,        &last.tokens,      &last.skipped,
+                                                &last.updates,     &watch.losses,     &state.skipped_in_row,
+                                                &state.first_step, &state.plans.saved};
+  const std::array<bool*, 3> flags = {&last.is_skipped, &state.plans.is_due, &state.plans.is_stopping};
+  std::vector<double> numbers;
+  for (const double* value : measured) numbers.push_back(*value);
+  for (const std::int64_t* value : counted) numbers.push_back(static_cast<double>(*value));
+  for (const bool* value : flags) numbers.push_back(*value ? 1 : 0);
+  if (self_.rank != source) std::ranges::fill(numbers, 0);
+  self_.transport.all_sum(numbers);
+  if (self_.rank != source) last = {};  // Forgets what is not shared, such as a validation loss
+  auto number = numbers.begin();
+  for (double* value : measured) *value = *number++;
+  for (std::int64_t* value : counted) *value = static_cast<std::int64_t>(*number++);
+  for (bool* value : flags) *value = *number++ > 0;
+}
+
+void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates) {
+  const RankGroups groups = self_.job.rank_groups();
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    for (const RankId rank : groups[group]) {
+      if (states_[rank.index()].has_weights) continue;
+      model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group)), resume.state_sources[group], rank,
+                            resume.done);
+    }
+  }
+  if (!model_.has_weights()) model_.note_received(updates);
+}
+
+}  // namespace chimera

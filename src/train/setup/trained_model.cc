@@ -1,0 +1,131 @@
+#include "train/setup/trained_model.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/fault_point.h"
+#include "core/invariant.h"
+#include "engine/sharded_optimizer.h"
+#include "engine/stored_values.h"
+#include "launch/local/rank.h"
+#include "train/setup/device.h"
+#include "train/setup/job_checkpoints.h"
+
+namespace chimera {
+namespace {
+
+InitialValue initial_value(const Job& job, WeightOrigin origin) {
+  if (origin == WeightOrigin::Replacement) {
+    return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
+      return at::empty(parameter.shape, options);
+    };
+  }
+  return [value = job.first_step > 0 ? resumed_values(job) : first_values(job.from, job.options.seed)](
+             const ParameterSpec& parameter, const at::TensorOptions& options) {
+    note_progress({RankProgress::Phase::StartUp});  // Large stages take long
+    return value(parameter, options);
+  };
+}
+
+}  // namespace
+
+TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
+    : self_(self), has_weights_(origin == WeightOrigin::Own) {
+  const Job& job = self.job;
+  const at::ScalarType dtype = scalar_type(job.options.dtype);
+  const InitialValue value = initial_value(job, origin);
+  const std::vector<StageId> held = job.stages_of(self.place.worker);
+  const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
+  const TiedUses uses{holds(0), holds(job.schedule.stages - 1)};
+  if (job.model.tied && uses.any()) tied_ = make_tied_weight(job.model, uses, dtype, value, self.device);
+  const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
+  stages_ = make_held_stages(job, self.place.worker, [&](StageId id) {
+    return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device);
+  });
+  for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage.get();
+  if (tied_) groups_[tied_matrix(job.schedule.stages)] = tied_.get();
+  make_optimizers();
+}
+
+void TrainedModel::make_optimizers() {
+  const Job& job = self_.job;
+  if (job.schedule.updates) {
+    for (const auto& [id, stage] : stages_) {
+      stage_optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
+    }
+  } else if (job.options.shard_optimizer) {
+    optimizer_ = make_sharded_optimizer(job.options.optimizer, groups_, job.rank_groups(), self_.rank, self_.transport);
+  } else {
+    std::vector<ParameterGroup*> in_order;
+    for (const auto& [id, group] : groups_) in_order.push_back(group);
+    optimizer_ = make_optimizer(job.options.optimizer, in_order);
+  }
+  if (job.first_step == 0) return;
+  if (optimizer_) resume_optimizer(job, *optimizer_);
+  for (const auto& [id, optimizer] : stage_optimizers_) resume_optimizer(job, *optimizer);
+}
+
+std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(stages_); }
+
+std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
+  const WorkerGroups workers = self_.job.worker_groups();
+  std::vector<const ParameterGroup*> own;
+  for (const auto& [id, group] : groups_) {
+    if (self_.place.group == GroupId(0) && workers[id.index()].front() == self_.place.worker) own.push_back(group);
+  }
+  return own;
+}
+
+std::vector<OptimizerTensor> TrainedModel::optimizer_state() const {
+  if (optimizer_) return optimizer_->state();
+  std::vector<OptimizerTensor> state;
+  for (const auto& [id, optimizer] : stage_optimizers_) {
+    for (OptimizerTensor& tensor : optimizer->state()) state.push_back(std::move(tensor));
+  }
+  return state;
+}
+
+void TrainedModel::update_copies() const {
+  for (const auto& [id, stage] : stages_) stage->update_copies();
+}
+
+std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
+  std::vector<OptimizerTensor> remembered;
+  if (!self_.job.options.shard_optimizer) remembered = optimizer_state();
+  std::vector<at::Tensor> tensors;
+  for (const Parameter& parameter : groups_.at(group)->parameters()) {
+    tensors.push_back(parameter.value.detach());
+    for (const OptimizerTensor& state : remembered) {
+      if (state.parameter == parameter.name) tensors.push_back(state.value);
+    }
+  }
+  return tensors;
+}
+
+void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const {
+  if (self_.rank != from && self_.rank != to) return;
+  const at::NoGradGuard no_grad;
+  MessageTag tag{step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};
+  for (at::Tensor& tensor : state_of(group)) {
+    fault_point("restore");
+    note_progress({RankProgress::Phase::StartUp});
+    if (self_.rank == from) {
+      self_.transport.start_send(to, tensor, tag)->wait();
+    } else {
+      const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
+      tensor.copy_(self_.transport.post_receive(from, spec, tag)->wait());
+    }
+    tag.op.micro_batch = MicroBatchId(tag.op.micro_batch.value() + 1);  // Numbers the tensors of the group
+  }
+}
+
+void TrainedModel::note_received(std::int64_t updates) {
+  require_invariant(!has_weights_, "a rank with weights receives the state of another rank");
+  optimizer_->set_steps(updates);
+  update_copies();
+  has_weights_ = true;
+}
+
+}  // namespace chimera

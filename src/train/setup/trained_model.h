@@ -1,0 +1,71 @@
+#pragma once
+
+// The part of the model that a rank trains: its stages, the tied matrix if it uses it, and the state of their
+// optimizers. A synchronous schedule has one optimizer for everything on the rank; an asynchronous schedule updates
+// each stage by itself and has one per stage. All state is divided into parameter groups (one per stage, then the tied
+// matrix), which is the unit in which ranks sum gradients, compare replicas and send state to a replacement.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/optimizer.h"
+#include "model/stage.h"
+#include "model/tied_weight.h"
+#include "train/setup/rank_context.h"
+
+namespace chimera {
+
+enum class WeightOrigin : std::uint8_t {
+  Own,          ///< Initial weights, or those of the checkpoint that the job resumes
+  Replacement,  ///< Uninitialized: this rank replaces a lost one and gets its state from replicas
+};
+
+/// Borrows the context.
+class TrainedModel {
+ public:
+  TrainedModel(const RankContext& self, WeightOrigin origin);
+
+  [[nodiscard]] std::map<StageId, Stage*> stages() const;
+  /// Returns the tied matrix; null if this rank does not use it.
+  [[nodiscard]] TiedWeight* tied() const { return tied_.get(); }
+  /// Returns stages and tied matrix.
+  [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& groups() const { return groups_; }
+  /// Returns the groups that this rank represents: each belongs to its first worker in data-parallel group 0.
+  [[nodiscard]] std::vector<const ParameterGroup*> own_groups() const;
+
+  /// Returns the optimizer of a synchronous schedule.
+  [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
+  /// Returns the optimizer of a stage in an asynchronous schedule.
+  [[nodiscard]] Optimizer& optimizer(StageId stage) const { return *stage_optimizers_.at(stage); }
+  [[nodiscard]] std::vector<OptimizerTensor> optimizer_state() const;
+  /// Refreshes the copies of narrow types after the weights have changed.
+  void update_copies() const;
+
+  /// Returns weights and optimizer state of a group, in the same order on all its ranks. Omits sharded optimizer state.
+  [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group) const;
+  /// Copies the state of a group from rank `from` to rank `to` after `step`, one tensor at a time to limit memory. Call
+  /// it on both; other ranks do nothing. Throws TransportError.
+  void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const;
+
+  /// Returns false on a replacement until note_received() is called.
+  [[nodiscard]] bool has_weights() const { return has_weights_; }
+  /// Completes the state that transfer_state() has filled, after `updates` updates.
+  void note_received(std::int64_t updates);
+
+ private:
+  void make_optimizers();
+
+  const RankContext& self_;
+  bool has_weights_;
+  std::map<StageId, std::unique_ptr<Stage>> stages_;
+  std::unique_ptr<TiedWeight> tied_;
+  std::map<ParameterGroupId, ParameterGroup*> groups_;
+  std::unique_ptr<Optimizer> optimizer_;                            // Null if asynchronous
+  std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // Asynchronous only
+};
+
+}  // namespace chimera
