@@ -73,8 +73,7 @@ class Worker {
   /// One training step without the optimizer and the data, which are not part of the executor.
   void step() {
     static_cast<void>(executor_->run(instructions_, {.load = [](StageId, MicroBatchId) { return MicroBatch{}; },
-                                                     .optimizer_step = [](double) {},
-                                                     .peak_memory = [] { return 0.0; }}));
+                                                     .update = {.all_stages = [](double) {}}}));
   }
 
   /// Creates a leaf for each module call of the next bare(), as a leaf accumulates the gradient of one backward.

@@ -82,9 +82,7 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
   const WorkerGroups groups = stage_groups(schedule.placement);
   const std::size_t num_workers = schedule.workers.size();
   const StepHooks hooks{.load = [&](StageId, MicroBatchId) { return any_micro_batch(size); },
-                        .optimizer_step = [](double) {},
-                        .peak_memory = [] { return 0.0; },
-                        .update_weights = [](StageId, MicroBatchId, double) {}};
+                        .update = {.all_stages = [](double) {}, .one_stage = [](StageId, MicroBatchId, double) {}}};
   const RankLayout ranks{.workers = static_cast<std::int64_t>(num_workers)};
   Connector connector(exchange, static_cast<int>(num_workers), ranks.ranks_of(groups));
   MemoryMeter meter(num_workers);

@@ -411,8 +411,8 @@ StepHooks RankFit::hooks(std::int64_t step, const Update& update) {
   return {
       .step = step + 1,
       .load = [this, step](StageId stage, MicroBatchId id) { return load(step, stage, id); },
-      .optimizer_step = update,
-      .peak_memory = peak_resident_bytes,
+      .update = {.all_stages = update},
+      .observation = {.peak_memory = peak_resident_bytes},
   };
 }
 

@@ -30,8 +30,7 @@ double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t thread
 /// Returns CPU time per op outside the ops.
 double overhead_of_step(Executor& executor, const std::vector<Instruction>& instructions) {
   const StepHooks hooks{.load = [](StageId, MicroBatchId) { return MicroBatch{}; },
-                        .optimizer_step = [](double) {},
-                        .peak_memory = [] { return 0.0; }};
+                        .update = {.all_stages = [](double) {}}};
   executor.forget_op_times();
   const Stopwatch watch;
   (void)executor.run(instructions, hooks);

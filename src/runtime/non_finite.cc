@@ -32,7 +32,7 @@ bool all_finite(const at::Tensor& tensor) {
   }
 }
 
-void spoil(const at::Tensor& tensor) {
+void inject_nan(const at::Tensor& tensor) {
   tensor.variable_data().as_strided({1}, {1}, tensor.storage_offset()).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 

@@ -17,13 +17,13 @@ namespace chimera {
 [[nodiscard]] bool all_finite(const at::Tensor& tensor);
 
 /// Sets the first element to NaN, hidden from autograd; for fault points.
-void spoil(const at::Tensor& tensor);
+void inject_nan(const at::Tensor& tensor);
 
 /// Ops of one worker with non-finite results.
 class NonFiniteOps {
  public:
   /// `result` is the op's output or input gradient.
-  void look(const Op& op, const at::Tensor& result) {
+  void check(const Op& op, const at::Tensor& result) {
     if (!all_finite(result)) ops_.push_back(op);
   }
   /// Returns and forgets the ops of micro-batches before `end`.

@@ -15,12 +15,12 @@ bool RecordedSteps::is_before() {
   return true;
 }
 
-void RecordedSteps::run(std::span<const Instruction> part, const Load& load, const CaptureGraph& record, const Run& run,
-                        Losses& losses) {
+void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch& load, const CaptureGraph& record,
+                        const Run& run, StepLosses& losses) {
   Batches batches = next_ ? *std::exchange(next_, std::nullopt) : load_all(part, load);
   if (work_) {
     if (!has_sizes_of(batches)) throw std::logic_error("micro-batches of other sizes without a new recording");
-    take_over(batches);
+    copy_inputs(batches);
   } else {
     losses_.clear();
     batches_ = std::move(batches);
@@ -32,9 +32,11 @@ void RecordedSteps::run(std::span<const Instruction> part, const Load& load, con
   losses = losses_;
 }
 
-void RecordedSteps::load_next(std::span<const Instruction> part, const Load& load) { next_ = load_all(part, load); }
+void RecordedSteps::load_next(std::span<const Instruction> part, const LoadMicroBatch& load) {
+  next_ = load_all(part, load);
+}
 
-RecordedSteps::Batches RecordedSteps::load_all(std::span<const Instruction> part, const Load& load) {
+RecordedSteps::Batches RecordedSteps::load_all(std::span<const Instruction> part, const LoadMicroBatch& load) {
   Batches batches;
   for (const Instruction& instruction : part) {
     const Op& op = instruction.op;
@@ -55,7 +57,7 @@ bool RecordedSteps::has_sizes_of(Batches& batches) {
   });
 }
 
-void RecordedSteps::take_over(Batches& batches) {
+void RecordedSteps::copy_inputs(Batches& batches) {
   for (auto& [place, batch] : batches) {
     const std::vector<at::Tensor*> from = tensors_of(batch);
     const std::vector<at::Tensor*> to = tensors_of(batches_.at(place));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "model/stage.h"
+#include "runtime/step_hooks.h"
 #include "schedule/program.h"
 #include "transport/device_graph.h"
 
@@ -27,21 +28,18 @@ class RecordedSteps {
   /// Steps that run normally.
   static constexpr int kStepsBefore = 2;
 
-  using Load = std::function<MicroBatch(StageId, MicroBatchId)>;
-  /// Scaled loss sums, [] each.
-  using Losses = std::unordered_map<MicroBatchId, at::Tensor>;
   /// Runs the instructions with micro-batches from `load`; leaves losses in the executor.
-  using Run = std::function<void(std::span<const Instruction>, const Load& load)>;
+  using Run = std::function<void(std::span<const Instruction>, const LoadMicroBatch& load)>;
 
   /// Returns whether the next step runs normally, and counts it.
   [[nodiscard]] bool is_before();
   /// Runs the part, and records it first if there is no recording. `record` calls `run`, which must leave nothing in
   /// flight. Uses the micro-batches of load_next() if it was called after the last run(). Sets `losses`. Throws
   /// std::logic_error if the sizes differ from the recorded ones.
-  void run(std::span<const Instruction> part, const Load& load, const CaptureGraph& record, const Run& run,
-           Losses& losses);
+  void run(std::span<const Instruction> part, const LoadMicroBatch& load, const CaptureGraph& record, const Run& run,
+           StepLosses& losses);
   /// Loads the micro-batches of the next run().
-  void load_next(std::span<const Instruction> part, const Load& load);
+  void load_next(std::span<const Instruction> part, const LoadMicroBatch& load);
   /// Returns whether the sizes of these micro-batches differ from the recorded ones.
   [[nodiscard]] bool needs_recording() { return next_ && !has_sizes_of(*next_); }
   /// Makes the next run() record, on all ranks if any rank needs it.
@@ -51,15 +49,15 @@ class RecordedSteps {
  private:
   using Place = std::pair<StageId, MicroBatchId>;
   using Batches = std::map<Place, MicroBatch>;
-  static Batches load_all(std::span<const Instruction> part, const Load& load);
+  static Batches load_all(std::span<const Instruction> part, const LoadMicroBatch& load);
   [[nodiscard]] bool has_sizes_of(Batches& batches);
-  void take_over(Batches& batches);
+  void copy_inputs(Batches& batches);
 
   int steps_before_ = kStepsBefore;
   int recordings_ = 0;
   Batches batches_;              // inputs of the recorded forwards
   std::optional<Batches> next_;  // inputs of the next step
-  Losses losses_;                // results of the recorded forwards
+  StepLosses losses_;            // results of the recorded forwards
   std::unique_ptr<DeviceGraph> work_;
 };
 

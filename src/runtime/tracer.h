@@ -132,12 +132,12 @@ class Tracer {
   static constexpr std::size_t kMostSteps = 8;
   static constexpr std::size_t kMostInstructions = 1 << 17;  // 1 MiB of times
 
-  /// Calls `look_at_memory`, if set, at every boundary.
-  Tracer(std::size_t instructions, std::size_t groups, std::function<MemorySample()> look_at_memory = {})
+  /// Calls `sample_memory`, if set, at every boundary.
+  Tracer(std::size_t instructions, std::size_t groups, std::function<MemorySample()> sample_memory = {})
       : instructions_(instructions),
         groups_(groups),
         most_steps_(std::clamp<std::size_t>(kMostInstructions / std::max<std::size_t>(instructions, 1), 1, kMostSteps)),
-        look_at_memory_(std::move(look_at_memory)) {}
+        sample_memory_(std::move(sample_memory)) {}
 
   /// Starts a step; later boundaries belong to it.
   void begin_step(std::int64_t step) {
@@ -149,7 +149,7 @@ class Tracer {
   }
   /// Records the boundary between two instructions.
   void mark() {
-    if (look_at_memory_) steps_.back()->memory.push_back(look_at_memory_());
+    if (sample_memory_) steps_.back()->memory.push_back(sample_memory_());
     steps_.back()->boundaries.push_back(monotonic_seconds());
   }
   /// Returns a function to call, on any thread, when the group's sum is complete; may outlive the tracer.
@@ -163,7 +163,7 @@ class Tracer {
   std::size_t instructions_;
   std::size_t groups_;
   std::size_t most_steps_;
-  std::function<MemorySample()> look_at_memory_;
+  std::function<MemorySample()> sample_memory_;
   std::deque<std::shared_ptr<StepTrace>> steps_;  // oldest first
 };
 

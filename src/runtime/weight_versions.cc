@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <fmt/format.h>
 
 #include <utility>
+
+#include "core/invariant.h"
 
 namespace chimera {
 
@@ -12,9 +15,15 @@ WeightVersions::WeightVersions(Stage& stage, std::int32_t newest) : stage_(stage
   for (const Parameter& parameter : stage.parameters()) values.push_back(parameter.value.variable_data());
 }
 
+WeightVersions::Values WeightVersions::take_out_version(std::int32_t version) {
+  return take_out(held_, version, [&] { return fmt::format("version {} of a stage's weights", version); });
+}
+
 void WeightVersions::use(std::int32_t version) {
   if (version == in_use_) return;
-  put(held_.at(version));
+  const auto held = held_.find(version);
+  if (held == held_.end()) throw InternalError(fmt::format("version {} of a stage's weights is missing", version));
+  put(held->second);
   in_use_ = version;
 }
 
@@ -22,7 +31,7 @@ void WeightVersions::drop(std::int32_t version) {
   if (version == newest_) {
     newest_is_dropped_ = true;
   } else {
-    spare_.push_back(std::move(held_.extract(version).mapped()));
+    spare_.push_back(take_out_version(version));
   }
 }
 
@@ -36,7 +45,7 @@ void WeightVersions::begin_update() {
   const at::NoGradGuard no_grad;
   Values next;
   if (newest_is_dropped_) {
-    next = std::move(held_.extract(newest_).mapped());
+    next = take_out_version(newest_);
   } else {
     const Values& values = held_.at(newest_);
     if (spare_.empty()) {

@@ -35,6 +35,7 @@ class WeightVersions {
   using Values = std::vector<at::Tensor>;  // [parameter]
 
   void begin_update();
+  [[nodiscard]] Values take_out_version(std::int32_t version);
   void put(const Values& values);
 
   Stage& stage_;

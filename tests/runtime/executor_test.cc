@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/invariant.h"
 #include "generate/registry.h"
 #include "model/linear.h"
 #include "passes/lower.h"
@@ -42,11 +43,11 @@ StepHooks hooks(std::vector<double>* norms = nullptr) {
               [](StageId, MicroBatchId m) {
                 return MicroBatch{.tokens = at::full({2}, 1.0 + static_cast<double>(m.value()), at::kDouble)};
               },
-          .optimizer_step =
-              [norms](double norm) {
-                if (norms != nullptr) norms->push_back(norm);
-              },
-          .peak_memory = [] { return 7.0; }};
+          .update = {.all_stages =
+                         [norms](double norm) {
+                           if (norms != nullptr) norms->push_back(norm);
+                         }},
+          .observation = {.peak_memory = [] { return 7.0; }}};
 }
 
 ProgramShape shape_of(const Program& program) {
@@ -185,7 +186,7 @@ TEST(ExecutorTest, PairsRunConcurrently) {
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   std::vector<std::string> noted;
   StepHooks watched = hooks();
-  watched.on_instruction = [&](const Instruction& instruction) { noted.push_back(to_text(instruction)); };
+  watched.observation.on_instruction = [&](const Instruction& instruction) { noted.push_back(to_text(instruction)); };
   EXPECT_THAT(executor.run(program.workers[0], watched).losses, ElementsAre(6, 24));
   EXPECT_TRUE(forward_met);
   EXPECT_TRUE(backward_met);
@@ -273,6 +274,40 @@ TEST(ExecutorTest, FailureRecordsItsOp) {
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   EXPECT_THROW((void)executor.run(program.workers[0], hooks()), PeerLostError);
   EXPECT_EQ(executor.current(), "wait for 1B0 from worker 1");
+}
+
+/// Runs one instruction of a worker of 1f1b, and returns the message of the broken invariant.
+std::string broken_invariant(const Instruction& instruction) {
+  const Program program = lower(find_generator("1f1b").generate({2, 2}));
+  LoggingTransport transport;
+  Scale stage(2, false);
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  try {
+    (void)executor.run({instruction}, hooks());
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ExecutorTest, AMissingTensorOrTransferIsNamed) {
+  const Op forward{.kind = OpKind::Forward, .stage = StageId(0), .micro_batch = MicroBatchId(1)};
+  const Op backward{.kind = OpKind::Backward, .stage = StageId(0), .micro_batch = MicroBatchId(1)};
+  const Op weight_gradient{.kind = OpKind::BackwardWeight, .stage = StageId(0), .micro_batch = MicroBatchId(1)};
+  EXPECT_EQ(broken_invariant({.kind = InstructionKind::StartSend, .op = forward, .peer = WorkerId(1)}),
+            "internal error: the result of 0F1 (stage 0, micro-batch 1) is missing");
+  EXPECT_EQ(broken_invariant({.kind = InstructionKind::WaitSend, .op = forward}),
+            "internal error: the send of 0F1 (stage 0, micro-batch 1) is missing");
+  EXPECT_EQ(broken_invariant({.kind = InstructionKind::WaitReceive, .op = forward}),
+            "internal error: the receive of 0F1 (stage 0, micro-batch 1) is missing");
+  EXPECT_EQ(broken_invariant({.kind = InstructionKind::Compute, .op = backward}),
+            "internal error: the activation of 0F1 (stage 0, micro-batch 1) is missing");
+  EXPECT_EQ(broken_invariant({.kind = InstructionKind::Compute, .op = weight_gradient}),
+            "internal error: the deferred weight gradient of 0W1 (stage 0, micro-batch 1) is missing");
+  EXPECT_EQ(broken_invariant({.kind = InstructionKind::WaitAllReduce, .group = ParameterGroupId(0)}),
+            "internal error: the gradient sum of parameter group 0 is missing");
+  EXPECT_EQ(broken_invariant({.kind = InstructionKind::DropWeights, .op = forward}),
+            "internal error: the weight versions of 0F1 (stage 0, micro-batch 1) are missing");
 }
 
 /// y = x w^T through the linear layer, whose backward may be split; the loss is the sum of the squares of y.

@@ -28,7 +28,7 @@ TEST(NonFiniteTest, CorruptsWithoutAutograd) {
   const at::Tensor leaf = at::ones({2}, at::requires_grad());
   const at::Tensor tensor = leaf * 2;
   const auto version = tensor._version();
-  spoil(tensor);
+  inject_nan(tensor);
   EXPECT_FALSE(all_finite(tensor));
   EXPECT_EQ(tensor._version(), version);
 }

@@ -87,10 +87,9 @@ class RecordedStepsTest : public ::testing::Test {
         };
         const StepHooks hooks{
             .load = batch(step),
-            .optimizer_step = [](double) {},
-            .peak_memory = [] { return 0.0; },
-            .record = options.cuda_graphs ? record_on(gpus_) : CaptureGraph(),
-            .load_next = batch(step + 1),
+            .update = {.all_stages = [](double) {}},
+            .recording = {.record = options.cuda_graphs ? record_on(gpus_) : CaptureGraph(),
+                          .load_next = batch(step + 1)},
         };
         const StepResult result = executor.run(job.training.workers[place.worker.index()], hooks);
         if (rank != RankId(0)) continue;
@@ -253,13 +252,13 @@ class DoneAgain final : public DeviceGraph {
 
 /// A part with one forward, whose result is the sum of its tokens.
 struct RecordedPartTest : ::testing::Test {
-  static RecordedSteps::Load loads(const at::Tensor& tokens) {
+  static LoadMicroBatch loads(const at::Tensor& tokens) {
     return [tokens](StageId, MicroBatchId) { return MicroBatch{.tokens = tokens}; };
   }
-  double run(const RecordedSteps::Load& load) {
-    RecordedSteps::Losses losses;
+  double run(const LoadMicroBatch& load) {
+    StepLosses losses;
     const auto record = [](const std::function<void()>& work) { return std::make_unique<DoneAgain>(work); };
-    const auto sum_tokens = [this](auto, const RecordedSteps::Load& recorded) {
+    const auto sum_tokens = [this](auto, const LoadMicroBatch& recorded) {
       sum = recorded(StageId(0), MicroBatchId(0)).tokens.sum().item<double>();
     };
     steps.run(part, load, record, sum_tokens, losses);

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/invariant.h"
+#include "train/loop/trainer.h"
 
 namespace chimera {
 namespace {
@@ -38,6 +40,30 @@ TEST(SettlementTest, ImpossibleStatesAreAnError) {
   EXPECT_THROW((void)agree_on_resume_state(is_two_behind, kPairs), Error);
   const std::vector<RankState> has_no_copy = {{true, 6, 6}, {false, 0, 0}, {false, 0, 0}};
   EXPECT_THROW((void)agree_on_resume_state(has_no_copy, kPairs), Error);
+}
+
+TEST(StepPositionTest, AStepIsUpdatedOnceAndClosedBeforeTheNextBegins) {
+  StepPosition steps(/*first=*/4);
+  EXPECT_EQ(steps.done(), 4);
+  EXPECT_THROW(steps.close(), InternalError) << "it is not updated";
+  steps.begin(5);
+  steps.note_update();
+  EXPECT_EQ(steps.done(), 5);
+  EXPECT_FALSE(steps.is_closed());
+  EXPECT_THROW(steps.note_update(), InternalError);
+  EXPECT_THROW(steps.begin(6), InternalError);
+  steps.close();
+  EXPECT_TRUE(steps.is_closed());
+}
+
+TEST(StepPositionTest, AResumedLoopClosesItsLastStepAgain) {
+  StepPosition steps(/*first=*/0);
+  steps.resume(/*first=*/4, /*done=*/6);
+  EXPECT_EQ(steps.done(), 6);
+  EXPECT_FALSE(steps.is_closed());
+  steps.resume(/*first=*/4, /*done=*/4);
+  EXPECT_TRUE(steps.is_closed()) << "step 4 is of an earlier run";
+  EXPECT_EQ(steps.step(), 5);
 }
 
 /// A job of three ranks; every two share a stage. A rank votes once it and the ranks that share its stages have

@@ -103,8 +103,7 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
                         program_shape(run, GroupId(0)));
       const StepHooks hooks{
           .load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kWarmDevice)}; },
-          .optimizer_step = [](double) {},
-          .peak_memory = [] { return 1.0; }};
+          .update = {.all_stages = [](double) {}}};
       const auto& instructions = program.workers[rank.index()];
       if (warms_up) executor.warm_up(instructions, hooks);
       static_cast<void>(executor.run(instructions, hooks));

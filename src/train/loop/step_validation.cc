@@ -30,14 +30,13 @@ double StepValidation::loss(std::int64_t step) {
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const StepHooks hooks{
         .step = step,
-        .on_instruction =
-            [&](const Instruction& instruction) {
-              progress_.note({RankProgress::Phase::Steps, step, instruction});
-            },
         .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
-        .optimizer_step = {},
-        .peak_memory = peak_memory_of(self_.device),
-        .before_wait = [&] { progress_.catch_up(); },
+        .observation = {.on_instruction =
+                            [&](const Instruction& instruction) {
+                              progress_.note({RankProgress::Phase::Steps, step, instruction});
+                            },
+                        .before_wait = [&] { progress_.catch_up(); },
+                        .peak_memory = peak_memory_of(self_.device)},
     };
     sum += driver_.validate(job.validation, hooks);
   }

@@ -117,24 +117,27 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
   const std::int64_t first = job.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
   StepHooks hooks{
       .step = first + 1,
-      .on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); },
       .load =
           [this, first, n](StageId stage, MicroBatchId id) {
             return loader_.training(first + id.value() / n, stage, MicroBatchId(id.value() % n));
           },
-      .optimizer_step = [this, step](double norm) { update(step, norm); },
-      .peak_memory = peak_memory_of(self_.device),
-      .used_memory = used_memory_of(self_.device),
-      .update_weights = [this](StageId stage, MicroBatchId last, double norm) { update_stage(stage, last, norm); },
-      .before_wait = [this] { progress_.catch_up(); },
+      .update = {
+          .all_stages = [this, step](double norm) { update(step, norm); },
+          .one_stage = [this](StageId stage, MicroBatchId last, double norm) { update_stage(stage, last, norm); },
+          .skip_non_finite = losses_.skip_hook(step + 1),
+          .is_left_out = losses_.leaves_out(step + 1)},
+      .observation = {.on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); },
+                      .before_wait = [this] { progress_.catch_up(); },
+                      .peak_memory = peak_memory_of(self_.device),
+                      .used_memory = used_memory_of(self_.device),
+                      .tracer = tracer_ ? &*tracer_ : nullptr},
+      .recording = {.record = options().cuda_graphs ? record_on(accelerator()) : CaptureGraph()},
       .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
-      .skip_non_finite = losses_.skip_hook(step + 1),
-      .leaves_out_update = losses_.leaves_out(step + 1),
-      .tracer = tracer_ ? &*tracer_ : nullptr,
-      .record = options().cuda_graphs ? record_on(accelerator()) : CaptureGraph(),
   };
   if (step + 1 < options().steps) {
-    hooks.load_next = [this, step](StageId stage, MicroBatchId id) { return loader_.training(step + 1, stage, id); };
+    hooks.recording.load_next = [this, step](StageId stage, MicroBatchId id) {
+      return loader_.training(step + 1, stage, id);
+    };
   }
   return hooks;
 }
@@ -243,10 +246,10 @@ void Trainer::warm_up(std::int64_t step) {
     };
     driver_.executor().warm_up(
         program.workers[self_.place.worker.index()],
-        {.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); },
-         .load = load,
-         .peak_memory = peak_memory_of(self_.device),
-         .before_wait = [&] { progress_.catch_up(); }});
+        {.load = load,
+         .observation = {.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); },
+                         .before_wait = [&] { progress_.catch_up(); },
+                         .peak_memory = peak_memory_of(self_.device)}});
   };
   for (const bool is_masked : {false, true}) {
     if (is_masked && is_causal(job.model.family)) continue;

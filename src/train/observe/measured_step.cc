@@ -8,6 +8,7 @@
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "passes/lower.h"
+#include "runtime/worker_context.h"
 #include "schedule/dependencies.h"
 #include "simulate/explain.h"
 #include "simulate/summary.h"
@@ -21,11 +22,6 @@ struct MeasuredSum {
   double done = 0;
   bool done_in_wait = true;
 };
-
-Op forward_of(Op op) {
-  op.kind = OpKind::Forward;
-  return op;
-}
 
 std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId rank) {
   std::map<ParameterGroupId, MeasuredSum> sums;

@@ -1,15 +1,15 @@
+#pragma once
+
+// What Executor::warm_up() needs to run a program alone: a transport that exchanges no messages, and no fault points.
+
 #include <ATen/ATen.h>
 
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "core/fault_point.h"
-#include "runtime/executor.h"
 #include "transport/forwarding_transport.h"
 
 namespace chimera {
-namespace {
 
 /// Sends no messages, and returns zeros for received messages. Sums are unchanged.
 class WithoutMessages final : public ForwardingTransport {
@@ -27,6 +27,7 @@ class WithoutMessages final : public ForwardingTransport {
   at::Device device_;
 };
 
+/// Disables the fault points of this thread during its lifetime.
 class WithoutFaults {
  public:
   WithoutFaults() { set_fault_rank(-1); }
@@ -37,27 +38,5 @@ class WithoutFaults {
  private:
   int rank_ = fault_rank();
 };
-
-}  // namespace
-
-/// A second executor leaves nothing behind in this one. No rank waits for a message. A rank may wait for its device
-/// while one of its gradient sums is in flight, but all ranks start their sums in one order, so some rank always
-/// continues.
-void Executor::warm_up(const std::vector<Instruction>& program, StepHooks hooks) {
-  const WithoutFaults no_faults;
-  const auto tied = groups_.find(tied_matrix(shape_.stages()));
-  WithoutMessages transport(transport_, groups_.begin()->second->gradients().device());
-  Executor other(worker_, stages_, transport, message_, shape_, tied == groups_.end() ? nullptr : tied->second);
-  prepare_copies(program);
-  other.copies_ = copies_;
-  hooks.votes = nullptr;
-  hooks.tracer = nullptr;
-  hooks.record = {};
-  hooks.leaves_out_update = true;
-  hooks.skip_non_finite = [](const std::string&, bool) {};  // zeros may give any loss
-  static_cast<void>(other.run(program, hooks));
-  if (!other.trains_) return;
-  for (const auto& [id, group] : groups_) group->zero_gradients();
-}
 
 }  // namespace chimera

@@ -1,0 +1,71 @@
+#include "runtime/activations.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/invariant.h"
+
+namespace chimera {
+namespace {
+
+std::string missing(const Op& op) { return "the activation of " + name_of(forward_of(op)); }
+
+}  // namespace
+
+void Activations::begin(const std::vector<Instruction>& program) {
+  recomputed_.clear();
+  offloaded_.clear();
+  prepare_host_memory(program);
+  for (const Instruction& instruction : program) {
+    if (instruction.kind == InstructionKind::Recompute) recomputed_.insert(instruction.op.stage);
+    if (instruction.kind == InstructionKind::Offload) offloaded_.insert(key_of(instruction.op));
+  }
+}
+
+void Activations::prepare_host_memory(const std::vector<Instruction>& program) {
+  const bool offloads = std::ranges::find(program, InstructionKind::Offload, &Instruction::kind) != program.end();
+  if (offloads && !copies_) copies_ = std::make_shared<HostCopies>(worker_.device());
+}
+
+void Activations::share_host_memory(const std::vector<Instruction>& program, Activations& other) {
+  other.prepare_host_memory(program);
+  copies_ = other.copies_;
+}
+
+std::unique_ptr<SavedTensors> Activations::saved_tensors_of(const Op& forward) const {
+  return offloaded_.contains(key_of(forward)) ? std::make_unique<SavedTensors>() : nullptr;
+}
+
+void Activations::put(const Op& forward, Activation activation) {
+  const bool is_new = activations_.emplace(key_of(forward), std::move(activation)).second;
+  if (!is_new) throw InternalError("the activation of " + name_of(forward) + " exists twice");
+}
+
+Activation& Activations::find(const Op& op) {
+  const auto found = activations_.find(key_of(forward_of(op)));
+  if (found == activations_.end()) throw InternalError(missing(op) + " is missing");
+  return found->second;
+}
+
+Activation Activations::take(const Op& op) {
+  Activation activation = take_out(activations_, key_of(forward_of(op)), [&] { return missing(op); });
+  if (activation.saved == nullptr) return activation;
+  activation.saved->await();
+  activation.saved.reset();
+  if (activation.saved_input) {
+    activation.input = std::exchange(activation.saved_input, {})->value.requires_grad_(true);
+  }
+  return activation;
+}
+
+void Activations::offload(const Op& op) {
+  Activation& activation = find(op);
+  if (recomputed_.contains(op.stage)) {
+    activation.saved_input = activation.saved->add(std::exchange(activation.input, {}).detach());
+  }
+  activation.saved->offload(*copies_);
+}
+
+void Activations::load(const Op& op) { find(op).saved->load(*copies_); }
+
+}  // namespace chimera

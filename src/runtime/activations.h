@@ -1,0 +1,71 @@
+#pragma once
+
+// What forwards leave for their backwards. A plain forward keeps its input and its output with the autograd graph
+// between them. Two choices of the program keep less on the device:
+//
+//   Recompute  the forward keeps only its input; just before the backward it runs again and makes the graph
+//   Offload    the tensors that the graph has saved (of a recomputed forward: its input) move to host memory after the
+//              forward, and a Load moves them back before the backward
+//
+// Input and output of an offloaded stage that is not recomputed stay on the device.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "model/linear.h"
+#include "runtime/saved_tensors.h"
+#include "runtime/worker_context.h"
+
+namespace chimera {
+
+/// Data of a forward for its backward; before recomputation only the input.
+struct Activation {
+  at::Tensor input;
+  at::Tensor output;
+  WeightGradients::Pointer weight_gradients;
+  std::unique_ptr<SavedTensors> saved;  // Null: stays on the device
+  SavedTensors::Pointer saved_input;    // The offloaded input of a recomputed forward
+};
+
+/// Activations are named by any op of their stage, micro-batch and slice. A missing one is an InternalError.
+class Activations {
+ public:
+  explicit Activations(const WorkerContext& worker) : worker_(worker) {}
+
+  /// Reads which stages the program recomputes and which forwards it offloads.
+  void begin(const std::vector<Instruction>& program);
+  /// Uses the host memory of `other` for offloaded tensors.
+  void share_host_memory(const std::vector<Instruction>& program, Activations& other);
+
+  [[nodiscard]] bool is_recomputed(StageId stage) const { return recomputed_.contains(stage); }
+  /// Returns the place for what the graph of an offloaded forward saves; null for other forwards.
+  [[nodiscard]] std::unique_ptr<SavedTensors> saved_tensors_of(const Op& forward) const;
+
+  void put(const Op& forward, Activation activation);
+  /// Removes the activation, back from host memory.
+  [[nodiscard]] Activation take(const Op& op);
+
+  /// Starts to move the activation to host memory.
+  void offload(const Op& op);
+  /// Starts to move it back.
+  void load(const Op& op);
+
+  /// Drops all activations of an abandoned step.
+  void drop() { activations_.clear(); }
+
+ private:
+  [[nodiscard]] Activation& find(const Op& op);
+  void prepare_host_memory(const std::vector<Instruction>& program);
+
+  const WorkerContext& worker_;
+  std::unordered_set<StageId> recomputed_;
+  std::unordered_set<OpKey> offloaded_;                // Forwards
+  std::shared_ptr<HostCopies> copies_;                 // Null until a program offloads
+  std::unordered_map<OpKey, Activation> activations_;  // By forward
+};
+
+}  // namespace chimera

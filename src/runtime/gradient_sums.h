@@ -1,0 +1,49 @@
+#pragma once
+
+// Sums of a stage's gradients over its replicas, one collective per parameter group and step. The program starts a sum
+// when the last weight gradient of the group is complete, and waits for it before the optimizer step. With canonical
+// reduction, gradients of fixed blocks of micro-batches are summed first, so that the sum has the same order in every
+// schedule (canonical_sums.h); with a sharded optimizer the sum is a reduce-scatter.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/canonical_sums.h"
+#include "runtime/tracer.h"
+#include "runtime/worker_context.h"
+
+namespace chimera {
+
+class GradientSums {
+ public:
+  explicit GradientSums(const WorkerContext& worker);
+
+  /// Calls Transport::connect_sums() for all groups. Collective.
+  void connect() const;
+  /// Tells `tracer`, if any, when the sum is complete.
+  void start(ParameterGroupId group, Tracer* tracer);
+  /// Throws InternalError if the sum has not started.
+  void wait(ParameterGroupId group);
+
+  [[nodiscard]] bool is_canonical() const { return canonical_.has_value(); }
+  /// Call before and after an op that adds weight gradients.
+  void open_block(const Op& op);
+  void close_block(const Op& op);
+
+  /// Drops the sums of an abandoned step.
+  void drop();
+
+ private:
+  [[nodiscard]] std::unique_ptr<Pending> start(ParameterGroupId group);
+
+  const WorkerContext& worker_;
+  std::map<ParameterGroupId, std::vector<std::int64_t>> shards_;  // shard_sizes(); empty vectors: all-reduces
+  std::optional<CanonicalSums> canonical_;
+  std::unordered_map<ParameterGroupId, std::unique_ptr<Pending>> pending_;
+};
+
+}  // namespace chimera

@@ -1,0 +1,51 @@
+#pragma once
+
+// Tensors between ops: hidden states from stage to stage, and gradients back. An op of this worker puts its result
+// here; the next op takes it, or a send takes it for another worker. A receive puts the result of another worker's op
+// here, so the op that reads it does not differ. Each tensor is taken once and then freed.
+//
+//   forward 1F0 --put--> [1F0] --take--> forward 2F0           (both stages on this worker)
+//                        [1F0] --start_send--> other worker --post_receive, wait_receive--> [1F0] --take--> 2F0
+//
+// A missing tensor, or a transfer that is awaited but not started, is an InternalError.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "runtime/worker_context.h"
+#include "transport/transport.h"
+
+namespace chimera {
+
+/// Tensors and transfers are named by the op that makes the tensor.
+class Messages {
+ public:
+  explicit Messages(const WorkerContext& worker) : worker_(worker) {}
+
+  void put(const Op& maker, at::Tensor tensor);
+  [[nodiscard]] at::Tensor take(const Op& maker);
+  /// Takes the gradient that the backward of `stage` passes back for the micro-batch of `op`.
+  [[nodiscard]] at::Tensor take_gradient(const Op& op, StageId stage);
+
+  /// `step` is the number in the message's tag.
+  void post_receive(const Op& maker, WorkerId from, std::int64_t step);
+  void wait_receive(const Op& maker);
+  void start_send(const Op& maker, WorkerId to, std::int64_t step);
+  void wait_send(const Op& maker);
+
+  /// Drops all tensors and transfers of an abandoned step.
+  void drop();
+
+ private:
+  using Transfers = std::unordered_map<OpKey, std::unique_ptr<Pending>>;
+
+  const WorkerContext& worker_;
+  std::unordered_map<OpKey, at::Tensor> tensors_;
+  Transfers sends_;
+  Transfers receives_;
+};
+
+}  // namespace chimera

@@ -1,0 +1,182 @@
+#include "runtime/op_runner.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <future>
+#include <utility>
+
+#include "core/fault_point.h"
+#include "core/invariant.h"
+
+namespace chimera {
+namespace {
+
+OpKey key_of_first_slice(const Op& op) {
+  Op first = forward_of(op);
+  first.slice = 0;
+  return key_of(first);
+}
+
+StageId neighbor(const Op& op, std::int64_t distance) { return StageId(op.stage.value() + distance); }
+
+}  // namespace
+
+OpRunner::OpRunner(const WorkerContext& worker, Messages& messages, Activations& activations, GradientSums& sums)
+    : worker_(worker),
+      messages_(messages),
+      activations_(activations),
+      sums_(sums),
+      times_(worker.shape.stages(), worker.num_slices()) {}
+
+void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
+  const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
+  const bool adds_to_block = gives_weight_gradient(op.kind);
+  if (adds_to_block) sums_.open_block(op);
+  switch (op.kind) {
+    case OpKind::Forward: {
+      Forward forward = begin_forward(op, load);
+      run(forward);
+      end_forward(std::move(forward));
+      break;
+    }
+    case OpKind::Backward: static_cast<void>(propagate(op, /*defers_weight_gradients=*/false)); break;
+    case OpKind::BackwardInput: input_gradient(op); break;
+    case OpKind::BackwardWeight: weight_gradient(op); break;
+  }
+  if (adds_to_block) sums_.close_block(op);
+  if (trains_) times_.add(op, stopwatch.elapsed());
+}
+
+void OpRunner::compute_pair(const Op& first, const Op& second, const LoadMicroBatch& load,
+                            const std::function<void()>& on_forward) {
+  Forward forward = begin_forward(first, load);
+  Duration duration;
+  if (!helper_) helper_.emplace();
+  std::future<void> end = helper_->begin([&] {
+    const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
+    run(forward);
+    duration = stopwatch.elapsed();
+  });
+  try {
+    compute(second, load);
+  } catch (...) {
+    end.wait();  // The helper uses `forward`
+    throw;
+  }
+  on_forward();
+  end.get();
+  end_forward(std::move(forward));
+  times_.add(first, duration);
+}
+
+OpRunner::Forward OpRunner::begin_forward(const Op& op, const LoadMicroBatch& load) {
+  Forward forward{.op = op, .gets_nan = fault_point("forward")};
+  at::Tensor& input = forward.activation.input;
+  if (!worker_.is_first(op)) {
+    Op before = op;
+    before.stage = neighbor(op, -1);
+    // A leaf of this worker's own graph, as another worker may share the tensor.
+    input = messages_.take(before).detach();
+    if (trains_) input.requires_grad_(true);
+  }
+  forward.keeps_graph = trains_ && !activations_.is_recomputed(op.stage);
+  forward.activation.saved = activations_.saved_tensors_of(op);
+  forward.batch = load_slice(op, load);
+  return forward;
+}
+
+void OpRunner::run(Forward& forward) const {
+  const at::AutoGradMode mode(forward.keeps_graph);
+  Activation& activation = forward.activation;
+  if (forward.keeps_graph) activation.weight_gradients = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(activation.weight_gradients);
+  const SavedTensors::Scope saved(activation.saved.get());
+  activation.output = worker_.stage(forward.op).forward(activation.input, forward.batch);
+  forward.batch = {};
+}
+
+void OpRunner::end_forward(Forward forward) {
+  const Op& op = forward.op;
+  Activation& activation = forward.activation;
+  if (forward.gets_nan) inject_nan(activation.output);
+  non_finite_.check(op, activation.output);
+  if (worker_.is_last(op)) {
+    at::Tensor& loss = losses_[op.micro_batch];
+    loss = op.slice == 0 ? activation.output.detach() : loss + activation.output.detach();
+  } else {
+    messages_.put(op, activation.output.detach().contiguous());
+  }
+  if (!forward.keeps_graph) activation.output.reset();
+  if (trains_) activations_.put(op, std::move(activation));
+  forget_carried(op);
+}
+
+void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
+  const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
+  const Op op = forward_of(backward);
+  Forward again{.op = op, .batch = load_slice(op, load)};
+  again.activation.input = activations_.take(op).input;
+  run(again);
+  activations_.put(op, std::move(again.activation));
+  times_.add_recomputation(op.stage, stopwatch.elapsed());
+}
+
+/// Returns the activation, whose weight gradients may be deferred.
+Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
+  const bool gets_nan = fault_point("backward");
+  Activation activation = activations_.take(op);
+  if (defers_weight_gradients) activation.weight_gradients->defer();
+  at::Tensor gradient;
+  if (!worker_.is_last(op)) gradient = messages_.take_gradient(op, neighbor(op, 1));
+  torch::autograd::backward({activation.output}, {gradient});
+  if (!worker_.is_first(op)) {
+    at::Tensor passed_back = activation.input.grad().contiguous();
+    if (gets_nan) inject_nan(passed_back);
+    non_finite_.check(op, passed_back);
+    messages_.put(op, std::move(passed_back));
+  }
+  forget_carried(op);
+  return activation;
+}
+
+void OpRunner::input_gradient(const Op& op) {
+  std::optional<HiddenGradients> hidden;
+  if (sums_.is_canonical()) hidden.emplace(worker_.stage(op));
+  auto owed = propagate(op, /*defers_weight_gradients=*/true).weight_gradients;
+  if (hidden) hidden->show(*owed);
+  weight_gradients_[key_of(forward_of(op))] = std::move(owed);
+}
+
+void OpRunner::weight_gradient(const Op& op) {
+  take_out(weight_gradients_, key_of(forward_of(op)), [&] {
+    return "the deferred weight gradient of " + name_of(op);
+  })->run();
+}
+
+MicroBatch OpRunner::load_slice(const Op& op, const LoadMicroBatch& load) {
+  MicroBatch batch = load(op.stage, op.micro_batch);
+  if (worker_.slices.empty()) return batch;
+  const std::vector<std::int64_t>& bounds = worker_.shape.slice_bounds;
+  auto& carried = carried_[key_of_first_slice(op)];
+  if (!carried) carried = std::make_shared<CarriedKeyValues>(bounds.back());
+  const auto slice = static_cast<std::size_t>(op.slice);
+  return slice_of(std::move(batch), bounds[slice], bounds[slice + 1], carried);
+}
+
+/// Frees the keys and values of a micro-batch on a stage after their last use: the backward of slice 0, or the last
+/// slice's forward if there are no backwards.
+void OpRunner::forget_carried(const Op& op) {
+  const bool is_forward = op.kind == OpKind::Forward;
+  if (worker_.slices.empty() || is_forward == trains_) return;
+  if (op.slice == (is_forward ? worker_.num_slices() - 1 : 0)) carried_.erase(key_of_first_slice(op));
+}
+
+void OpRunner::drop() {
+  losses_.clear();
+  weight_gradients_.clear();
+  carried_.clear();
+  non_finite_.forget();
+}
+
+}  // namespace chimera

@@ -1,0 +1,86 @@
+#pragma once
+
+// Computes the ops of a worker: forwards, backwards, and the two halves of a split backward.
+//
+//   forward (F)           input from Messages or the micro-batch; output to Messages or the losses; Activations keep
+//                         input, output and graph for the backward
+//   backward (B)          takes the activation and the gradient from the next stage; adds weight gradients; passes the
+//                         gradient of the input back
+//   input gradient (I)    the same, but keeps the functions that add weight gradients
+//   weight gradient (W)   runs these functions
+//
+// The two ops of a pair run at the same time, the forward on a helper thread. Keys and values of a sliced micro-batch
+// stay until the backward of slice 0.
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "model/carried_key_values.h"
+#include "model/linear.h"
+#include "runtime/activations.h"
+#include "runtime/gradient_sums.h"
+#include "runtime/helper_thread.h"
+#include "runtime/messages.h"
+#include "runtime/non_finite.h"
+#include "runtime/step_hooks.h"
+#include "runtime/tracer.h"
+#include "runtime/worker_context.h"
+
+namespace chimera {
+
+/// Borrows its arguments. Throws the errors of stages and of `load`.
+class OpRunner {
+ public:
+  OpRunner(const WorkerContext& worker, Messages& messages, Activations& activations, GradientSums& sums);
+
+  /// Begins a program. Without backwards (`trains`), forwards keep no graph and no times.
+  void begin(bool trains) { trains_ = trains; }
+
+  void compute(const Op& op, const LoadMicroBatch& load);
+  /// Computes both ops of a pair. Calls `on_forward` when the second op is done, before it waits for the forward.
+  void compute_pair(const Op& forward, const Op& second, const LoadMicroBatch& load,
+                    const std::function<void()>& on_forward);
+  /// Runs the forward of `backward` again, from its input.
+  void recompute(const Op& backward, const LoadMicroBatch& load);
+
+  /// Drops all results of an abandoned step.
+  void drop();
+
+  [[nodiscard]] StepLosses& losses() { return losses_; }
+  [[nodiscard]] NonFiniteOps& non_finite() { return non_finite_; }
+  [[nodiscard]] OpTimes& times() { return times_; }
+  [[nodiscard]] const OpTimes& times() const { return times_; }
+
+ private:
+  struct Forward {  // In progress
+    Op op;
+    MicroBatch batch = {};
+    Activation activation = {};
+    bool keeps_graph = true;
+    bool gets_nan = false;  // An injected fault
+  };
+
+  Forward begin_forward(const Op& op, const LoadMicroBatch& load);
+  void run(Forward& forward) const;
+  void end_forward(Forward forward);
+  [[nodiscard]] Activation propagate(const Op& op, bool defers_weight_gradients);
+  void input_gradient(const Op& op);
+  void weight_gradient(const Op& op);
+  MicroBatch load_slice(const Op& op, const LoadMicroBatch& load);
+  void forget_carried(const Op& op);
+
+  const WorkerContext& worker_;
+  Messages& messages_;
+  Activations& activations_;
+  GradientSums& sums_;
+  bool trains_ = false;
+  StepLosses losses_;
+  NonFiniteOps non_finite_;
+  OpTimes times_;
+  std::optional<HelperThread> helper_;                                    // Created at the first pair
+  std::unordered_map<OpKey, WeightGradients::Pointer> weight_gradients_;  // Between I and W, by forward
+  std::unordered_map<OpKey, std::shared_ptr<CarriedKeyValues>> carried_;  // By the forward of slice 0
+};
+
+}  // namespace chimera

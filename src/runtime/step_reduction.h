@@ -1,0 +1,54 @@
+#pragma once
+
+// The sum of a step's numbers over all workers, at the program's ReduceScalars: losses, squared gradient norms, memory,
+// and votes of the trainer and of RecordedSteps. It is the only number that every worker needs from all others, so one
+// collective carries all of them, and on a device it is the host's only wait in a step. If a loss or norm is not
+// finite, a second collective finds the op that made the first such value.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/gradient_norms.h"
+#include "runtime/non_finite.h"
+#include "runtime/step_hooks.h"
+#include "runtime/step_sums.h"
+#include "runtime/worker_context.h"
+
+namespace chimera {
+
+/// First result of a step that was not finite.
+struct NonFiniteResult {
+  std::string what;     ///< Equal on all ranks: "the output of stage 1 for micro-batch 3", "the gradient of wte.weight"
+  bool is_own = false;  ///< This rank made it, or reports it; true on one rank
+  std::optional<Op> op = {};  ///< The op that made it, if is_own
+};
+
+/// Steps count from 0 within the program. Borrows the context.
+class StepReduction {
+ public:
+  explicit StepReduction(const WorkerContext& worker)
+      : worker_(worker), norms_(worker.shape, worker.worker, worker.groups) {}
+
+  /// As GradientNorms::note_update().
+  double note_update(ParameterGroupId group, std::int64_t step) { return norms_.note_update(group, step); }
+
+  /// Sums the numbers of `step`; collective over all workers. Takes the step's own losses out of `losses`. `trains`:
+  /// there are gradients. `recordings` is StepSums::recordings of this worker.
+  [[nodiscard]] StepSums sum(std::int64_t step, bool trains, StepLosses& losses, std::optional<double> recordings,
+                             const StepHooks& hooks);
+
+  /// Finds the source of a non-finite loss or gradient norm: the first op in SpreadOrder, else a gradient. Collective
+  /// over all workers. `suspects` holds this worker's ops in the step with non-finite results, `squares` the step's
+  /// summed squared norms.
+  [[nodiscard]] NonFiniteResult find_non_finite(std::span<const double> squares, const std::vector<Op>& suspects) const;
+
+ private:
+  [[nodiscard]] StepSums own_numbers(const StepHooks& hooks) const;
+
+  const WorkerContext& worker_;
+  GradientNorms norms_;
+};
+
+}  // namespace chimera

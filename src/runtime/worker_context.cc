@@ -1,0 +1,56 @@
+#include "runtime/worker_context.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace chimera {
+namespace {
+
+std::vector<TensorSpec> slices_of(const TensorSpec& whole, const std::vector<std::int64_t>& bounds) {
+  std::vector<TensorSpec> slices;
+  for (std::size_t end = 1; end < bounds.size(); ++end) {
+    slices.push_back(whole);
+    slices.back().sizes.at(1) = bounds[end] - bounds[end - 1];
+  }
+  return slices;
+}
+
+}  // namespace
+
+WorkerContext::WorkerContext(WorkerId own_worker, std::map<StageId, Stage*> own_stages, Transport& connections,
+                             TensorSpec whole_message, ProgramShape program_shape, ParameterGroup* own_tied)
+    : worker(own_worker),
+      stages(std::move(own_stages)),
+      transport(connections),
+      message(std::move(whole_message)),
+      shape(std::move(program_shape)),
+      tied(own_tied),
+      slices(slices_of(message, shape.slice_bounds)) {
+  for (const auto& [id, stage] : stages) groups[parameters_of(id)] = stage;
+  if (tied != nullptr) groups[tied_matrix(shape.stages())] = tied;
+}
+
+const TensorSpec& WorkerContext::message_of(const Op& maker) const {
+  if (!slices.empty()) return slices[static_cast<std::size_t>(maker.slice)];
+  if (shape.boundaries.empty()) return message;
+  return shape.boundaries[maker.stage.index() - (maker.kind == OpKind::Forward ? 0 : 1)];
+}
+
+/// Leaves 21 bits to the stage, as models have fewer layers.
+OpKey key_of(const Op& op) {
+  static_assert(kMostSlices <= 1 << 10);
+  return (static_cast<OpKey>(op.kind) << 62U) | (static_cast<OpKey>(op.slice) << 52U) |
+         (static_cast<OpKey>(op.stage.value()) << 31U) | static_cast<OpKey>(op.micro_batch.value());
+}
+
+Op forward_of(Op op) {
+  op.kind = OpKind::Forward;
+  return op;
+}
+
+std::string name_of(const Op& op) {
+  return fmt::format("{} (stage {}, micro-batch {})", to_text(op), op.stage.value(), op.micro_batch.value());
+}
+
+}  // namespace chimera
