@@ -1,4 +1,36 @@
 #pragma once
+// The proof that a program cannot deadlock, made before any rank runs it. `chimera check`, `chimera train` and the
+// planner check every program that lower() returns. It finds, for example, that here neither
+// worker gets past its second instruction:
+//
+//   worker 0   post receive of 1B0   wait for 1B0 from worker 1   send 0F0 to worker 1
+//   worker 1   post receive of 0F0   wait for 0F0 from worker 0   send 1B0 to worker 0
+//
+// The check runs the program once, without tensors: an instruction is enabled if its worker is at it and the events
+// that it waits for have happened. One run decides about all runs. Enabled instructions stay enabled, because events
+// are never undone; and two of them, on two workers, commute, because there is no receive-any: the lists alone
+// determine the k-th entry at each end of a queue. By Newman's lemma all maximal runs end in the same state.
+//
+// Rules of progress: a transfer happens only after both its start-send and its post-receive, matched in queue order by
+// the discipline. Workers block only at waits, in ReduceScalars and, with FirstUse::IdleDevice, at the first op of a
+// kind at a stage.
+//
+// Rules of the work:
+// - Every op runs once, on the worker that holds its stage, with its inputs there: F at every stage for every slice of
+//   every micro-batch and, in a training program (with a backward, all-reduce or update), B (or I and W).
+// - Every tensor is sent at most once, each send matches the receive of the same tensor, and each end waits once for
+//   every transfer, after its start.
+// - In training, every worker sums each of its SummedStages (and the tied matrix, group S) once, after its last weight
+//   gradient of it. It waits for the result, sums the norms once after its ops, and runs one optimizer step. Other
+//   programs have no sum of gradients and no step.
+// - With UpdateWeights instead of the optimizer step, updates are in order. Each has all gradients since the update
+//   before, after their all-reduce if any, and no gradient is left over. Ops use weight versions that are made and not
+//   dropped.
+// - The two ops of a pair (Op::paired) are adjacent, of different micro-batches, with all inputs there before both.
+// - Offloaded activations exist and are loaded before B, I or recomputation. Program::most_on_device is kept.
+// - With several steps, the norms are summed once per step, after its ops and updates.
+// - The orders of all-reduce starts on the workers form no cycle, so that groups that share workers cannot block each
+//   other.
 
 #include <cstdint>
 #include <vector>
@@ -22,35 +54,11 @@ enum class FirstUse : std::uint8_t {
   IdleDevice
 };
 
-/// Checks that a program always completes without buffering. A transfer happens only after both its start-send and its
-/// post-receive, matched in queue order by the discipline. Workers block only at waits, in ReduceScalars and, with
-/// FirstUse::IdleDevice, at the first op of a kind at a stage. Also checks the work of a program, and of a training
-/// program (with a backward, all-reduce or update):
-/// - Every op runs once, on the worker that holds its stage, with its inputs there: F at every stage for every slice of
-///   every micro-batch and, in training, B (or I and W).
-/// - Every tensor is sent at most once, each send matches the receive of the same tensor, and each end waits once for
-///   every transfer, after its start.
-/// - In training, every worker sums each of its `summed` stages (and the tied matrix, group S) once, after its last
-///   weight gradient of it. It waits for the result, sums the norms once after its ops, and runs one optimizer step.
-///   Other programs have no sum of gradients and no step.
-/// - With UpdateWeights instead, updates are in order. Each has all gradients since the update before, after their
-///   all-reduce if any, and no gradient is left over. There is no optimizer step. Ops use weight versions that are
-///   made and not dropped.
-/// - The two ops of a pair (Op::paired) are adjacent, of different micro-batches, with all inputs there before both.
-/// - Offloaded activations exist and are loaded before B, I or recomputation. Program::most_on_device is kept.
-/// - With several steps, the norms are summed once per step, after its ops and updates.
-/// - The orders of all-reduce starts on the workers form no cycle, so that groups that share workers cannot block each
-///   other.
-///
-/// One run decides, because runs are confluent. An instruction is enabled if its worker is at it and the events that it
-/// waits for have happened. These are never undone, so it stays enabled. Its effect depends only on the program: there
-/// is no receive-any, so the lists determine the k-th entry at each end of a queue. So two enabled instructions of two
-/// workers commute. By Newman's lemma, all maximal runs end in the same state. The run takes time linear in the
-/// instructions.
-///
+/// Checks that the program always completes, and that it does the work of a step, by the rules at the head of this file.
 /// Returns the violations found before workers block (20,000 of each kind, then their number), empty if and only if the
 /// program is correct. A deadlock is a shortest cycle of workers that wait for each other, or a worker that waits for
-/// an ended worker. A worker in ReduceScalars waits for the first 64 missing workers. Never throws; accepts any ids.
+/// an ended worker. A worker in ReduceScalars waits for the first 64 missing workers. Takes time linear in the
+/// instructions. Never throws; accepts any ids.
 [[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
                                            SummedStages summed = SummedStages::OfSeveralWorkers,
                                            FirstUse first_use = FirstUse::Nothing);
