@@ -4,7 +4,7 @@
 #include <compare>
 #include <limits>
 #include <map>
-#include <tuple>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -53,9 +53,13 @@ class UpdatePlacing {
     return found == last_use_.end() ? 0 : found->second;
   }
 
+  void place(std::size_t after, const Instruction& instruction) {
+    placed_.push_back({.after = after, .instruction = instruction});
+  }
+
   void drop(std::size_t after, Op op, std::int32_t version) {
     op.weight_version = version;
-    placed_.push_back({after, {InstructionKind::DropWeights, op, {}}});
+    place(after, {.kind = InstructionKind::DropWeights, .op = op});
   }
 
   void update(std::size_t after, State& state) {
@@ -64,10 +68,10 @@ class UpdatePlacing {
     op.weight_version = ++state.newest;
     state.gradients = 0;
     if (sums_) {
-      placed_.push_back({after, {InstructionKind::StartAllReduce, {}, {}, parameters_of(op.stage)}});
-      placed_.push_back({after, {InstructionKind::WaitAllReduce, {}, {}, parameters_of(op.stage)}});
+      place(after, {.kind = InstructionKind::StartAllReduce, .group = parameters_of(op.stage)});
+      place(after, {.kind = InstructionKind::WaitAllReduce, .group = parameters_of(op.stage)});
     }
-    placed_.push_back({after, {InstructionKind::UpdateWeights, op, {}}});
+    place(after, {.kind = InstructionKind::UpdateWeights, .op = op});
   }
 
   const std::vector<Op>& ops_;
@@ -76,6 +80,297 @@ class UpdatePlacing {
   std::map<std::pair<Copy, std::int32_t>, std::size_t> last_use_;
   std::map<Copy, State> states_;
   std::vector<PlacedInstruction> placed_;
+};
+
+bool has_backward(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.workers, [](const auto& ops) {
+    return std::ranges::any_of(ops, [](const Op& op) { return gives_weight_gradient(op.kind); });
+  });
+}
+
+/// What the workers of a lowering share, computed once.
+struct LoweringPlan {
+  const Schedule& schedule;
+  const LoweringOptions& options;
+  OpTable table;
+  std::vector<std::int64_t> start;                       // [op]: unit_start_times()
+  std::set<StageId> offload;                             // Stages whose activations move to host memory
+  std::vector<std::vector<AllReduceStart>> all_reduces;  // [worker], in order of start; none if there are updates
+  std::vector<std::vector<PlacedInstruction>> updates;   // [worker]; none in a synchronous schedule
+  std::vector<std::int64_t> last_start;                  // [step]: start of its last op, if there are several steps
+  bool trains;
+};
+
+std::vector<std::int64_t> last_starts_of_steps(const OpTable& table, const std::vector<std::int64_t>& start,
+                                               std::int64_t steps) {
+  std::vector<std::int64_t> last(static_cast<std::size_t>(steps), 0);
+  const auto micro_batches_of_a_step = static_cast<std::size_t>(table.schedule().micro_batches / steps);
+  for (OpIndex op = 0; op < table.size(); ++op) {
+    std::int64_t& of_step = last[table.op(op).micro_batch.index() / micro_batches_of_a_step];
+    of_step = std::max(of_step, start[op]);
+  }
+  return last;
+}
+
+LoweringPlan plan_lowering(const Schedule& schedule, const LoweringOptions& options) {
+  LoweringPlan plan{.schedule = schedule,
+                    .options = options,
+                    .table = OpTable(schedule),
+                    .start = {},
+                    .offload = options.offload,
+                    .all_reduces = {},
+                    .updates = place_updates(schedule, options.all_reduces.every_stage),
+                    .last_start = {},
+                    .trains = has_backward(schedule)};
+  plan.start = unit_start_times(plan.table, options.pairs);
+  if (options.recompute.contains(StageId(0))) plan.offload.erase(StageId(0));  // It keeps nothing
+  plan.all_reduces.resize(schedule.workers.size());
+  if (!schedule.updates) plan.all_reduces = place_all_reduces(plan.table, plan.start, options.all_reduces);
+  if (options.steps > 1) plan.last_start = last_starts_of_steps(plan.table, plan.start, options.steps);
+  return plan;
+}
+
+WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
+
+/// A send of the op at `position`.
+struct Send {
+  std::uint32_t to = 0;
+  std::uint32_t position = 0;
+  friend auto operator<=>(const Send&, const Send&) = default;
+};
+
+/// A receive that is posted before the op at `position`.
+struct Post {
+  std::size_t position = 0;
+  std::int64_t turn = 0;
+  OpIndex maker = kNoOp;  // Op indices ascend by sender
+  friend auto operator<=>(const Post&, const Post&) = default;
+};
+
+/// Places the posts of a worker's receives (see lower() for the rule).
+class PostPlacing {
+ public:
+  /// `sends`: with SerialPair, sorted by peer, then position. `makers`: the inputs from other workers.
+  PostPlacing(const LoweringPlan& plan, std::size_t worker, std::span<const Send> sends, std::vector<OpIndex> makers)
+      : plan_(plan), worker_(worker), ops_(plan.schedule.workers[worker]), sends_(sends), makers_(std::move(makers)) {
+    std::ranges::sort(makers_);  // Groups them by sender
+  }
+
+  /// Returns the posts in order.
+  std::vector<Post> run() {
+    for (std::size_t begin = 0; begin < makers_.size();) {
+      const std::size_t peer = plan_.table.worker(makers_[begin]);
+      std::size_t end = begin + 1;
+      while (end < makers_.size() && plan_.table.worker(makers_[end]) == peer) ++end;
+      place_channel(peer, std::span(makers_).subspan(begin, end - begin));
+      begin = end;
+    }
+    std::ranges::sort(posts_);
+    return std::move(posts_);
+  }
+
+ private:
+  void place_channel(std::size_t peer, std::span<const OpIndex> makers) {
+    std::vector<std::size_t> turns;
+    for (const OpIndex maker : makers) turns.push_back(turn_position(turns.empty() ? 0 : turns.back(), maker));
+    const auto ahead = static_cast<std::size_t>(plan_.options.receives_ahead);
+    auto send = std::ranges::lower_bound(sends_, Send{.to = static_cast<std::uint32_t>(peer)});
+    std::size_t behind = 0;
+    for (std::size_t k = 0; k < turns.size(); ++k) {
+      std::size_t position = k < ahead ? 0 : turns[k - ahead];
+      if (plan_.options.discipline == ChannelDiscipline::SerialPair) {
+        for (; send != sends_.end() && send->to == peer && send->position < turns[k]; ++send) {
+          behind = send->position + num_concurrent(ops_, send->position, plan_.options.pairs);
+        }
+        position = std::max(position, behind);
+      }
+      posts_.push_back({.position = position, .turn = plan_.start[makers[k]], .maker = makers[k]});
+    }
+  }
+
+  /// Returns the position of the first op from `from` on that is later than `maker` in t.
+  std::size_t turn_position(std::size_t from, OpIndex maker) const {
+    const auto turn = [&](std::size_t worker, OpIndex op) { return std::pair(plan_.start[op], worker); };
+    const auto maker_turn = turn(plan_.table.worker(maker), maker);
+    const auto is_before = [&](std::size_t i) {
+      return turn(worker_, plan_.table.first(worker_) + static_cast<OpIndex>(i)) < maker_turn;
+    };
+    std::size_t low = from;
+    std::size_t step = 1;
+    while (low + step <= ops_.size() && is_before(low + step - 1)) {
+      low += step;
+      step *= 2;
+    }
+    std::size_t high = std::min(low + step - 1, ops_.size());
+    while (low < high) {  // Start times ascend along a worker's list
+      const std::size_t middle = low + (high - low) / 2;
+      is_before(middle) ? low = middle + 1 : high = middle;
+    }
+    return low;
+  }
+
+  const LoweringPlan& plan_;
+  std::size_t worker_;
+  const std::vector<Op>& ops_;
+  std::span<const Send> sends_;
+  std::vector<OpIndex> makers_;
+  std::vector<Post> posts_;
+};
+
+/// Writes the instructions of one worker, op by op.
+class WorkerLowering {
+ public:
+  WorkerLowering(const LoweringPlan& plan, std::size_t worker)
+      : plan_(plan),
+        worker_(worker),
+        ops_(plan.schedule.workers[worker]),
+        destination_(ops_.size(), kHere),
+        input_(ops_.size(), kNoOp),
+        is_offloaded_(ops_.size(), false),
+        loads_(offloaded_forwards(ops_, plan.offload, plan.options.pairs)),
+        all_reduces_(plan.all_reduces[worker]),
+        updates_(plan.updates[worker]) {
+    for (const OffloadedForward& each : loads_) is_offloaded_[each.forward] = true;
+    std::vector<Send> sends;
+    std::vector<OpIndex> makers;
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const OpIndex consumer = plan.table.consumer(ops_[i]);
+      if (consumer != kNoOp && plan.table.worker(consumer) != worker) {
+        destination_[i] = static_cast<std::uint32_t>(plan.table.worker(consumer));
+        sends.push_back({.to = destination_[i], .position = static_cast<std::uint32_t>(i)});
+      }
+      const OpIndex input = plan.table.inputs(ops_[i])[0];
+      if (input != kNoOp && plan.table.worker(input) != worker) makers.push_back(input_[i] = input);
+    }
+    if (plan.options.discipline == ChannelDiscipline::SerialPair) std::ranges::sort(sends);
+    out_.reserve(ops_.size() + 2 * makers.size() + 2 * sends.size() + 2 * all_reduces_.size() + 2);
+    posts_ = PostPlacing(plan, worker, sends, std::move(makers)).run();
+  }
+
+  std::vector<Instruction> run() {
+    start_all_reduces(-1);
+    for (std::size_t i = 0; i < ops_.size(); i += num_concurrent(ops_, i, plan_.options.pairs)) lower_at_once(i);
+    post_receives(ops_.size());
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  void lower_at_once(std::size_t begin) {
+    const std::size_t end = begin + num_concurrent(ops_, begin, plan_.options.pairs);
+    post_receives(begin);
+    end_steps_before(plan_.start[plan_.table.first(worker_) + static_cast<OpIndex>(begin)]);
+    for (; next_load_ < loads_.size() && loads_[next_load_].load == begin; ++next_load_) {
+      add(InstructionKind::Load, ops_[loads_[next_load_].backward]);
+    }
+    for (std::size_t i = begin; i < end; ++i) recompute(ops_[i]);
+    for (std::size_t i = begin; i < end; ++i) wait_for_inputs(i);
+    for (std::size_t i = begin; i < end; ++i) {
+      add(InstructionKind::Compute, ops_[i]);
+      out_.back().op.paired = i + 1 < end;
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      if (destination_[i] != kHere) send(i);
+      if (is_offloaded_[i]) add(InstructionKind::Offload, ops_[i]);
+      start_all_reduces(static_cast<std::int64_t>(i));
+      for (; !updates_.empty() && updates_.front().after == i; updates_ = updates_.subspan(1)) {
+        out_.push_back(updates_.front().instruction);
+      }
+    }
+  }
+
+  /// Clears `paired`, which lower_at_once() sets for the first Compute of a pair.
+  void add(InstructionKind kind, Op op, WorkerId peer = {}) {
+    op.paired = false;
+    out_.push_back({.kind = kind, .op = op, .peer = peer});
+  }
+
+  void post_receives(std::size_t position) {
+    for (; next_post_ < posts_.size() && posts_[next_post_].position == position; ++next_post_) {
+      const OpIndex maker = posts_[next_post_].maker;
+      add(InstructionKind::PostReceive, plan_.table.op(maker), worker_id(plan_.table.worker(maker)));
+    }
+  }
+
+  void recompute(const Op& op) {
+    if (!gives_input_gradient(op.kind) || !plan_.options.recompute.contains(op.stage)) return;
+    add(InstructionKind::Recompute, op);
+  }
+
+  void wait_for_inputs(std::size_t i) {
+    const Op& op = ops_[i];
+    if (input_[i] != kNoOp) {
+      add(InstructionKind::WaitReceive, plan_.table.op(input_[i]), worker_id(plan_.table.worker(input_[i])));
+    }
+    if (!gives_input_gradient(op.kind)) return;
+    const OpIndex found = plan_.table.find(OpKind::Forward, op.stage, op.micro_batch, op.slice);
+    const std::size_t forward = found - plan_.table.first(worker_);
+    if (destination_[forward] != kHere && is_answered(ops_[forward])) wait_for_send(forward);
+  }
+
+  /// Returns whether an arriving gradient shows that the op's send has completed.
+  bool is_answered(const Op& op) const {
+    return op.kind == OpKind::Forward && !plan_.options.recompute.contains(op.stage) &&
+           plan_.table.find_input_gradient(op.stage, op.micro_batch, op.slice) != kNoOp;
+  }
+
+  void send(std::size_t i) {
+    if (!is_answered(ops_[i])) {
+      auto& under_way = under_way_[destination_[i]];
+      if (std::ssize(under_way) == plan_.options.sends_behind) {
+        wait_for_send(under_way.front());
+        under_way.erase(under_way.begin());
+      }
+      under_way.push_back(i);
+    }
+    add(InstructionKind::StartSend, ops_[i], worker_id(destination_[i]));
+  }
+
+  void wait_for_send(std::size_t i) { add(InstructionKind::WaitSend, ops_[i], worker_id(destination_[i])); }
+
+  void start_all_reduces(std::int64_t position) {
+    for (; !all_reduces_.empty() && all_reduces_.front().after <= position; all_reduces_ = all_reduces_.subspan(1)) {
+      out_.push_back({.kind = InstructionKind::StartAllReduce, .group = all_reduces_.front().group});
+    }
+  }
+
+  /// Sums norms and losses of steps, except the last, whose ops have all started before `time`.
+  void end_steps_before(std::int64_t time) {
+    while (num_sums_ + 1 < plan_.options.steps && plan_.last_start[static_cast<std::size_t>(num_sums_)] < time) {
+      end_step();
+    }
+  }
+
+  void end_step() { out_.push_back({.kind = InstructionKind::ReduceScalars, .step = num_sums_++}); }
+
+  void finish() {
+    for (const auto& [peer, sends] : under_way_) {
+      for (const std::size_t i : sends) wait_for_send(i);
+    }
+    for (const AllReduceStart& all_reduce : plan_.all_reduces[worker_]) {
+      out_.push_back({.kind = InstructionKind::WaitAllReduce, .group = all_reduce.group});
+    }
+    while (num_sums_ < plan_.options.steps) end_step();
+    if (plan_.trains && !plan_.schedule.updates) out_.push_back({.kind = InstructionKind::OptimizerStep});
+  }
+
+  static constexpr std::uint32_t kHere = std::numeric_limits<std::uint32_t>::max();
+  const LoweringPlan& plan_;
+  std::size_t worker_;
+  const std::vector<Op>& ops_;
+  std::vector<std::uint32_t> destination_;  // [op]: worker that needs its result, or kHere
+  std::vector<OpIndex> input_;              // [op]: input from another worker, or kNoOp
+  std::vector<Post> posts_;                 // In order
+  std::size_t next_post_ = 0;
+  std::vector<bool> is_offloaded_;       // [op]
+  std::vector<OffloadedForward> loads_;  // In order of their loads
+  std::size_t next_load_ = 0;
+  std::span<const AllReduceStart> all_reduces_;  // Not yet started
+  std::span<const PlacedInstruction> updates_;   // Not yet written
+  std::map<std::uint32_t, std::vector<std::size_t>>
+      under_way_;  // [peer]: unfinished sends without an answering gradient
+  std::int32_t num_sums_ = 0;
+  std::vector<Instruction> out_;
 };
 
 }  // namespace
@@ -89,314 +384,20 @@ std::vector<std::vector<PlacedInstruction>> place_updates(const Schedule& schedu
   return result;
 }
 
-namespace {
-
-bool has_backward(const Schedule& schedule) {
-  const auto is_backward = [](const Op& op) { return gives_weight_gradient(op.kind); };
-  return std::any_of(schedule.workers.begin(), schedule.workers.end(),
-                     [&](const auto& ops) { return std::any_of(ops.begin(), ops.end(), is_backward); });
+Program lower(const Schedule& schedule, const LoweringOptions& options) {
+  const LoweringPlan plan = plan_lowering(schedule, options);
+  Program program{.stages = schedule.stages,
+                  .micro_batches = schedule.micro_batches,
+                  .placement = schedule.placement,
+                  .workers = {},
+                  .tied = options.all_reduces.tied,
+                  .steps = options.steps,
+                  .slices = schedule.slices};
+  if (!plan.offload.empty()) program.most_on_device = most_on_device(options.pairs);
+  program.workers.reserve(schedule.workers.size());
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) program.workers.push_back(WorkerLowering(plan, w).run());
+  return program;
 }
-
-struct Post {
-  std::size_t position = 0;
-  std::int64_t turn = 0;
-  OpIndex maker = kNoOp;  // op indices ascend by sender
-  friend auto operator<=>(const Post&, const Post&) = default;
-};
-
-struct Send {
-  std::uint32_t to = 0;
-  std::uint32_t position = 0;
-  friend auto operator<=>(const Send&, const Send&) = default;
-};
-
-WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
-
-class Lowering {
- public:
-  Lowering(const Schedule& schedule, const LoweringOptions& options)
-      : schedule_(schedule),
-        options_(options),
-        table_(schedule),
-        start_(unit_start_times(table_, options.pairs)),
-        under_way_(schedule.workers.size()),
-        trains_(has_backward(schedule)),
-        offload_(options.offload) {
-    if (options.recompute.contains(StageId(0))) offload_.erase(StageId(0));  // it keeps nothing
-    if (schedule.updates) {
-      updates_ = place_updates(schedule, options.all_reduces.every_stage);
-      all_reduces_.resize(schedule.workers.size());
-    } else {
-      updates_.resize(schedule.workers.size());
-      all_reduces_ = place_all_reduces(table_, start_, options.all_reduces);
-    }
-    find_ends_of_steps();
-  }
-
-  Program run() {
-    Program program{schedule_.stages,          schedule_.micro_batches, schedule_.placement, {},
-                    options_.all_reduces.tied, options_.steps,          schedule_.slices};
-    if (!offload_.empty()) program.most_on_device = most_on_device(options_.pairs);
-    program.workers.reserve(schedule_.workers.size());
-    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) program.workers.push_back(lower_worker(w));
-    return program;
-  }
-
- private:
-  const Op& op_of(OpIndex op) const {
-    return schedule_.workers[table_.worker(op)][op - table_.first(table_.worker(op))];
-  }
-
-  std::vector<Instruction> lower_worker(std::size_t w) {
-    find_destinations(w);
-    place_posts(w);
-    const auto& ops = schedule_.workers[w];
-    out_ = {};
-    out_.reserve(ops.size() + 2 * posts_.size() + 2 * sends_.size() + 2 * all_reduces_[w].size() + 2);
-    next_post_ = 0;
-    next_all_reduce_ = 0;
-    next_update_ = 0;
-    num_sums_ = 0;
-    offloads_ = offloaded_forwards(ops, offload_, options_.pairs);
-    next_load_ = 0;
-    is_offloaded_.assign(ops.size(), false);
-    for (const OffloadedForward& each : offloads_) is_offloaded_[each.forward] = true;
-    start_all_reduces(w, -1);
-    for (std::size_t i = 0; i < ops.size(); i += num_concurrent(ops, i, options_.pairs)) lower_at_once(w, i);
-    post_receives(ops.size());
-    finish(w);
-    return std::move(out_);
-  }
-
-  void lower_at_once(std::size_t w, std::size_t begin) {
-    const auto& ops = schedule_.workers[w];
-    const std::size_t end = begin + num_concurrent(ops, begin, options_.pairs);
-    post_receives(begin);
-    end_steps_before(start_[table_.first(w) + static_cast<OpIndex>(begin)]);
-    for (; next_load_ < offloads_.size() && offloads_[next_load_].load == begin; ++next_load_) {
-      add(InstructionKind::Load, ops[offloads_[next_load_].backward]);
-    }
-    for (std::size_t i = begin; i < end; ++i) recompute(ops[i]);
-    for (std::size_t i = begin; i < end; ++i) wait_for_inputs(w, i);
-    for (std::size_t i = begin; i < end; ++i) {
-      add(InstructionKind::Compute, ops[i]);
-      out_.back().op.paired = i + 1 < end;
-    }
-    for (std::size_t i = begin; i < end; ++i) {
-      if (destination_[i] != kHere) send(w, i);
-      if (is_offloaded_[i]) add(InstructionKind::Offload, ops[i]);
-      start_all_reduces(w, static_cast<std::int64_t>(i));
-      update_weights(w, i);
-    }
-  }
-
-  void find_destinations(std::size_t w) {
-    const auto& ops = schedule_.workers[w];
-    destination_.assign(ops.size(), kHere);
-    input_.assign(ops.size(), kNoOp);
-    sends_.clear();
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const OpIndex consumer = table_.consumer(ops[i]);
-      if (consumer != kNoOp && table_.worker(consumer) != w) {
-        destination_[i] = static_cast<std::uint32_t>(table_.worker(consumer));
-        sends_.push_back({destination_[i], static_cast<std::uint32_t>(i)});
-      }
-      const OpIndex input = table_.inputs(ops[i])[0];
-      if (input != kNoOp && table_.worker(input) != w) input_[i] = input;
-    }
-    if (options_.discipline == ChannelDiscipline::SerialPair) std::sort(sends_.begin(), sends_.end());
-  }
-
-  void place_posts(std::size_t w) {
-    makers_.clear();
-    for (const OpIndex input : input_) {
-      if (input != kNoOp) makers_.push_back(input);
-    }
-    std::sort(makers_.begin(), makers_.end());
-    posts_.clear();
-    for (std::size_t begin = 0; begin < makers_.size();) {
-      std::size_t end = begin + 1;
-      while (end < makers_.size() && makers_[end] < table_.first(table_.worker(makers_[begin]) + 1)) ++end;
-      place_channel(w, begin, end);
-      begin = end;
-    }
-    std::sort(posts_.begin(), posts_.end());
-  }
-
-  void place_channel(std::size_t w, std::size_t begin, std::size_t end) {
-    const std::size_t peer = table_.worker(makers_[begin]);
-    turns_.clear();
-    std::size_t turn = 0;
-    for (std::size_t k = begin; k < end; ++k) turns_.push_back(turn = turn_position(w, turn, makers_[k]));
-    const auto ahead = static_cast<std::size_t>(options_.receives_ahead);
-    auto send = std::lower_bound(sends_.begin(), sends_.end(), Send{static_cast<std::uint32_t>(peer), 0});
-    std::size_t behind = 0;
-    for (std::size_t k = 0; k < turns_.size(); ++k) {
-      std::size_t position = k < ahead ? 0 : turns_[k - ahead];
-      if (options_.discipline == ChannelDiscipline::SerialPair) {
-        for (; send != sends_.end() && send->to == peer && send->position < turns_[k]; ++send) {
-          behind = send->position + num_concurrent(schedule_.workers[w], send->position, options_.pairs);
-        }
-        position = std::max(position, behind);
-      }
-      posts_.push_back({position, start_[makers_[begin + k]], makers_[begin + k]});
-    }
-  }
-
-  /// Returns the position of the first op from `from` on that is later than `maker` in t.
-  std::size_t turn_position(std::size_t w, std::size_t from, OpIndex maker) const {
-    const std::size_t size = schedule_.workers[w].size();
-    const auto turn = [&](std::size_t worker, OpIndex op) { return std::pair(start_[op], worker); };
-    const auto maker_turn = turn(table_.worker(maker), maker);
-    const auto is_before = [&](std::size_t i) {
-      return turn(w, table_.first(w) + static_cast<OpIndex>(i)) < maker_turn;
-    };
-    std::size_t low = from;
-    std::size_t step = 1;
-    while (low + step <= size && is_before(low + step - 1)) {
-      low += step;
-      step *= 2;
-    }
-    std::size_t high = std::min(low + step - 1, size);
-    while (low < high) {  // start times ascend along a worker's list
-      const std::size_t middle = low + (high - low) / 2;
-      is_before(middle) ? low = middle + 1 : high = middle;
-    }
-    return low;
-  }
-
-  /// Clears `paired`, which lower_at_once() sets for the first Compute of a pair.
-  void add(InstructionKind kind, Op op, WorkerId peer = {}) {
-    op.paired = false;
-    out_.push_back({kind, op, peer});
-  }
-
-  void post_receives(std::size_t position) {
-    for (; next_post_ < posts_.size() && posts_[next_post_].position == position; ++next_post_) {
-      const OpIndex maker = posts_[next_post_].maker;
-      add(InstructionKind::PostReceive, op_of(maker), worker_id(table_.worker(maker)));
-    }
-  }
-
-  void recompute(const Op& op) {
-    if (!gives_input_gradient(op.kind) || !options_.recompute.contains(op.stage)) return;
-    add(InstructionKind::Recompute, op);
-  }
-
-  void wait_for_inputs(std::size_t w, std::size_t i) {
-    const Op& op = schedule_.workers[w][i];
-    if (input_[i] != kNoOp) {
-      add(InstructionKind::WaitReceive, op_of(input_[i]), worker_id(table_.worker(input_[i])));
-    }
-    if (!gives_input_gradient(op.kind)) return;
-    const std::size_t forward = table_.find(OpKind::Forward, op.stage, op.micro_batch, op.slice) - table_.first(w);
-    if (destination_[forward] != kHere && is_answered(schedule_.workers[w][forward])) wait_for_send(w, forward);
-  }
-
-  /// Returns whether an arriving gradient shows that the op's send has completed.
-  bool is_answered(const Op& op) const {
-    return op.kind == OpKind::Forward && !options_.recompute.contains(op.stage) &&
-           table_.find_input_gradient(op.stage, op.micro_batch, op.slice) != kNoOp;
-  }
-
-  void send(std::size_t w, std::size_t i) {
-    const Op& op = schedule_.workers[w][i];
-    const std::uint32_t to = destination_[i];
-    if (!is_answered(op)) {
-      auto& under_way = under_way_[to];
-      if (under_way.empty()) peers_.push_back(to);
-      if (static_cast<std::int64_t>(under_way.size()) == options_.sends_behind) {
-        wait_for_send(w, under_way.front());
-        under_way.erase(under_way.begin());
-      }
-      under_way.push_back(i);
-    }
-    add(InstructionKind::StartSend, op, worker_id(to));
-  }
-
-  void wait_for_send(std::size_t w, std::size_t i) {
-    add(InstructionKind::WaitSend, schedule_.workers[w][i], worker_id(destination_[i]));
-  }
-
-  void start_all_reduces(std::size_t w, std::int64_t position) {
-    const auto& all_reduces = all_reduces_[w];
-    for (; next_all_reduce_ < all_reduces.size() && all_reduces[next_all_reduce_].after <= position;
-         ++next_all_reduce_) {
-      out_.push_back({InstructionKind::StartAllReduce, {}, {}, all_reduces[next_all_reduce_].group});
-    }
-  }
-
-  void update_weights(std::size_t w, std::size_t position) {
-    const auto& updates = updates_[w];
-    for (; next_update_ < updates.size() && updates[next_update_].after == position; ++next_update_) {
-      out_.push_back(updates[next_update_].instruction);
-    }
-  }
-
-  [[nodiscard]] std::int64_t micro_batches_of_a_step() const { return schedule_.micro_batches / options_.steps; }
-
-  void find_ends_of_steps() {
-    if (options_.steps == 1) return;
-    last_start_.assign(static_cast<std::size_t>(options_.steps), 0);
-    for (OpIndex op = 0; op < table_.size(); ++op) {
-      auto& last = last_start_[table_.op(op).micro_batch.index() / static_cast<std::size_t>(micro_batches_of_a_step())];
-      last = std::max(last, start_[op]);
-    }
-  }
-
-  /// Sums norms and losses of steps, except the last, whose ops have all started before `time`.
-  void end_steps_before(std::int64_t time) {
-    while (num_sums_ + 1 < options_.steps && last_start_[static_cast<std::size_t>(num_sums_)] < time) end_step();
-  }
-
-  void end_step() { out_.push_back({.kind = InstructionKind::ReduceScalars, .step = num_sums_++}); }
-
-  void finish(std::size_t w) {
-    std::sort(peers_.begin(), peers_.end());
-    for (const std::uint32_t peer : peers_) {
-      for (const std::size_t i : under_way_[peer]) wait_for_send(w, i);
-      under_way_[peer].clear();
-    }
-    peers_.clear();
-    for (const AllReduceStart& all_reduce : all_reduces_[w]) {
-      out_.push_back({InstructionKind::WaitAllReduce, {}, {}, all_reduce.group});
-    }
-    while (num_sums_ < options_.steps) end_step();
-    if (trains_ && !schedule_.updates) out_.push_back({InstructionKind::OptimizerStep, {}, {}});
-  }
-
-  static constexpr std::uint32_t kHere = std::numeric_limits<std::uint32_t>::max();
-  const Schedule& schedule_;
-  const LoweringOptions& options_;
-  OpTable table_;
-  std::vector<std::int64_t> start_;
-  std::vector<std::vector<std::size_t>> under_way_;       // [peer]: sends in flight without an answering gradient
-  std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker], in order of start
-  std::vector<std::vector<PlacedInstruction>> updates_;
-  std::vector<std::int64_t> last_start_;  // [step]: start of its last op, if there are several steps
-  bool trains_;
-  std::set<StageId> offload_;
-  // State of the current worker:
-  std::vector<Instruction> out_;
-  std::vector<std::uint32_t> destination_;  // [op]: worker that needs its result, or kHere
-  std::vector<OpIndex> input_;              // [op]: input from another worker, or kNoOp
-  std::vector<Send> sends_;                 // sends; with SerialPair, sorted by peer, then position
-  std::vector<OpIndex> makers_;             // inputs from other workers, ascending and thus grouped by sender
-  std::vector<std::size_t> turns_;
-  std::vector<Post> posts_;  // receives, in order of posting
-  std::vector<std::uint32_t> peers_;
-  std::vector<OffloadedForward> offloads_;
-  std::vector<bool> is_offloaded_;  // [op]
-  std::size_t next_load_ = 0;
-  std::size_t next_post_ = 0;
-  std::size_t next_all_reduce_ = 0;
-  std::size_t next_update_ = 0;
-  std::int32_t num_sums_ = 0;
-};
-
-}  // namespace
-
-Program lower(const Schedule& schedule, const LoweringOptions& options) { return Lowering(schedule, options).run(); }
 
 Schedule forward_only(const Schedule& schedule) {
   Schedule result = schedule;
