@@ -49,37 +49,6 @@ std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, P
   return message;
 }
 
-}  // namespace
-
-void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
-  const OpTable table(schedule);
-  const auto visited = visit_in_dependency_order(
-      table, [](OpIndex) {}, pairs);
-  const auto cycle = shortest_wait_cycle(table, visited, pairs);
-  if (cycle.empty()) return;
-  std::vector<Place> places;
-  for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
-  const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
-  findings.add(kind, std::move(places), [&] { return in_words(schedule, cycle, pairs); });
-}
-
-void check_pairs(const Schedule& schedule, Findings& findings) {
-  bool all_right = true;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    const auto& ops = schedule.workers[w];
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].paired) continue;
-      const auto fault = fault_of_pair(schedule, ops, i);
-      if (!fault) continue;
-      all_right = false;
-      findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);
-    }
-  }
-  if (all_right) check_acyclic(schedule, Pairs::Together, findings);
-}
-
-namespace {
-
 constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // range of ReplicaId
 
 void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t stages, std::size_t num_workers,
@@ -98,36 +67,6 @@ void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t sta
     });
   }
 }
-
-}  // namespace
-
-bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
-                     std::size_t num_workers, Findings& findings) {
-  const bool has_slices = slices >= 1 && slices <= kMostSlices;
-  if (!has_slices) {
-    findings.add(ViolationKind::OutOfRange, {},
-                 [&] { return fmt::format("{} slices are not 1 to {}", slices, kMostSlices); });
-  }
-  const bool has_counts =
-      has_slices && stages >= 1 && micro_batches >= 1 && micro_batches <= kMostOps / slices / stages;
-  if (has_slices && !has_counts) {
-    findings.add(ViolationKind::OutOfRange, {}, [&] {
-      const std::string of_slices = slices == 1 ? "" : fmt::format(" of {} slices", slices);
-      return fmt::format("{} stages and {} micro-batches{}; both are positive, their product at most {}", stages,
-                         micro_batches, of_slices, kMostOps);
-    });
-  }
-  const auto report = [&](auto message) { findings.add(ViolationKind::BadPlacement, {}, message); };
-  const std::size_t replicas = placement.num_replicas();
-  if (replicas == 0) report([] { return std::string("the schedule has no replica"); });
-  if (replicas > kMostReplicas) {
-    report([&] { return fmt::format("{} replicas; ops can name {} at most", replicas, kMostReplicas); });
-  }
-  for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
-  return has_counts;
-}
-
-namespace {
 
 /// A stage of a replica, with its own updates.
 struct Copy {
@@ -242,21 +181,6 @@ class VersionCheck {
   std::vector<std::int64_t> group_of_;         // [micro-batch]: updates of its replica before its own
   std::vector<std::int32_t> forward_version_;  // [stage][micro-batch]
 };
-
-}  // namespace
-
-void check_versions(const Schedule& schedule, Findings& findings) {
-  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
-    findings.add(ViolationKind::OutOfRange, {}, [&] {
-      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
-                         schedule.updates->micro_batches, schedule.updates->versions);
-    });
-    return;
-  }
-  VersionCheck(schedule, findings).run();
-}
-
-namespace {
 
 /// Kinds of ops seen at one (stage, micro-batch), one bit each.
 using KindSet = std::uint8_t;
@@ -382,6 +306,70 @@ class ScheduleCheck {
 };
 
 }  // namespace
+
+void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
+  const OpTable table(schedule);
+  const auto visited = visit_in_dependency_order(
+      table, [](OpIndex) {}, pairs);
+  const auto cycle = shortest_wait_cycle(table, visited, pairs);
+  if (cycle.empty()) return;
+  std::vector<Place> places;
+  for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
+  const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
+  findings.add(kind, std::move(places), [&] { return in_words(schedule, cycle, pairs); });
+}
+
+void check_pairs(const Schedule& schedule, Findings& findings) {
+  bool all_right = true;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    const auto& ops = schedule.workers[w];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].paired) continue;
+      const auto fault = fault_of_pair(schedule, ops, i);
+      if (!fault) continue;
+      all_right = false;
+      findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);
+    }
+  }
+  if (all_right) check_acyclic(schedule, Pairs::Together, findings);
+}
+
+bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
+                     std::size_t num_workers, Findings& findings) {
+  const bool has_slices = slices >= 1 && slices <= kMostSlices;
+  if (!has_slices) {
+    findings.add(ViolationKind::OutOfRange, {},
+                 [&] { return fmt::format("{} slices are not 1 to {}", slices, kMostSlices); });
+  }
+  const bool has_counts =
+      has_slices && stages >= 1 && micro_batches >= 1 && micro_batches <= kMostOps / slices / stages;
+  if (has_slices && !has_counts) {
+    findings.add(ViolationKind::OutOfRange, {}, [&] {
+      const std::string of_slices = slices == 1 ? "" : fmt::format(" of {} slices", slices);
+      return fmt::format("{} stages and {} micro-batches{}; both are positive, their product at most {}", stages,
+                         micro_batches, of_slices, kMostOps);
+    });
+  }
+  const auto report = [&](auto message) { findings.add(ViolationKind::BadPlacement, {}, message); };
+  const std::size_t replicas = placement.num_replicas();
+  if (replicas == 0) report([] { return std::string("the schedule has no replica"); });
+  if (replicas > kMostReplicas) {
+    report([&] { return fmt::format("{} replicas; ops can name {} at most", replicas, kMostReplicas); });
+  }
+  for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
+  return has_counts;
+}
+
+void check_versions(const Schedule& schedule, Findings& findings) {
+  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
+    findings.add(ViolationKind::OutOfRange, {}, [&] {
+      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
+                         schedule.updates->micro_batches, schedule.updates->versions);
+    });
+    return;
+  }
+  VersionCheck(schedule, findings).run();
+}
 
 std::vector<Violation> check(const Schedule& schedule) { return ScheduleCheck(schedule).run(); }
 

@@ -87,12 +87,6 @@ class Search {
   std::size_t effort_ = 0;
 };
 
-}  // namespace
-
-std::vector<std::uint32_t> shortest_cycle(const Graph& successors) { return Search(successors).run(); }
-
-namespace {
-
 constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 
 class CycleSearch {
@@ -232,6 +226,8 @@ class CycleSearch {
 };
 
 }  // namespace
+
+std::vector<std::uint32_t> shortest_cycle(const Graph& successors) { return Search(successors).run(); }
 
 std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited, Pairs pairs) {
   return CycleSearch(table, visited, pairs).run();

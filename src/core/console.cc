@@ -37,6 +37,17 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
+/// Never destroyed, because the writer threads run until the process ends.
+struct Consoles {
+  Console* output = new Console(STDOUT_FILENO);
+  Console* messages = new Console(STDERR_FILENO);
+};
+
+Consoles& consoles() {
+  static Consoles both;
+  return both;
+}
+
 }  // namespace
 
 struct Console::State {
@@ -137,21 +148,6 @@ bool Console::has_writer() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->started;
 }
-
-namespace {
-
-/// Never destroyed, because the writer threads run until the process ends.
-struct Consoles {
-  Console* output = new Console(STDOUT_FILENO);
-  Console* messages = new Console(STDERR_FILENO);
-};
-
-Consoles& consoles() {
-  static Consoles both;
-  return both;
-}
-
-}  // namespace
 
 Console& output() { return *consoles().output; }
 

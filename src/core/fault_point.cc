@@ -32,24 +32,10 @@ enum class FaultAction : std::uint8_t {
   NotANumber,
   Flip
 };
-
-}  // namespace
-
-template <>
-inline constexpr auto kNames<FaultAction> =
-    std::to_array<Named<FaultAction>>({{FaultAction::Kill, "kill"},
-                                       {FaultAction::KillLauncher, "kill-launcher"},
-                                       {FaultAction::Terminate, "terminate"},
-                                       {FaultAction::TerminateLauncher, "terminate-launcher"},
-                                       {FaultAction::Throw, "throw"},
-                                       {FaultAction::Segfault, "segfault"},
-                                       {FaultAction::Stop, "stop"},
-                                       {FaultAction::Hang, "hang"},
-                                       {FaultAction::Slow, "slow"},
-                                       {FaultAction::NotANumber, "nan"},
-                                       {FaultAction::Flip, "flip"}});
-
-namespace {
+/// [action]: its name in CHIMERA_FAULT.
+constexpr std::array<std::string_view, 11> kFaultActions = {"kill",  "kill-launcher", "terminate", "terminate-launcher",
+                                                            "throw", "segfault",      "stop",      "hang",
+                                                            "slow",  "nan",           "flip"};
 
 constexpr std::chrono::milliseconds kSlowness{20};
 
@@ -79,13 +65,13 @@ void require_known(const std::string& point) {
 
 Fault parse_fault(std::string_view text) {
   const auto at = text.find('@');
-  const auto action = find_named<FaultAction>(text.substr(0, at));
-  if (at == std::string_view::npos || !action) {
+  const auto named = std::ranges::find(kFaultActions, text.substr(0, at));
+  if (at == std::string_view::npos || named == kFaultActions.end()) {
     throw ConfigError(
         "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT[:START]]] with ACTION kill, kill-launcher, terminate, "
         "terminate-launcher, throw, segfault, stop, hang, slow, nan or flip");
   }
-  Fault fault{.action = *action, .point = {}};
+  Fault fault{.action = static_cast<FaultAction>(named - kFaultActions.begin()), .point = {}};
   std::string_view rest = text.substr(at + 1);
   const auto next = [&rest] {
     const auto colon = rest.find(':');

@@ -31,21 +31,6 @@ std::string read_all(std::istream& in, const std::string& name, std::size_t most
   return text;
 }
 
-}  // namespace
-
-std::string read_whole(const std::string& path, std::size_t most) {
-  if (path == "-") return read_all(std::cin, "standard input", most);
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    throw ConfigError(path + ": is a directory; give a file, or - for standard input");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(path + ": cannot be read (" + std::generic_category().message(errno) + ")");
-  return read_all(file, path, most);
-}
-
-namespace {
-
 [[noreturn]] void fail(const std::string& path, int cause) {
   throw ConfigError(path + ": cannot be written (" + std::generic_category().message(cause) + ")");
 }
@@ -105,6 +90,17 @@ std::filesystem::path nearest_parent(const std::string& path) {
 }
 
 }  // namespace
+
+std::string read_whole(const std::string& path, std::size_t most) {
+  if (path == "-") return read_all(std::cin, "standard input", most);
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    throw ConfigError(path + ": is a directory; give a file, or - for standard input");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError(path + ": cannot be read (" + std::generic_category().message(errno) + ")");
+  return read_all(file, path, most);
+}
 
 void make_parents(const std::string& path) {
   std::error_code error;

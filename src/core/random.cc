@@ -62,20 +62,6 @@ const auto best_fill =
 constexpr auto best_fill = fill_anywhere;
 #endif
 
-}  // namespace
-
-void random_words(std::uint64_t key, const WordStream& stream, std::uint32_t group, std::span<std::uint32_t> words) {
-  Group made;
-  while (!words.empty()) {
-    best_fill(key, stream, group++, made);
-    const std::size_t count = std::min(words.size(), kWordGroup);
-    std::copy_n(made.words.begin(), count, words.begin());
-    words = words.subspan(count);
-  }
-}
-
-namespace {
-
 std::array<std::uint64_t, 2> block(std::uint64_t key, std::uint64_t stream, std::uint64_t index) {
   const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
   const auto high = [](std::uint64_t v) { return static_cast<std::uint32_t>(v >> 32U); };
@@ -88,6 +74,16 @@ std::array<std::uint64_t, 2> block(std::uint64_t key, std::uint64_t stream, std:
 double to_unit(std::uint64_t bits) { return static_cast<double>(bits >> 11U) * 0x1.0p-53; }
 
 }  // namespace
+
+void random_words(std::uint64_t key, const WordStream& stream, std::uint32_t group, std::span<std::uint32_t> words) {
+  Group made;
+  while (!words.empty()) {
+    best_fill(key, stream, group++, made);
+    const std::size_t count = std::min(words.size(), kWordGroup);
+    std::copy_n(made.words.begin(), count, words.begin());
+    words = words.subspan(count);
+  }
+}
 
 CounterRandom::CounterRandom(std::uint64_t seed, std::string_view name)
     : key_(seed), stream_(XXH3_64bits(name.data(), name.size())) {}

@@ -127,32 +127,6 @@ void state_versions(Schedule& stream) {
   }
 }
 
-}  // namespace
-
-Schedule unroll(const Schedule& step, std::int64_t steps) {
-  require_unrollable(step, steps);
-  Schedule stream = step;
-  stream.micro_batches = step.micro_batches * steps;
-  for (auto& ops : stream.workers) {
-    const std::size_t at_work = admitted(step, ops);
-    ops = at_work > 0 ? with_bounded_in_flight(repeated(ops, steps, step.micro_batches, /*flush=*/true), at_work)
-                      : repeated(ops, steps, step.micro_batches, /*flush=*/!step.updates);
-  }
-  if (step.updates) state_versions(stream);
-  return stream;
-}
-
-std::int64_t steps_in_flight(const Schedule& step) {
-  return step.updates ? (step.stages + step.micro_batches - 1) / step.micro_batches : 1;
-}
-
-std::int64_t steps_to_simulate(const Schedule& step) {
-  // so that one step in the middle has neither start nor end
-  return step.updates ? 2 * steps_in_flight(step) + 2 : 1;
-}
-
-namespace {
-
 void require_whole_updates(const Schedule& step) {
   if (step.micro_batches % step.updates->micro_batches == 0) return;
   throw ConfigError(fmt::format("schedule {}: {} micro-batches make an update, which does not divide the {} of a step",
@@ -199,6 +173,28 @@ bool repeats(const Stream& stream) {
 }
 
 }  // namespace
+
+Schedule unroll(const Schedule& step, std::int64_t steps) {
+  require_unrollable(step, steps);
+  Schedule stream = step;
+  stream.micro_batches = step.micro_batches * steps;
+  for (auto& ops : stream.workers) {
+    const std::size_t at_work = admitted(step, ops);
+    ops = at_work > 0 ? with_bounded_in_flight(repeated(ops, steps, step.micro_batches, /*flush=*/true), at_work)
+                      : repeated(ops, steps, step.micro_batches, /*flush=*/!step.updates);
+  }
+  if (step.updates) state_versions(stream);
+  return stream;
+}
+
+std::int64_t steps_in_flight(const Schedule& step) {
+  return step.updates ? (step.stages + step.micro_batches - 1) / step.micro_batches : 1;
+}
+
+std::int64_t steps_to_simulate(const Schedule& step) {
+  // so that one step in the middle has neither start nor end
+  return step.updates ? 2 * steps_in_flight(step) + 2 : 1;
+}
 
 std::vector<Instruction> Stream::piece(std::size_t worker, std::int64_t step, std::int64_t first) const {
   const std::int64_t middle = program.steps / 2;

@@ -91,6 +91,20 @@ std::vector<double> x_numbers(const LineChart& chart, const Range& range) {
   return values.size() <= kMost ? values : ticks(range.least, range.most, 6);
 }
 
+// Hues of Okabe and Ito, with the most similar for color-blind readers moved apart.
+constexpr std::array<const char*, kSeriesColors> kOnWhite = {"#0072b2", "#d55e00", "#009e73", "#aa4499",
+                                                             "#b8860b", "#3aa0d8", "#555555"};
+constexpr std::array<const char*, kSeriesColors> kOnDark = {"#4db2ef", "#ff9352", "#3fd3a8", "#e39ad8",
+                                                            "#f0c040", "#a9dcf8", "#b8b8b8"};
+constexpr double kLetter = 6.4;  // width of a letter at 12 pixels, on average
+constexpr double kLine = 18;     // height of a line of the legend
+
+double width_of(const std::string& words) {
+  const auto continues = [](unsigned char c) { return (c & 0xC0U) == 0x80U; };
+  return kLetter *
+         static_cast<double>(words.size() - static_cast<std::size_t>(std::ranges::count_if(words, continues)));
+}
+
 }  // namespace
 
 std::vector<double> ticks(double least, double most, int count) {
@@ -194,24 +208,6 @@ std::string chart_style() {
       ".chart{{width:100%;min-width:460px;max-width:1040px;height:auto}}\n@media (prefers-color-scheme: dark){{{}}}\n",
       dark);
 }
-
-namespace {
-
-// Hues of Okabe and Ito, with the most similar for color-blind readers moved apart.
-constexpr std::array<const char*, kSeriesColors> kOnWhite = {"#0072b2", "#d55e00", "#009e73", "#aa4499",
-                                                             "#b8860b", "#3aa0d8", "#555555"};
-constexpr std::array<const char*, kSeriesColors> kOnDark = {"#4db2ef", "#ff9352", "#3fd3a8", "#e39ad8",
-                                                            "#f0c040", "#a9dcf8", "#b8b8b8"};
-constexpr double kLetter = 6.4;  // width of a letter at 12 pixels, on average
-constexpr double kLine = 18;     // height of a line of the legend
-
-double width_of(const std::string& words) {
-  const auto continues = [](unsigned char c) { return (c & 0xC0U) == 0x80U; };
-  return kLetter *
-         static_cast<double>(words.size() - static_cast<std::size_t>(std::ranges::count_if(words, continues)));
-}
-
-}  // namespace
 
 std::string series_color(std::size_t index) { return kOnWhite[index % kSeriesColors]; }
 std::string dark_series_color(std::size_t index) { return kOnDark[index % kSeriesColors]; }

@@ -46,18 +46,6 @@ std::string rows(const std::vector<std::vector<Cell>>& workers, std::int64_t sli
   return text;
 }
 
-}  // namespace
-
-std::string excerpt(const Schedule& schedule, const std::vector<Place>& places) {
-  return rows(schedule.workers, schedule.slices, places, 4, "");
-}
-
-std::string excerpt(const Program& program, const std::vector<Place>& places) {
-  return rows(program.workers, program.slices, places, 2, ";");
-}
-
-namespace {
-
 constexpr std::size_t kMostScaledColumns = 4000;  // beyond it, rows only list ops
 
 struct Cell {
@@ -324,6 +312,14 @@ class TextPicture {
 };
 
 }  // namespace
+
+std::string excerpt(const Schedule& schedule, const std::vector<Place>& places) {
+  return rows(schedule.workers, schedule.slices, places, 4, "");
+}
+
+std::string excerpt(const Program& program, const std::vector<Place>& places) {
+  return rows(program.workers, program.slices, places, 2, ";");
+}
 
 std::string to_text(const Schedule& schedule, const Timeline& timeline, const TextStyle& style) {
   const std::string picture = TextPicture(schedule, grid_of(schedule, timeline, style.unit), style).draw();

@@ -138,25 +138,6 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
   out.end_row();
 }
 
-}  // namespace
-
-std::string to_csv(const Schedule& schedule) {
-  Writer out(schedule);
-  for (const auto& ops : schedule.workers) {
-    for (const Op& op : ops) out.compute(op);
-    out.end_row();
-  }
-  return out.text();
-}
-
-std::string to_csv(const Schedule& schedule, const Program& program) {
-  Writer out(schedule);
-  for (const auto& instructions : program.workers) write_worker(out, instructions);
-  return out.text();
-}
-
-namespace {
-
 constexpr std::int64_t kMostLines = kMostOps / 2;  // each worker has a stage, and each stage at least two ops
 constexpr std::size_t kLongestCell = 200;
 
@@ -410,6 +391,21 @@ class CsvReader {
 };
 
 }  // namespace
+
+std::string to_csv(const Schedule& schedule) {
+  Writer out(schedule);
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) out.compute(op);
+    out.end_row();
+  }
+  return out.text();
+}
+
+std::string to_csv(const Schedule& schedule, const Program& program) {
+  Writer out(schedule);
+  for (const auto& instructions : program.workers) write_worker(out, instructions);
+  return out.text();
+}
 
 ReadSchedule schedule_from_csv(TextSource& text) { return CsvReader(text).read(); }
 

@@ -20,8 +20,9 @@
 // Reads a schedule event by event (nlohmann's SAX interface), to keep only the schedule in memory.
 
 namespace chimera {
+namespace {
 
-inline constexpr std::int64_t kLongestRun = 65536;  // limits the parser's buffer for one value
+constexpr std::int64_t kLongestRun = 65536;  // limits the parser's buffer for one value
 
 /// The characters of a text, or of its first line.
 struct Cursor {
@@ -73,7 +74,7 @@ struct FieldText {
   const char* name;
   const char* expected;
 };
-inline constexpr std::array<FieldText, 24> kFields = {{
+constexpr std::array<FieldText, 24> kFields = {{
     {"format", "a string"},
     {"version", "an integer"},
     {"name", "a string"},
@@ -107,14 +108,12 @@ struct Fields {
   std::uint32_t optional;
 };
 constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
-inline constexpr Fields kFileFields = {kFormat, kWorkers,
-                                       bit(kSlices) | bit(kScale) | bit(kOrder) | bit(kLateForwards) |
-                                           bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
-inline constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
-inline constexpr Fields kReplicaFields = {kId, kHolders, 0};
-inline constexpr Fields kOpFields = {kKind, kPaired, bit(kSlice) | bit(kWeightVersion) | bit(kPaired)};
-
-namespace {
+constexpr Fields kFileFields = {kFormat, kWorkers,
+                                bit(kSlices) | bit(kScale) | bit(kOrder) | bit(kLateForwards) | bit(kSynchronous) |
+                                    bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
+constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
+constexpr Fields kReplicaFields = {kId, kHolders, 0};
+constexpr Fields kOpFields = {kKind, kPaired, bit(kSlice) | bit(kWeightVersion) | bit(kPaired)};
 
 using Out = std::back_insert_iterator<std::string>;
 
@@ -158,27 +157,6 @@ void write_op(Out out, const Op& op, bool sliced, bool versioned) {
   if (op.paired) fmt::format_to(out, ", \"paired\": true");
   fmt::format_to(out, "}}");
 }
-
-}  // namespace
-
-std::string header_to_json(const Schedule& schedule) { return open_header(schedule, " ") + "}"; }
-
-std::string to_json(const Schedule& schedule) {
-  std::string text = open_header(schedule, "\n ") + ",\n \"workers\": [";
-  const Out out(text);
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    text += w == 0 ? "\n  [" : ",\n  [";
-    const auto& ops = schedule.workers[w];
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (i > 0) text += ", ";
-      write_op(out, ops[i], schedule.slices != 1, schedule.updates.has_value());
-    }
-    text += "]";
-  }
-  return text + "]}\n";
-}
-
-namespace {
 
 using Json = nlohmann::json;
 
@@ -549,6 +527,23 @@ Schedule read(Cursor cursor, const Fields& file_fields) {
 }
 
 }  // namespace
+
+std::string header_to_json(const Schedule& schedule) { return open_header(schedule, " ") + "}"; }
+
+std::string to_json(const Schedule& schedule) {
+  std::string text = open_header(schedule, "\n ") + ",\n \"workers\": [";
+  const Out out(text);
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    text += w == 0 ? "\n  [" : ",\n  [";
+    const auto& ops = schedule.workers[w];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (i > 0) text += ", ";
+      write_op(out, ops[i], schedule.slices != 1, schedule.updates.has_value());
+    }
+    text += "]";
+  }
+  return text + "]}\n";
+}
 
 Schedule schedule_from_json(TextSource& text) { return read(Cursor{.text = text}, kFileFields); }
 
