@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numeric>
 
 #include "render/encoding.h"
 #include "render/panel.h"
+#include "render/svg_text.h"
 
 namespace chimera {
 namespace {
@@ -36,11 +36,9 @@ std::size_t widest_label(const BarChart& chart) {
   return most;
 }
 
-std::string bar_pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
-
-class Picture {
+class BarPicture {
  public:
-  explicit Picture(const BarChart& chart)
+  explicit BarPicture(const BarChart& chart)
       : chart_(chart),
         left_(2 * kMargin + static_cast<double>(widest_label(chart)) * kBarLetterWidth),
         longest_(longest(chart)),
@@ -50,61 +48,53 @@ class Picture {
     const double title_width = 2 * kMargin + static_cast<double>(chart_.title.size()) * kTitleLetterWidth;
     const double width = std::max(left_ + kBarsWidth + kSumWidth, title_width);
     const double height = kChartTop + static_cast<double>(chart_.bars.size()) * (kBarHeight + kBarGap) + 34;
-    put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)"
-        "\n<title>{2}</title>\n",
-        bar_pixels(width), bar_pixels(height), escaped_markup(chart_.title));
-    put("<style>\ntext {{ font: 11px system-ui, 'DejaVu Sans', sans-serif; fill: #1b1b1b; pointer-events: none }}\n"
-        ".title {{ font-size: 14px; font-weight: bold }}\n.label {{ text-anchor: end; fill: #555 }}\n"
+    out_.begin(width, height, chart_.title);
+    out_.put(
+        ".label {{ text-anchor: end; fill: #555 }}\n"
         ".tick {{ text-anchor: middle; fill: #555 }}\n.rule {{ stroke: #ddd; fill: none }}\n</style>\n"
         "<rect fill=\"#fff\" width=\"{}\" height=\"{}\"/>\n<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n",
-        bar_pixels(width), bar_pixels(height), bar_pixels(kMargin), escaped_markup(chart_.title));
+        pixels(width), pixels(height), pixels(kMargin), escaped_markup(chart_.title));
     axis(height - 32);
     for (std::size_t i = 0; i < chart_.bars.size(); ++i) {
       row(chart_.bars[i], kChartTop + static_cast<double>(i) * (kBarHeight + kBarGap));
     }
     legend(height - 12);
-    put("</svg>\n");
-    return std::move(out_);
+    return out_.end();
   }
 
  private:
-  template <class... Values>
-  void put(fmt::format_string<Values...> format, Values&&... values) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Values>(values)...);
-  }
-
   /// Steps are powers of two, about 100 pixels each.
   void axis(double bottom) {
     if (!(longest_ > 0)) return;
     const double step = std::exp2(std::ceil(std::log2(100 / scale_)));
     for (int i = 0; i * step <= longest_; ++i) {
-      put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1}</text><path class=\"rule\" d=\"M{0} 40V{2}\"/>\n",
-          bar_pixels(left_ + i * step * scale_), bytes_text(i * step), bar_pixels(bottom));
+      out_.put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1}</text><path class=\"rule\" d=\"M{0} 40V{2}\"/>\n",
+               pixels(left_ + i * step * scale_), bytes_text(i * step), pixels(bottom));
     }
   }
 
   void row(const Bar& bar, double top) {
-    put("<text class=\"label\" x=\"{}\" y=\"{}\">{}</text>\n", bar_pixels(left_ - 8), bar_pixels(top + 14),
-        escaped_markup(bar.label));
+    out_.put("<text class=\"label\" x=\"{}\" y=\"{}\">{}</text>\n", pixels(left_ - 8), pixels(top + 14),
+             escaped_markup(bar.label));
     double before = 0;
     for (std::size_t p = 0; p < chart_.parts.size(); ++p) {
       if (!(bar.amounts[p] > 0)) continue;
-      put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}, {}: {}</title></rect>\n",
-          to_hex(chart_.parts[p].color), bar_pixels(left_ + before * scale_), bar_pixels(top),
-          bar_pixels(bar.amounts[p] * scale_), bar_pixels(kBarHeight), escaped_markup(bar.label),
-          escaped_markup(chart_.parts[p].name), bytes_text(bar.amounts[p]));
+      out_.put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}, {}: {}</title></rect>\n",
+               to_hex(chart_.parts[p].color), pixels(left_ + before * scale_), pixels(top),
+               pixels(bar.amounts[p] * scale_), pixels(kBarHeight), escaped_markup(bar.label),
+               escaped_markup(chart_.parts[p].name), bytes_text(bar.amounts[p]));
       before += bar.amounts[p];
     }
-    put("<text x=\"{}\" y=\"{}\">{}</text>\n", bar_pixels(left_ + before * scale_ + 6), bar_pixels(top + 14),
-        bytes_text(before));
+    out_.put("<text x=\"{}\" y=\"{}\">{}</text>\n", pixels(left_ + before * scale_ + 6), pixels(top + 14),
+             bytes_text(before));
   }
 
   void legend(double baseline) {
     double x = left_;
     for (const BarPart& part : chart_.parts) {
-      put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
-          to_hex(part.color), bar_pixels(x), bar_pixels(baseline - 10), bar_pixels(x + 16), bar_pixels(baseline),
-          escaped_markup(part.name));
+      out_.put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
+               to_hex(part.color), pixels(x), pixels(baseline - 10), pixels(x + 16), pixels(baseline),
+               escaped_markup(part.name));
       x += 32 + static_cast<double>(part.name.size()) * kBarLetterWidth;
     }
   }
@@ -113,7 +103,7 @@ class Picture {
   double left_;
   double longest_;
   double scale_;
-  std::string out_;
+  SvgText out_;
 };
 
 }  // namespace
@@ -139,6 +129,6 @@ std::string to_text(const BarChart& chart, int width) {
   return text + "\n";
 }
 
-std::string to_svg(const BarChart& chart) { return Picture(chart).draw(); }
+std::string to_svg(const BarChart& chart) { return BarPicture(chart).draw(); }
 
 }  // namespace chimera

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <set>
 
 #include "core/error.h"
 #include "render/colors.h"
 #include "render/encoding.h"
 #include "render/slots.h"
+#include "render/svg_text.h"
 
 namespace chimera {
 namespace {
@@ -25,177 +25,48 @@ constexpr double kMemoryHeight = 14;
 constexpr double kRowGap = 5;
 constexpr double kLetterWidth = 6.3;  // mean width of a letter in labels
 
-std::string pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
-
 bool takes_time(const TimedUpdate& update) { return update.end > update.start; }
 
-class SvgPicture {
+/// Class of an op in the style sheet.
+std::string class_of(const Schedule& schedule, OpKind kind, std::size_t replica, std::size_t shade) {
+  const std::string name = fmt::format("{}{}", letter(kind), replica);
+  return num_shades(schedule.slices) > 1 ? fmt::format("{}-{}", name, shade) : name;
+}
+
+std::string memory_text(const Panel& panel, double amount) {
+  return panel.memory_in_bytes ? bytes_text(amount) : fmt::format("{:g} stage units", amount);
+}
+
+std::string sums_of(const Panel& panel) {
+  const Totals& totals = panel.totals;
+  std::string text = fmt::format("makespan {:.6g}", panel.timeline.ops_end);
+  if (totals.makespan_with_all_reduce)
+    text += fmt::format(", with all-reduce {:.6g}", *totals.makespan_with_all_reduce);
+  text += fmt::format(", bubble ratio {:.4f}, weight copies {:g}, peak units {:g}, messages {} ({}), all-reduce {}",
+                      panel.timeline.bubble_ratio, totals.weight_copies, totals.peak_units, totals.messages,
+                      message_volume_text(totals), all_reduce_volume_text(totals));
+  return text;
+}
+
+/// Where the parts of a picture are: rows of workers, each with its ops, and lanes for all-reduces and memory if the
+/// panel has some.
+class SvgLayout {
  public:
-  explicit SvgPicture(const Panel& panel) : panel_(panel) {
-    const Explanation& explanation = panel.explanation;
-    const auto any = [](const auto& workers) {
-      return std::any_of(workers.begin(), workers.end(), [](const auto& entries) { return !entries.empty(); });
-    };
-    has_updates_ =
-        std::any_of(panel.timeline.workers.begin(), panel.timeline.workers.end(), [](const WorkerTimeline& worker) {
-          return std::any_of(worker.updates.begin(), worker.updates.end(), takes_time);
-        });
-    all_reduce_height_ = any(explanation.all_reduces) ? kAllReduceHeight : 0;
-    for (const auto& points : explanation.memory) {
+  explicit SvgLayout(const Panel& panel) : panel_(panel), scale_(chosen_scale()) {
+    const auto has_any = [](const auto& entries) { return !entries.empty(); };
+    if (std::ranges::any_of(panel.explanation.all_reduces, has_any)) all_reduce_height_ = kAllReduceHeight;
+    for (const auto& points : panel.explanation.memory) {
       for (const MemoryPoint& point : points) most_memory_ = std::max(most_memory_, point.amount);
     }
-    memory_height_ = most_memory_ > 0 ? kMemoryHeight : 0;
-    row_height_ = kOpHeight + all_reduce_height_ + memory_height_ + kRowGap;
-    scale_ = chosen_scale();
-    find_used();
   }
 
-  std::string draw() {
-    const double width = std::max(kLeft + panel_.timeline.makespan * scale_, legend_width()) + kRight;
-    const double height = kTop + static_cast<double>(num_workers()) * row_height_ + 46;
-    put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)"
-        "\n<title>{2}</title>\n",
-        pixels(width), pixels(height), escaped_markup(panel_.title));
-    styles();
-    put("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", pixels(width), pixels(height));
-    put("<text class=\"title\" x=\"8\" y=\"18\">{}</text>\n", escaped_markup(panel_.title));
-    axis();
-    for (std::size_t w = 0; w < num_workers(); ++w) row(w);
-    critical_path();
-    end_line();
-    legend(height - 30);
-    put("<text class=\"note\" x=\"8\" y=\"{}\">{}</text>\n</svg>\n", pixels(height - 8), sums());
-    return std::move(out_);
-  }
-
- private:
-  template <class... Values>
-  void put(fmt::format_string<Values...> format, Values&&... values) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Values>(values)...);
-  }
-
-  [[nodiscard]] std::size_t num_workers() const { return panel_.schedule.workers.size(); }
-  [[nodiscard]] std::size_t num_replicas() const { return panel_.schedule.placement.num_replicas(); }
+  [[nodiscard]] double scale() const { return scale_; }  // Pixels per unit of time
+  [[nodiscard]] double all_reduce_height() const { return all_reduce_height_; }
+  [[nodiscard]] double memory_height() const { return most_memory_ > 0 ? kMemoryHeight : 0; }
+  [[nodiscard]] double most_memory() const { return most_memory_; }
   [[nodiscard]] double x(double time) const { return kLeft + time * scale_; }
-  [[nodiscard]] double y(std::size_t worker) const { return kTop + static_cast<double>(worker) * row_height_; }
-  [[nodiscard]] const Op& op_at(const Place& place) const {
-    return panel_.schedule.workers[place.worker][place.position];
-  }
-
-  /// Pixels per unit of time: the shortest op fits the longest label, within bounds.
-  [[nodiscard]] double chosen_scale() const {
-    double shortest = panel_.timeline.makespan;
-    std::size_t letters = 3;
-    for (std::size_t w = 0; w < num_workers(); ++w) {
-      for (std::size_t i = 0; i < panel_.schedule.workers[w].size(); ++i) {
-        const TimedOp& time = panel_.timeline.workers[w].ops[i];
-        if (time.end > time.start) shortest = std::min(shortest, time.end - time.start);
-        letters = std::max(letters, label_of(panel_.schedule.workers[w][i]).size());
-      }
-    }
-    if (!(panel_.timeline.makespan > 0)) return 1;
-    const double wanted = (static_cast<double>(letters) * kLetterWidth + 9) / shortest * panel_.timeline.makespan;
-    return std::clamp(wanted, 480.0, 16000.0) / panel_.timeline.makespan;
-  }
-
-  void find_used() {
-    for (const auto& ops : panel_.schedule.workers) {
-      for (const Op& op : ops) kinds_.insert(op.kind);
-    }
-    for (const auto& bubbles : panel_.explanation.bubbles) {
-      for (const Bubble& bubble : bubbles) causes_.insert(bubble.cause);
-    }
-  }
-
-  [[nodiscard]] std::string label_of(const Op& op) const { return to_text(op, panel_.schedule.slices); }
-
-  [[nodiscard]] std::string class_of(OpKind kind, std::size_t replica, std::size_t shade) const {
-    const std::string name = fmt::format("{}{}", letter(kind), replica);
-    return num_shades(panel_.schedule.slices) > 1 ? fmt::format("{}-{}", name, shade) : name;
-  }
-
-  void pattern(const std::string& name, Color ground, const char* tile, const char* line) {
-    put("<pattern id=\"{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><path fill=\"{}\" "
-        "d=\"M0 0h8v8h-8z\"/><path stroke=\"{}\" d=\"{}\"/></pattern>\n",
-        name, to_hex(ground), line, tile);
-  }
-
-  void styles() {
-    put("<style>\ntext {{ font: 11px system-ui, 'DejaVu Sans', sans-serif; fill: #1b1b1b; pointer-events: none }}\n"
-        ".title {{ font-size: 14px; font-weight: bold }}\n.op {{ text-anchor: middle; fill: #000 }}\n"
-        ".worker {{ text-anchor: end; fill: #555 }}\n.tick {{ text-anchor: middle; fill: #555 }}\n"
-        ".note {{ fill: #555 }}\n.paper {{ fill: #fff }}\n.memory {{ fill: #8a8a8a }}\n"
-        ".all-reduce {{ fill: {} }}\n.update {{ fill: {} }}\n.critical {{ fill: none; stroke: #000; stroke-width: 2 "
-        "}}\n"
-        ".rule {{ stroke: #999; fill: none }}\n.bound {{ stroke: #1b1b1b; stroke-dasharray: 3 3 }}\n",
-        to_hex(kAllReduceColor), to_hex(kUpdateColor));
-    if (has_pairs(panel_.schedule)) {
-      put(".pair {{ fill: none; stroke: #000; stroke-width: 1.2; stroke-dasharray: 4 2 }}\n"
-          ".half {{ font-size: 9px }}\n");
-    }
-    std::vector<std::pair<std::string, Color>> hatched;
-    for (const OpKind kind : kinds_) {
-      for (std::size_t r = 0; r < num_replicas(); ++r) {
-        const ReplicaId replica(static_cast<std::int64_t>(r));
-        const std::size_t shades = num_shades(panel_.schedule.slices);
-        for (std::size_t shade = 0; shade < shades; ++shade) {
-          const Color color = color_of(kind, replica, num_replicas(), shade, shades);
-          const std::string name = class_of(kind, r, shade);
-          const bool lines = is_hatched(replica, num_replicas());
-          if (lines) hatched.emplace_back(name, color);
-          put(".{} {{ fill: {} }}\n", name, lines ? fmt::format("url(#{})", name) : to_hex(color));
-        }
-      }
-    }
-    for (const IdleCause cause : causes_) put(".{0} {{ fill: url(#{0}) }}\n", to_text(cause));
-    put("</style>\n<defs>\n");
-    for (const auto& [name, color] : hatched) pattern(name, color, kReplicaTile, "#0000003a");
-    for (const IdleCause cause : causes_) pattern(to_text(cause), style_of(cause).light, style_of(cause).tile, "#777");
-    put("</defs>\n");
-  }
-
-  void axis() {
-    const double rough = 80 / scale_;
-    const double power = std::pow(10, std::floor(std::log10(rough)));
-    double step = power;
-    for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
-      step = factor * power;
-      if (step >= rough) break;
-    }
-    for (int i = 0; i * step <= panel_.timeline.makespan; ++i) {
-      put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1:.6g}</text><path class=\"rule\" d=\"M{0} 40v4\"/>\n",
-          pixels(x(i * step)), i * step);
-    }
-  }
-
-  void box(const std::string& name, const TimedOp& time, double top, double height, const std::string& title) {
-    put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>", name,
-        pixels(x(time.start)), pixels(top), pixels(std::max(0.0, (time.end - time.start) * scale_ - 0.75)),
-        pixels(height), title);
-  }
-
-  void row(std::size_t worker) {
-    const double top = y(worker);
-    put("<text class=\"worker\" x=\"{}\" y=\"{}\">worker {}</text>\n", pixels(kLeft - 8), pixels(top + 15), worker);
-    if (worker < panel_.explanation.bubbles.size()) {
-      for (const Bubble& bubble : panel_.explanation.bubbles[worker]) {
-        box(to_text(bubble.cause), {bubble.start, bubble.end}, top, kOpHeight, describe(bubble));
-        put("\n");
-      }
-    }
-    const auto& ops = panel_.schedule.workers[worker];
-    for (std::size_t i = 0; i < ops.size(); ++i) op(worker, i, top);
-    for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
-      if (ops[i].paired) pair(worker, i, top);
-    }
-    for (const TimedUpdate& update : panel_.timeline.workers[worker].updates) {
-      if (!takes_time(update)) continue;
-      box("update", {update.start, update.end}, top, kOpHeight,
-          fmt::format("optimizer step, {:.6g} to {:.6g}", update.start, update.end));
-      put("\n");
-    }
-    if (all_reduce_height_ > 0) all_reduces(worker, top + kOpHeight);
-    if (memory_height_ > 0) memory(worker, top + kOpHeight + all_reduce_height_);
+  [[nodiscard]] double y(std::size_t worker) const {
+    return kTop + static_cast<double>(worker) * (kOpHeight + all_reduce_height_ + memory_height() + kRowGap);
   }
 
   /// Part of an op's row: half for each op of a pair that runs together.
@@ -211,33 +82,249 @@ class SvgPicture {
     return {};
   }
 
+ private:
+  /// Pixels per unit of time: the shortest op fits the longest label, within bounds.
+  [[nodiscard]] double chosen_scale() const {
+    double shortest = panel_.timeline.makespan;
+    std::size_t letters = 3;
+    for (std::size_t w = 0; w < panel_.schedule.workers.size(); ++w) {
+      for (std::size_t i = 0; i < panel_.schedule.workers[w].size(); ++i) {
+        const TimedOp& time = panel_.timeline.workers[w].ops[i];
+        if (time.end > time.start) shortest = std::min(shortest, time.end - time.start);
+        letters = std::max(letters, to_text(panel_.schedule.workers[w][i], panel_.schedule.slices).size());
+      }
+    }
+    if (!(panel_.timeline.makespan > 0)) return 1;
+    const double wanted = (static_cast<double>(letters) * kLetterWidth + 9) / shortest * panel_.timeline.makespan;
+    return std::clamp(wanted, 480.0, 16000.0) / panel_.timeline.makespan;
+  }
+
+  const Panel& panel_;
+  double scale_;
+  double all_reduce_height_ = 0;
+  double most_memory_ = 0;
+};
+
+/// The styles of what occurs in a panel, and their legend.
+class SvgLegend {
+ public:
+  SvgLegend(const Panel& panel, const SvgLayout& layout) : panel_(panel), layout_(layout) {
+    for (const auto& ops : panel.schedule.workers) {
+      for (const Op& op : ops) kinds_.insert(op.kind);
+    }
+    for (const auto& bubbles : panel.explanation.bubbles) {
+      for (const Bubble& bubble : bubbles) causes_.insert(bubble.cause);
+    }
+  }
+
+  void write_styles(SvgText& out) const {
+    out.put(
+        ".op {{ text-anchor: middle; fill: #000 }}\n"
+        ".worker {{ text-anchor: end; fill: #555 }}\n.tick {{ text-anchor: middle; fill: #555 }}\n"
+        ".note {{ fill: #555 }}\n.paper {{ fill: #fff }}\n.memory {{ fill: #8a8a8a }}\n"
+        ".all-reduce {{ fill: {} }}\n.update {{ fill: {} }}\n.critical {{ fill: none; stroke: #000; stroke-width: 2 "
+        "}}\n"
+        ".rule {{ stroke: #999; fill: none }}\n.bound {{ stroke: #1b1b1b; stroke-dasharray: 3 3 }}\n",
+        to_hex(kAllReduceColor), to_hex(kUpdateColor));
+    if (has_pairs(panel_.schedule)) {
+      out.put(
+          ".pair {{ fill: none; stroke: #000; stroke-width: 1.2; stroke-dasharray: 4 2 }}\n"
+          ".half {{ font-size: 9px }}\n");
+    }
+    std::vector<std::pair<std::string, Color>> hatched;
+    for (const OpKind kind : kinds_) {
+      for (std::size_t r = 0; r < panel_.schedule.placement.num_replicas(); ++r) {
+        const ReplicaId replica(static_cast<std::int64_t>(r));
+        const std::size_t shades = num_shades(panel_.schedule.slices);
+        for (std::size_t shade = 0; shade < shades; ++shade) {
+          const Color color = color_of(kind, replica, panel_.schedule.placement.num_replicas(), shade, shades);
+          const std::string name = class_of(panel_.schedule, kind, r, shade);
+          const bool lines = is_hatched(replica, panel_.schedule.placement.num_replicas());
+          if (lines) hatched.emplace_back(name, color);
+          out.put(".{} {{ fill: {} }}\n", name, lines ? fmt::format("url(#{})", name) : to_hex(color));
+        }
+      }
+    }
+    for (const IdleCause cause : causes_) out.put(".{0} {{ fill: url(#{0}) }}\n", to_text(cause));
+    out.put("</style>\n<defs>\n");
+    for (const auto& [name, color] : hatched) write_pattern(out, name, color, kReplicaTile, "#0000003a");
+    for (const IdleCause cause : causes_)
+      write_pattern(out, to_text(cause), style_of(cause).light, style_of(cause).tile, "#777");
+    out.put("</defs>\n");
+  }
+
+  /// Width of the legend.
+  [[nodiscard]] double width() const {
+    double width = 0;
+    for (const auto& [name, text] : entries()) width += width_of(text);
+    return width;
+  }
+
+  void draw(SvgText& out, double top) const {
+    double left = 8;
+    for (const auto& [name, text] : entries()) {
+      out.put("<path class=\"{}\" d=\"M{} {}h22v12h-22z\"/><text class=\"note\" x=\"{}\" y=\"{}\">{}</text>\n", name,
+              pixels(left), pixels(top - 10), pixels(left + 26), pixels(top), text);
+      left += width_of(text);
+    }
+  }
+
+ private:
+  static void write_pattern(SvgText& out, const std::string& name, Color ground, const char* tile, const char* line) {
+    out.put(
+        "<pattern id=\"{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><path fill=\"{}\" "
+        "d=\"M0 0h8v8h-8z\"/><path stroke=\"{}\" d=\"{}\"/></pattern>\n",
+        name, to_hex(ground), line, tile);
+  }
+
+  /// Class and text.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> entries() const {
+    constexpr std::array<const char*, kOpKinds> kKindNames = {"F forward", "B backward", "I input gradient",
+                                                              "W weight gradient"};
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const OpKind kind : kinds_) {
+      entries.emplace_back(class_of(panel_.schedule, kind, 0, 0), kKindNames[static_cast<std::size_t>(kind)]);
+    }
+    if (panel_.schedule.placement.num_replicas() > 1 && !kinds_.empty()) {
+      for (std::size_t r = 0; r < panel_.schedule.placement.num_replicas(); ++r) {
+        entries.emplace_back(class_of(panel_.schedule, *kinds_.begin(), r, 0), replica_name(panel_.schedule, r));
+      }
+    }
+    if (const std::size_t shades = num_shades(panel_.schedule.slices); shades > 1 && !kinds_.empty()) {
+      entries.emplace_back(class_of(panel_.schedule, *kinds_.begin(), 0, shades - 1), "later slices are paler");
+    }
+    if (has_pairs(panel_.schedule)) entries.emplace_back("pair", "two ops of a pair");
+    if (layout_.all_reduce_height() > 0) entries.emplace_back("all-reduce", "all-reduce");
+    if (has_updates()) entries.emplace_back("update", "optimizer step");
+    for (const IdleCause cause : causes_) {
+      entries.emplace_back(to_text(cause), fmt::format("idle: {}", to_text(cause)));
+    }
+    if (!panel_.explanation.critical_path.empty()) entries.emplace_back("critical", "critical path");
+    if (layout_.memory_height() > 0) {
+      entries.emplace_back("memory", fmt::format("memory, full height {}", memory_text(panel_, layout_.most_memory())));
+    }
+    return entries;
+  }
+
+  [[nodiscard]] static double width_of(const std::string& legend_text) {
+    return 26 + static_cast<double>(legend_text.size()) * kLetterWidth + 14;
+  }
+
+  [[nodiscard]] bool has_updates() const {
+    return std::ranges::any_of(panel_.timeline.workers, [](const WorkerTimeline& worker) {
+      return std::ranges::any_of(worker.updates, takes_time);
+    });
+  }
+
+  const Panel& panel_;
+  const SvgLayout& layout_;
+  std::set<OpKind> kinds_;
+  std::set<IdleCause> causes_;
+};
+
+class SvgPicture {
+ public:
+  explicit SvgPicture(const Panel& panel) : panel_(panel), layout_(panel), legend_(panel, layout_) {}
+
+  std::string draw() {
+    const std::string sums = sums_of(panel_);
+    const double legend_width = std::max(legend_.width(), static_cast<double>(sums.size()) * kLetterWidth);
+    const double width = std::max(layout_.x(panel_.timeline.makespan), legend_width) + kRight;
+    const double height = layout_.y(num_workers()) + 46;
+    out_.begin(width, height, panel_.title);
+    legend_.write_styles(out_);
+    out_.put("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", pixels(width), pixels(height));
+    out_.put("<text class=\"title\" x=\"8\" y=\"18\">{}</text>\n", escaped_markup(panel_.title));
+    axis();
+    for (std::size_t w = 0; w < num_workers(); ++w) row(w);
+    critical_path();
+    end_line();
+    legend_.draw(out_, height - 30);
+    out_.put("<text class=\"note\" x=\"8\" y=\"{}\">{}</text>\n", pixels(height - 8), sums);
+    return out_.end();
+  }
+
+ private:
+  [[nodiscard]] std::size_t num_workers() const { return panel_.schedule.workers.size(); }
+  [[nodiscard]] const Op& op_at(const Place& place) const {
+    return panel_.schedule.workers[place.worker][place.position];
+  }
+  [[nodiscard]] std::string label_of(const Op& op) const { return to_text(op, panel_.schedule.slices); }
+
+  void axis() {
+    const double rough = 80 / layout_.scale();
+    const double power = std::pow(10, std::floor(std::log10(rough)));
+    double step = power;
+    for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
+      step = factor * power;
+      if (step >= rough) break;
+    }
+    for (int i = 0; i * step <= panel_.timeline.makespan; ++i) {
+      out_.put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1:.6g}</text><path class=\"rule\" d=\"M{0} 40v4\"/>\n",
+               pixels(layout_.x(i * step)), i * step);
+    }
+  }
+
+  void box(const std::string& name, const TimedOp& time, double top, double height, const std::string& title) {
+    out_.put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>", name,
+             pixels(layout_.x(time.start)), pixels(top),
+             pixels(std::max(0.0, (time.end - time.start) * layout_.scale() - 0.75)), pixels(height), title);
+  }
+
+  void row(std::size_t worker) {
+    const double top = layout_.y(worker);
+    out_.put("<text class=\"worker\" x=\"{}\" y=\"{}\">worker {}</text>\n", pixels(kLeft - 8), pixels(top + 15),
+             worker);
+    if (worker < panel_.explanation.bubbles.size()) {
+      for (const Bubble& bubble : panel_.explanation.bubbles[worker]) {
+        box(to_text(bubble.cause), {bubble.start, bubble.end}, top, kOpHeight, describe(bubble));
+        out_.put("\n");
+      }
+    }
+    const auto& ops = panel_.schedule.workers[worker];
+    for (std::size_t i = 0; i < ops.size(); ++i) op(worker, i, top);
+    for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
+      if (ops[i].paired) pair(worker, i, top);
+    }
+    for (const TimedUpdate& update : panel_.timeline.workers[worker].updates) {
+      if (!takes_time(update)) continue;
+      box("update", {update.start, update.end}, top, kOpHeight,
+          fmt::format("optimizer step, {:.6g} to {:.6g}", update.start, update.end));
+      out_.put("\n");
+    }
+    if (layout_.all_reduce_height() > 0) all_reduces(worker, top + kOpHeight);
+    if (layout_.memory_height() > 0) memory(worker, top + kOpHeight + layout_.all_reduce_height());
+  }
+
   void pair(std::size_t worker, std::size_t first, double top) {
     const TimedOp& one = panel_.timeline.workers[worker].ops[first];
     const TimedOp& other = panel_.timeline.workers[worker].ops[first + 1];
-    put("<path class=\"pair\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(x(one.start)), pixels(top),
-        pixels(std::max(0.0, (std::max(one.end, other.end) - one.start) * scale_ - 0.75)), pixels(kOpHeight),
-        pixels(x(one.start)));
+    out_.put("<path class=\"pair\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(layout_.x(one.start)), pixels(top),
+             pixels(std::max(0.0, (std::max(one.end, other.end) - one.start) * layout_.scale() - 0.75)),
+             pixels(kOpHeight), pixels(layout_.x(one.start)));
   }
 
   void op(std::size_t worker, std::size_t position, double row_top) {
     const Op& op = panel_.schedule.workers[worker][position];
     const TimedOp& time = panel_.timeline.workers[worker].ops[position];
-    const Lane lane = lane_of(worker, position);
+    const SvgLayout::Lane lane = layout_.lane_of(worker, position);
     const std::string label = label_of(op);
     const std::int64_t slices = panel_.schedule.slices;
     const std::string slice = slices > 1 ? fmt::format(", slice {}", op.slice) : "";
-    box(class_of(op.kind, op.replica.index(), shade_of(op.slice, slices)), time, row_top + lane.top, lane.height,
+    box(class_of(panel_.schedule, op.kind, op.replica.index(), shade_of(op.slice, slices)), time, row_top + lane.top,
+        lane.height,
         fmt::format("{}: stage {}, micro-batch {}{}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
                     op.micro_batch.value(), slice, op.replica.value(), time.start, time.end));
-    const double width = (time.end - time.start) * scale_;
+    const double width = (time.end - time.start) * layout_.scale();
     for (const std::string& text : {label, std::to_string(op.micro_batch.value())}) {
       if (static_cast<double>(text.size()) * kLetterWidth + 3 > width) continue;
       const bool half = lane.height < kOpHeight;
-      put("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", half ? "op half" : "op", pixels(x(time.start) + width / 2),
-          pixels(row_top + lane.top + lane.height / 2 + (half ? 3.5 : 4)), text);
+      out_.put("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", half ? "op half" : "op",
+               pixels(layout_.x(time.start) + width / 2),
+               pixels(row_top + lane.top + lane.height / 2 + (half ? 3.5 : 4)), text);
       break;
     }
-    put("\n");
+    out_.put("\n");
   }
 
   [[nodiscard]] std::string describe(const Bubble& bubble) const {
@@ -252,116 +339,51 @@ class SvgPicture {
     for (const TimedAllReduce& sum : panel_.explanation.all_reduces[worker]) {
       box("all-reduce", {sum.start, sum.end}, top + 1, kAllReduceHeight - 1,
           fmt::format("all-reduce of stage {}, {:.6g} to {:.6g}", sum.group.value(), sum.start, sum.end));
-      put("\n");
+      out_.put("\n");
     }
   }
 
   void memory(std::size_t worker, double top) {
     const auto& points = panel_.explanation.memory[worker];
     if (points.empty()) return;
-    const auto height = [&](double amount) { return pixels(top + kMemoryHeight * (1 - amount / most_memory_)); };
+    const auto height = [&](double amount) {
+      return pixels(top + kMemoryHeight * (1 - amount / layout_.most_memory()));
+    };
     double most = 0;
-    put("<path class=\"memory\" d=\"M{} {}", pixels(x(points.front().time)), pixels(top + kMemoryHeight));
+    out_.put("<path class=\"memory\" d=\"M{} {}", pixels(layout_.x(points.front().time)), pixels(top + kMemoryHeight));
     for (const MemoryPoint& point : points) {
       most = std::max(most, point.amount);
-      put("H{}V{}", pixels(x(point.time)), height(point.amount));
+      out_.put("H{}V{}", pixels(layout_.x(point.time)), height(point.amount));
     }
-    put("H{}V{}z\"><title>memory, at most {}</title></path>\n", pixels(x(panel_.timeline.makespan)),
-        pixels(top + kMemoryHeight), memory_text(most));
+    out_.put("H{}V{}z\"><title>memory, at most {}</title></path>\n", pixels(layout_.x(panel_.timeline.makespan)),
+             pixels(top + kMemoryHeight), memory_text(panel_, most));
   }
 
   void critical_path() {
     for (const Place& place : panel_.explanation.critical_path) {
       const TimedOp& time = panel_.timeline.workers[place.worker].ops[place.position];
-      const Lane lane = lane_of(place.worker, place.position);
-      put("<path class=\"critical\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(x(time.start) + 0.5),
-          pixels(y(place.worker) + lane.top + 1), pixels(std::max(0.0, (time.end - time.start) * scale_ - 1.75)),
-          pixels(lane.height - 2), pixels(x(time.start) + 0.5));
+      const SvgLayout::Lane lane = layout_.lane_of(place.worker, place.position);
+      out_.put("<path class=\"critical\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(layout_.x(time.start) + 0.5),
+               pixels(layout_.y(place.worker) + lane.top + 1),
+               pixels(std::max(0.0, (time.end - time.start) * layout_.scale() - 1.75)), pixels(lane.height - 2),
+               pixels(layout_.x(time.start) + 0.5));
     }
   }
 
   void end_line() {
-    const double bottom = y(num_workers()) - kRowGap;
-    put("<path class=\"rule\" d=\"M{} {}V{}\"/>\n", pixels(x(panel_.timeline.makespan)), kTop - 6, pixels(bottom));
+    const double bottom = layout_.y(num_workers()) - kRowGap;
+    out_.put("<path class=\"rule\" d=\"M{} {}V{}\"/>\n", pixels(layout_.x(panel_.timeline.makespan)), kTop - 6,
+             pixels(bottom));
     if (panel_.timeline.lower_bound < panel_.timeline.makespan) {
-      put("<path class=\"bound\" d=\"M{} {}V{}\"><title>lower bound {:.6g}</title></path>\n",
-          pixels(x(panel_.timeline.lower_bound)), kTop - 6, pixels(bottom), panel_.timeline.lower_bound);
+      out_.put("<path class=\"bound\" d=\"M{} {}V{}\"><title>lower bound {:.6g}</title></path>\n",
+               pixels(layout_.x(panel_.timeline.lower_bound)), kTop - 6, pixels(bottom), panel_.timeline.lower_bound);
     }
-  }
-
-  /// Class and text.
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> legend_entries() const {
-    constexpr std::array<const char*, kOpKinds> kNames = {"F forward", "B backward", "I input gradient",
-                                                          "W weight gradient"};
-    std::vector<std::pair<std::string, std::string>> entries;
-    for (const OpKind kind : kinds_) {
-      entries.emplace_back(class_of(kind, 0, 0), kNames[static_cast<std::size_t>(kind)]);
-    }
-    if (num_replicas() > 1 && !kinds_.empty()) {
-      for (std::size_t r = 0; r < num_replicas(); ++r) {
-        entries.emplace_back(class_of(*kinds_.begin(), r, 0), replica_name(panel_.schedule, r));
-      }
-    }
-    if (const std::size_t shades = num_shades(panel_.schedule.slices); shades > 1 && !kinds_.empty()) {
-      entries.emplace_back(class_of(*kinds_.begin(), 0, shades - 1), "later slices are paler");
-    }
-    if (has_pairs(panel_.schedule)) entries.emplace_back("pair", "two ops of a pair");
-    if (all_reduce_height_ > 0) entries.emplace_back("all-reduce", "all-reduce");
-    if (has_updates_) entries.emplace_back("update", "optimizer step");
-    for (const IdleCause cause : causes_) {
-      entries.emplace_back(to_text(cause), fmt::format("idle: {}", to_text(cause)));
-    }
-    if (!panel_.explanation.critical_path.empty()) entries.emplace_back("critical", "critical path");
-    if (memory_height_ > 0) {
-      entries.emplace_back("memory", fmt::format("memory, full height {}", memory_text(most_memory_)));
-    }
-    return entries;
-  }
-
-  [[nodiscard]] static double width_of(const std::string& legend_text) {
-    return 26 + static_cast<double>(legend_text.size()) * kLetterWidth + 14;
-  }
-
-  [[nodiscard]] double legend_width() const {
-    double width = 0;
-    for (const auto& [name, text] : legend_entries()) width += width_of(text);
-    return std::max(width, static_cast<double>(sums().size()) * kLetterWidth);
-  }
-
-  void legend(double top) {
-    double left = 8;
-    for (const auto& [name, text] : legend_entries()) {
-      put("<path class=\"{}\" d=\"M{} {}h22v12h-22z\"/><text class=\"note\" x=\"{}\" y=\"{}\">{}</text>\n", name,
-          pixels(left), pixels(top - 10), pixels(left + 26), pixels(top), text);
-      left += width_of(text);
-    }
-  }
-
-  [[nodiscard]] std::string memory_text(double amount) const {
-    return panel_.memory_in_bytes ? bytes_text(amount) : fmt::format("{:g} stage units", amount);
-  }
-
-  [[nodiscard]] std::string sums() const {
-    const Totals& totals = panel_.totals;
-    std::string text = fmt::format("makespan {:.6g}", panel_.timeline.ops_end);
-    if (totals.makespan_with_all_reduce)
-      text += fmt::format(", with all-reduce {:.6g}", *totals.makespan_with_all_reduce);
-    text += fmt::format(", bubble ratio {:.4f}, weight copies {:g}, peak units {:g}, messages {} ({}), all-reduce {}",
-                        panel_.timeline.bubble_ratio, totals.weight_copies, totals.peak_units, totals.messages,
-                        message_volume_text(totals), all_reduce_volume_text(totals));
-    return text;
   }
 
   const Panel& panel_;
-  double scale_ = 1;  // pixels per unit of time
-  double all_reduce_height_ = 0;
-  double memory_height_ = 0;
-  double row_height_ = 0;
-  bool has_updates_ = false;
-  double most_memory_ = 0;
-  std::set<OpKind> kinds_;
-  std::set<IdleCause> causes_;
-  std::string out_;
+  SvgLayout layout_;
+  SvgLegend legend_;
+  SvgText out_;
 };
 
 }  // namespace
