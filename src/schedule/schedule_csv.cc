@@ -200,7 +200,7 @@ class CsvReader {
     while (text_.peek() != TextSource::kEnd) read_row();
     drop_blank_end();
     if (!has_header_) infer_shape();
-    ReadSchedule result{std::move(schedule_), {}};
+    ReadSchedule result{.schedule = std::move(schedule_), .notes = {}};
     for (std::size_t i = 0; i < kNotes.size(); ++i) {
       if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", text_.name(), dropped_[i], kNotes[i]));
     }

@@ -70,35 +70,38 @@ enum Field : std::uint8_t {
   kPaired,
 };
 
+enum class Type : std::uint8_t { Text, Integer, Number, Truth, List };
+
 struct FieldText {
   const char* name;
+  Type type;
   const char* expected;
 };
 constexpr std::array<FieldText, 24> kFields = {{
-    {"format", "a string"},
-    {"version", "an integer"},
-    {"name", "a string"},
-    {"stages", "an integer"},
-    {"micro_batches", "an integer"},
-    {"slices", "an integer"},
-    {"micro_batch_scale", "a number above 0 and up to 1"},
-    {"order", "\"slots\" or \"deepest\""},
-    {"late_forwards", "true or false"},
-    {"synchronous", "true or false"},
-    {"micro_batches_per_update", "an integer"},
-    {"weight_versions", "an integer"},
-    {"update_delay", "an integer"},
-    {"replicas", "an array"},
-    {"workers", "an array"},
-    {"id", "an integer"},
-    {"workers", "an array"},
-    {"op", "a string"},
-    {"stage", "an integer"},
-    {"replica", "an integer"},
-    {"micro_batch", "an integer"},
-    {"slice", "an integer"},
-    {"weight_version", "an integer"},
-    {"paired", "true or false"},
+    {"format", Type::Text, "a string"},
+    {"version", Type::Integer, "an integer"},
+    {"name", Type::Text, "a string"},
+    {"stages", Type::Integer, "an integer"},
+    {"micro_batches", Type::Integer, "an integer"},
+    {"slices", Type::Integer, "an integer"},
+    {"micro_batch_scale", Type::Number, "a number above 0 and up to 1"},
+    {"order", Type::Text, "\"slots\" or \"deepest\""},
+    {"late_forwards", Type::Truth, "true or false"},
+    {"synchronous", Type::Truth, "true or false"},
+    {"micro_batches_per_update", Type::Integer, "an integer"},
+    {"weight_versions", Type::Integer, "an integer"},
+    {"update_delay", Type::Integer, "an integer"},
+    {"replicas", Type::List, "an array"},
+    {"workers", Type::List, "an array"},
+    {"id", Type::Integer, "an integer"},
+    {"workers", Type::List, "an array"},
+    {"op", Type::Text, "a string"},
+    {"stage", Type::Integer, "an integer"},
+    {"replica", Type::Integer, "an integer"},
+    {"micro_batch", Type::Integer, "an integer"},
+    {"slice", Type::Integer, "an integer"},
+    {"weight_version", Type::Integer, "an integer"},
+    {"paired", Type::Truth, "true or false"},
 }};
 
 /// The fields first .. last of an object; fields in `optional` may be missing.
@@ -166,11 +169,14 @@ constexpr std::size_t kLongestName = 1000;           // bytes
 /// Innermost open container; the current field of an object is `field_`.
 enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Workers, Ops, Op };
 
-template <class IdType, class Rep>
-IdType saturated(std::int64_t value) {
-  return IdType(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
+/// Clamps an id that the check will reject anyway.
+template <class Rep>
+Rep saturated(std::int64_t value) {
+  return static_cast<Rep>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
 }
 
+/// Receives the parser's events. Scalars of the current object are collected in `values_`; the end of the object turns
+/// them into an op or the schedule's fields.
 class ScheduleReader {
  public:
   ScheduleReader(Cursor& cursor, const Fields& file_fields) : cursor_(cursor), file_fields_(file_fields) {}
@@ -178,25 +184,14 @@ class ScheduleReader {
   Schedule result() { return std::move(schedule_); }
 
   bool null() { return mismatch("null"); }
-  bool boolean(bool value) {
-    if (expects(kLateForwards)) {
-      schedule_.late_forwards = value;
-    } else if (expects(kSynchronous)) {
-      synchronous_ = value;
-    } else if (expects(kPaired)) {
-      op_.paired = value;
-    } else {
-      return mismatch("a boolean");
-    }
-    return seen();
-  }
+  bool boolean(bool value) { return has_type(Type::Truth) ? keep(value ? 1 : 0) : mismatch("a boolean"); }
   bool number_integer(Json::number_integer_t value) { return integer(value); }
   bool number_unsigned(Json::number_unsigned_t value) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     return integer(value > static_cast<std::uint64_t>(kMost) ? kMost : static_cast<std::int64_t>(value));
   }
   bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
-    return expects(kScale) ? scale(value) : mismatch("a fraction, or a number beyond 2^64");
+    return has_type(Type::Number) ? scale(value) : mismatch("a fraction, or a number beyond 2^64");
   }
   bool string(Json::string_t& value);
   bool binary(Json::binary_t& /*value*/) { return mismatch("bytes"); }
@@ -216,15 +211,19 @@ class ScheduleReader {
   bool mismatch(const char* found) const {
     fail(value_path(), fmt::format("expected {}, found {}", expected(), found));
   }
-  bool seen() {
+  bool accept() {
     cursor_.run = 0;
     return true;
   }
-
-  [[nodiscard]] bool in_object() const {
-    return where_ == Where::File || where_ == Where::Replica || where_ == Where::Op;
+  bool keep(std::int64_t value) {
+    values_[field_] = value;
+    return accept();
   }
-  [[nodiscard]] bool expects(Field field) const { return in_object() && field_ == field; }
+
+  [[nodiscard]] bool has_type(Type type) const {
+    return (where_ == Where::File || where_ == Where::Replica || where_ == Where::Op) && kFields[field_].type == type;
+  }
+  [[nodiscard]] bool has(Field field) const { return (seen_ & bit(field)) != 0; }
   [[nodiscard]] const char* expected() const;
   [[nodiscard]] std::string object_path() const;
   [[nodiscard]] std::string value_path() const;
@@ -232,37 +231,25 @@ class ScheduleReader {
     return where_ == Where::File ? file_fields_ : where_ == Where::Replica ? kReplicaFields : kOpFields;
   }
 
+  void enter_object(Where where);
   bool integer(std::int64_t value);
   bool scale(double value);
-  void file_integer(std::int64_t value);
-  void op_integer(std::int64_t value);
-  [[nodiscard]] std::int64_t count(std::int64_t value) const;
-  void add_holder(std::int64_t worker);
+  void check_integer(std::int64_t value) const;
   void finish_op();
   void finish_worker();
   void finish_file();
-  void enter(Where where) {
-    where_ = where;
-    seen_ = 0;
-  }
 
   Cursor& cursor_;
   Fields file_fields_;
   Schedule schedule_;
   Where where_ = Where::Text;
-  Field field_ = kFormat;        // current field of the current object
-  std::uint32_t seen_ = 0;       // fields of the current object so far
-  std::uint32_t file_seen_ = 0;  // fields of the file so far, inside its arrays
-  std::uint32_t replica_seen_ = 0;
-  Op op_;
+  Field field_ = kFormat;                              // Current field of the current object
+  std::uint32_t seen_ = 0;                             // Fields of the open objects so far
+  std::array<std::int64_t, kFields.size()> values_{};  // [field]: its integer, truth or kind of op; 0 if missing
   std::int64_t num_ops_ = 0;
   std::int64_t num_holders_ = 0;
-  bool synchronous_ = true;
-  AsynchronousUpdates updates_;
-  std::optional<std::string> sliced_op_;       // first op with a slice
-  std::optional<std::string> unsliced_op_;     // first op without a slice
-  std::optional<std::string> versioned_op_;    // first op with a weight version
-  std::optional<std::string> unversioned_op_;  // first op without a weight version
+  std::array<std::optional<std::string>, 2> sliced_op_;     // [whether it has a slice]: first op
+  std::array<std::optional<std::string>, 2> versioned_op_;  // [whether it has a weight version]: first op
 };
 
 const char* ScheduleReader::expected() const {
@@ -305,29 +292,36 @@ std::string ScheduleReader::value_path() const {
   return object.empty() ? kFields[field_].name : object + "." + kFields[field_].name;
 }
 
+void ScheduleReader::enter_object(Where where) {
+  where_ = where;
+  for (int f = fields().first; f <= fields().last; ++f) {
+    seen_ &= ~bit(static_cast<Field>(f));
+    values_[static_cast<std::size_t>(f)] = 0;
+  }
+}
+
 bool ScheduleReader::start_object(std::size_t) {
   if (where_ == Where::Text) {
-    enter(Where::File);
+    enter_object(Where::File);
   } else if (where_ == Where::Replicas) {
     schedule_.placement.worker_of.emplace_back();
-    enter(Where::Replica);
+    enter_object(Where::Replica);
   } else if (where_ == Where::Ops) {
     if (++num_ops_ > kMostOps) fail(value_path(), fmt::format("more than {} ops", kMostOps));
-    op_ = Op{};
-    enter(Where::Op);
+    enter_object(Where::Op);
   } else {
     mismatch("an object");
   }
-  return seen();
+  return accept();
 }
 
 bool ScheduleReader::key(Json::string_t& name) {
   for (int f = fields().first; f <= fields().last; ++f) {
     if (name != kFields[static_cast<std::size_t>(f)].name) continue;
     field_ = static_cast<Field>(f);
-    if ((seen_ & bit(field_)) != 0) fail(object_path(), fmt::format("field '{}' is given twice", name));
+    if (has(field_)) fail(object_path(), fmt::format("field '{}' is given twice", name));
     seen_ |= bit(field_);
-    return seen();
+    return accept();
   }
   std::vector<std::string> known;
   for (int f = fields().first; f <= fields().last; ++f) known.emplace_back(kFields[static_cast<std::size_t>(f)].name);
@@ -348,145 +342,108 @@ bool ScheduleReader::end_object() {
     finish_file();
     where_ = Where::Text;
   }
-  return seen();
+  return accept();
 }
 
 bool ScheduleReader::start_array(std::size_t) {
-  if (expects(kReplicas) || expects(kWorkers)) {
-    file_seen_ = seen_;
-    enter(field_ == kReplicas ? Where::Replicas : Where::Workers);
-  } else if (expects(kHolders)) {
-    replica_seen_ = seen_;
-    enter(Where::Holders);
+  if (has_type(Type::List)) {
+    where_ = field_ == kReplicas ? Where::Replicas : field_ == kWorkers ? Where::Workers : Where::Holders;
   } else if (where_ == Where::Workers) {
-    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMostWorkers) {
+    if (std::ssize(schedule_.workers) == kMostWorkers) {
       fail(value_path(), fmt::format("more than {} workers", kMostWorkers));
     }
     schedule_.workers.emplace_back();
-    enter(Where::Ops);
+    where_ = Where::Ops;
   } else {
     mismatch("an array");
   }
-  return seen();
+  return accept();
 }
 
 bool ScheduleReader::end_array() {
-  if (where_ == Where::Ops) {
-    finish_worker();
-    where_ = Where::Workers;
-  } else if (where_ == Where::Holders) {
-    where_ = Where::Replica;
-    seen_ = replica_seen_;
-  } else {
-    where_ = Where::File;
-    seen_ = file_seen_;
-  }
-  return seen();
+  if (where_ == Where::Ops) finish_worker();
+  where_ = where_ == Where::Ops ? Where::Workers : where_ == Where::Holders ? Where::Replica : Where::File;
+  return accept();
 }
 
 bool ScheduleReader::string(Json::string_t& value) {
-  if (expects(kFormat)) {
-    if (value != "chimera-schedule") {
-      fail("format", fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(value)));
-    }
-  } else if (expects(kName)) {
+  if (!has_type(Type::Text)) return mismatch("a string");
+  if (field_ == kFormat && value != "chimera-schedule") {
+    fail("format", fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(value)));
+  }
+  if (field_ == kName) {
     if (value.size() > kLongestName) fail("name", fmt::format("longer than {} bytes", kLongestName));
     schedule_.name = value;
-  } else if (expects(kOrder)) {
+  }
+  if (field_ == kOrder) {
     schedule_.order = find_named<OpOrder>(value);
     if (!schedule_.order || schedule_.order == OpOrder::Auto) {
       fail("order", fmt::format("expected {}, found \"{}\"", expected(), printable(value)));
     }
-  } else if (expects(kKind)) {
-    const auto kind = value.size() == 1 ? op_kind(value[0]) : std::nullopt;
-    if (!kind) {
-      fail(value_path(), fmt::format("unknown op '{}'; known: F, B, I, W", printable(value)));
-    }
-    op_.kind = *kind;
-  } else {
-    mismatch("a string");
   }
-  return seen();
+  if (field_ != kKind) return accept();
+  const auto kind = value.size() == 1 ? op_kind(value[0]) : std::nullopt;
+  if (!kind) fail(value_path(), fmt::format("unknown op '{}'; known: F, B, I, W", printable(value)));
+  return keep(static_cast<std::int64_t>(*kind));
 }
 
 bool ScheduleReader::integer(std::int64_t value) {
   if (where_ == Where::Holders) {
-    add_holder(value);
-  } else if (expects(kId)) {
-    const auto id = static_cast<std::int64_t>(schedule_.placement.num_replicas()) - 1;
-    if (value != id) {
-      fail(value_path(), fmt::format("replicas are listed in order of their ids; expected {}, found {}", id, value));
-    }
-  } else if (expects(kScale)) {
-    return scale(static_cast<double>(value));
-  } else if (in_object() && std::string_view(expected()) == "an integer") {
-    where_ == Where::File ? file_integer(value) : op_integer(value);
-  } else {
-    mismatch("a number");
+    if (++num_holders_ > kMostOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMostOps));
+    schedule_.placement.worker_of.back().emplace_back(saturated<std::int32_t>(value));
+    return accept();
   }
-  return seen();
+  if (has_type(Type::Number)) return scale(static_cast<double>(value));
+  if (!has_type(Type::Integer)) return mismatch("a number");
+  check_integer(value);
+  return keep(value);
 }
 
 bool ScheduleReader::scale(double value) {
   if (!(value > 0 && value <= 1)) fail(value_path(), fmt::format("expected {}, found {}", expected(), value));
   schedule_.micro_batch_scale = value;
-  return seen();
+  return accept();
 }
 
-void ScheduleReader::file_integer(std::int64_t value) {
+void ScheduleReader::check_integer(std::int64_t value) const {
+  const auto require_up_to = [&](std::int64_t most) {
+    if (value < 1 || value > most) fail(value_path(), fmt::format("expected 1 to {}, found {}", most, value));
+  };
+  const auto id = static_cast<std::int64_t>(schedule_.placement.num_replicas()) - 1;
   switch (field_) {
     case kVersion:
       if (value != 1) fail("version", fmt::format("this program reads version 1, found {}", value));
       break;
-    case kStages: schedule_.stages = count(value); break;
-    case kMicroBatches: schedule_.micro_batches = count(value); break;
-    case kSlices:
-      if (value < 1 || value > kMostSlices) {
-        fail("slices", fmt::format("expected 1 to {}, found {}", kMostSlices, value));
-      }
-      schedule_.slices = value;
-      break;
-    case kPerUpdate: updates_.micro_batches = count(value); break;
-    case kVersions: updates_.versions = count(value); break;
-    case kDelay: updates_.delay = count(value); break;
+    case kId:
+      if (value == id) break;
+      fail(value_path(), fmt::format("replicas are listed in order of their ids; expected {}, found {}", id, value));
+    case kSlices: require_up_to(kMostSlices); break;
+    case kStages:
+    case kMicroBatches:
+    case kPerUpdate:
+    case kVersions:
+    case kDelay: require_up_to(kMostOps); break;
     default: break;
   }
 }
 
-std::int64_t ScheduleReader::count(std::int64_t value) const {
-  if (value < 1 || value > kMostOps) fail(value_path(), fmt::format("expected 1 to {}, found {}", kMostOps, value));
-  return value;
-}
-
-void ScheduleReader::op_integer(std::int64_t value) {
-  if (field_ == kStage) op_.stage = saturated<StageId, std::int32_t>(value);
-  if (field_ == kReplica) op_.replica = saturated<ReplicaId, std::int16_t>(value);
-  if (field_ == kMicroBatch) op_.micro_batch = saturated<MicroBatchId, std::int32_t>(value);
-  if (field_ == kSlice) {
-    op_.slice =
-        static_cast<std::int16_t>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<std::int16_t>::max()));
-  }
-  if (field_ == kWeightVersion) {
-    op_.weight_version =
-        static_cast<std::int32_t>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<std::int32_t>::max()));
-  }
-}
-
-void ScheduleReader::add_holder(std::int64_t worker) {
-  if (++num_holders_ > kMostOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMostOps));
-  schedule_.placement.worker_of.back().push_back(saturated<WorkerId, std::int32_t>(worker));
-}
-
 void ScheduleReader::finish_op() {
-  auto& first_sliced = (seen_ & bit(kSlice)) != 0 ? sliced_op_ : unsliced_op_;
-  if (!first_sliced) first_sliced = object_path();
-  auto& first = (seen_ & bit(kWeightVersion)) != 0 ? versioned_op_ : unversioned_op_;
-  if (!first) first = object_path();
+  for (auto [first, field] : {std::pair(&sliced_op_, kSlice), std::pair(&versioned_op_, kWeightVersion)}) {
+    auto& op = (*first)[has(field) ? 1 : 0];
+    if (!op) op = object_path();
+  }
+  const Op op{.kind = static_cast<OpKind>(values_[kKind]),
+              .replica = ReplicaId(saturated<std::int16_t>(values_[kReplica])),
+              .stage = StageId(saturated<std::int32_t>(values_[kStage])),
+              .micro_batch = MicroBatchId(saturated<std::int32_t>(values_[kMicroBatch])),
+              .weight_version = saturated<std::int32_t>(values_[kWeightVersion]),
+              .paired = values_[kPaired] != 0,
+              .slice = saturated<std::int16_t>(values_[kSlice])};
   auto& ops = schedule_.workers.back();
-  if (op_.paired && !ops.empty() && ops.back().paired) {
+  if (op.paired && !ops.empty() && ops.back().paired) {
     fail(object_path() + ".paired", "the op before is paired with this one already");
   }
-  ops.push_back(op_);
+  ops.push_back(op);
 }
 
 void ScheduleReader::finish_worker() {
@@ -497,27 +454,36 @@ void ScheduleReader::finish_worker() {
 }
 
 void ScheduleReader::finish_file() {
+  schedule_.stages = values_[kStages];
+  schedule_.micro_batches = values_[kMicroBatches];
+  schedule_.slices = has(kSlices) ? values_[kSlices] : 1;
+  schedule_.late_forwards = values_[kLateForwards] != 0;
   if (schedule_.stages * schedule_.micro_batches > kMostOps / 2 / schedule_.slices) {
     fail("micro_batches",
          fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule_.stages,
                      schedule_.micro_batches,
                      schedule_.slices == 1 ? "" : fmt::format(" of {} slices", schedule_.slices), kMostOps));
   }
-  if (schedule_.slices == 1 && sliced_op_) {
-    fail(*sliced_op_ + ".slice", "only ops of a schedule with slices have it (\"slices\": 2 or more)");
+  if (schedule_.slices == 1 && sliced_op_[1]) {
+    fail(*sliced_op_[1] + ".slice", "only ops of a schedule with slices have it (\"slices\": 2 or more)");
   }
-  if (schedule_.slices != 1 && unsliced_op_) fail(*unsliced_op_, "field 'slice' is missing");
+  if (schedule_.slices != 1 && sliced_op_[0]) fail(*sliced_op_[0], "field 'slice' is missing");
+  const bool synchronous = !has(kSynchronous) || values_[kSynchronous] != 0;
   for (const Field field : {kPerUpdate, kVersions, kDelay}) {
-    const bool given = (seen_ & bit(field)) != 0;
-    if (synchronous_ && given)
+    if (synchronous && has(field)) {
       fail(kFields[field].name, "only an asynchronous schedule has it (\"synchronous\": false)");
-    if (!synchronous_ && !given && field != kDelay) fail("", fmt::format("field '{}' is missing", kFields[field].name));
+    }
+    if (synchronous || has(field) || field == kDelay) continue;
+    fail("", fmt::format("field '{}' is missing", kFields[field].name));
   }
-  if (synchronous_ && versioned_op_) {
-    fail(*versioned_op_ + ".weight_version", "only ops of an asynchronous schedule have it (\"synchronous\": false)");
+  if (synchronous && versioned_op_[1]) {
+    fail(*versioned_op_[1] + ".weight_version",
+         "only ops of an asynchronous schedule have it (\"synchronous\": false)");
   }
-  if (!synchronous_ && unversioned_op_) fail(*unversioned_op_, "field 'weight_version' is missing");
-  if (!synchronous_) schedule_.updates = updates_;
+  if (synchronous) return;
+  if (versioned_op_[0]) fail(*versioned_op_[0], "field 'weight_version' is missing");
+  schedule_.updates = AsynchronousUpdates{.micro_batches = values_[kPerUpdate], .versions = values_[kVersions]};
+  if (has(kDelay)) schedule_.updates->delay = values_[kDelay];
 }
 
 Schedule read(Cursor cursor, const Fields& file_fields) {
