@@ -13,6 +13,7 @@
 #include "check/collectives.h"
 #include "check/run_state.h"
 #include "check/violation.h"
+#include "core/invariant.h"
 #include "schedule/program.h"
 
 namespace chimera {
@@ -154,7 +155,9 @@ class Transfers {
     if (first_use_ == FirstUse::Nothing) return;
     if (!match) return awaited_peers_[worker].push_back(peer);
     auto& awaited = awaited_peers_[match->worker];
-    awaited.erase(std::ranges::find(awaited, static_cast<std::uint32_t>(worker)));
+    const auto found = std::ranges::find(awaited, static_cast<std::uint32_t>(worker));
+    require_invariant(found != awaited.end(), "check: a matched transfer was not awaited by its first end");
+    awaited.erase(found);
     run_.wake(match->worker);
   }
 

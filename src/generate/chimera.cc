@@ -1,10 +1,10 @@
 #include "generate/chimera.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <utility>
 
+#include "core/invariant.h"
 #include "generate/chimera_placement.h"
 #include "generate/generator.h"
 #include "generate/list_schedule.h"
@@ -145,7 +145,7 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
   at.assign(span, nullptr);
   for (const SlottedOp& entry : slotted) {
     const Op*& place = at[static_cast<std::size_t>(entry.slot - begin)];
-    assert(place == nullptr);
+    require_invariant(place == nullptr, "two ops of a worker have one slot of Chimera");
     place = &entry.op;
   }
   for (const Op* op : at) {

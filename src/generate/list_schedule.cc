@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/invariant.h"
 #include "generate/shape.h"
 
 namespace chimera {
@@ -121,8 +121,8 @@ class ListScheduler {
       }
       touched_.clear();
     }
-    assert(num_ops(result_.schedule) ==
-           result_.schedule.stages * std::ssize(age_) * slices_ * (task_.split_backward ? 3 : 2));
+    const std::int64_t all = result_.schedule.stages * std::ssize(age_) * slices_ * (task_.split_backward ? 3 : 2);
+    require_invariant(num_ops(result_.schedule) == all, "list scheduling ended before all ops had run");
     return std::move(result_);
   }
 

@@ -1,7 +1,8 @@
 #pragma once
 // Greedy list scheduling, for orders without a formula: the step is simulated, and a worker that becomes free starts
 // the ready op of the best rank that its limits on activations (*credits*) allow. Schedules with slices and Hanayo use
-// it, and the search as its first order. A generator gives the placement, the deal of micro-batches, and a rank.
+// it, and the search as its first order. A generator gives the placement, the deal of micro-batches, and a rank. The
+// scheduler in the source is one class: each event changes an op's stage, its worker and its micro-batch together.
 
 #include <functional>
 #include <string>

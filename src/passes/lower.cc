@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/invariant.h"
 #include "schedule/dependencies.h"
 #include "schedule/offload.h"
 
@@ -304,6 +305,7 @@ class WorkerLowering {
     }
     if (!gives_input_gradient(op.kind)) return;
     const OpIndex found = plan_.table.find(OpKind::Forward, op.stage, op.micro_batch, op.slice);
+    require_invariant(found != kNoOp, "lower: a backward has no forward; check() the schedule first");
     const std::size_t forward = found - plan_.table.first(worker_);
     if (destination_[forward] != kHere && is_answered(ops_[forward])) wait_for_send(forward);
   }
