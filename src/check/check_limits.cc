@@ -98,8 +98,8 @@ class Accounts {
   }
 
   const Schedule& schedule_;
-  double unit_;   // size of a stage, in shares
-  double slice_;  // size of a slice, in full micro-batches
+  double unit_;   // Size of a stage, in shares
+  double slice_;  // Size of a slice, in full micro-batches
   std::vector<std::int64_t> stages_held_;
   std::vector<Updates> updates_;
 };

@@ -1,4 +1,7 @@
 #pragma once
+// Limits of memory, and a note about the order of sums, for schedules that are valid. `chimera check --max-in-flight`
+// and
+// `--memory` report violations; `search` accepts only orders without one.
 
 #include <optional>
 #include <vector>
@@ -12,8 +15,8 @@ namespace chimera {
 /// workers, a stage is D/S of a share.
 struct MemoryLimit {
   double bytes = 0;
-  double weight_bytes = 0;      // weights of a share, with gradients and optimizer state if they count
-  double activation_bytes = 0;  // activations of a share for one full micro-batch
+  double weight_bytes = 0;      // Weights of a share, with gradients and optimizer state if they count
+  double activation_bytes = 0;  // Activations of a share for one full micro-batch
 };
 
 struct Limits {

@@ -42,8 +42,8 @@ namespace chimera {
 
 /// Stages whose gradients a training program must sum.
 enum class SummedStages : std::uint8_t {
-  OfSeveralWorkers,  ///< several workers hold the stage; otherwise its gradients are already the sum
-  All                ///< other groups run the program too, or the reduction is canonical
+  OfSeveralWorkers,  ///< Several workers hold the stage; otherwise its gradients are already the sum
+  All                ///< Other groups run the program too, or the reduction is canonical
 };
 
 /// What a worker's first op of a kind at a stage waits for, apart from its inputs.
@@ -54,11 +54,11 @@ enum class FirstUse : std::uint8_t {
   IdleDevice
 };
 
-/// Checks that the program always completes, and that it does the work of a step, by the rules at the head of this file.
-/// Returns the violations found before workers block (20,000 of each kind, then their number), empty if and only if the
-/// program is correct. A deadlock is a shortest cycle of workers that wait for each other, or a worker that waits for
-/// an ended worker. A worker in ReduceScalars waits for the first 64 missing workers. Takes time linear in the
-/// instructions. Never throws; accepts any ids.
+/// Checks that the program always completes, and that it does the work of a step, by the rules at the head of this
+/// file. Returns the violations found before workers block (20,000 of each kind, then their number), empty if and only
+/// if the program is correct. A deadlock is a shortest cycle of workers that wait for each other, or a worker that
+/// waits for an ended worker. A worker in ReduceScalars waits for the first 64 missing workers. Takes time linear in
+/// the instructions. Never throws; accepts any ids.
 [[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
                                            SummedStages summed = SummedStages::OfSeveralWorkers,
                                            FirstUse first_use = FirstUse::Nothing);

@@ -49,7 +49,7 @@ std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, P
   return message;
 }
 
-constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // range of ReplicaId
+constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
 
 void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t stages, std::size_t num_workers,
                Findings& findings) {
@@ -70,10 +70,10 @@ void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t sta
 
 /// A stage of a replica, with its own updates.
 struct Copy {
-  std::int32_t made = 0;      // updates so far: the newest version
-  std::int64_t in_group = 0;  // weight gradients since the last update
-  std::int64_t kept = 1;      // versions
-  std::size_t last_use = 0;   // index in last_use_ of its version 0
+  std::int32_t made = 0;      // Updates so far: the newest version
+  std::int64_t in_group = 0;  // Weight gradients since the last update
+  std::int64_t kept = 1;      // Versions
+  std::size_t last_use = 0;   // Index in last_use_ of its version 0
 };
 
 class VersionCheck {

@@ -1,4 +1,7 @@
 #pragma once
+// Whether a schedule is complete and can run: each op exists once, on the worker of its stage, and no ops wait for each
+// other. Every other part of the program requires such a schedule. Files of users are checked when they are read,
+// generators in tests. check_program.h checks what lower() makes of it.
 
 #include <vector>
 

@@ -1,4 +1,6 @@
 #pragma once
+// The state of all-reduces and of the sums of norms and losses in a run that check_program.h checks, and its report of
+// a deadlock.
 
 #include <cstddef>
 #include <cstdint>
@@ -66,7 +68,7 @@ class Collectives {
   }
 
   WorkerGroups groups_;                  // [group]
-  ParameterGroupId tied_;                // group of the tied matrix, if any
+  ParameterGroupId tied_;                // Group of the tied matrix, if any
   std::vector<std::vector<Held>> held_;  // [worker], ascending by group
   // [worker]: all-reduces in order of start, without groups of a single member
   std::vector<std::vector<ParameterGroupId>> order_;

@@ -47,7 +47,7 @@ class Channels {
 
  private:
   struct Queue {
-    std::vector<Issue> waiting;  // from `head` on, of the same end
+    std::vector<Issue> waiting;  // From `head` on, of the same end
     std::size_t head = 0;
     bool is_broken = false;
     [[nodiscard]] bool is_empty() const { return head == waiting.size(); }
@@ -63,7 +63,7 @@ class Channels {
   };
 
   struct Named {
-    std::uint64_t name;  // peer and, with queues per direction, the direction
+    std::uint64_t name;  // Peer and, with queues per direction, the direction
     std::uint32_t queue;
   };
 
@@ -131,7 +131,7 @@ class HeldVersions {
 
   std::size_t stages_;
   std::vector<std::int32_t> gradients_;           // [replica][stage]
-  std::unordered_map<std::size_t, Copy> copies_;  // by the same index; a missing entry has version 0 only
+  std::unordered_map<std::size_t, Copy> copies_;  // By the same index; a missing entry has version 0 only
 };
 
 inline constexpr std::int32_t kNobody = -1;
@@ -236,7 +236,7 @@ class OffloadedActivations {
   std::vector<std::set<StageId>> stages_;  // [worker]
   std::vector<std::int64_t> on_device_;    // [worker]: micro-batches of these stages
   std::int64_t most_;
-  std::map<Key, std::size_t> in_host_;  // worker
+  std::map<Key, std::size_t> in_host_;  // Worker
 };
 
 }  // namespace chimera

@@ -1,4 +1,5 @@
 #pragma once
+// What the checks report: the kind, one line of text, and a counterexample as places in the workers' lists.
 
 #include <fmt/format.h>
 #include <array>
@@ -11,41 +12,41 @@
 namespace chimera {
 
 enum class ViolationKind : std::uint8_t {
-  BadPlacement,    ///< no or too many replicas, or a replica does not place every stage on a worker
-  OutOfRange,      ///< the stage, replica or micro-batch of an op does not exist, or a count of the schedule is invalid
-  WrongWorker,     ///< an op is on a worker that does not hold its stage
-  DoubledOp,       ///< an op occurs twice, or a backward is both whole and split
-  MissingOp,       ///< a micro-batch lacks an op at a stage
-  MixedReplicas,   ///< ops of one micro-batch name two replicas
-  Cycle,           ///< ops wait for each other
-  BadPair,         ///< two paired ops do not form a valid pair, or pairs that run together wait for each other
-  MissingVersion,  ///< an op uses a weight version that does not exist when it runs
-  WrongVersion,    ///< a forward uses another weight version than the version that the schedule's rule gives
-  MixedVersions,   ///< forward and backward of a micro-batch at a stage use different versions
+  BadPlacement,    ///< No or too many replicas, or a replica does not place every stage on a worker
+  OutOfRange,      ///< The stage, replica or micro-batch of an op does not exist, or a count of the schedule is invalid
+  WrongWorker,     ///< An op is on a worker that does not hold its stage
+  DoubledOp,       ///< An op occurs twice, or a backward is both whole and split
+  MissingOp,       ///< A micro-batch lacks an op at a stage
+  MixedReplicas,   ///< Ops of one micro-batch name two replicas
+  Cycle,           ///< Ops wait for each other
+  BadPair,         ///< Two paired ops do not form a valid pair, or pairs that run together wait for each other
+  MissingVersion,  ///< An op uses a weight version that does not exist when it runs
+  WrongVersion,    ///< A forward uses another weight version than the version that the schedule's rule gives
+  MixedVersions,   ///< Forward and backward of a micro-batch at a stage use different versions
   /// a weight gradient precedes the update of an earlier group, and would be added to that group's gradients
   UpdateOrder,
-  TooManyVersions,  ///< more versions of a stage are kept than the schedule allows
-  OverInFlight,     ///< more activations are held than --max-in-flight
-  OverMemory,       ///< more bytes are held than --memory
-  SampleOrder,      ///< gradients are not accumulated in the order of the replica's samples
-  BadDataFlow,      ///< an instruction uses a missing value, or repeats or omits a step
-  Mismatch,         ///< a send is matched with a receive of another tensor
-  AllReduceOrder,   ///< members of two groups start the groups' all-reduces in different orders
-  Deadlock,         ///< workers wait for each other
+  TooManyVersions,  ///< More versions of a stage are kept than the schedule allows
+  OverInFlight,     ///< More activations are held than --max-in-flight
+  OverMemory,       ///< More bytes are held than --memory
+  SampleOrder,      ///< Gradients are not accumulated in the order of the replica's samples
+  BadDataFlow,      ///< An instruction uses a missing value, or repeats or omits a step
+  Mismatch,         ///< A send is matched with a receive of another tensor
+  AllReduceOrder,   ///< Members of two groups start the groups' all-reduces in different orders
+  Deadlock,         ///< Workers wait for each other
 };
 
 /// Returns the name in JSON, for example `missing_op`.
 [[nodiscard]] const char* to_text(ViolationKind kind);
 
 enum class Severity : std::uint8_t {
-  Violation,  ///< the schedule is invalid
-  Note,       ///< a remark on a valid schedule
+  Violation,  ///< The schedule is invalid
+  Note,       ///< A remark on a valid schedule
 };
 
 struct Violation {
   ViolationKind kind;
-  std::string message;        // one line; links of a cycle are separated by "; "
-  std::vector<Place> places;  // counterexample
+  std::string message;        // One line; links of a cycle are separated by "; "
+  std::vector<Place> places;  // Counterexample
   Severity severity = Severity::Violation;
 };
 

@@ -1,4 +1,6 @@
 #pragma once
+// Shortest cycles, for reports of deadlocks that a person can follow: of workers that wait for each other, and of ops
+// in the orders of a schedule.
 
 #include <cstdint>
 #include <vector>

@@ -60,7 +60,7 @@ std::vector<double> numbers_in(const fs::path& path) {
 
 struct Hierarchy {
   fs::path mount;
-  fs::path group;  ///< relative to `mount`; empty: the mount itself
+  fs::path group;  ///< Relative to `mount`; empty: the mount itself
 
   /// The group comes first, then its ancestors.
   [[nodiscard]] std::vector<fs::path> directories() const {

@@ -1,4 +1,7 @@
 #pragma once
+// What this process may use of the machine: cores and memory, as container runtimes, Slurm and systemd limit them by
+// control groups. The launcher chooses threads per rank from it, and the planner's defaults and the message about a
+// killed rank use it.
 
 #include <cstdint>
 #include <filesystem>
@@ -20,8 +23,8 @@ namespace chimera {
 
 struct CgroupLimits {
   double cores = std::numeric_limits<double>::infinity();         ///< CPU seconds per second
-  double memory_bytes = std::numeric_limits<double>::infinity();  ///< resident memory and file cache
-  double swap_bytes = std::numeric_limits<double>::infinity();    ///< in addition to memory_bytes
+  double memory_bytes = std::numeric_limits<double>::infinity();  ///< Resident memory and file cache
+  double swap_bytes = std::numeric_limits<double>::infinity();    ///< In addition to memory_bytes
 };
 
 /// Returns the lowest limits of this process's control groups (versions 1 and 2) and their ancestors; infinity if no

@@ -9,12 +9,12 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kLongestName = 64;  // longer names are cut in messages
-constexpr std::size_t kMostKnown = 32;    // names that a message lists
+constexpr std::size_t kLongestName = 64;  // Longer names are cut in messages
+constexpr std::size_t kMostKnown = 32;    // Names that a message lists
 
 /// Counts insertions, deletions, substitutions and swaps of neighbors.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> earlier;  // row i - 2
+  std::vector<std::size_t> earlier;  // Row i - 2
   std::vector<std::size_t> above(b.size() + 1);
   std::iota(above.begin(), above.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {

@@ -1,4 +1,6 @@
 #pragma once
+// Enumerations that users write as words, each with a table of names (kNames) from which flags, files, help and error
+// messages are made; and the choices that planning, training, profiling and the command line share.
 
 #include <array>
 #include <charconv>
@@ -12,8 +14,6 @@
 #include <vector>
 
 #include "core/error.h"
-
-// Enumerations with a table of names, and choices that planning, training, profiling and the command line share.
 
 namespace chimera {
 
@@ -116,8 +116,8 @@ inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>
 
 /// Order in which the gradients of a step are summed.
 enum class ReductionOrder : std::uint8_t {
-  Natural,    ///< order of accumulation in the schedule
-  Canonical,  ///< same order for all schedules, depths and groups; bitwise deterministic
+  Natural,    ///< Order of accumulation in the schedule
+  Canonical,  ///< Same order for all schedules, depths and groups; bitwise deterministic
 };
 template <>
 inline constexpr auto kNames<ReductionOrder> = std::to_array<Named<ReductionOrder>>(

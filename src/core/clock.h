@@ -1,4 +1,5 @@
 #pragma once
+// One clock for all time differences: it is monotonic, and the same in all processes of a machine.
 
 #include <chrono>
 #include <cstdint>

@@ -27,7 +27,7 @@ int write_all(int descriptor, std::string_view text) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // another program has made the terminal non-blocking
+    } else if (errno == EAGAIN) {  // Another program has made the terminal non-blocking
       pollfd room{descriptor, POLLOUT, 0};
       ::poll(&room, 1, -1);
     } else if (errno != EINTR) {
@@ -82,7 +82,7 @@ struct Console::State {
   std::condition_variable news;
   std::condition_variable drained;
   std::deque<Text> waiting;
-  std::size_t bytes = 0;  ///< pending bytes
+  std::size_t bytes = 0;  ///< Pending bytes
   bool started = false;
   bool writing = false;
   bool failed = false;
@@ -109,7 +109,7 @@ void Console::show(std::string text) { put(std::move(text), true); }
 void Console::put(std::string text, bool passing) {
   const std::scoped_lock lock(state_->mutex);
   State& state = *state_;
-  if (!state.started && !start_writer(state_)) {  // no more threads allowed: write here
+  if (!state.started && !start_writer(state_)) {  // No more threads allowed: write here
     static_cast<void>(write_all(state.descriptor, text));
     return;
   }
@@ -130,7 +130,7 @@ void Console::put(std::string text, bool passing) {
 bool Console::drain(std::chrono::milliseconds patience) {
   std::unique_lock lock(state_->mutex);
   const auto all_written = [&] { return state_->waiting.empty() && !state_->writing; };
-  constexpr int kRounds = 20;  // a ready reader gets more rounds: on a busy machine the writer thread waits for a core
+  constexpr int kRounds = 20;  // A ready reader gets more rounds: on a busy machine the writer thread waits for a core
   for (int round = 0; round < kRounds; ++round) {
     if (state_->drained.wait_for(lock, patience, all_written)) return true;
     pollfd room{state_->descriptor, POLLOUT, 0};
@@ -182,7 +182,7 @@ void end_at_once(int exit_code, std::chrono::milliseconds patience) {
 void open_missing_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest free number, `descriptor`
+    const int opened = ::open("/dev/null", O_RDWR);  // Takes the lowest free number, `descriptor`
     if (opened >= 0 && opened != descriptor) ::close(opened);
   }
 }

@@ -32,7 +32,7 @@ class Console {
   static bool start_writer(const std::shared_ptr<State>& state);
   void put(std::string text, bool passing);
 
-  std::shared_ptr<State> state_;  // shared with the thread, which may block in a write until the program ends
+  std::shared_ptr<State> state_;  // Shared with the thread, which may block in a write until the program ends
 };
 
 [[nodiscard]] Console& output();

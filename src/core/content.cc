@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::size_t kBytesOfText = 100;  // at least, for each zero byte
+constexpr std::size_t kBytesOfText = 100;  // At least, for each zero byte
 constexpr std::size_t kBytesBetweenControls = 50;
 constexpr std::ptrdiff_t kFewControls = 16;
 constexpr std::string_view kControlsOfText = "\b\t\n\v\f\r\x1B";

@@ -1,5 +1,7 @@
 #pragma once
-// Recognizes files of other kinds by their first bytes.
+// Recognizes files of the wrong kind by their first bytes, such as an archive or an unfetched Git LFS pointer given as
+// a text. Readers call these functions before they parse, so that the message says what the file is and how to get the
+// right one.
 
 #include <cstddef>
 #include <string>

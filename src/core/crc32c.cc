@@ -5,7 +5,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed
+constexpr std::uint32_t kPolynomial = 0x82F63B78;  // Bit-reversed
 
 /// [byte]: remainder after eight division steps
 constexpr std::array<std::uint32_t, 256> kRemainders = [] {

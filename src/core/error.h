@@ -1,4 +1,6 @@
 #pragma once
+// The exceptions of the program and its exit codes. main() prints the message of an Error as one line and ends with the
+// code of its kind. Broken invariants of the program itself are in invariant.h.
 
 #include <exception>
 #include <stdexcept>
@@ -39,10 +41,10 @@ class PeerLostError : public TransportError {
 
 /// Exit codes of the program, as `--help` lists them.
 enum class ExitCode : int {
-  Success = 0,        ///< done, or the answer is yes
-  No = 1,             ///< the answer is no: an invalid schedule, a failed run
-  Usage = 2,          ///< wrong usage or configuration
-  PeerLost = 3,       ///< a rank ended because of another rank; never the code of a whole job
+  Success = 0,        ///< Done, or the answer is yes
+  No = 1,             ///< The answer is no: an invalid schedule, a failed run
+  Usage = 2,          ///< Wrong usage or configuration
+  PeerLost = 3,       ///< A rank ended because of another rank; never the code of a whole job
   Interrupted = 130,  ///< Ctrl-C
   Terminated = 143,   ///< SIGTERM
 };

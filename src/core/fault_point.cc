@@ -44,7 +44,7 @@ struct Fault {
   std::string point;
   int rank = 0;
   int count = 1;
-  int start = 1;  // number of the job's start; 0: every start
+  int start = 1;  // Number of the job's start; 0: every start
 };
 
 int required_number(std::string_view text) {
@@ -132,8 +132,8 @@ void fail(const Fault& what) {
     case FaultAction::Stop: ::raise(SIGSTOP); break;
     case FaultAction::Hang:
       while (true) ::pause();
-    case FaultAction::Slow:        // done by fault_point()
-    case FaultAction::NotANumber:  // done by the caller
+    case FaultAction::Slow:        // Done by fault_point()
+    case FaultAction::NotANumber:  // Done by the caller
     case FaultAction::Flip: break;
   }
 }

@@ -1,4 +1,5 @@
 #pragma once
+// An owned file descriptor, and helpers for system calls that return -1 on failure.
 
 #include <unistd.h>
 

@@ -1,4 +1,6 @@
 #pragma once
+// Whole files and temporary folders. Output replaces a file only when it is complete, so an interrupted command leaves
+// the old file; the require_ functions find errors before a long computation starts.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
 #pragma once
+// Numbers of things, one type for each kind of thing, so that a stage is never passed as a worker.
 
 #include <compare>
 #include <cstddef>

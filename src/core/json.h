@@ -1,5 +1,5 @@
 #pragma once
-// Reads and writes JSON in one place, so that the library's parser and serializer are compiled once.
+// The JSON library in one place, so that its parser and serializer, which are large, are compiled once.
 
 #include <nlohmann/json.hpp>
 

@@ -26,7 +26,7 @@ class DuplicateFieldCheck {
       case nlohmann::json::parse_event_t::array_start: open({.is_array = true}); break;
       case nlohmann::json::parse_event_t::key: enter(parsed.get<std::string>()); break;
       case nlohmann::json::parse_event_t::value: leave(); break;
-      default:  // the end of an object or array
+      default:  // The end of an object or array
         open_.pop_back();
         leave();
     }
@@ -36,13 +36,13 @@ class DuplicateFieldCheck {
  private:
   struct Container {
     bool is_array = false;
-    std::size_t index = 0;  // index of the current entry
+    std::size_t index = 0;  // Index of the current entry
     std::set<std::string> names = {};
-    std::string name = {};  // name of the current field
+    std::string name = {};  // Name of the current field
   };
 
   void open(Container container) {
-    constexpr std::size_t kDeepest = 100;  // readers and printers of values recurse
+    constexpr std::size_t kDeepest = 100;  // Readers and printers of values recurse
     open_.push_back(std::move(container));
     if (open_.size() <= kDeepest) return;
     throw ConfigError(fmt::format("{}: more than {} nested objects and arrays", source_, kDeepest));

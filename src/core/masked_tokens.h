@@ -1,4 +1,5 @@
 #pragma once
+// How many tokens of a BERT sample are masked. The data loader masks as many, and the planner counts their cost.
 
 #include <algorithm>
 #include <cmath>

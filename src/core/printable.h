@@ -1,4 +1,5 @@
 #pragma once
+// Texts for messages: foreign bytes made printable, and sizes in bytes.
 
 #include <cstddef>
 #include <string>

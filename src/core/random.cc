@@ -1,4 +1,4 @@
-#define XXH_INLINE_ALL  // header-only, no library to link
+#define XXH_INLINE_ALL  // Header-only, no library to link
 #include "core/random.h"
 
 #include <xxhash.h>

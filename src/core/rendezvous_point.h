@@ -1,4 +1,6 @@
 #pragma once
+// Where the ranks of a job find each other. The launcher fills it, or `torchrun`'s or Slurm's variables do; the
+// transport reads it.
 
 #include <cstdint>
 #include <string>
@@ -11,12 +13,12 @@ struct RendezvousPoint {
   /// File that all ranks can open, initially empty. May be "/proc/self/fd/N"; N may be closed after the rendezvous. If
   /// empty, `host` applies.
   std::string file = {};
-  std::string host = {};     ///< name or address of the server's host
+  std::string host = {};     ///< Name or address of the server's host
   std::uint16_t port = 0;    ///< TCP port
-  bool listens = false;      ///< whether this rank runs the server, on this address only
-  bool is_agent = false;     ///< whether torchrun's agent runs the server: a TCPStore, without a secret
-  std::string attempt = {};  ///< key prefix that separates attempts of the job; may be empty
-  std::string secret = {};   ///< required from clients; empty: anyone may connect
+  bool listens = false;      ///< Whether this rank runs the server, on this address only
+  bool is_agent = false;     ///< Whether torchrun's agent runs the server: a TCPStore, without a secret
+  std::string attempt = {};  ///< Key prefix that separates attempts of the job; may be empty
+  std::string secret = {};   ///< Required from clients; empty: anyone may connect
   /// for traffic between hosts; empty: the interface of the route to the server
   std::string interface = {};
 };

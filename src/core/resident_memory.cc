@@ -2,7 +2,7 @@
 
 #include <sys/resource.h>
 
-#include <cstdlib>  // defines __GLIBC__
+#include <cstdlib>  // Defines __GLIBC__
 #include <limits>
 
 #ifdef __GLIBC__

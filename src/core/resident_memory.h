@@ -1,4 +1,5 @@
 #pragma once
+// The memory of this process as the operating system counts it.
 
 namespace chimera {
 

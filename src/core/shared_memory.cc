@@ -48,7 +48,7 @@ SharedMemory::SharedMemory(const SharedAddress& address) {
   if (inode_ != address.file) throw Error("cannot open shared memory " + path + ": it is another file");
   size_ = static_cast<std::size_t>(status.st_size);
   map();
-  file_ = {};  // a mapping needs no descriptor
+  file_ = {};  // A mapping needs no descriptor
 }
 
 void SharedMemory::map() {

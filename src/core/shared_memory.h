@@ -1,4 +1,6 @@
 #pragma once
+// Memory that ranks of one host share without a common parent: a rank creates a memory file and sends its address, and
+// another rank maps the file by it. Sums of gradients on a host use it (transport/gloo/shared_sum.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +14,8 @@ namespace chimera {
 struct SharedAddress {
   std::int64_t process = 0;
   std::int64_t descriptor = 0;
-  std::int64_t file = 0;    // inode, because descriptors are reused
-  std::int64_t offset = 0;  // position in bytes
+  std::int64_t file = 0;    // Inode, because descriptors are reused
+  std::int64_t offset = 0;  // Position in bytes
 };
 
 /// A mapped memory file. Its pages are freed when no process maps them.

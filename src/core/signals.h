@@ -1,4 +1,6 @@
 #pragma once
+// Interruption of long computations by Ctrl-C, and guards for what threads inherit when they start: blocked signals and
+// the scheduling policy.
 
 #include <pthread.h>
 #include <sched.h>

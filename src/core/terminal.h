@@ -1,4 +1,5 @@
 #pragma once
+// Properties of the terminal that shows the output, for colors and live views.
 
 #include <cstddef>
 #include <string>

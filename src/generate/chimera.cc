@@ -36,8 +36,8 @@ class ChimeraCounts {
     const std::int64_t units = count / (2 * depth_);
     const std::int64_t left = count % (2 * depth_);
     if (units == 0 && left <= depth_) return direct(left);
-    const std::int64_t spare = ratio > 2 ? 2 * each_ - 2 : 0;  // bubbles per unit if a backward exceeds two forwards
-    const std::int64_t last = share(left) * pipelines_;  // micro-batches of a last unit of more than D, in full rounds
+    const std::int64_t spare = ratio > 2 ? 2 * each_ - 2 : 0;  // Bubbles per unit if a backward exceeds two forwards
+    const std::int64_t last = share(left) * pipelines_;  // Micro-batches of a last unit of more than D, in full rounds
     const std::int64_t whole = units == 0 ? last : 2 * depth_;
     CriticalOps counts{whole + each_ - 1, whole + each_ - 1};
     if (units == 0) return counts;
@@ -86,8 +86,8 @@ std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
 
 /// Micro-batches laid out together: a block of at most D, or two, and the second may be smaller.
 struct Unit {
-  std::int64_t slot;   // first slot
-  std::int64_t first;  // first micro-batch
+  std::int64_t slot;   // First slot
+  std::int64_t first;  // First micro-batch
   std::int64_t count;
   std::int64_t blocks;
 };

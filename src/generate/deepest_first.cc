@@ -46,10 +46,10 @@ class DeepestFirst {
 
  private:
   struct ReadyOp {
-    std::int64_t steps = 0;  // done before it, of the way through all stages and back
+    std::int64_t steps = 0;  // Done before it, of the way through all stages and back
     Op op;
   };
-  struct RunsAfter {  // whether `b` runs before `a`
+  struct RunsAfter {  // Whether `b` runs before `a`
     bool operator()(const ReadyOp& a, const ReadyOp& b) const {
       if (a.steps != b.steps) return a.steps < b.steps;
       return std::tie(a.op.replica, a.op.micro_batch) > std::tie(b.op.replica, b.op.micro_batch);
@@ -57,15 +57,15 @@ class DeepestFirst {
   };
   struct Worker {
     bool busy = false;
-    bool touched = false;  // whether an event at the current time affects it
+    bool touched = false;  // Whether an event at the current time affects it
     std::priority_queue<ReadyOp, std::vector<ReadyOp>, RunsAfter> ready;
-    std::deque<Op> weights;  // ready W, oldest first
+    std::deque<Op> weights;  // Ready W, oldest first
     std::int64_t held = 0;
   };
   struct Entrance {
     std::vector<MicroBatchId> members;
-    std::size_t next = 0;         // index of the next entry to admit
-    std::int64_t on_the_way = 0;  // admitted, I at stage 0 not ended
+    std::size_t next = 0;         // Index of the next entry to admit
+    std::int64_t on_the_way = 0;  // Admitted, I at stage 0 not ended
   };
   struct Event {
     std::int64_t time = 0;
@@ -163,7 +163,7 @@ class DeepestFirst {
   std::vector<Entrance> entrances_;  // [replica]
   std::vector<Worker> workers_;
   std::vector<std::size_t> touched_;
-  std::priority_queue<Event, std::vector<Event>, ComesLater> events_;  // earliest first
+  std::priority_queue<Event, std::vector<Event>, ComesLater> events_;  // Earliest first
   std::int64_t now_ = 0;
   Schedule schedule_;
 };

@@ -17,9 +17,9 @@ struct DeepestFirstTask {
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};  // [micro-batch]
   std::int64_t admitted = 1;               // A: maximum number of micro-batches of a replica in flight
-  std::int64_t most_held = 1;      // activations (replica, stage, micro-batch) on a worker at which W has priority
-  std::int64_t op_ticks = 100;     // duration of F, I and W
-  std::int64_t latency_ticks = 0;  // latency of a message to another worker
+  std::int64_t most_held = 1;      // Activations (replica, stage, micro-batch) on a worker at which W has priority
+  std::int64_t op_ticks = 100;     // Duration of F, I and W
+  std::int64_t latency_ticks = 0;  // Latency of a message to another worker
 };
 
 /// Schedules so that a worker prefers the micro-batch that is farthest along. A replica admits its

@@ -18,7 +18,7 @@ constexpr const char* kDualpipe = "dualpipe";
 std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t h, std::int64_t H) {
   using enum Step;
   TwoChunks order(near, far);
-  const std::int64_t inward = H - h - 1;  // stages from here to the middle
+  const std::int64_t inward = H - h - 1;  // Stages from here to the middle
   order.repeat(2 * inward, {F0});
   order.repeat(h + 1, {F0, F1});
   order.repeat(inward, {I1, OldestW, F1});
@@ -104,9 +104,9 @@ Generator dualpipe_entry() {
           .rule =
               "Two replicas in opposite directions with N/2 micro-batches each, fed from both ends. In the middle, a "
               "forward of one direction and a backward of the other form a pair, which may run together; only "
-              "backwards at the ends of a step are split. The bubble holds for pairs in order and W ≤ I ≤ F ≤ I+W. If "
-              "a pair takes F&B together and F = I ≥ W, the first and last worker wait (D/2-1)(F&B+B-3W), as "
-              "published, less (D/2-2)(F+B-F&B).",
+              "backwards at the ends of a step are split. The bubble holds for pairs in order and W ≤ I ≤ F ≤ "
+              "I+W. If a pair takes F&B together and F = I ≥ W, the first and last worker wait (D/2-1)(F&B+B-3W), "
+              "as published, less (D/2-2)(F+B-F&B).",
           .constraints = "D even, N even, N >= 2D",
           .closed_form = "bubble (D/2-1)(F+I-W)",
           .activations = "D+1",

@@ -50,18 +50,18 @@ enum class Axis : std::uint8_t {
   Pipelines,  ///< 2f
   Chunks,     ///< v
   Waves,      ///< w
-  Scale,      ///< how Chimera schedules N > D
+  Scale,      ///< How Chimera schedules N > D
   Order,
   Slices,  ///< k
 };
 
 struct ShapeAxis {
   Axis axis;
-  std::string_view name;     // name of the flag (without dashes) and of the JSON field, such as `pipelines`
-  std::string_view symbol;   // symbol in formulas, such as `2f`; empty if they use the name
-  std::string_view meaning;  // text for --help
-  std::int64_t least;        // smallest value
-  std::span<const std::string_view> names;  // names of the values from 0 on; empty if values are numbers
+  std::string_view name;     // Name of the flag (without dashes) and of the JSON field, such as `pipelines`
+  std::string_view symbol;   // Symbol in formulas, such as `2f`; empty if they use the name
+  std::string_view meaning;  // Text for --help
+  std::int64_t least;        // Smallest value
+  std::span<const std::string_view> names;  // Names of the values from 0 on; empty if values are numbers
   std::int64_t (*get)(const PipelineShape&);
   void (*set)(PipelineShape&, std::int64_t);
 
@@ -79,7 +79,7 @@ struct ShapeAxis {
 /// How a schedule takes an axis.
 struct TakenAxis {
   Axis axis = Axis::Pipelines;
-  std::int64_t usual = 1;  // default value
+  std::int64_t usual = 1;  // Default value
   /// Returns the values that a planner tries for the D and N of `shape`.
   std::function<std::vector<std::int64_t>(const PipelineShape& shape)> planned;
   /// Whether commands with costs try all planned values if the user gives none, because the costs alone decide.
@@ -95,16 +95,16 @@ struct FigureShape {
 /// An entry of the registry. All functions of a shape are cheap, except generate(). Formulas use the symbols of
 /// docs/schedules.md: D workers, N micro-batches, stage s, and F, I, W and B for the times of a worker's whole share.
 struct Generator {
-  std::string name;  // as users write it: `chimera-zb`
+  std::string name;  // As users write it: `chimera-zb`
   /// Generates the schedule. Throws ConfigError, naming the schedule, if refusal() returns a reason.
   Schedule (*generate)(const PipelineShape& shape) = nullptr;
   /// Returns why the shape has no schedule, with flag and legal values; empty if it has one.
   std::optional<std::string> (*refusal)(const PipelineShape& shape) = nullptr;
 
-  std::string rule;         // how it places stages and orders ops, and what follows from it (Markdown)
-  std::string constraints;  // the shapes that refusal() accepts
-  std::string closed_form;  // formula of the makespan (or bubble, if stated), without latency and for F <= B
-  std::string activations;  // formula of the maximum number of micro-batches in flight on a worker
+  std::string rule;         // How it places stages and orders ops, and what follows from it (Markdown)
+  std::string constraints;  // The shapes that refusal() accepts
+  std::string closed_form;  // Formula of the makespan (or bubble, if stated), without latency and for F <= B
+  std::string activations;  // Formula of the maximum number of micro-batches in flight on a worker
   std::string source;
   FigureShape figure = {};
 
@@ -112,8 +112,8 @@ struct Generator {
   /// Returns the number of stages of a replica on each worker.
   std::int64_t (*stages_a_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   std::int64_t (*replicas)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
-  bool synchronous = true;                         // all stages update once, at the step's end
-  std::optional<PaperModel> paper = std::nullopt;  // set if equation 1 has a closed form
+  bool synchronous = true;                         // All stages update once, at the step's end
+  std::optional<PaperModel> paper = std::nullopt;  // Set if equation 1 has a closed form
 };
 
 }  // namespace chimera

@@ -43,16 +43,16 @@ struct Event {
 /// Slices of a micro-batch at a stage.
 struct Gradients {
   std::int16_t arrived = 0;
-  std::int16_t ended = 0;  // with an ended B or I
+  std::int16_t ended = 0;  // With an ended B or I
 };
 
 struct StageCopy {
   WorkerId worker;
   std::int64_t credits = kNoLimit;
   std::int64_t in_flight = 0;
-  std::size_t arrived = 0;  // forwards with arrived input
+  std::size_t arrived = 0;  // Forwards with arrived input
   std::size_t begun = 0;
-  bool offered = false;              // its next forward is in its worker's `forwards`
+  bool offered = false;              // Its next forward is in its worker's `forwards`
   std::vector<Gradients> gradients;  // [index of the micro-batch in its replica]
 };
 
@@ -64,14 +64,14 @@ struct Visit {
 
 struct Worker {
   bool busy = false;
-  bool touched = false;  // whether an event at the current time affects it
-  ReadyOps forwards;     // ready forwards with a stage credit
+  bool touched = false;  // Whether an event at the current time affects it
+  ReadyOps forwards;     // Ready forwards with a stage credit
   ReadyOps backwards;
   std::int64_t in_flight = 0;
-  std::vector<std::pair<ReplicaId, StageId>> copies;  // stages here, ascending
+  std::vector<std::pair<ReplicaId, StageId>> copies;  // Stages here, ascending
   std::int64_t credits = kNoLimit;
-  std::int64_t reserved = 0;  // credits for the oldest micro-batch
-  std::size_t oldest = 0;     // index in by_age_ of the first micro-batch that has not ended here
+  std::int64_t reserved = 0;  // Credits for the oldest micro-batch
+  std::size_t oldest = 0;     // Index in by_age_ of the first micro-batch that has not ended here
   std::vector<Visit> visits;  // [micro-batch], if credits are limited
 };
 
@@ -419,12 +419,12 @@ class ListScheduler {
   std::size_t stages_;
   std::vector<std::vector<MicroBatchId>> members_;  // [replica], ascending
   std::vector<std::int64_t> age_;                   // [micro-batch]
-  std::vector<MicroBatchId> by_age_;                // oldest first
+  std::vector<MicroBatchId> by_age_;                // Oldest first
   std::vector<StageCopy> copies_;                   // [replica * stages + stage]
   std::vector<Worker> workers_;
   std::vector<std::size_t> touched_;
   std::priority_queue<Event, std::vector<Event>, decltype([](const auto& a, const auto& b) { return a.time > b.time; })>
-      events_;  // earliest first
+      events_;  // Earliest first
   double now_ = 0;
   ListResult result_;
 };

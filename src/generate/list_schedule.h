@@ -15,19 +15,19 @@ namespace chimera {
 /// Durations of a stage's ops, in any unit.
 struct OpDurations {
   double forward = 1;
-  double backward = 2;  // whole B
+  double backward = 2;  // Whole B
   double input_gradient = 1;
   double weight_gradient = 1;
 };
 
 struct ListTask {
-  std::string name;  // name of the schedule
+  std::string name;  // Name of the schedule
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};     // [micro-batch]
   std::int64_t slices = 1;                    // k: slices of a micro-batch
   bool split_backward = false;                // I and W instead of B
   std::vector<OpDurations> durations = {{}};  // [stage], or one entry for all; of a slice
-  double latency = 0;                         // latency of a message to another worker
+  double latency = 0;                         // Latency of a message to another worker
   /// [replica][stage]: maximum number of slices in flight (forward started, B or W not ended). Empty: no limit.
   std::vector<std::vector<std::int64_t>> stage_credits = {};
   /// [worker]: maximum number of (replica, stage, slice) in flight. The credits that one micro-batch can need there are
@@ -42,7 +42,7 @@ using ListRank = std::function<std::int64_t(const Op& op, std::int64_t age)>;
 struct ListResult {
   Schedule schedule;
   double makespan = 0;
-  std::int64_t peak_in_flight = 0;  // most (replica, stage, slice) in flight on a worker
+  std::int64_t peak_in_flight = 0;  // Most (replica, stage, slice) in flight on a worker
 };
 
 /// Simulates the task. A worker never waits while it has a ready op that its credits allow. A stage runs a replica's

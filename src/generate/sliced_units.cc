@@ -20,14 +20,14 @@ std::int64_t whole_unit(const PipelineShape& shape) {
 /// second slot.
 struct Phase {
   std::int64_t begin = 0;
-  std::int64_t first_forward = 0;  // slice, counted over the micro-batches of the pipeline
+  std::int64_t first_forward = 0;  // Slice, counted over the micro-batches of the pipeline
   std::int64_t forwards = 0;
   std::int64_t first_gradient = 0;
   std::int64_t gradients = 0;
   std::int64_t forward_window = 0;
   std::int64_t gradient_window = 0;
-  std::int64_t gradient_delay = 0;  // slots from `begin` to the first input gradient
-  std::int64_t end = 0;  // slot after the input gradients; `begin` of the next unit if no weight gradient is left
+  std::int64_t gradient_delay = 0;  // Slots from `begin` to the first input gradient
+  std::int64_t end = 0;  // Slot after the input gradients; `begin` of the next unit if no weight gradient is left
 };
 
 class SlicedUnits {
@@ -104,7 +104,7 @@ class SlicedUnits {
 
   const PipelineShape& shape_;
   std::int64_t distance_;  // d: workers between neighboring pipelines of all directions
-  std::int64_t windows_;   // stages of a worker in each of the two classes of slots
+  std::int64_t windows_;   // Stages of a worker in each of the two classes of slots
   std::int64_t ahead_;     // n
   std::vector<Phase> phases_;
 };

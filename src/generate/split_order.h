@@ -31,9 +31,9 @@ class SplitOrder {
   void fill(std::int64_t free_slots);
 
   std::vector<Op> order_;
-  std::vector<Op> weights_;  // all W, in the order of their I
-  std::size_t filled_ = 0;   // number of weights_ in order_
-  std::int64_t slot_ = 0;    // first slot after the last op
+  std::vector<Op> weights_;  // All W, in the order of their I
+  std::size_t filled_ = 0;   // Number of weights_ in order_
+  std::int64_t slot_ = 0;    // First slot after the last op
 };
 
 }  // namespace chimera

@@ -89,7 +89,7 @@ void TwoChunks::repeat(std::int64_t times, std::initializer_list<Step> steps) {
     const std::size_t before = ops_.size();
     for (const Step step : steps) write(step);
     if (ops_.size() != before) continue;
-    for (const Step step : steps) {  // the remaining rounds would write nothing either
+    for (const Step step : steps) {  // The remaining rounds would write nothing either
       if (step != Step::OldestW && step != Step::And) next_of(step) += times - done - 1;
     }
     return;
@@ -156,7 +156,7 @@ Generator zb_v_entry() {
 
 Schedule v_half(const PipelineShape& shape) {
   return wave_pattern(kVHalf, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
-    const std::int64_t shift = depth % 2 == 0 ? 3 : 0;  // keeps the four slots distinct modulo six
+    const std::int64_t shift = depth % 2 == 0 ? 3 : 0;  // Keeps the four slots distinct modulo six
     return {.forward_down = 2 * r,
             .forward_up = 3 * depth - 2 - r,
             .gradient_up = 3 * depth - 1 + shift + 2 * r,
@@ -183,7 +183,7 @@ Generator v_half_entry() {
 
 Schedule v_min(const PipelineShape& shape) {
   return wave_pattern(kVMin, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
-    const std::int64_t shift = depth % 3 == 0 ? 2 : 0;  // keeps the four slots distinct modulo six
+    const std::int64_t shift = depth % 3 == 0 ? 2 : 0;  // Keeps the four slots distinct modulo six
     return {.forward_down = r,
             .forward_up = 2 * depth - 1 - r,
             .gradient_up = 2 * depth + shift + r,

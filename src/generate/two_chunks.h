@@ -63,7 +63,7 @@ class TwoChunks {
 
   std::array<Progress, 2> progress_;
   std::vector<Op> ops_;
-  std::size_t oldest_ = 0;  // no pending I for OldestW before this op
+  std::size_t oldest_ = 0;  // No pending I for OldestW before this op
 };
 
 }  // namespace chimera

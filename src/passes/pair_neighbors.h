@@ -1,4 +1,6 @@
 #pragma once
+// Pairs for schedules that have none of their own (`--pairs neighbors`): a forward and the backward after it can run
+// together and use hardware that one of them leaves idle.
 
 #include "schedule/schedule.h"
 

@@ -1,4 +1,7 @@
 #pragma once
+// Many steps of a schedule in one, for asynchronous schedules, whose steps overlap. The simulator unrolls a few steps
+// to find the time of one in the middle; the runtime runs a Stream, which stores a long run as its first, middle and
+// last pieces.
 
 #include <cstdint>
 #include <vector>
@@ -17,8 +20,8 @@ namespace chimera {
 struct Stream {
   std::int64_t steps = 0;          // K
   std::int64_t micro_batches = 0;  // N, per step
-  std::int64_t updates = 0;        // number of updates per stage and step
-  Schedule schedule;               // unrolled, of program.steps steps
+  std::int64_t updates = 0;        // Number of updates per stage and step
+  Schedule schedule;               // Unrolled, of program.steps steps
   Program program;
   std::vector<std::vector<std::size_t>> ends;  // [worker][piece]: position in the program
 

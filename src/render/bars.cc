@@ -13,12 +13,12 @@
 namespace chimera {
 namespace {
 
-constexpr double kChartTop = 48;  // title and axis
+constexpr double kChartTop = 48;  // Title and axis
 constexpr double kBarsWidth = 640;
 constexpr double kSumWidth = 84;
 constexpr double kBarHeight = 20;
 constexpr double kBarGap = 5;
-constexpr double kBarLetterWidth = 6.8;  // upper bound
+constexpr double kBarLetterWidth = 6.8;  // Upper bound
 constexpr double kTitleLetterWidth = 9;
 constexpr double kMargin = 12;
 

@@ -1,4 +1,5 @@
 #pragma once
+// Stacked bars of bytes, for the memory of workers (`chimera plan --explain`, `model`): in text and as an SVG picture.
 
 #include <string>
 #include <vector>
@@ -10,8 +11,8 @@ namespace chimera {
 /// A part of every stacked bar.
 struct BarPart {
   std::string name;
-  Color color;  // light enough for black text
-  char letter;  // draws the part in text
+  Color color;  // Light enough for black text
+  char letter;  // Draws the part in text
 };
 
 /// A stacked bar; amounts in bytes.

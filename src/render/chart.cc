@@ -96,8 +96,8 @@ constexpr std::array<const char*, kSeriesColors> kOnWhite = {"#0072b2", "#d55e00
                                                              "#b8860b", "#3aa0d8", "#555555"};
 constexpr std::array<const char*, kSeriesColors> kOnDark = {"#4db2ef", "#ff9352", "#3fd3a8", "#e39ad8",
                                                             "#f0c040", "#a9dcf8", "#b8b8b8"};
-constexpr double kLetter = 6.4;  // width of a letter at 12 pixels, on average
-constexpr double kLine = 18;     // height of a line of the legend
+constexpr double kLetter = 6.4;  // Width of a letter at 12 pixels, on average
+constexpr double kLine = 18;     // Height of a line of the legend
 
 double width_of(const std::string& words) {
   const auto continues = [](unsigned char c) { return (c & 0xC0U) == 0x80U; };

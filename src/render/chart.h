@@ -1,12 +1,12 @@
 #pragma once
+// Line and bar charts as standalone SVG pictures, dark on white, for reports of training runs and benchmarks; in a
+// page, chart_style() sets their colors, dark mode included. Series differ in color, dash and mark: color alone carries
+// no information.
 
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-// Line and bar charts as standalone SVG pictures, dark on white; in a page, chart_style() sets its colors, dark mode
-// included. Series differ in color, dash and mark: color alone carries no information.
 
 namespace chimera {
 
@@ -17,8 +17,8 @@ struct ChartSize {
 };
 
 enum class CurveStyle : std::uint8_t {
-  Line,   ///< line without marks, for many points
-  Marks,  ///< a mark at each point, for few
+  Line,   ///< Line without marks, for many points
+  Marks,  ///< A mark at each point, for few
 };
 
 /// A curve. Points with infinite or NaN values are gaps.
@@ -26,7 +26,7 @@ struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points = {};  ///< x ascending
   CurveStyle style = CurveStyle::Line;
-  int like = -1;  ///< index of a series to draw alike, but dashed; -1: own color
+  int like = -1;  ///< Index of a series to draw alike, but dashed; -1: own color
 };
 
 struct LineChart {

@@ -1,4 +1,5 @@
 #pragma once
+// Encodings for pictures and pages: numbers as typed arrays in base64, and escaped text.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

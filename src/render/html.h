@@ -1,4 +1,5 @@
 #pragma once
+// An interactive page of schedules: data (page_data.h) and the scripts of render/page in one file without references.
 
 #include <cstdint>
 #include <string>

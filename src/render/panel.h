@@ -1,4 +1,6 @@
 #pragma once
+// What every picture of a schedule takes: the schedule with its times, explanation and totals. text.h, svg.h, html.h
+// and perfetto.h draw panels or their parts.
 
 #include <cstdint>
 #include <optional>
@@ -14,14 +16,14 @@ namespace chimera {
 
 /// Totals of a pipeline group, to compare schedules.
 struct Totals {
-  double weight_copies = 0;                            // maximum of the weights on a worker, as a fraction of the model
-  double peak_units = 0;                               // maximum of the activations on a worker, in stage units
-  std::int64_t messages = 0;                           // number of messages between workers
-  double message_volume = 0;                           // volume in tensors between two stages for a full micro-batch
-  double all_reduce_volume = 0;                        // sent by all workers, in units of a stage's gradients
-  std::optional<double> message_bytes = std::nullopt;  // the two volumes in bytes, if the costs give them
+  double weight_copies = 0;                            // Maximum of the weights on a worker, as a fraction of the model
+  double peak_units = 0;                               // Maximum of the activations on a worker, in stage units
+  std::int64_t messages = 0;                           // Number of messages between workers
+  double message_volume = 0;                           // Volume in tensors between two stages for a full micro-batch
+  double all_reduce_volume = 0;                        // Sent by all workers, in units of a stage's gradients
+  std::optional<double> message_bytes = std::nullopt;  // The two volumes in bytes, if the costs give them
   std::optional<double> all_reduce_bytes = std::nullopt;
-  std::optional<double> makespan_with_all_reduce = std::nullopt;  // empty without costs of all-reduces
+  std::optional<double> makespan_with_all_reduce = std::nullopt;  // Empty without costs of all-reduces
 };
 
 /// Computes totals from the results of simulate() and explain() at these costs. Each of r copies of a stage sends
@@ -37,7 +39,7 @@ struct Panel {
   Timeline timeline;
   Explanation explanation;
   Totals totals;
-  bool memory_in_bytes = false;  // bytes or stage units in the explanation
+  bool memory_in_bytes = false;  // Bytes or stage units in the explanation
 };
 
 /// Returns the panel of a simulated schedule, titled by its name and shape.

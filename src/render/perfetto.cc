@@ -22,9 +22,9 @@ const char* name_of(TraceProcess process) {
   return "";
 }
 
-constexpr double kMicroseconds = 1000;  // microseconds per unit of time
+constexpr double kMicroseconds = 1000;  // Microseconds per unit of time
 constexpr double kLongest = 1e12;
-constexpr double kInside = 1e-6;  // an arrow starts before the end of an op, by this fraction of its length
+constexpr double kInside = 1e-6;  // An arrow starts before the end of an op, by this fraction of its length
 
 template <class T>
 bool empty(const std::vector<std::vector<T>>& lists) {

@@ -1,4 +1,6 @@
 #pragma once
+// Timelines in Chrome's JSON trace format (Trace Event Format, Google, 2016), for ui.perfetto.dev or chrome://tracing.
+// TraceEvents writes events; to_perfetto() writes a simulated schedule with it, and telemetry measured steps.
 
 #include <cstddef>
 #include <set>
@@ -10,8 +12,6 @@
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
-// Timelines in Chrome's JSON trace format (Trace Event Format, Google, 2016), for ui.perfetto.dev or chrome://tracing.
-
 namespace chimera {
 
 /// Groups of tracks, which viewers call processes.
@@ -19,7 +19,7 @@ enum class TraceProcess : int { Ops = 1, Idle, AllReduces, Memory, Transfers };
 
 /// A row of slices that are disjoint or nested. Viewers sort tracks by number.
 struct TraceTrack {
-  std::size_t number = 0;  // number of the track in its TraceProcess, from 0
+  std::size_t number = 0;  // Number of the track in its TraceProcess, from 0
   std::string name;
 };
 
@@ -28,10 +28,10 @@ struct TraceArrow {
   std::string_view name;
   TraceProcess process = TraceProcess::Ops;
   std::size_t from_track = 0;
-  double sent = 0;  // inside the first slice
+  double sent = 0;  // Inside the first slice
   std::size_t to_track = 0;
-  double start = 0;            // start of the second slice
-  std::string_view arguments;  // fields of a JSON object
+  double start = 0;            // Start of the second slice
+  std::string_view arguments;  // Fields of a JSON object
 };
 
 /// Collects events: X, s, f, C and M. Names and arguments are not escaped.

@@ -1,4 +1,5 @@
 #pragma once
+// Figures as in the paper: all ops take one slot of equal length.
 
 #include <string>
 

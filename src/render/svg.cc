@@ -16,14 +16,14 @@
 namespace chimera {
 namespace {
 
-constexpr double kLeft = 72;  // width of worker names
-constexpr double kTop = 48;   // title and axis
+constexpr double kLeft = 72;  // Width of worker names
+constexpr double kTop = 48;   // Title and axis
 constexpr double kRight = 16;
 constexpr double kOpHeight = 22;
 constexpr double kAllReduceHeight = 7;
 constexpr double kMemoryHeight = 14;
 constexpr double kRowGap = 5;
-constexpr double kLetterWidth = 6.3;  // mean width of a letter in labels
+constexpr double kLetterWidth = 6.3;  // Mean width of a letter in labels
 
 bool takes_time(const TimedUpdate& update) { return update.end > update.start; }
 

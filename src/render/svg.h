@@ -1,4 +1,5 @@
 #pragma once
+// A timeline as an SVG picture, to scale, for documents and slides. A larger schedule needs html.h.
 
 #include <cstdint>
 #include <string>

@@ -18,7 +18,7 @@ template <class CellText>
 std::string row(std::size_t size, const std::set<std::size_t>& marked, std::size_t around, const char* separator,
                 const CellText& cell) {
   std::string text;
-  std::size_t next = 0;  // first cell not yet passed
+  std::size_t next = 0;  // First cell not yet passed
   for (const std::size_t mark : marked) {
     const std::size_t first = std::max(next, mark > around ? mark - around : 0);
     const std::size_t last = std::min(mark + around + 1, size);
@@ -35,7 +35,7 @@ std::string row(std::size_t size, const std::set<std::size_t>& marked, std::size
 template <class Cell>
 std::string rows(const std::vector<std::vector<Cell>>& workers, std::int64_t slices, const std::vector<Place>& places,
                  std::size_t around, const char* separator) {
-  std::map<std::size_t, std::set<std::size_t>> marked;  // positions of each worker
+  std::map<std::size_t, std::set<std::size_t>> marked;  // Positions of each worker
   for (const Place& place : places) marked[place.worker].insert(place.position);
   std::string text;
   for (const auto& [worker, positions] : marked) {
@@ -46,22 +46,22 @@ std::string rows(const std::vector<std::vector<Cell>>& workers, std::int64_t sli
   return text;
 }
 
-constexpr std::size_t kMostScaledColumns = 4000;  // beyond it, rows only list ops
+constexpr std::size_t kMostScaledColumns = 4000;  // Beyond it, rows only list ops
 
 struct Cell {
   std::string text = ".";
   const Op* op = nullptr;  // null: a bubble or nothing
-  bool begins = true;      // whether the op's box begins here
-  bool joins = false;      // whether the op pairs with the previous one
+  bool begins = true;      // Whether the op's box begins here
+  bool joins = false;      // Whether the op pairs with the previous one
 };
 
 struct Grid {
   std::vector<std::vector<Cell>> rows;  // [worker]
-  std::size_t width = 1;                // columns of a cell
-  bool separated = true;                // whether a blank precedes each cell
-  std::size_t columns = 0;              // shown
-  std::size_t left_out = 0;             // columns that were cut
-  std::vector<std::string> notes;       // legend
+  std::size_t width = 1;                // Columns of a cell
+  bool separated = true;                // Whether a blank precedes each cell
+  std::size_t columns = 0;              // Shown
+  std::size_t left_out = 0;             // Columns that were cut
+  std::vector<std::string> notes;       // Legend
 };
 
 bool is_whole(double value) { return std::abs(value - std::round(value)) < 1e-9; }
@@ -285,7 +285,7 @@ class TextPicture {
   [[nodiscard]] std::string row(std::size_t worker, std::size_t first, std::size_t last,
                                 const std::string& note) const {
     std::string line = fmt::format("worker {:>{}} |{}", worker, digits_, grid_.separated ? "" : " ");
-    const Op* colored = nullptr;  // the op whose color is active
+    const Op* colored = nullptr;  // The op whose color is active
     for (std::size_t c = first; c < last; ++c) {
       const Cell& cell = grid_.rows[worker][c];
       if (style_.colored && colored != nullptr && (cell.op != colored || cell.begins)) {

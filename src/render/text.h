@@ -1,4 +1,5 @@
 #pragma once
+// Timelines and counterexamples as text, for terminals and tests (tests/golden has such pictures).
 
 #include <cstddef>
 #include <string>
@@ -19,9 +20,9 @@ namespace chimera {
 [[nodiscard]] std::string excerpt(const Program& program, const std::vector<Place>& places);
 
 struct TextStyle {
-  double unit = 1;          // time of a cell
-  bool colored = false;     // colors of render/colors.h, by escape sequences for 256 colors
-  std::size_t columns = 0;  // width of the terminal, at which pictures are folded into blocks; 0: unlimited
+  double unit = 1;          // Time of a cell
+  bool colored = false;     // Colors of render/colors.h, by escape sequences for 256 colors
+  std::size_t columns = 0;  // Width of the terminal, at which pictures are folded into blocks; 0: unlimited
 };
 
 /// Maximum number of cells in a picture; longer rows are cut, and a note says so.

@@ -1,4 +1,5 @@
 #pragma once
+// A simulation as JSON, for scripts.
 
 #include <string>
 

@@ -44,7 +44,7 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs) {
   std::vector<std::int64_t> start(table.size(), 0);
   std::vector<std::int64_t> worker_free(table.schedule().workers.size(), 0);
   OpIndex visited = 0;
-  OpIndex second = kNoOp;  // second op of the pair whose first op was visited last
+  OpIndex second = kNoOp;  // Second op of the pair whose first op was visited last
   const auto visit = [&](OpIndex index) {
     ++visited;
     if (index == second) return;

@@ -1,4 +1,14 @@
 #pragma once
+// Which ops an op waits for. Forwards go down the stages, and gradients come back up:
+//
+//   F(0) -> F(1) -> .. -> F(S-1)
+//     |       |              |         B(s), or I(s) if the backward is split, needs F(s) and the gradient of s+1;
+//     v       v              v         W(s) needs I(s)
+//   B(0) <- B(1) <- .. <- B(S-1)
+//
+// A slice also needs the slices whose keys and values, or gradients of them, it uses: F of slice j needs F of slice j-1
+// at the same stage, B or I of slice j needs B or I of slice j+1. OpTable finds these ops, DependencyWalk visits a
+// schedule in an order that they allow, and unit_start_times() gives the order t on which lowering is based.
 
 #include <array>
 #include <cstdint>
@@ -8,10 +18,6 @@
 
 #include "core/ids.h"
 #include "schedule/schedule.h"
-
-// Dependencies between ops: F(s) needs F(s-1); B(s) and I(s) need F(s) and the input gradient of s+1; W(s) needs I(s).
-// A slice also needs the slices whose keys and values, or gradients of them, it uses: F of slice j needs F of slice
-// j-1 at the same stage, B or I of slice j needs B or I of slice j+1.
 
 namespace chimera {
 
@@ -168,7 +174,7 @@ class DependencyWalk {
   std::vector<std::uint32_t> state_;        // [op]
   std::vector<std::uint32_t> next_waiter_;  // [worker]: next worker that waits for the same op, as in state_
   std::vector<std::size_t> next_;           // [worker]: position of the next op to try
-  std::vector<std::uint32_t> ready_;        // workers that may advance
+  std::vector<std::uint32_t> ready_;        // Workers that may advance
 };
 
 /// Visits as DependencyWalk::run() and returns visited(): all ops if and only if dependencies, worker orders and (with

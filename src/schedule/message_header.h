@@ -1,5 +1,6 @@
 #pragma once
-// A 64-byte header that names the tensor after it, so that processes with different programs detect the mismatch.
+// A 64-byte header in front of each tensor that ranks send. It names the tensor, so processes that run different
+// programs or steps detect the mismatch instead of computing with the wrong tensor.
 
 #include <array>
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace chimera {
 
 /// The tensor that `op` makes in a step.
 struct MessageTag {
-  std::int64_t step = 0;  ///< number of the step, from 1
-  Op op;                  ///< weight version is ignored
+  std::int64_t step = 0;  ///< Number of the step, from 1
+  Op op;                  ///< Weight version is ignored
   /// XXH3 of the tensor's bytes, if the sender computed it; not compared.
   std::optional<std::uint64_t> checksum = std::nullopt;
   friend bool operator==(const MessageTag& a, const MessageTag& b) {

@@ -1,4 +1,7 @@
 #pragma once
+// Which activations move to host memory between their forward and their backward (`--offload`). Example, with ops of
+// one stage on a worker: F0 F1 F2 F3 B0 B1 B2 B3. The activations of F0 leave the device after F0 and return before F3,
+// the op before B0. Those of F3 and F2 stay, because their backwards come too soon.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +17,7 @@ namespace chimera {
 struct OffloadedForward {
   std::size_t forward = 0;
   std::size_t backward = 0;  // B or I
-  std::size_t load = 0;      // the op or pair before the backward; the copy to the device starts before it
+  std::size_t load = 0;      // The op or pair before the backward; the copy to the device starts before it
 };
 
 /// Returns the offloaded forwards of the worker's `stages`, in the order of their backwards. A forward keeps its

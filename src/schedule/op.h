@@ -1,4 +1,7 @@
 #pragma once
+// An op is what a worker runs at once: the forward or a backward of one stage on one micro-batch, or on one slice of
+// it. A whole backward (B) may be split into the input gradient (I), which the stage before waits for, and the weight
+// gradient (W), which only the update waits for.
 
 #include <cstdint>
 #include <optional>
@@ -20,12 +23,12 @@ struct Op {
   OpKind kind = OpKind::Forward;
   ReplicaId replica;
   StageId stage;             // 0 .. S-1
-  MicroBatchId micro_batch;  // unique across replicas
+  MicroBatchId micro_batch;  // Unique across replicas
   /// Updates of the stage before the weights that the op uses. 0 in a synchronous schedule.
   std::int32_t weight_version = 0;
   /// Whether the op and the next on its worker are a pair (Pairs).
   bool paired = false;
-  std::int16_t slice = 0;  // of the micro-batch, 0 .. k-1, in the order of the tokens
+  std::int16_t slice = 0;  // Of the micro-batch, 0 .. k-1, in the order of the tokens
   friend bool operator==(const Op&, const Op&) = default;
 };
 static_assert(sizeof(Op) == 20);

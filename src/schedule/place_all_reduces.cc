@@ -65,7 +65,7 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
     if (members.size() == 1 && !options.every_stage && group != tied_matrix(stages)) continue;
     for (const WorkerId member : members) result[member.index()].push_back({group});
   }
-  std::vector<std::int64_t> last_backward(groups.size(), -1);  // position on worker w
+  std::vector<std::int64_t> last_backward(groups.size(), -1);  // Position on worker w
   for (std::size_t w = 0; w < workers.size(); ++w) {
     const auto& ops = workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {

@@ -1,4 +1,7 @@
 #pragma once
+// Where the workers of a synchronous step start to sum gradients over the copies of a stage. A sum that starts early
+// overlaps with the remaining ops, but also slows them, so the paper starts it early only on workers that would wait
+// anyway (eager-opt). lower() and simulate() use the same places.
 
 #include <cstdint>
 #include <vector>
@@ -11,9 +14,9 @@ namespace chimera {
 /// When a worker of a synchronous schedule starts the all-reduce of a stage. Source: Li and Hoefler, SC'21, section
 /// 3.2.
 enum class AllReducePlacement : std::uint8_t {
-  Eager,     ///< right after the stage's last backward on that worker
-  EagerOpt,  ///< like Eager if the worker later waits between two of its ops, else like Post
-  Post,      ///< after the worker's last op
+  Eager,     ///< Right after the stage's last backward on that worker
+  EagerOpt,  ///< Like Eager if the worker later waits between two of its ops, else like Post
+  Post,      ///< After the worker's last op
 };
 template <>
 inline constexpr auto kNames<AllReducePlacement> =
@@ -22,15 +25,15 @@ inline constexpr auto kNames<AllReducePlacement> =
                                               {AllReducePlacement::EagerOpt, "eager-opt"}});
 
 struct AllReduceOptions {
-  bool every_stage = false;  // whether to include stages on a single worker, e.g. with several data-parallel groups
+  bool every_stage = false;  // Whether to include stages on a single worker, e.g. with several data-parallel groups
   AllReducePlacement placement = AllReducePlacement::EagerOpt;
-  bool tied = false;  // stage 0 and the last share a matrix
+  bool tied = false;  // Stage 0 and the last share a matrix
   friend bool operator==(const AllReduceOptions&, const AllReduceOptions&) = default;
 };
 
 struct AllReduceStart {
   ParameterGroupId group;
-  std::int64_t after = -1;  // position of the worker's op before the start; -1: before all ops
+  std::int64_t after = -1;  // Position of the worker's op before the start; -1: before all ops
   friend bool operator==(const AllReduceStart&, const AllReduceStart&) = default;
 };
 

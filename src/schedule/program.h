@@ -1,6 +1,7 @@
 #pragma once
-// A program is each worker's instruction list: a schedule with explicit messages, all-reduces and updates. `check`
-// proves that it cannot deadlock.
+// A program is each worker's instruction list: a schedule with explicit messages, all-reduces and updates. lower()
+// (passes/lower.h) makes it, check() (check/check_program.h) proves that it cannot deadlock, and every rank's executor
+// (runtime/executor.h) runs its worker's list front to back.
 
 #include <cstdint>
 #include <string>
@@ -14,33 +15,33 @@
 namespace chimera {
 
 enum class InstructionKind : std::uint8_t {
-  Compute,      ///< run `op`; if it is paired, together with the Compute right after it
-  Recompute,    ///< rerun, from its saved input, the forward whose backward (B or I) is `op`
-  PostReceive,  ///< offer a buffer for the tensor that `op` makes on worker `peer`; does not block
-  WaitReceive,  ///< block until that tensor has arrived
-  StartSend,    ///< start to send the tensor that `op` made here to worker `peer`; does not block
-  WaitSend,     ///< block until that tensor is sent and may be freed
+  Compute,      ///< Run `op`; if it is paired, together with the Compute right after it
+  Recompute,    ///< Rerun, from its saved input, the forward whose backward (B or I) is `op`
+  PostReceive,  ///< Offer a buffer for the tensor that `op` makes on worker `peer`; does not block
+  WaitReceive,  ///< Block until that tensor has arrived
+  StartSend,    ///< Start to send the tensor that `op` made here to worker `peer`; does not block
+  WaitSend,     ///< Block until that tensor is sent and may be freed
   /// Start the sum of `group`'s gradients over its workers, first of both uses if it is a tied matrix; does not block.
   StartAllReduce,
-  WaitAllReduce,  ///< block until that sum is complete
+  WaitAllReduce,  ///< Block until that sum is complete
   /// Block until squared gradient norms (each stage's from one owner) and losses of `step` are summed over all workers.
   ReduceScalars,
-  OptimizerStep,  ///< update the weights of every stage on this worker
+  OptimizerStep,  ///< Update the weights of every stage on this worker
   /// Make weight version `op.weight_version` of `op.stage` from the newest version and the gradients, clipped by this
   /// stage's norm, and zero the gradients. `op` is the last weight gradient of the update.
   UpdateWeights,
   /// Free weight version `op.weight_version` of `op.stage`; the newest version only right before its replacement.
   DropWeights,
-  Offload,  ///< start to move the activations of forward `op` to host memory; the device waits for the previous Offload
-  Load,     ///< start to move the activations of backward `op` (B or I) back; the device waits for their Offload
+  Offload,  ///< Start to move the activations of forward `op` to host memory; the device waits for the previous Offload
+  Load,     ///< Start to move the activations of backward `op` (B or I) back; the device waits for their Offload
 };
 
 /// An instruction of a worker. A tensor is named by the op that makes it.
 struct Instruction {
   InstructionKind kind = InstructionKind::Compute;
   Op op = {};                   // transfers: the op that makes the tensor
-  WorkerId peer = {};           // transfers
-  ParameterGroupId group = {};  // all-reduces
+  WorkerId peer = {};           // Transfers
+  ParameterGroupId group = {};  // All-reduces
   std::int32_t step = 0;        // ReduceScalars: step of the program, from 0
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
@@ -50,15 +51,15 @@ struct Program {
   std::int64_t micro_batches = 0;
   Placement placement;
   std::vector<std::vector<Instruction>> workers;
-  bool tied = false;                // stage 0 and the last share a matrix
-  std::int64_t steps = 1;           // equal in number of micro-batches
+  bool tied = false;                // Stage 0 and the last share a matrix
+  std::int64_t steps = 1;           // Equal in number of micro-batches
   std::int64_t slices = 1;          // k: slices of a micro-batch
-  std::int64_t most_on_device = 0;  // micro-batches of offloaded stages not in or on the way to host memory; 0: any
+  std::int64_t most_on_device = 0;  // Micro-batches of offloaded stages not in or on the way to host memory; 0: any
 };
 
 /// How messages between two workers are matched.
 enum class ChannelDiscipline : std::uint8_t {
-  PerDirection,  ///< each directed pair is a queue: the k-th send matches the k-th receive (Gloo)
+  PerDirection,  ///< Each directed pair is a queue: the k-th send matches the k-th receive (Gloo)
   /// Both directions of a pair share one queue: both ends issue their transfers in the same order (an NCCL
   /// communicator)
   SerialPair,

@@ -1,5 +1,9 @@
 #pragma once
-// Hybrid parallelism: W data-parallel groups run the same schedule, each on its share of the samples.
+// Hybrid parallelism: W data-parallel groups run the same schedule, each on its share of the samples. With two groups
+// of two workers, ranks 0 to 3 are
+//
+//   near   group 0: ranks 0 and 2   group 1: ranks 1 and 3   copies of a worker are neighbors
+//   far    group 0: ranks 0 and 1   group 1: ranks 2 and 3   workers of a pipeline are neighbors
 
 #include <cstdint>
 #include <vector>
@@ -15,8 +19,8 @@ using RankId = Id<struct RankTag, std::int32_t>;
 
 /// Whether consecutive ranks, often on one machine, are copies of the same worker or workers of the same pipeline.
 enum class ReplicaLayout : std::uint8_t {
-  Near,  ///< copies adjacent: all-reduces between neighbors, activations travel W ranks
-  Far,   ///< pipelines adjacent: activations go to neighbors, copies are D ranks apart
+  Near,  ///< Copies adjacent: all-reduces between neighbors, activations travel W ranks
+  Far,   ///< Pipelines adjacent: activations go to neighbors, copies are D ranks apart
 };
 template <>
 inline constexpr auto kNames<ReplicaLayout> = std::to_array<Named<ReplicaLayout>>({{ReplicaLayout::Near, "near"},
@@ -32,7 +36,7 @@ struct GroupWorker {
 using RankGroups = std::vector<std::vector<RankId>>;
 
 struct RankLayout {
-  std::int64_t workers = 1;        // workers per group
+  std::int64_t workers = 1;        // Workers per group
   std::int64_t data_parallel = 1;  // W
   ReplicaLayout replicas = ReplicaLayout::Near;
 

@@ -1,5 +1,7 @@
 #pragma once
-// A fixed order of addition, independent of the schedule: one binary tree over blocks of the step's samples.
+// A fixed order of addition, so that gradients do not depend on the schedule (`--reduction canonical`): one binary tree
+// over blocks of the step's samples. With 4 blocks, every schedule adds (0 + 1) + (2 + 3), although one worker may hold
+// blocks 0 and 1 and another 2 and 3, or one worker all of them.
 
 #include <cstdint>
 #include <optional>

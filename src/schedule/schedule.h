@@ -1,5 +1,16 @@
 #pragma once
-// A schedule is the order of ops on each worker, without tensors, messages or idle slots.
+// A schedule: which worker holds which part of the model (Placement), and in which order each worker runs its ops. It
+// has no tensors, messages or times. This is all of 1F1B with two stages and two micro-batches, where 1F0 is the
+// forward of micro-batch 0 at stage 1 and 1B0 its backward:
+//
+//   placement   replica 0: stage 0 on worker 0, stage 1 on worker 1
+//   worker 0    0F0 0F1 0B0 0B1
+//   worker 1    1F0 1B0 1F1 1B1
+//
+// A *stage* is a run of consecutive layers. A bidirectional schedule has several *replicas* of the model on the same
+// workers; each micro-batch belongs to one of them. Whether an op can run follows from dependencies.h alone, so the
+// order is everything that a schedule decides. generate/ makes schedules from a PipelineShape, check/ proves them
+// valid, simulate/ adds times, passes/lower.h adds messages and updates for the runtime.
 
 #include <cstdint>
 #include <optional>
@@ -15,28 +26,30 @@ namespace chimera {
 
 /// How Chimera schedules N > D micro-batches (SC'21, section 3.5).
 enum class ScaleMethod : std::uint8_t {
-  Direct,    ///< units of D micro-batches, concatenated
-  Doubling,  ///< two forwards for each backward; units of 2D
-  Halving,   ///< order of Doubling, on twice as many micro-batches of half the size
+  Direct,    ///< Units of D micro-batches, concatenated
+  Doubling,  ///< Two forwards for each backward; units of 2D
+  Halving,   ///< Order of Doubling, on twice as many micro-batches of half the size
 };
 template <>
 inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{ScaleMethod::Direct, "direct"},
                                                                                {ScaleMethod::Doubling, "doubling"},
                                                                                {ScaleMethod::Halving, "halving"}});
 
-/// The rule that orders the ops, in schedules that have two.
+/// The rule that orders the ops, for schedules with two rules.
 enum class OpOrder : std::uint8_t {
-  Auto,  ///< Deepest for whole units of several chunks per worker, else Slots
-  Slots,
-  Deepest,  ///< op farthest along its way first
+  Auto,     ///< Deepest for whole units of several chunks per worker, else Slots
+  Slots,    ///< A slot of a regular pattern for each op
+  Deepest,  ///< The op farthest along its way first
 };
 template <>
 inline constexpr auto kNames<OpOrder> =
     std::to_array<Named<OpOrder>>({{OpOrder::Auto, "auto"}, {OpOrder::Slots, "slots"}, {OpOrder::Deepest, "deepest"}});
 
+/// The parameters from which a generator makes a schedule. Each schedule takes D, N and some of the others
+/// (generate/generator.h).
 struct PipelineShape {
   std::int64_t stages = 0;         // D: workers of a pipeline
-  std::int64_t micro_batches = 0;  // N: per step, all directions together
+  std::int64_t micro_batches = 0;  // N: micro-batches per step, all directions together
   std::int64_t pipelines = 2;      // 2f: Chimera's down and up pipelines
   std::int64_t chunks = 1;         // v: virtual stages of a replica on each worker
   std::int64_t waves = 1;          // w: waves of Hanayo
@@ -64,8 +77,8 @@ struct Placement {
 /// How a worker runs its pairs. A pair is a forward (Op::paired) and, right after it, a B or I of another micro-batch.
 /// Together they can use hardware that one of them leaves idle.
 enum class Pairs : std::uint8_t {
-  InOrder,   ///< as if unpaired
-  Together,  ///< both start when all inputs are ready; both results are ready when both are done
+  InOrder,   ///< As if unpaired
+  Together,  ///< Both start when all inputs are ready; both results are ready when both are done
 };
 
 /// Position of an op or instruction in a worker's list.
@@ -80,23 +93,23 @@ struct Place {
 /// version (weight stashing): without a delay, the newest when the forward starts; with delay d, version max(0, t - d)
 /// for micro-batches of update t, from 0.
 struct AsynchronousUpdates {
-  std::int64_t micro_batches = 1;                    // micro-batches per update
-  std::int64_t versions = 1;                         // maximum number of weight versions of a stage kept at once
+  std::int64_t micro_batches = 1;                    // Micro-batches per update
+  std::int64_t versions = 1;                         // Maximum number of weight versions of a stage kept at once
   std::optional<std::int64_t> delay = std::nullopt;  // d; empty: newest version
   friend bool operator==(const AsynchronousUpdates&, const AsynchronousUpdates&) = default;
 };
 
 struct Schedule {
-  std::string name;                // generator's name or the user's own
-  std::int64_t stages = 0;         // S
-  std::int64_t micro_batches = 0;  // N
+  std::string name;                // Generator's name or the user's own
+  std::int64_t stages = 0;         // S: stages of the model
+  std::int64_t micro_batches = 0;  // N: micro-batches of a step
   Placement placement;
-  std::vector<std::vector<Op>> workers;  // [worker]: ops in order
-  double micro_batch_scale = 1;          // size of its micro-batches in full ones: 0.5 after backward halving
-  std::optional<AsynchronousUpdates> updates = std::nullopt;  // empty: synchronous, one update at the step's end
-  std::optional<OpOrder> order = std::nullopt;  // the one it has, of a generator with several: Slots or Deepest
-  bool late_forwards = false;                   // whether the paper's figure draws forwards as late as possible
-  std::int64_t slices = 1;                      // k: slices of a micro-batch, 1 .. kMostSlices
+  std::vector<std::vector<Op>> workers;  // [worker]: its ops in order
+  double micro_batch_scale = 1;          // Size of its micro-batches in full ones: 0.5 after halving
+  std::optional<AsynchronousUpdates> updates = std::nullopt;  // Empty: synchronous, one update at the step's end
+  std::optional<OpOrder> order = std::nullopt;                // Slots or Deepest, if its generator has both
+  bool late_forwards = false;  // Whether pictures draw forwards as late as possible, as in the paper
+  std::int64_t slices = 1;     // k: slices of a micro-batch, 1 .. kMostSlices
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

@@ -24,7 +24,7 @@ bool is_plain(const Schedule& schedule) {
     return false;
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);
-  if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // the reader rejects such ids
+  if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // The reader rejects such ids
   CsvShape shape;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     for (const Op& op : schedule.workers[w]) {
@@ -116,7 +116,7 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
     if (instruction.kind != InstructionKind::Compute || !gives_weight_gradient(instruction.op.kind)) continue;
     ++backwards_left[instruction.op.stage];
   }
-  std::int64_t finished = -1;  // stage whose last backward was written; its sends come before REDUCE_GRAD
+  std::int64_t finished = -1;  // Stage whose last backward was written; its sends come before REDUCE_GRAD
   const auto write_finished = [&] {
     if (finished >= 0) out.cell(finished, "REDUCE_GRAD");
     finished = -1;
@@ -138,7 +138,7 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
   out.end_row();
 }
 
-constexpr std::int64_t kMostLines = kMostOps / 2;  // each worker has a stage, and each stage at least two ops
+constexpr std::int64_t kMostLines = kMostOps / 2;  // Each worker has a stage, and each stage at least two ops
 constexpr std::size_t kLongestCell = 200;
 
 std::string_view trimmed(std::string_view text) {
@@ -228,7 +228,7 @@ class CsvReader {
     text_.advance();
     schedule_ = header_from_json(text_);
     has_header_ = true;
-    if (text_.peek() != TextSource::kEnd) text_.advance();  // line end
+    if (text_.peek() != TextSource::kEnd) text_.advance();  // Line end
     row_ = 2;
   }
 

@@ -1,4 +1,6 @@
 #pragma once
+// Schedules in the CSV dialects of torch.distributed.pipelining (2.11), extended for schedules that these cannot
+// express. docs/schedule_format.md has the grammar.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,9 +11,6 @@
 #include "core/text_source.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
-
-// Schedules in the CSV dialects of torch.distributed.pipelining (2.11), extended for schedules that these cannot
-// express. docs/schedule_format.md has the grammar.
 
 namespace chimera {
 

@@ -22,13 +22,13 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kLongestRun = 65536;  // limits the parser's buffer for one value
+constexpr std::int64_t kLongestRun = 65536;  // Limits the parser's buffer for one value
 
 /// The characters of a text, or of its first line.
 struct Cursor {
   TextSource& text;
   bool one_line = false;
-  std::int64_t run = 0;  // characters since the last value
+  std::int64_t run = 0;  // Characters since the last value
 
   [[nodiscard]] bool at_end() const {
     const int c = text.peek();
@@ -163,8 +163,8 @@ void write_op(Out out, const Op& op, bool sliced, bool versioned) {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each worker has a stage, and each stage at least two ops
-constexpr std::size_t kLongestName = 1000;           // bytes
+constexpr std::int64_t kMostWorkers = kMostOps / 2;  // Each worker has a stage, and each stage at least two ops
+constexpr std::size_t kLongestName = 1000;           // Bytes
 
 /// Innermost open container; the current field of an object is `field_`.
 enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Workers, Ops, Op };

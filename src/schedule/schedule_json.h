@@ -1,12 +1,12 @@
 #pragma once
+// Schedules as JSON, the format of `--format json` and of files of users. The reader keeps only the schedule in memory,
+// not the text, because a schedule may have 10^8 ops. docs/schedule_format.md has the grammar.
 
 #include <string>
 #include <string_view>
 
 #include "core/text_source.h"
 #include "schedule/schedule.h"
-
-// Schedules as JSON. docs/schedule_format.md has the grammar.
 
 namespace chimera {
 

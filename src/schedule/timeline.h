@@ -1,5 +1,7 @@
 #pragma once
-// Times of a schedule, computed by simulate() and drawn by the pictures.
+// Times of a schedule: simulate() (simulate/simulate.h) computes a Timeline, explain() derives an Explanation (why
+// workers wait, what is in transit, what is held), and pictures and reports draw both. A run that was measured is the
+// same data.
 
 #include <array>
 #include <cstdint>
@@ -20,11 +22,11 @@ struct TimedOp {
 
 /// Why a worker waits.
 enum class IdleCause : std::uint8_t {
-  WarmUp,      ///< nothing has reached the worker yet
-  Dependency,  ///< the op that makes its input has not finished
-  Latency,     ///< its input is in transit
-  Sync,        ///< all-reduces and the optimizer step
-  Imbalance,   ///< its own ops are done, others are not
+  WarmUp,      ///< Nothing has reached the worker yet
+  Dependency,  ///< The op that makes its input has not finished
+  Latency,     ///< Its input is in transit
+  Sync,        ///< All-reduces and the optimizer step
+  Imbalance,   ///< Its own ops are done, others are not
 };
 inline constexpr int kIdleCauses = 5;
 [[nodiscard]] const char* to_text(IdleCause cause);
@@ -50,14 +52,14 @@ struct TimedAllReduce {
   ParameterGroupId group;
   double start = 0;
   double end = 0;
-  std::optional<Place> launched_by = std::nullopt;  // the op after which the last worker started it
-  std::size_t after = 0;                            // number of the worker's ops before its own start
+  std::optional<Place> launched_by = std::nullopt;  // The op after which the last worker started it
+  std::size_t after = 0;                            // Number of the worker's ops before its own start
 };
 
 /// The optimizer step of a worker, which runs no op meanwhile. In an asynchronous schedule: a stage's update with its
 /// all-reduce.
 struct TimedUpdate {
-  std::size_t after = 0;  // number of the worker's ops before it
+  std::size_t after = 0;  // Number of the worker's ops before it
   double start = 0;
   double end = 0;
 };
@@ -71,14 +73,14 @@ struct MemoryPoint {
 struct WorkerTimeline {
   std::vector<TimedOp> ops;
   double busy = 0;
-  double idle = 0;  // makespan - busy
+  double idle = 0;  // Makespan - busy
   // most (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
   std::int64_t peak_in_flight = 0;
-  double inner_idle = 0;                         // part of `idle` between its first and last op
+  double inner_idle = 0;                         // Part of `idle` between its first and last op
   double peak_stage_units = 0;                   // peak_in_flight in activations of a worker's share for a micro-batch
-  std::int64_t peak_weight_versions = 1;         // maximum number of versions of a stage kept at once
-  std::vector<TimedAllReduce> all_reduces = {};  // in order of start; empty if they cost nothing
-  std::vector<TimedUpdate> updates = {};         // in order; one per step in a synchronous schedule
+  std::int64_t peak_weight_versions = 1;         // Maximum number of versions of a stage kept at once
+  std::vector<TimedAllReduce> all_reduces = {};  // In order of start; empty if they cost nothing
+  std::vector<TimedUpdate> updates = {};         // In order; one per step in a synchronous schedule
 };
 
 /// Returns peak_in_flight in micro-batches: 1.375 for 11 of 8 slices each.
@@ -95,12 +97,12 @@ struct WorkerTimeline {
 
 struct Timeline {
   std::vector<WorkerTimeline> workers;
-  double makespan = 0;      // end of the last op, all-reduce or update
-  double bubble_ratio = 0;  // idle time of all workers / (workers * makespan)
-  double lower_bound = 0;   // no order of these ops on these workers can be faster
-  double ops_end = 0;       // end of the last op
+  double makespan = 0;      // End of the last op, all-reduce or update
+  double bubble_ratio = 0;  // Idle time of all workers / (workers * makespan)
+  double lower_bound = 0;   // No order of these ops on these workers can be faster
+  double ops_end = 0;       // End of the last op
   double inner_bubble = 0;
-  double makespan_bubble = 0;          // makespan - busy time of the busiest worker
+  double makespan_bubble = 0;          // Makespan - busy time of the busiest worker
   std::vector<double> step_ends = {};  // T(k): end of step k on all workers
   double period = 0;                   // T(k+1) - T(k) in the middle of the run; the makespan if there is only one step
 };
@@ -111,7 +113,7 @@ struct Explanation {
   std::vector<Message> messages;
   std::vector<std::vector<TimedAllReduce>> all_reduces;  // [worker], in order of start
   std::vector<std::vector<MemoryPoint>> memory;          // [worker], in bytes, or stage units if bytes are unknown
-  std::vector<Place> critical_path;                      // ops that determine the makespan, first to last
+  std::vector<Place> critical_path;                      // Ops that determine the makespan, first to last
 };
 
 /// Returns the total length of these workers' bubbles, by cause.
