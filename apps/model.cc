@@ -15,7 +15,7 @@
 #include "options.h"
 #include "plan/plan.h"
 #include "plan/worker_memory.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 
 namespace chimera::apps {
 namespace {

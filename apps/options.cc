@@ -20,7 +20,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "help.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 #include "simulate/link_matrix.h"
 
 namespace chimera::apps {

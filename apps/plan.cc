@@ -20,7 +20,7 @@
 #include "plan_flags.h"
 #include "plan_run.h"
 #include "program.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 
 namespace chimera::apps {
 

@@ -16,7 +16,7 @@
 #include "long_call.h"
 #include "plan/balance.h"
 #include "schedule/schedule_json.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 
 namespace nb = nanobind;
 

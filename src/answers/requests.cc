@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "generate/registry.h"
 #include "schedule/schedule_csv.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 
 namespace chimera::playground {
 namespace {

@@ -4,13 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
-#include "core/json.h"
-#include "core/json_value.h"
-#include "simulate/link_matrix.h"
 
 namespace chimera {
 namespace {
@@ -196,9 +192,11 @@ double share_of_stage(const Schedule& schedule) {
 
 CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, double latency) {
   const double part = share_of_stage(schedule);
-  const StageCosts stage{share.forward * part, share.backward * part, share.input_gradient * part,
-                         share.weight_gradient * part};
-  return {std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), stage), latency};
+  const StageCosts stage{.forward = share.forward * part,
+                         .backward = share.backward * part,
+                         .input_gradient = share.input_gradient * part,
+                         .weight_gradient = share.weight_gradient * part};
+  return {.stages = std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), stage), .latency = latency};
 }
 
 CostTable::CostTable(const Schedule& schedule, const CostModel& model)
@@ -302,184 +300,6 @@ std::vector<double> CostTable::updates(const Schedule& schedule) const {
       times[row[s].index()] += optimizer(StageId(static_cast<std::int64_t>(s)));
   }
   return times;
-}
-
-namespace {
-
-StageCosts read_stage(const JsonValue& value) {
-  value.expect_object({"forward", "backward", "input_gradient", "weight_gradient"});
-  StageCosts costs;
-  costs.forward = value.number("forward");
-  const bool split = value.has("input_gradient") || value.has("weight_gradient");
-  if (!split && !value.has("backward"))
-    value.fail("field 'backward' is missing, or 'input_gradient' and 'weight_gradient'");
-  if (split) {
-    costs.input_gradient = value.number("input_gradient");
-    costs.weight_gradient = value.number("weight_gradient");
-  }
-  costs.backward = value.has("backward") ? value.number("backward") : costs.input_gradient + costs.weight_gradient;
-  if (!split) costs.input_gradient = costs.weight_gradient = costs.backward / 2;
-  return costs;
-}
-
-constexpr const char* kBoundary = "boundary between stages";
-
-LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
-  LinkCosts costs;
-  if (value.has("copies")) costs.copies = value.field("copies").numbers(stages - 1, kBoundary);
-  if (value.has("alphas")) {
-    value.expect_object({"alphas", "betas", "bytes", "copies"});
-    costs.matrix = read_link_matrix(value);
-    if (costs.matrix->needs_bytes()) costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);
-    return costs;
-  }
-  costs.alpha = value.number("alpha");
-  if (value.has("bursts")) costs.bursts = value.field("bursts").numbers(stages - 1, kBoundary);
-  if (value.has("seconds")) {
-    value.expect_object({"alpha", "seconds", "copies", "bursts"});
-    costs.seconds = value.field("seconds").numbers(stages - 1, kBoundary);
-  } else {
-    value.expect_object({"alpha", "beta", "bytes", "seconds", "alphas", "copies", "bursts"});
-    costs.beta = value.number("beta");
-    costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);
-  }
-  return costs;
-}
-
-AllReduceCosts read_all_reduce(const JsonValue& value, std::int64_t stages) {
-  AllReduceCosts costs;
-  if (value.has("seconds")) {
-    value.expect_object({"seconds", "tied"});
-    costs.seconds = value.field("seconds").numbers(stages, "stage");
-  } else {
-    value.expect_object({"alpha", "beta", "bytes", "seconds", "tied", "reduce_scatter"});
-    if (value.has("reduce_scatter")) costs.reduce_scatter = value.truth("reduce_scatter");
-    costs.alpha = value.number("alpha");
-    costs.beta = value.number("beta");
-    costs.bytes = value.field("bytes").numbers(stages, "stage");
-  }
-  if (value.has("tied")) costs.tied = value.number("tied");
-  return costs;
-}
-
-OffloadCosts read_offload(const JsonValue& value, std::int64_t stages) {
-  value.expect_object({"beta", "bytes"});
-  return {value.number("beta"), value.field("bytes").numbers(stages, "stage")};
-}
-
-StageMemory read_memory(const JsonValue& value) {
-  value.expect_object({"weights", "gradients", "optimizer", "activations", "boundary", "deferred", "keys_and_values"});
-  StageMemory memory{value.number("weights"), value.number("gradients"), value.number("optimizer"),
-                     value.number("activations"), value.number("boundary")};
-  if (value.has("deferred")) memory.deferred = value.number("deferred");
-  if (value.has("keys_and_values")) memory.keys_and_values = value.number("keys_and_values");
-  return memory;
-}
-
-std::vector<double> read_bounds(const JsonValue& value) {
-  return value.numbers(std::ssize(value.json()), "bound of a slice");
-}
-
-MessageBuffers read_buffers(const JsonValue& value) {
-  value.expect_object({"receives_ahead", "sends_behind"});
-  return {value.count("receives_ahead"), value.count("sends_behind")};
-}
-
-using OrderedJson = nlohmann::ordered_json;
-
-OrderedJson stages_json(const std::vector<StageCosts>& stages) {
-  OrderedJson json = OrderedJson::array();
-  for (const StageCosts& stage : stages) {
-    json.push_back({{"forward", stage.forward},
-                    {"backward", stage.backward},
-                    {"input_gradient", stage.input_gradient},
-                    {"weight_gradient", stage.weight_gradient}});
-  }
-  return json;
-}
-
-OrderedJson all_reduce_json(const AllReduceCosts& costs) {
-  OrderedJson json;
-  if (costs.seconds.empty()) {
-    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
-    if (costs.reduce_scatter) json["reduce_scatter"] = true;
-  } else {
-    json = {{"seconds", costs.seconds}};
-  }
-  if (costs.tied) json["tied"] = *costs.tied;
-  return json;
-}
-
-OrderedJson links_json(const LinkCosts& costs) {
-  OrderedJson json;
-  if (costs.matrix) {
-    json["alphas"] = costs.matrix->alphas;
-    if (costs.matrix->needs_bytes()) json.update({{"betas", costs.matrix->betas}, {"bytes", costs.bytes}});
-  } else if (costs.seconds.empty()) {
-    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
-  } else {
-    json = {{"alpha", costs.alpha}, {"seconds", costs.seconds}};
-  }
-  if (!costs.copies.empty()) json["copies"] = costs.copies;
-  if (!costs.bursts.empty()) json["bursts"] = costs.bursts;
-  return json;
-}
-
-OrderedJson memory_json(const std::vector<StageMemory>& stages) {
-  OrderedJson json = OrderedJson::array();
-  for (const StageMemory& stage : stages) {
-    json.push_back({{"weights", stage.weights},
-                    {"gradients", stage.gradients},
-                    {"optimizer", stage.optimizer},
-                    {"activations", stage.activations},
-                    {"boundary", stage.boundary}});
-    if (stage.deferred) json.back()["deferred"] = *stage.deferred;
-    if (stage.keys_and_values != 0) json.back()["keys_and_values"] = stage.keys_and_values;
-  }
-  return json;
-}
-
-}  // namespace
-
-std::string costs_to_json(const CostModel& costs) {
-  OrderedJson json = {{"latency", costs.latency}, {"stages", stages_json(costs.stages)}};
-  if (costs.pair) json["pair"] = *costs.pair;
-  if (costs.slices.attention != 0) json["attention"] = costs.slices.attention;
-  if (!costs.slices.bounds.empty()) json["slice_bounds"] = costs.slices.bounds;
-  if (costs.links) json["links"] = links_json(*costs.links);
-  if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
-  if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
-  if (!costs.recompute.empty()) json["recompute"] = costs.recompute;
-  if (costs.offload) json["offload"] = {{"beta", costs.offload->beta}, {"bytes", costs.offload->bytes}};
-  if (!costs.memory.empty()) json["memory"] = memory_json(costs.memory);
-  if (costs.buffers.receives_ahead > 0 || costs.buffers.sends_behind > 0) {
-    json["buffers"] = {{"receives_ahead", costs.buffers.receives_ahead}, {"sends_behind", costs.buffers.sends_behind}};
-  }
-  return json_text(json, 1) + "\n";
-}
-
-CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {
-  const nlohmann::json json = parse_json(text, source);
-  const JsonValue root(json, source);
-  root.expect_object({"latency", "stages", "pair", "attention", "slice_bounds", "links", "all_reduce", "optimizer",
-                      "recompute", "offload", "memory", "buffers"});
-  CostModel costs;
-  costs.latency = root.number("latency");
-  for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
-  if (root.has("pair")) costs.pair = root.number("pair");
-  if (root.has("attention")) costs.slices.attention = root.number("attention");
-  if (root.has("slice_bounds")) costs.slices.bounds = read_bounds(root.field("slice_bounds"));
-  if (root.has("links")) costs.links = read_links(root.field("links"), stages);
-  if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);
-  if (root.has("optimizer")) costs.optimizer = root.field("optimizer").numbers(stages, "stage");
-  if (root.has("recompute")) costs.recompute = root.field("recompute").numbers(stages, "stage");
-  if (root.has("offload")) costs.offload = read_offload(root.field("offload"), stages);
-  if (root.has("memory")) {
-    for (const JsonValue& stage : root.field("memory").list(stages, "stage"))
-      costs.memory.push_back(read_memory(stage));
-  }
-  if (root.has("buffers")) costs.buffers = read_buffers(root.field("buffers"));
-  return costs;
 }
 
 }  // namespace chimera

@@ -5,6 +5,9 @@
 #include "core/json_value.h"
 #include "simulate/costs.h"
 
+// Costs of links between each pair of workers, as `bench` measures them on a cluster with unequal links. They replace
+// the single alpha and beta of LinkCosts.
+
 namespace chimera {
 
 /// Reads `alphas` and optional `betas`, one row per sender. Throws ConfigError, with the position, if a matrix is not

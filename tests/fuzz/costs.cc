@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzzer.h"
 #include "generate/registry.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 #include "simulate/simulate.h"
 
 namespace chimera::testing {

@@ -1,4 +1,4 @@
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/json.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 #include "simulate/simulate.h"
 #include "support/training.h"
 #include "train/observe/measured_step.h"

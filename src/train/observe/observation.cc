@@ -8,7 +8,7 @@
 #include "core/cgroup.h"
 #include "render/html.h"
 #include "render/perfetto.h"
-#include "simulate/costs.h"
+#include "simulate/costs_json.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 #include "telemetry/run_page.h"
