@@ -6,7 +6,7 @@
 #include "search/annealing.h"
 #include "search/evaluator.h"
 #include "search/instance.h"
-#include "search/search.h"
+#include "search/pareto_front.h"
 
 // Symmetric search: worker D-1-w of a bidirectional pipeline does for the up replica the same as worker w for the down
 // replica. Only one replica and D/2f workers remain to arrange, so search improves faster. That symmetric schedules are

@@ -82,6 +82,8 @@ void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable
   instance.chains[static_cast<std::size_t>(instance.lanes.back().worker)].push_back(static_cast<std::int32_t>(chain));
 }
 
+constexpr std::int32_t kUnlimited = std::numeric_limits<std::int32_t>::max();
+
 }  // namespace
 
 std::optional<Shortage> find_shortage(const SearchProblem& problem) {
@@ -204,12 +206,6 @@ bool admissible(const Instance& instance, const Orders& orders) {
   }
   return true;
 }
-
-namespace {
-
-constexpr std::int32_t kUnlimited = std::numeric_limits<std::int32_t>::max();
-
-}  // namespace
 
 std::vector<std::size_t> lanes_in_order(const Instance& instance) {
   const std::size_t chains = instance.replica.size();

@@ -6,6 +6,9 @@
 #include "search/layout.h"
 #include "simulate/costs.h"
 
+// Memory limits of the search, as sizes of stages and room of workers (HoldingLimit): counted in micro-batches in
+// flight or in bytes.
+
 namespace chimera {
 
 /// Returns a stage's size in stage units: D/S for S stages on D workers.

@@ -45,23 +45,6 @@ std::vector<NamedShape> rules_of(const Generator& generator, const PipelineShape
   return shapes;
 }
 
-}  // namespace
-
-std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape) {
-  std::vector<Schedule> starts;
-  for (const Generator& generator : generators()) {
-    for (const NamedShape& named : rules_of(generator, shape)) {
-      Schedule schedule = generator.generate(named.shape);
-      if (!fits(layout, schedule)) continue;
-      schedule.name = named.name;
-      starts.push_back(std::move(schedule));
-    }
-  }
-  return starts;
-}
-
-namespace {
-
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Choice {
@@ -279,6 +262,19 @@ class ListScheduling {
 };
 
 }  // namespace
+
+std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape) {
+  std::vector<Schedule> starts;
+  for (const Generator& generator : generators()) {
+    for (const NamedShape& named : rules_of(generator, shape)) {
+      Schedule schedule = generator.generate(named.shape);
+      if (!fits(layout, schedule)) continue;
+      schedule.name = named.name;
+      starts.push_back(std::move(schedule));
+    }
+  }
+  return starts;
+}
 
 ListRule random_rule(const Instance& instance, RandomSource& random) {
   ListRule rule;

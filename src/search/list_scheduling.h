@@ -9,6 +9,9 @@
 #include "search/instance.h"
 #include "search/layout.h"
 
+// Start orders for the search: schedules of generators, and list schedules. A list schedule is built op by op; each
+// worker runs the op with the smallest rank among those that can start soon. Random ranks give varied starts.
+
 namespace chimera {
 
 /// Returns the schedules of all registered generators, with each of their rules, that match the layout's placement and

@@ -8,6 +8,9 @@
 #include "search/layout.h"
 #include "search/search.h"
 
+// Search over placements as well as orders (--placement any). Small problems only: every placement is searched, in
+// rounds that drop the worst.
+
 namespace chimera {
 
 inline constexpr std::size_t kMostPlacements = 1000;

@@ -17,32 +17,12 @@
 #include "search/evaluator.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
-#include "search/lower_bound.h"
+#include "search/makespan_bound.h"
+#include "search/pareto_front.h"
 #include "search/searcher.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
-namespace {
-
-bool covers(double makespan_a, double peak_a, double makespan_b, double peak_b) {
-  return makespan_a <= makespan_b * (1 + kRounding) && peak_a <= peak_b + kRounding;
-}
-
-}  // namespace
-
-bool ParetoFront::admits(double makespan, double peak) const {
-  return std::none_of(finds_.begin(), finds_.end(),
-                      [&](const Find& find) { return covers(find.makespan, find.peak, makespan, peak); });
-}
-
-void ParetoFront::add(Find find) {
-  std::erase_if(finds_,
-                [&](const Find& other) { return covers(find.makespan, find.peak, other.makespan, other.peak); });
-  const auto place =
-      std::find_if(finds_.begin(), finds_.end(), [&](const Find& other) { return other.makespan > find.makespan; });
-  finds_.insert(place, std::move(find));
-}
-
 namespace {
 
 void require_costs(const Instance& instance) {
@@ -157,10 +137,10 @@ class Search {
     while (running.wait_for(kBetweenReports) != std::future_status::ready) report();
   }
 
-  /// Takes the larger of two bounds: LowerBound uses the limits; simulate()'s holds for every order of a schedule's
-  /// ops, and includes costs that the search omits.
+  /// Takes the larger of two bounds: least_makespan() uses the limits; simulate()'s holds for every order of a
+  /// schedule's ops, and includes costs that the search omits.
   double bound_of(const Arrangement& arrangement) {
-    const double bound = LowerBound(arrangement.whole).at_start();
+    const double bound = least_makespan(arrangement.whole);
     RandomSource random(0);
     const Orders orders = orders_by_rule(arrangement.whole, {}, random);
     const Timeline timeline = simulate(to_schedule(arrangement.problem, orders), arrangement.problem.costs);

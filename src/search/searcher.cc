@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "search/lower_bound.h"
+#include "search/makespan_bound.h"
 
 namespace chimera {
 namespace {

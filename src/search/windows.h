@@ -8,6 +8,15 @@
 #include "search/budget.h"
 #include "search/instance.h"
 
+// Constraint propagation for the search's proofs. An op's window is the time from its earliest start (head) to the
+// deadline less the work that must follow it (tail). Assuming a deadline narrows the windows; if one becomes shorter
+// than its op, no schedule meets the deadline:
+//
+//     0        head           deadline - tail      deadline
+//     |---------[===== op =====........]---------------|
+//
+// raise_bound() refutes deadlines with it; branch and bound narrows after each decision.
+
 namespace chimera {
 
 /// Order of two ops of a worker, numbered as in the instance.

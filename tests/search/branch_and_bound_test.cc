@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "search/list_scheduling.h"
-#include "search/lower_bound.h"
+#include "search/makespan_bound.h"
 #include "search/problems.h"
 
 namespace chimera {
@@ -74,7 +74,7 @@ double solved_apart(const SearchProblem& problem, double told) {
 
 double raised(const Instance& instance, double makespan) {
   Budget budget(std::nullopt, 400 * kTimedForAState);
-  return raise_bound(instance, LowerBound(instance).at_start(), makespan, Phase(budget)).bound;
+  return raise_bound(instance, least_makespan(instance), makespan, Phase(budget)).bound;
 }
 
 class SmallProblemTest : public ::testing::TestWithParam<std::size_t> {};
@@ -89,7 +89,7 @@ TEST_P(SmallProblemTest, ExactIsTheBestOfAllOrders) {
     EXPECT_NEAR(exact.makespan, shortest, 1e-9) << seed;
     testing::expect_sound(problem, to_schedule(problem, exact.orders), exact.makespan);
     EXPECT_NEAR(solved_apart(problem, 1.02 * shortest), shortest, 1e-9) << seed;
-    EXPECT_LE(LowerBound(instance).at_start(), shortest + 1e-9) << seed;
+    EXPECT_LE(least_makespan(instance), shortest + 1e-9) << seed;
     EXPECT_LE(raised(instance, shortest), shortest + 1e-9) << seed;
     EXPECT_LE(raised(instance, longest(instance).makespan), shortest + 1e-9) << seed;
   }

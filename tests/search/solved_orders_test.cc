@@ -7,7 +7,7 @@
 
 #include "core/json.h"
 #include "search/list_scheduling.h"
-#include "search/lower_bound.h"
+#include "search/makespan_bound.h"
 #include "search/problems.h"
 #include "support/paths.h"
 
@@ -52,7 +52,7 @@ TEST(SolvedOrdersTest, NoBoundIsAboveTheOptimum) {
   ASSERT_GE(problems.size(), 20U);
   for (const Solved& solved : problems) {
     const Instance instance = make_instance(solved.problem);
-    const double bound = LowerBound(instance).at_start();
+    const double bound = least_makespan(instance);
     EXPECT_LE(bound, solved.makespan + 1e-6) << solved.name;
     Budget budget(std::nullopt, 100 * kTimedForAState);
     EXPECT_LE(raise_bound(instance, bound, solved.makespan + 1, Phase(budget)).bound, solved.makespan + 1e-6)

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/random.h"
-#include "search/lower_bound.h"
+#include "search/makespan_bound.h"
 #include "search/problems.h"
 
 namespace chimera {
@@ -33,7 +33,7 @@ bool dives(Windows& windows, WindowState state, double deadline, std::uint64_t s
 TEST(WindowsTest, RefutedStatesLeaveNoTrace) {
   const Instance instance =
       make_instance(testing::by_chance(PlacementKind::Bidirectional, {.stages = 6, .micro_batches = 8}, true, 1));
-  const double deadline = 1.05 * LowerBound(instance).at_start();
+  const double deadline = 1.05 * least_makespan(instance);
   WindowState fresh = Windows(instance).at_start();
   ASSERT_TRUE(Windows(instance).narrow(fresh, deadline));
   Windows used(instance);
@@ -53,7 +53,7 @@ TEST(WindowsTest, ProbingRefutesMoreThanNarrowing) {
   Windows windows(instance);
   Budget budget(std::nullopt, 10'000 * kTimedForAState);
   int more = 0;
-  const double bound = LowerBound(instance).at_start();
+  const double bound = least_makespan(instance);
   for (double deadline = bound; deadline < 1.1 * bound; deadline *= 1.002) {
     WindowState narrowed = windows.at_start();
     WindowState probed = windows.at_start();

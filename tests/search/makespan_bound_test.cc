@@ -1,4 +1,4 @@
-#include "search/lower_bound.h"
+#include "search/makespan_bound.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using testing::alike;
 using testing::split;
 
-double bound_of(const SearchProblem& problem) { return LowerBound(make_instance(problem)).at_start(); }
+double bound_of(const SearchProblem& problem) { return least_makespan(make_instance(problem)); }
 
 TEST(SearchBoundTest, CountsThePathToTheMiddleAndItsWork) {
   // N (F+I+W) + (D/2 - 1) (F + latency): the middle workers start last.
