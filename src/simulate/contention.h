@@ -6,6 +6,10 @@
 #include <limits>
 #include <vector>
 
+// What the workers of a group share on one or more machines: cores, network interfaces, caches. A plan or a command
+// describes it by SharedCores; the default shares nothing. The simulator slows activities down accordingly
+// (shared_cores.h). Shares are relative: 0.5 makes an activity take 1.5 times as long.
+
 namespace chimera {
 
 /// Relative slowdowns of overlapping ops, messages and all-reduces; 0: no effect.

@@ -12,6 +12,9 @@
 #include "core/ids.h"
 #include "simulate/contention.h"
 
+// Counts what runs on each worker and each node at the moment, and derives from it by what factor each activity is
+// slower than alone. The clock of shared cores reports every begin and end here.
+
 namespace chimera {
 
 class ContentionTracker {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "schedule/offload.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 
@@ -19,7 +20,10 @@ struct OffloadCopies {
 };
 
 /// Each worker's engine makes one copy at a time, in the order of its program: to host memory after the forward, to the
-/// device from OffloadedForward::load on. The worker waits as InstructionKind::Offload and Load say.
+/// device from the op before the backward on (OffloadedForward::load). The worker goes on during a copy, but it waits
+/// - after a forward, until the previous copy to host memory has ended;
+/// - before the op at OffloadedForward::load, until the same activations have left the device;
+/// - before the backward, until its activations are back.
 class CopyEngines {
  public:
   CopyEngines(const Schedule& schedule, const CostTable& costs);

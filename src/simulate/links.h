@@ -8,6 +8,9 @@
 #include "schedule/op.h"
 #include "simulate/costs.h"
 
+// Links on which messages do not slow each other down, so that a message's arrival is known when it is sent. With
+// contention, messages wait in the queues of shared_cores.cc instead.
+
 namespace chimera {
 
 /// Times at which a message leaves its sender and arrives.

@@ -6,6 +6,9 @@
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
 
+// Memory over time: a ledger of all allocations and releases that a timeline implies, added up per worker. explain()
+// shows it; plans take its peaks.
+
 namespace chimera {
 
 /// Returns the memory of each worker over time: in bytes if the costs give them, else in stage units (activations

@@ -95,14 +95,16 @@ Activity PipelineState::begin_own_update(std::size_t w, double now) {
   worker.free = kNever;
   if (!worker.update_start) {
     worker.update_start = now;
-    return {Work::OwnSum, costs_.all_reduce(group)};
+    return {.work = Work::OwnSum, .time = costs_.all_reduce(group)};
   }
   const double start = *worker.update_start;
   const Place place{w, *worker.update_after};
   const std::size_t after = place.position + 1;
-  if (now > start) timeline_.workers[w].all_reduces.push_back({group, start, now, place, after});
-  timeline_.workers[w].updates.push_back({after, start, now});
-  return {Work::Update, costs_.optimizer(stage)};
+  if (now > start)
+    timeline_.workers[w].all_reduces.push_back(
+        {.group = group, .start = start, .end = now, .launched_by = place, .after = after});
+  timeline_.workers[w].updates.push_back({.after = after, .start = start, .end = now});
+  return {.work = Work::Update, .time = costs_.optimizer(stage)};
 }
 
 void PipelineState::finish_update(std::size_t w, double now) {

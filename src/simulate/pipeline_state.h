@@ -69,9 +69,11 @@ class PipelineState {
   [[nodiscard]] std::span<const Op> next_ops(std::size_t w) const {
     return concurrent_ops(table_.schedule().workers[w], workers_[w].position, costs_.pairs());
   }
+
   [[nodiscard]] OpIndex first_op(std::size_t w) const {
     return static_cast<OpIndex>(table_.first(w) + workers_[w].position);
   }
+
   /// Returns the stage of the asynchronous update that is due, or runs, on the worker.
   [[nodiscard]] StageId updated_stage(std::size_t w) const {
     return table_.schedule().workers[w][*workers_[w].update_after].stage;
@@ -79,15 +81,50 @@ class PipelineState {
 
   /// Returns when the worker can begin its next activity; kNever while it is busy or waits for something that has not
   /// happened.
-  [[nodiscard]] double ready(std::size_t w) const;
+  [[nodiscard]] double ready(std::size_t w) const {
+    const Worker& worker = workers_[w];
+    if (worker.update_after) return worker.free;
+    if (worker.position < worker.end) return ops_ready(w);
+    if (table_.schedule().updates) return kNever;
+    if (!worker.has_ended_ops) return worker.free;
+    return worker.step < barrier_.steps ? std::max(worker.free, barrier_.passed) : kNever;
+  }
+
   /// Returns an input of the worker's next op that is not made, or is still in transit, or kNoOp.
-  [[nodiscard]] OpIndex missing_input(std::size_t w) const;
+  [[nodiscard]] OpIndex missing_input(std::size_t w) const {
+    if (workers_[w].position == workers_[w].end) return kNoOp;
+    for (const OpIndex input : workers_[w].inputs) {
+      if (input == kNoOp || arrival(input, w) == kNever) return input;
+    }
+    return kNoOp;
+  }
+
   /// Begins the worker's next activity. Returns nullopt if it takes no time. Requires ready(w) <= now.
-  std::optional<Activity> begin_next(std::size_t w, double now);
+  std::optional<Activity> begin_next(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    if (worker.update_after) return begin_own_update(w, now);
+    if (worker.position < worker.end) return begin_ops(w, now);
+    if (!worker.has_ended_ops) {
+      worker.has_ended_ops = true;
+      launch_sums(w, now);
+      reach_barrier(w);
+      return std::nullopt;
+    }
+    timeline_.workers[w].updates.push_back({.after = worker.position, .start = now, .end = now});
+    worker.free = kNever;
+    return Activity{.work = Work::Update, .time = update_times_[w]};
+  }
+
   /// Ends the worker's activity. `send(made, to, now)` sends the result of an op to another worker and returns its
   /// arrival, or kNever if arrive() will report that it has left its link.
   template <class Send>
-  void finish(Work work, std::size_t w, double now, const Send& send);
+  void finish(Work work, std::size_t w, double now, const Send& send) {
+    workers_[w].free = now;
+    if (work == Work::Op) finish_ops(w, now, send);
+    if (work == Work::Update) finish_update(w, now);
+  }
+
+  /// Ends the time of an op's message on its link.
   void arrive(OpIndex made, double now);
   void end_sum(ParameterGroupId group, double now);
 
@@ -124,19 +161,81 @@ class PipelineState {
   [[nodiscard]] bool recomputes_first(std::size_t w) const {
     return costs_.recomputation(next_ops(w)) > 0 && !workers_[w].recomputed;
   }
+
   [[nodiscard]] double arrival(OpIndex made, std::size_t w) const {
     const bool is_own = made >= table_.first(w) && made < table_.first(w + 1);
     return is_own ? ops_[w][made - table_.first(w)].end : arrived_[made];
   }
 
-  [[nodiscard]] double ops_ready(std::size_t w) const;
-  void find_inputs(Worker& worker, std::size_t w);
-  Activity begin_ops(std::size_t w, double now);
+  [[nodiscard]] double ops_ready(std::size_t w) const {
+    const std::size_t position = workers_[w].position;
+    const auto ops = next_ops(w);
+    double start = std::max(workers_[w].free, copies_.loaded(w, position, position + ops.size()));
+    if (recomputes_first(w)) return start;
+    for (const OpIndex input : workers_[w].inputs) {
+      if (input == kNoOp) break;
+      start = std::max(start, arrival(input, w));
+    }
+    return start;
+  }
+
+  /// Looks the inputs up once for each op, because a clock asks several times whether they have arrived.
+  void find_inputs(Worker& worker, std::size_t w) {
+    auto next = worker.inputs.begin();
+    for (const Op& op : next_ops(w)) {
+      for (const OpIndex input : table_.inputs(op)) {
+        if (input != kNoOp) *next++ = input;
+      }
+    }
+    if (next != worker.inputs.end()) *next = kNoOp;
+  }
+
+  /// Recomputation runs as soon as the worker is free. In the timeline it is part of the op, as late as possible.
+  Activity begin_ops(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    const auto ops = next_ops(w);
+    const double again = costs_.recomputation(ops);
+    const double free = worker.free;
+    worker.free = kNever;
+    if (again > 0 && !worker.recomputed) {
+      worker.recomputed = now;
+      return {.work = Work::Recomputation, .time = again};
+    }
+    double start = now;
+    if (worker.recomputed) start = now > free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
+    for (std::size_t k = 0; k < ops.size(); ++k) ops_[w][worker.position + k].start = start;
+    return {.work = Work::Op, .time = costs_.duration(ops) - again};
+  }
+
   Activity begin_own_update(std::size_t w, double now);
   template <class Send>
-  void finish_ops(std::size_t w, double now, const Send& send);
+  void finish_ops(std::size_t w, double now, const Send& send) {
+    Worker& worker = workers_[w];
+    const auto ops = next_ops(w);
+    worker.recomputed.reset();
+    worker.free = copies_.end_ops(w, worker.position, worker.position + ops.size(), now);
+    for (const Op& op : ops) {
+      ops_[w][worker.position].end = now;
+      arrived_[first_op(w)] = now + costs_.delay(op);
+      if (has_messages_) send_result(first_op(w), op, w, now, send);
+      if (updates_.completes_update(op)) worker.update_after = worker.position;
+      ++worker.position;
+    }
+    if (worker.position == worker.end) return;
+    find_inputs(worker, w);
+    launch_sums(w, now);
+  }
+
   template <class Send>
-  void send_result(OpIndex made, const Op& op, std::size_t w, double now, const Send& send);
+  void send_result(OpIndex made, const Op& op, std::size_t w, double now, const Send& send) {
+    const OpIndex consumer = table_.consumer(op);
+    if (consumer == kNoOp || table_.worker(consumer) == w) return;
+    arrived_[made] = send(made, table_.worker(consumer), now);
+    if (!costs_.blocking_sends()) return;
+    if (arrived_[made] == kNever) ++workers_[w].sending;
+    workers_[w].free = std::max(workers_[w].free, arrived_[made]);
+  }
+
   void finish_update(std::size_t w, double now);
   void begin_step(std::size_t w);
   void launch_sums(std::size_t w, double now);
@@ -157,112 +256,5 @@ class PipelineState {
   bool has_messages_;            // false: every result arrives one delay after its op
   std::vector<double> arrived_;  // [op]: arrival at another worker; kNever: unknown
 };
-
-inline double PipelineState::ready(std::size_t w) const {
-  const Worker& worker = workers_[w];
-  if (worker.update_after) return worker.free;
-  if (worker.position < worker.end) return ops_ready(w);
-  if (table_.schedule().updates) return kNever;
-  if (!worker.has_ended_ops) return worker.free;
-  return worker.step < barrier_.steps ? std::max(worker.free, barrier_.passed) : kNever;
-}
-
-inline double PipelineState::ops_ready(std::size_t w) const {
-  const std::size_t position = workers_[w].position;
-  const auto ops = next_ops(w);
-  double start = std::max(workers_[w].free, copies_.loaded(w, position, position + ops.size()));
-  if (recomputes_first(w)) return start;
-  for (const OpIndex input : workers_[w].inputs) {
-    if (input == kNoOp) break;
-    start = std::max(start, arrival(input, w));
-  }
-  return start;
-}
-
-inline OpIndex PipelineState::missing_input(std::size_t w) const {
-  if (workers_[w].position == workers_[w].end) return kNoOp;
-  for (const OpIndex input : workers_[w].inputs) {
-    if (input == kNoOp || arrival(input, w) == kNever) return input;
-  }
-  return kNoOp;
-}
-
-/// Looks the inputs up once for each op, because a clock asks several times whether they have arrived.
-inline void PipelineState::find_inputs(Worker& worker, std::size_t w) {
-  auto next = worker.inputs.begin();
-  for (const Op& op : next_ops(w)) {
-    for (const OpIndex input : table_.inputs(op)) {
-      if (input != kNoOp) *next++ = input;
-    }
-  }
-  if (next != worker.inputs.end()) *next = kNoOp;
-}
-
-inline std::optional<Activity> PipelineState::begin_next(std::size_t w, double now) {
-  Worker& worker = workers_[w];
-  if (worker.update_after) return begin_own_update(w, now);
-  if (worker.position < worker.end) return begin_ops(w, now);
-  if (!worker.has_ended_ops) {
-    worker.has_ended_ops = true;
-    launch_sums(w, now);
-    reach_barrier(w);
-    return std::nullopt;
-  }
-  timeline_.workers[w].updates.push_back({worker.position, now, now});
-  worker.free = kNever;
-  return Activity{Work::Update, update_times_[w]};
-}
-
-/// Recomputation runs as soon as the worker is free. In the timeline it is part of the op, as late as possible.
-inline Activity PipelineState::begin_ops(std::size_t w, double now) {
-  Worker& worker = workers_[w];
-  const auto ops = next_ops(w);
-  const double again = costs_.recomputation(ops);
-  const double free = worker.free;
-  worker.free = kNever;
-  if (again > 0 && !worker.recomputed) {
-    worker.recomputed = now;
-    return {Work::Recomputation, again};
-  }
-  double start = now;
-  if (worker.recomputed) start = now > free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
-  for (std::size_t k = 0; k < ops.size(); ++k) ops_[w][worker.position + k].start = start;
-  return {Work::Op, costs_.duration(ops) - again};
-}
-
-template <class Send>
-void PipelineState::finish(Work work, std::size_t w, double now, const Send& send) {
-  workers_[w].free = now;
-  if (work == Work::Op) finish_ops(w, now, send);
-  if (work == Work::Update) finish_update(w, now);
-}
-
-template <class Send>
-void PipelineState::finish_ops(std::size_t w, double now, const Send& send) {
-  Worker& worker = workers_[w];
-  const auto ops = next_ops(w);
-  worker.recomputed.reset();
-  worker.free = copies_.end_ops(w, worker.position, worker.position + ops.size(), now);
-  for (const Op& op : ops) {
-    ops_[w][worker.position].end = now;
-    arrived_[first_op(w)] = now + costs_.delay(op);
-    if (has_messages_) send_result(first_op(w), op, w, now, send);
-    if (updates_.completes_update(op)) worker.update_after = worker.position;
-    ++worker.position;
-  }
-  if (worker.position == worker.end) return;
-  find_inputs(worker, w);
-  launch_sums(w, now);
-}
-
-template <class Send>
-void PipelineState::send_result(OpIndex made, const Op& op, std::size_t w, double now, const Send& send) {
-  const OpIndex consumer = table_.consumer(op);
-  if (consumer == kNoOp || table_.worker(consumer) == w) return;
-  arrived_[made] = send(made, table_.worker(consumer), now);
-  if (!costs_.blocking_sends()) return;
-  if (arrived_[made] == kNever) ++workers_[w].sending;
-  workers_[w].free = std::max(workers_[w].free, arrived_[made]);
-}
 
 }  // namespace chimera

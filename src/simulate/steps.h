@@ -6,6 +6,13 @@
 
 #include "schedule/schedule.h"
 
+// Several steps in one schedule. unroll() of the room passes repeats a step; these functions find the steps again in a
+// worker's list of ops. A synchronous schedule ends each step with all-reduces and updates, so a worker's list must not
+// mix the ops of two steps:
+//
+//     worker 0 | ops of step 0 ... | update | ops of step 1 ... | update
+//                ^ begin           ^ end      ^ begin           ^ end
+
 namespace chimera {
 
 /// Positions [begin, end) of a step's ops on a worker.

@@ -47,7 +47,7 @@ std::vector<SumLanes::Begun> SumLanes::begin_ready() {
 
 SumLanes::Begun SumLanes::begin(ParameterGroupId group) {
   const Sum& launched = sums_[group.index()];
-  TimedAllReduce sum{group, launched.last_launch, 0, launched.last_op};
+  TimedAllReduce sum{.group = group, .start = launched.last_launch, .launched_by = launched.last_op};
   for (const WorkerId worker : groups_[group.index()]) {
     const double free = lanes_[worker.index()].free_since;
     if (free <= sum.start) continue;

@@ -5,8 +5,11 @@
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
+// Values that follow from a timeline's times or from the order of ops. Simulated and measured timelines share them.
+
 namespace chimera {
 
+/// Returns a timeline of the schedule in which all times are 0.
 [[nodiscard]] Timeline empty_timeline(const Schedule& schedule);
 
 /// Sets step_ends of an asynchronous schedule: a step ends with its last op. Throws ConfigError if `steps`

@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+// Bursts of a cloud's network interface: after a pause, the first bytes pass faster than its sustained rate.
+
 namespace chimera {
 
 /// Token bucket per network interface, in units of time, as in `tc tbf` and clouds. It fills in real time while the
