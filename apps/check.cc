@@ -27,7 +27,7 @@ struct CheckArguments {
 Schedule checked_schedule(const CheckArguments& options) {
   const std::string& name = options.name;
   std::error_code none;
-  if (!names_schedule_file(name) && !std::filesystem::exists(name, none) && name.find('/') == std::string::npos)
+  if (!names_schedule_file(name) && !std::filesystem::exists(name, none))
     return options.pairs.paired(options.shape.generate(name));
   require_no_shape(options.shape, name);
   return options.pairs.paired(load_schedule(name));

@@ -8,12 +8,10 @@
 #include "checkpoint/diff.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/verify.h"
-#include "checkpoint_convert.h"
 #include "commands.h"
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "export_flags.h"
 #include "help.h"
 #include "options.h"
 
@@ -26,7 +24,6 @@ struct CheckpointCommand {
   std::string path;
   std::string other;
   Format format = Format::Text;
-  ConvertOptions convert;
 };
 
 std::uint64_t bytes_of(const Manifest& manifest) {
@@ -158,21 +155,6 @@ bool differ(const CheckpointCommand& command) {
   return !differing.empty();
 }
 
-void convert(const CheckpointCommand& command) {
-  const Checkpoint source = one_checkpoint(command.path);
-  convert_checkpoint(source.path, command.convert);
-}
-
-void add_convert_flags(CLI::App& command, ConvertOptions& options) {
-  begin_group(command, heading::kOutput);
-  add_path(command, "--output", options.output, "new folder for the model", PathKind::Folder)->required();
-  add_element_type(command, "--dtype", options.dtype, "type of all tensors (default: unchanged)");
-  add_shard_size(command, "--shard-size", options.shard_bytes);
-  add_path(command, "--tokenizer", options.tokenizer,
-           "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of "
-           "the run, if it still exists)");
-}
-
 /// Converts CheckpointError to ConfigError.
 template <class Act>
 auto refusing_as_usage(const Act& act) {
@@ -186,15 +168,15 @@ auto refusing_as_usage(const Act& act) {
 }  // namespace
 
 void add_checkpoint(CLI::App& program, int& exit_code) {
-  auto* command = program.add_subcommand("checkpoint", "Inspect checkpoints: list, show, verify, diff, convert");
+  auto* command = program.add_subcommand("checkpoint", "Inspect checkpoints: list, show, verify, diff");
   command->require_subcommand(1);
   command->footer(
       "Examples:\n"
       "  chimera checkpoint list run\n"
       "  chimera checkpoint verify run/step-00000100\n"
       "  chimera checkpoint diff run other/step-00000100 --format json\n"
-      "  chimera checkpoint convert run --output path/to/model\n"
-      "\nA folder of checkpoints stands for its newest valid checkpoint.\n"
+      "\nA folder of checkpoints stands for its newest valid checkpoint. `chimera export` converts a checkpoint for "
+      "transformers.\n"
       "\nMore: docs/checkpoints.md");
   const auto add = [&](const char* name, const char* description, const char* what, const char* footer,
                        const std::function<int(const CheckpointCommand&)>& act) {
@@ -247,14 +229,6 @@ void add_checkpoint(CLI::App& program, int& exit_code) {
   diff.first->add_option("SECOND", diff.second->other, "the checkpoint to compare with, or a folder of checkpoints")
       ->required();
   with_format(diff);
-  const auto converting = add("convert", "Convert the model to a Hugging Face folder", "CHECKPOINT",
-                              "Examples:\n"
-                              "  chimera checkpoint convert run --output path/to/model\n"
-                              "  chimera checkpoint convert run/step-00000100 --output path/to/small --dtype bfloat16\n"
-                              "\nIf the argument is a folder of checkpoints, the newest valid one is converted.\n"
-                              "\nMore: docs/folders.md",
-                              answering(convert));
-  add_convert_flags(*converting.first, converting.second->convert);
 }
 
 }  // namespace chimera::apps

@@ -31,7 +31,7 @@ struct CommandName {
 inline constexpr CommandName kTrain{"train", "Train a model through a pipeline schedule"};
 inline constexpr CommandName kProfile{"profile", "Measure a machine profile for the planner"};
 inline constexpr CommandName kBench{"bench", "Compare the speed of training runs"};
-inline constexpr CommandName kExport{"export", "Convert a Hugging Face folder: tensor type, file size, tokenizer"};
+inline constexpr CommandName kExport{"export", "Write a run, checkpoint or folder as a folder for transformers"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute the loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Continue texts with a model"};
 /// It needs LibTorch because it lists the flags of all commands.
@@ -66,7 +66,6 @@ void add_launch(CLI::App& program, int& exit_code);
 void add_top(CLI::App& program, int& exit_code);
 void add_compare(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);
-void add_tour(CLI::App& program, int& exit_code);
 void add_sweep(CLI::App& program, int& exit_code);
 void add_reference(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);

@@ -27,6 +27,7 @@
 #include "telemetry/run_history.h"
 
 namespace chimera::apps {
+namespace {
 
 using Words = std::vector<std::string>;
 
@@ -60,11 +61,7 @@ class DemoStage {
   bool pauses_;
 };
 
-namespace {
-
 constexpr std::size_t kColumns = 96;
-
-}  // namespace
 
 DemoStage::DemoStage(const std::string& folder, bool pauses) : folder_(folder), pauses_(pauses) {
   if (folder.empty()) folder_ = temporary_.emplace().path();
@@ -140,8 +137,6 @@ std::string DemoStage::text() {
   write_whole(path, all);
   return path;
 }
-
-namespace {
 
 void show_schedule(DemoStage& stage) {
   stage.title("Schedules: who computes what, and who waits");
@@ -330,13 +325,6 @@ void menu(const DemoArguments& options) {
   }
 }
 
-void add_flags(CLI::App& command, DemoArguments& options) {
-  begin_group(command, heading::kOutput);
-  add_path(command, "--folder", options.folder, "keep the files of the demo in this folder (default: they are removed)",
-           PathKind::Folder);
-  command.add_flag("--unattended", options.unattended, "never wait for Enter");
-}
-
 /// Demos replace each other's files, so the folder must not have others.
 void require_own_folder(const DemoArguments& options) {
   std::error_code absent;
@@ -346,52 +334,41 @@ void require_own_folder(const DemoArguments& options) {
   throw ConfigError(fmt::format("--folder {}: exists already; give a new folder", options.folder));
 }
 
+void show_chosen(const DemoArguments& options) {
+  require_own_folder(options);
+  if (options.name.empty() && options.pauses()) return menu(options);
+  for (const Demo& demo : kDemos) {
+    if (options.name.empty() || options.name == demo.name) show(demo, options);
+  }
+}
+
 }  // namespace
 
 void add_demo(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("demo", "Demonstrate a feature of Chimera in a minute, with its own commands");
+  auto* command = program.add_subcommand("demo", "Show the features of Chimera, each in a minute, with its own commands");
   command->footer(
       "Examples:\n"
+      "  chimera demo\n"
       "  chimera demo schedule\n"
       "  chimera demo performance --folder kept\n"
+      "  chimera demo --unattended > all.txt\n"
       "\nDemos: " +
       demo_list() +
-      "\n\nA demo prints each command before it runs it. On a terminal it waits for Enter first. `train` and "
-      "`performance` train small models on this machine, on the text of --help-all. `chimera tour` has a menu of all "
-      "demos.\n"
+      "\n\nWithout NAME, the command offers a menu; without a terminal or with --unattended, it runs all demos. A demo "
+      "prints each command before it runs it. On a terminal it waits for Enter first. `train` and `performance` train "
+      "small models on this machine, on the text of --help-all.\n"
       "\nMore: docs/tutorial.md");
   auto options = std::make_shared<DemoArguments>();
   std::vector<std::string> names;
   for (const Demo& demo : kDemos) names.emplace_back(demo.name);
   add_word(
-      *command, "NAME", names, [options](const std::string& name) { options->name = name; }, "which demo");
-  add_flags(*command, *options);
-  command->callback([options] {
-    if (options->name.empty()) throw ConfigError("demo: NAME is missing; " + demo_list());
-    require_own_folder(*options);
-    for (const Demo& demo : kDemos) {
-      if (options->name == demo.name) show(demo, *options);
-    }
-  });
-}
-
-void add_tour(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("tour", "Run all demos, from a menu or one after the other");
-  command->footer(
-      "Examples:\n"
-      "  chimera tour\n"
-      "  chimera tour --unattended > tour.txt\n"
-      "\nDemos: " +
-      demo_list() +
-      "\n\nWith --unattended, or without a terminal, all demos run one after the other.\n"
-      "\nMore: docs/tutorial.md");
-  auto options = std::make_shared<DemoArguments>();
-  add_flags(*command, *options);
-  command->callback([options] {
-    require_own_folder(*options);
-    if (options->pauses()) return menu(*options);
-    for (const Demo& demo : kDemos) show(demo, *options);
-  });
+      *command, "NAME", names, [options](const std::string& name) { options->name = name; },
+      "which demo (default: a menu of all)");
+  begin_group(*command, heading::kOutput);
+  add_path(*command, "--folder", options->folder,
+           "keep the files of the demo in this folder (default: they are removed)", PathKind::Folder);
+  command->add_flag("--unattended", options->unattended, "never wait for Enter");
+  command->callback([options] { show_chosen(*options); });
 }
 
 }  // namespace chimera::apps

@@ -8,13 +8,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
-#include "core/cgroup.h"
 #include "core/console.h"
 #include "core/json.h"
-#include "core/resident_memory.h"
 #include "help.h"
+#include "model_ranks.h"
 #include "options.h"
 #include "progress_line.h"
 #include "train/observe/progress_report.h"
@@ -47,20 +45,28 @@ std::string report_json(const Evaluation& evaluation) {
   return json_text(json, 2) + "\n";
 }
 
-void run(const EvaluateFlags& flags) {
+void evaluate_and_print(const EvaluateFlags& flags) {
+  ProgressLine line;
+  const Evaluation evaluation =
+      evaluate(flags.options, [&](const EvaluationProgress& now) { line.show([&] { return progress(now); }); });
+  line.clear();
+  write_output("", flags.format == Format::Json ? report_json(evaluation) : report(evaluation));
+  finish_output(kPatientEnd);
+}
+
+int run(EvaluateFlags flags, const Invocation& invocation) {
   constexpr std::int64_t kMany = 1'000'000'000;
   constexpr std::int64_t kMostThreads = 1024;
-  const EvaluationOptions& options = flags.options;
+  EvaluationOptions& options = flags.options;
   require_between("--sequence", options.sequence, 1, kMany);
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
   require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
   require_between("--threads", options.threads, 0, kMostThreads);
-  ProgressLine line;
-  const Evaluation evaluation =
-      evaluate(options, [&](const EvaluationProgress& now) { line.show([&] { return progress(now); }); });
-  line.clear();
-  write_output("", flags.format == Format::Json ? report_json(evaluation) : report(evaluation));
-  finish_output(kPatientEnd);
+  const ModelRanks ranks{.from = options.from, .threads = options.threads};
+  return run_on_model(ranks, invocation, [&flags](const std::string& folder) -> ModelRank {
+    flags.options.from = folder;
+    return [&flags](RankId, Transport&) { evaluate_and_print(flags); };
+  });
 }
 
 void add_flags(CLI::App& command, EvaluateFlags& flags) {
@@ -95,7 +101,7 @@ void add_flags(CLI::App& command, EvaluateFlags& flags) {
 
 }  // namespace
 
-void add_evaluate(CLI::App& program, const Invocation&, int&) {
+void add_evaluate(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand(kEvaluate.name, kEvaluate.description);
   command->footer(
       "Examples:\n"
@@ -110,12 +116,7 @@ void add_evaluate(CLI::App& program, const Invocation&, int&) {
       "\nMore: docs/inference.md");
   auto flags = std::make_shared<EvaluateFlags>();
   add_flags(*command, *flags);
-  command->callback([flags] {
-    keep_freed_memory();
-    report_surplus_threads("--threads", flags->options.threads, 1);
-    flags->options.from = resolve_model_folder(flags->options.from, available_cores());
-    run(*flags);
-  });
+  command->callback([flags, &invocation, &exit_code] { exit_code = run(*flags, invocation); });
 }
 
 }  // namespace chimera::apps

@@ -3,14 +3,12 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
-#include "core/cgroup.h"
-#include "core/error.h"
-#include "export_flags.h"
 #include "help.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/export_plan.h"
+#include "model_flags.h"
+#include "model_ranks.h"
 #include "options.h"
 #include "train/export/export_model.h"
 
@@ -27,15 +25,16 @@ struct ExportOptions {
 
 }  // namespace
 
-void add_export(CLI::App& program, const Invocation&, int&) {
+void add_export(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand(kExport.name, kExport.description);
   command->footer(
       "Examples:\n"
+      "  chimera export run --output path/to/model   # the newest checkpoint of a run\n"
       "  chimera export path/to/tuned --output path/to/small --dtype bfloat16\n"
       "  chimera export path/to/llama --output path/to/sharded --shard-size 300MB\n"
       "  chimera export path/to/bytes --output path/to/named --tokenizer bytes\n"
-      "\nThe command reads a folder of `chimera train --export` or save_pretrained, and writes a folder that "
-      "from_pretrained loads. It holds at most one block of a tensor in memory. The folder appears when it is "
+      "\nThe command reads a checkpoint, or a folder of `chimera train --export` or save_pretrained, and writes a folder "
+      "that from_pretrained loads. It holds at most one block of a tensor in memory. The folder appears when it is "
       "complete.\n"
       "\nMore: docs/folders.md");
   auto options = std::make_shared<ExportOptions>();
@@ -45,14 +44,17 @@ void add_export(CLI::App& program, const Invocation&, int&) {
   add_path(*command, "--output", options->output, "new folder for the model", PathKind::Folder)->required();
   add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: unchanged)");
   add_shard_size(*command, "--shard-size", options->shard_bytes);
-  add_path(
-      *command, "--tokenizer", options->tokenizer,
-      "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes`; replaces the tokenizer of RUN");
-  command->callback([options] {
-    std::optional<ElementType> type;
-    if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
-    convert_folder(resolve_model_folder(options->source, available_cores()), options->output, type,
-                   options->shard_bytes, options->tokenizer);
+  add_path(*command, "--tokenizer", options->tokenizer,
+           "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of RUN, "
+           "if it still exists)");
+  command->callback([options, &invocation, &exit_code] {
+    exit_code = run_on_model({.from = options->source}, invocation, [&](const std::string& folder) -> ModelRank {
+      return [&, folder](RankId, Transport&) {
+        std::optional<ElementType> type;
+        if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
+        convert_folder(folder, options->output, type, options->shard_bytes, options->tokenizer);
+      };
+    });
   });
 }
 

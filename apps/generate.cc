@@ -1,12 +1,8 @@
-#include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,31 +12,25 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
-#include "core/cgroup.h"
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "core/resident_memory.h"
 #include "engine/stored_values.h"
 #include "help.h"
 #include "hugging_face/model_folder.h"
 #include "inference/continuation.h"
 #include "inference/spread_model.h"
-#include "launch/local/launcher.h"
-#include "launch/local/rank.h"
-#include "model/make_stage.h"
 #include "model_config/partition.h"
+#include "model_ranks.h"
 #include "options.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
-#include "transport/gloo/gloo_transport.h"
-#include "transport/threads/rank_threads.h"
 
 namespace chimera::apps {
+namespace {
 
 struct GivenPrompt {
   std::string words;  ///< text, or token ids separated by commas
@@ -67,14 +57,6 @@ struct GenerateJob {
   std::vector<Prompt> prompts;
   std::vector<std::int64_t> tokens;  // [prompt]: maximum of new tokens
 };
-
-/// Throws ConfigError if weights, tokenizer and prompts do not fit together.
-[[nodiscard]] GenerateJob prepare_generate(const GenerateOptions& options);
-
-/// Continues all prompts, in this process or as a rank. Throws Error. Returns the exit code.
-[[nodiscard]] int run_generate(const GenerateJob& job, const std::optional<RankEnvironment>& rank);
-
-namespace {
 
 constexpr std::int64_t kUsualTokens = 100;
 constexpr std::int64_t kMostStages = 1024;
@@ -178,37 +160,15 @@ class Writer {
   nlohmann::ordered_json json_ = {{"prompts", nlohmann::ordered_json::array()}};
 };
 
-struct OwnStage {
-  std::unique_ptr<TiedWeight> tied;
-  std::unique_ptr<Stage> stage;
-
-  OwnStage(const GenerateJob& job, RankId rank) {
-    const ModelConfig& model = job.folder->model();
-    const at::ScalarType dtype = scalar_type(job.options.dtype);
-    const StageLayers& layers = job.partition[rank.index()];
-    const TiedUses uses{layers.embedding, layers.head};
-    const InitialValue value = stored_values(job.folder);
-    if (model.tied && uses.any()) tied = make_tied_weight(model, uses, dtype, value);
-    stage = make_stage(model, layers, dtype, value, tied ? tied->leaves() : TiedLeaves{});
-  }
-};
-
 StageRanks one_stage_a_rank(const GenerateJob& job, RankId self) {
   StageRanks ranks{.holders = {}, .self = self};
   for (std::size_t s = 0; s < job.partition.size(); ++s) ranks.holders.emplace_back(static_cast<std::int64_t>(s));
   return ranks;
 }
 
-void use_threads(const GenerateJob& job) {
-  const auto ranks = static_cast<int>(job.partition.size());
-  const auto asked = static_cast<int>(job.options.threads);
-  at::set_num_interop_threads(1);
-  at::set_num_threads(asked > 0 ? asked : std::max(available_cores() / ranks, 1));
-}
-
 void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
-  use_threads(job);
-  const OwnStage own(job, rank);
+  const LoneStage own(job.folder->model(), job.partition[rank.index()], scalar_type(job.options.dtype),
+                      stored_values(job.folder));
   DistributedModel model({{StageId(rank.value()), own.stage.get()}}, one_stage_a_rank(job, rank), transport,
                          job.folder->model().hidden, scalar_type(job.options.dtype));
   Writer writer(job);
@@ -226,19 +186,8 @@ void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
   if (speaks) writer.finish();
 }
 
-void continue_on(const GenerateJob& job, const std::optional<RankEnvironment>& rank) {
-  if (!rank) {
-    return run_rank_threads(1, {}, [&](RankId self, Transport& transport) { continue_all(job, self, transport); });
-  }
-  const auto transport =
-      connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .rendezvous = rank->rendezvous, .groups = {}});
-  continue_all(job, RankId(rank->rank), *transport);
-}
-
-}  // namespace
-
+/// Throws ConfigError if weights, tokenizer and prompts do not fit together.
 GenerateJob prepare_generate(const GenerateOptions& options) {
-  check_flags(options);
   GenerateJob job;
   job.options = options;
   job.folder = std::make_shared<const ModelFolder>(options.from);
@@ -253,20 +202,6 @@ GenerateJob prepare_generate(const GenerateOptions& options) {
   for (const GivenPrompt& given : options.prompts) add_prompt(job, given);
   return job;
 }
-
-int run_generate(const GenerateJob& job, const std::optional<RankEnvironment>& rank) {
-  try {
-    continue_on(job, rank);
-    return static_cast<int>(ExitCode::Success);
-  } catch (const PeerLostError& error) {
-    report_failure({.message = error.what(), .own_cause = false});
-    return static_cast<int>(ExitCode::PeerLost);
-  } catch (const c10::Error& error) {
-    throw Error(error.what_without_backtrace());
-  }
-}
-
-namespace {
 
 void add_prompts(CLI::App& command, GenerateOptions& options) {
   const auto add = [&](const char* flag, bool is_tokens, const char* type, const char* description) {
@@ -325,22 +260,14 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
   add_format(command, o.format, {Format::Text, Format::Json});
 }
 
-/// A rank uses the folder that its launcher found.
-std::string model_folder(const std::string& from, const Invocation& invocation) {
-  if (!invocation.rank) return resolve_model_folder(from, available_cores());
-  std::ifstream found(invocation.rank->input_path);
-  return {std::istreambuf_iterator<char>(found), {}};
-}
-
 int run(GenerateOptions options, const Invocation& invocation) {
-  options.from = model_folder(options.from, invocation);
-  const GenerateJob job = prepare_generate(options);
-  if (!invocation.rank) report_surplus_threads("--threads", options.threads, options.stages);
-  if (invocation.rank || options.stages == 1) return run_generate(job, invocation.rank);
-  return launch({.ranks = static_cast<int>(options.stages),
-                 .arguments = invocation.arguments,
-                 .input = options.from,
-                 .entry = invocation.entry});
+  check_flags(options);
+  const ModelRanks ranks{.from = options.from, .ranks = options.stages, .threads = options.threads};
+  return run_on_model(ranks, invocation, [&options](const std::string& folder) -> ModelRank {
+    options.from = folder;
+    const auto job = std::make_shared<const GenerateJob>(prepare_generate(options));
+    return [job](RankId rank, Transport& transport) { continue_all(*job, rank, transport); };
+  });
 }
 
 }  // namespace
@@ -362,7 +289,6 @@ void add_generate(CLI::App& program, const Invocation& invocation, int& exit_cod
   auto options = std::make_shared<GenerateOptions>();
   add_flags(*command, *options);
   command->callback([command, options, &invocation, &exit_code] {
-    keep_freed_memory();
     for (const char* flag : {"--top-k", "--top-p", "--seed"}) {
       if (command->count(flag) == 0 || options->continuation.sampling.temperature > 0) continue;
       throw ConfigError(fmt::format("{} is for sampling; give --temperature above 0 too", flag));

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "hugging_face/config_json.h"
+#include "hugging_face/export_plan.h"
 #include "options.h"
 
 namespace chimera::apps {
@@ -30,6 +32,23 @@ ModelOverrides ModelFlags::overrides() const {
   if (vocabulary_option->count() > 0) overrides.vocabulary = vocabulary;
   overrides.tied = tied;
   return overrides;
+}
+
+CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
+                              const std::string& description) {
+  const auto take = [&word, flag](const std::string& given) {
+    (void)element_type_of_word(flag, given);
+    word = given;
+  };
+  return add_word(app, flag, element_type_names(), take, description);
+}
+
+CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes) {
+  return app
+      .add_option_function<std::string>(
+          flag, [&bytes, flag](const std::string& text) { bytes = parse_bytes(flag, text); },
+          "maximum bytes of tensors per file, such as 300MB (default 5GB)")
+      ->type_name("SIZE");
 }
 
 std::string listed_models() { return fmt::format("{}", fmt::join(preset_names(), ", ")); }

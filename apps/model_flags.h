@@ -26,6 +26,11 @@ struct ModelFlags {
   [[nodiscard]] ModelOverrides overrides() const;
 };
 
+/// Flag for the type of exported tensors; `word` receives one of element_type_names().
+CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
+                              const std::string& description);
+CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes);
+
 [[nodiscard]] std::string listed_models();
 
 }  // namespace chimera::apps

@@ -154,6 +154,10 @@ struct ReplacedWord {
   std::string_view now;
 };
 constexpr std::array kReplaced = {ReplacedWord{"best", "", "chimera sweep"},
+                                  ReplacedWord{"tour", "", "chimera demo"},
+                                  ReplacedWord{"checkpoint", "convert", "chimera export"},
+                                  ReplacedWord{"train", "--schedule-file", "chimera train --schedule"},
+                                  ReplacedWord{"train", "--meeting-seconds", "chimera train --rendezvous-seconds"},
                                   ReplacedWord{"simulate", "--schedules", "chimera sweep --schedules"}};
 
 /// Throws ConfigError, with the new word, if the command line has a replaced one.
@@ -274,7 +278,6 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_compare(program, exit_code);
   add_sweep(program, exit_code);
   add_demo(program, exit_code);
-  add_tour(program, exit_code);
   add_reference(program, exit_code);
   add_training(program, invocation, exit_code);
   lay_out_help(program, STDOUT_FILENO);

@@ -21,7 +21,7 @@ Schedule read(std::istream& in, const std::string& path) {
 }  // namespace
 
 bool names_schedule_file(const std::string& name) {
-  return name == "-" || name.ends_with(".json") || name.ends_with(".csv");
+  return name == "-" || name.ends_with(".json") || name.ends_with(".csv") || name.find('/') != std::string::npos;
 }
 
 void require_no_shape(const ShapeFlags& shape, const std::string& what) {

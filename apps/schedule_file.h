@@ -7,7 +7,7 @@
 
 namespace chimera::apps {
 
-/// Such a name ends in .json or .csv, or is `-` for standard input.
+/// Such a name ends in .json or .csv, has a `/`, or is `-` for standard input.
 [[nodiscard]] bool names_schedule_file(const std::string& name);
 
 /// Throws ConfigError if a shape flag is given. `what` starts the message.

@@ -19,7 +19,6 @@
 #include "core/file_descriptor.h"
 #include "core/json.h"
 #include "core/resident_memory.h"
-#include "export_flags.h"
 #include "flag_values.h"
 #include "generate/registry.h"
 #include "launch/flight/diagnosis.h"
@@ -206,10 +205,9 @@ void require_positive_shape(const TrainCommandLine& flags) {
 
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
-  if (flags.schedule->count() > 0) throw ConfigError("--schedule-file is a schedule already; leave out --schedule");
-  require_no_shape(flags.shape, flags.options.schedule_file);
+  require_no_shape(flags.shape, flags.options.schedule);
   const bool launched = invocation.rank && !invocation.rank->input_path.empty();
-  const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule_file;
+  const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule;
   return std::make_shared<const Schedule>(load_schedule(path));
 }
 
@@ -234,8 +232,9 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
     options.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
   options.files_read = {flags.config, flags.plan.machine};
-  if (!options.schedule_file.empty()) {
+  if (names_schedule_file(options.schedule)) {
     options.given = given_schedule(flags, invocation);
+    options.schedule_file = std::exchange(options.schedule, kDefaultSchedule);
     return options;
   }
   require_positive_shape(flags);
@@ -265,7 +264,7 @@ struct TrainRequest {
 /// planned on CPUs, where they are measured, and without canonical sums, whose bits depend on them.
 void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
-                                     "--partition", "--recompute",     "--schedule-file", "--slice-lengths"};
+                                     "--partition", "--recompute",     "--slice-lengths"};
   for (const ShapeAxis& axis : shape_axes()) chosen.push_back(axis.flag());
   for (const std::string& flag : chosen) {
     if (command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
@@ -273,6 +272,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   TrainOptions options = flags.options;
   options.overrides = flags.model.overrides();
   PlanOptions restrictions{.schedules = {}, .top = 1};
+  if (names_schedule_file(options.schedule)) throw ConfigError("--plan auto chooses --schedule; give a name or nothing");
   if (flags.schedule->count() > 0) restrictions.schedules = {options.schedule};
   if (options.device == DeviceKind::Cpu && options.reduction == ReductionOrder::Natural) restrictions.given.slices = {};
   if (command.get_option("--replica-layout")->count() > 0) restrictions.given.replica_layout = options.replica_layout;
@@ -302,15 +302,6 @@ void require_effects(const CLI::App& command, const TrainCommandLine& flags, con
   require("--rendezvous-seconds", is_joined, kJoined);
 }
 
-void separate_schedule_file(CLI::App& command, const TrainCommandLine& flags) {
-  const std::string file = flags.options.schedule;
-  if (flags.schedule->count() == 0 || !names_schedule_file(file)) return;
-  if (!flags.options.schedule_file.empty()) throw ConfigError("--schedule-file: --schedule is a file, too; give one");
-  set_flag(command, "schedule", kDefaultSchedule);
-  command.get_option("--schedule")->clear();
-  set_flag(command, "schedule-file", file);
-}
-
 /// Precedence, highest first: the command line; the file of --config (alias --recipe); the plan of --plan auto; the
 /// defaults of TrainOptions.
 TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
@@ -318,7 +309,6 @@ TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invo
     merge_config(command, flags.config);
     command.get_option("--config")->clear();  // ranks get the values of the file
   }
-  separate_schedule_file(command, flags);
   flags.plan.check_flags();
   require_effects(command, flags, invocation);
   if (!flags.dry_run && command.get_option("--format")->count() > 0) {

@@ -138,6 +138,21 @@ void OptimizerFlags::complete(const OptimizerOptions& optimizer, LearningRate& r
   }
 }
 
+void ExportFlags::add_to(CLI::App& app, TrainOptions& options) {
+  add_path(app, "--export", options.export_folder,
+           "write the trained model to this new folder when the run ends, for transformers", PathKind::Folder);
+  details = {add_element_type(app, "--export-dtype", options.export_dtype,
+                              "type of the exported tensors (default: the type of the weights, float32 or float64)"),
+             add_shard_size(app, "--export-shard-size", options.export_shard_bytes)};
+}
+
+void ExportFlags::check_flags(const TrainOptions& options) const {
+  for (const CLI::Option* option : details) {
+    if (option->count() == 0 || !options.export_folder.empty()) continue;
+    throw ConfigError(fmt::format("{} is for --export", option->get_name()));
+  }
+}
+
 void TrainPlanFlags::add_to(CLI::App& app) {
   plan_option = add_choice(app, "--plan", plan,
                            "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the "
@@ -235,10 +250,10 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kSchedule);
   flags.schedule =
-      command.add_option("--schedule", o.schedule, "name, JSON or CSV file; none: unpipelined (default chimera)")
+      command
+          .add_option("--schedule", o.schedule,
+                      "name; a JSON or CSV file, or - for standard input; none: unpipelined (default chimera)")
           ->type_name("NAME");
-  add_path(command, "--schedule-file", o.schedule_file,
-           "the same as --schedule, for a file of any name; - reads standard input");
   flags.shape.add_to(command);
   flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
   flags.shape.micro_batches->description(
@@ -343,7 +358,6 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
   command.add_flag("--verify-messages", o.verify_messages, "send an XXH3 checksum with every tensor and verify it");
   add_number(command, "--rendezvous-seconds", o.rendezvous_seconds,
              "maximum time in seconds until all ranks of torchrun, srun or mpirun have connected (default 120)");
-  add_number(command, "--meeting-seconds", o.rendezvous_seconds, "")->group("");  // old name of the previous flag
   command
       .add_option(
           "--interface", flags.interface,

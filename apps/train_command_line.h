@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/optimizer_options.h"
-#include "export_flags.h"
 #include "model_flags.h"
 #include "options.h"
 #include "plan/plan.h"
@@ -45,6 +44,14 @@ struct OptimizerFlags {
   /// Copies the given --min-learning-rate and --cooldown to `rate`. Throws ConfigError for flags that do not apply to
   /// the optimizer or the learning-rate shape.
   void complete(const OptimizerOptions& optimizer, LearningRate& rate) const;
+};
+
+struct ExportFlags {
+  std::vector<CLI::Option*> details;  // flags that require --export
+
+  void add_to(CLI::App& app, TrainOptions& options);
+  /// Throws ConfigError if flags that require --export are given without it.
+  void check_flags(const TrainOptions& options) const;
 };
 
 }  // namespace chimera::apps

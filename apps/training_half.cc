@@ -52,8 +52,6 @@ bool needs_training_half(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const auto is_first = [&](const CommandName& command) { return arguments.front() == command.name; };
   if (arguments.front() == kReference || std::ranges::any_of(kTrainingCommands, is_first)) return true;
-  const bool converts = arguments.size() > 1 && arguments[0] == "checkpoint" && arguments[1] == "convert";
-  if (converts) return true;
   const auto is_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };
   return arguments.front() == "plan" && std::ranges::any_of(arguments, is_run);
 }

@@ -7,8 +7,8 @@
 
 namespace chimera::apps {
 
-/// Returns whether a command line needs LibTorch: commands of kTrainingCommands, `plan --run`, `checkpoint convert`,
-/// and the reference.
+/// Returns whether a command line needs LibTorch: commands of kTrainingCommands, `plan --run`, and the
+/// reference.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
 /// Adds the training commands by name and description only, for `chimera --help` and suggestions.

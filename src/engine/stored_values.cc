@@ -48,4 +48,11 @@ InitialValue stored_values(std::shared_ptr<const ModelFolder> folder) {
   return values_at([folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
 }
 
+LoneStage::LoneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype,
+                     const InitialValue& value) {
+  const TiedUses uses{.embedding = layers.embedding, .head = layers.head};
+  if (model.tied && uses.any()) tied = make_tied_weight(model, uses, dtype, value);
+  stage = make_stage(model, layers, dtype, value, tied ? tied->leaves() : TiedLeaves{});
+}
+
 }  // namespace chimera

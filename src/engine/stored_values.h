@@ -25,4 +25,12 @@ using FindValues = std::function<WeightFiles::Found(const ParameterSpec& paramet
   return folder ? stored_values(folder) : initial_values_of(static_cast<std::uint64_t>(seed));
 }
 
+/// Layers of a model on one worker, outside a training engine: for evaluation, generation and the export of a job.
+struct LoneStage {
+  std::unique_ptr<TiedWeight> tied;  ///< null if the model is not tied, or the layers do not use the matrix
+  std::unique_ptr<Stage> stage;
+
+  LoneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype, const InitialValue& value);
+};
+
 }  // namespace chimera

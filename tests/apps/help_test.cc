@@ -83,7 +83,7 @@ std::vector<std::string> words_of(const std::string& text) {
 TEST(HelpTest, EverySubcommandHasExamples) {
   const auto commands = commands_from({});
   EXPECT_THAT(commands, ::testing::IsSupersetOf({Arguments{"schedules"}, Arguments{"simulate"}, Arguments{"model"},
-                                                 Arguments{"checkpoint", "convert"}, Arguments{"tokenizer", "train"}}));
+                                                 Arguments{"checkpoint", "verify"}, Arguments{"tokenizer", "train"}}));
   for (const Arguments& command : commands) {
     const std::string name = in_words(command);
     const ProgramResult result = run_program(with_help(command));

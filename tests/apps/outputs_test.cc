@@ -180,7 +180,7 @@ TEST(OutputsTest, AFolderWithoutCheckpointsIsNamed) {
     expect_refusal({{"checkpoint", action, scratch.path("run")}, {scratch.path("run") + ": has no checkpoints"}});
   }
   expect_refusal({{"checkpoint", "convert", scratch.path("run"), "--output", scratch.path("x")},
-                  {scratch.path("run") + ": has no checkpoints"}});
+                  {"`chimera checkpoint convert` is now `chimera export`"}});
   static_cast<void>(scratch.write("run/step-00000010", "a file"));
   expect_refusal({{"checkpoint", "list", scratch.path("run")},
                   {"run: has no checkpoints; ", "step-00000010: is a file, not the folder of a checkpoint"}});

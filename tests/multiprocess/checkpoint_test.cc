@@ -249,7 +249,7 @@ TEST(TrainingNamesTest, ATokenizerWhoseNameIsNotUtf8CostsNoWeights) {
     EXPECT_FALSE(try_json(listed.output).is_discarded()) << listed.output;
   }
   const std::string model = scratch.path("model\xE9");
-  EXPECT_EQ(run_program({"checkpoint", "convert", run, "--output", model}).exit_code, 0);
+  EXPECT_EQ(run_program({"export", run, "--output", model}).exit_code, 0);
   for (const Arguments& command : {Arguments{"checkpoint", "diff", run, run}, Arguments{"model", model}}) {
     const ProgramResult result = run_program(command + Arguments{"--format", "json"});
     EXPECT_EQ(result.exit_code, 0) << result.messages;
@@ -287,7 +287,7 @@ TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
     EXPECT_LT(tensor.at("relative"), 2) << tensor;
   }
 
-  EXPECT_EQ(ask({"convert", folder, "--output", scratch.path("model")}).exit_code, 0);
+  EXPECT_EQ(run_program({"export", folder, "--output", scratch.path("model")}).exit_code, 0);
   EXPECT_EQ(run_program({"model", scratch.path("model")}).exit_code, 0);
   EXPECT_EQ(read_file(scratch.path("model/config.json")), read_file(fourth + "/config.json"));
 

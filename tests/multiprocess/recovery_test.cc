@@ -83,7 +83,7 @@ TEST(TrainingRequestTest, RunBeforeItsStartAsksForARetry) {
   const FileDescriptor write_end(ends[1]);
   for (const int signal_number : {SIGTERM, SIGUSR1, SIGHUP}) {
     const Scratch scratch;
-    ProgramRun run(small_training(scratch) + Arguments{"--schedule-file", "-", "--checkpoint", scratch.path("run")},
+    ProgramRun run(small_training(scratch) + Arguments{"--schedule", "-", "--checkpoint", scratch.path("run")},
                    {.in_process = [&] { ::dup2(read_end.get(), STDIN_FILENO); }});
     while (!catches(run.process(), signal_number)) run.watch_for(std::chrono::milliseconds(1));
     run.send(run.process(), signal_number);

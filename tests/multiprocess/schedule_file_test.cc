@@ -44,14 +44,14 @@ TEST(TrainingScheduleFileTest, SearchedSchedulesTrain) {
       {"search", "--stages", "2", "--micro-batches", "4", "--iterations", "2000", "--seed", "3", "--format", "json"}));
   const Scratch scratch;
   const std::string file = scratch.write("found.json", json_text(found["schedule"]));
-  expect_trains_as_unpipelined(4, file_train({"--schedule-file", file}));
+  expect_trains_as_unpipelined(4, file_train({"--schedule", file}));
 }
 
 TEST(TrainingScheduleFileTest, CsvTrains) {
   const Scratch scratch;
   const Arguments generate = {"schedule", "zb-v", "--stages", "2", "--micro-batches", "3", "--format", "csv"};
   const std::string file = scratch.write("zb-v.csv", output_of(generate));
-  expect_trains_as_unpipelined(3, file_train({"--schedule-file", file, "--transport", "threads"}));
+  expect_trains_as_unpipelined(3, file_train({"--schedule", file, "--transport", "threads"}));
   expect_trains_as_unpipelined(3, file_train({"--schedule", file, "--transport", "threads"}));
   expect_trains_as_unpipelined(6, file_train({"--schedule", file, "--data-parallel", "2"}));
 }
@@ -59,7 +59,7 @@ TEST(TrainingScheduleFileTest, CsvTrains) {
 TEST(TrainingScheduleFileTest, StandardInputReachesEveryProcess) {
   const std::string text =
       output_of({"schedule", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"});
-  expect_trains_as_unpipelined(4, file_train({"--schedule-file", "-"}, text));
+  expect_trains_as_unpipelined(4, file_train({"--schedule", "-"}, text));
 }
 
 TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesComeFromTheFile) {
@@ -67,7 +67,7 @@ TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesComeFromTheFile) {
   const std::string file =
       scratch.write("halving.csv", output_of({"schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--scale",
                                               "halving", "--format", "csv"}));
-  const auto steps = file_train({"--schedule-file", file});
+  const auto steps = file_train({"--schedule", file});
   expect_trains_as_unpipelined(4, steps);  // the loss is a mean over the step's tokens, for any grouping
   EXPECT_EQ(steps[0]["tokens"], 4 * 2 * 32);
 }
@@ -77,7 +77,7 @@ TEST(TrainingScheduleFileTest, AsynchronousSchedulesTrainToo) {
   const Arguments shape = {"pipedream", "--stages", "2", "--micro-batches", "2"};
   const std::string file =
       scratch.write("pipedream.json", output_of(Arguments{"schedule"} + shape + Arguments{"--format", "json"}));
-  const auto steps = file_train({"--schedule-file", file});
+  const auto steps = file_train({"--schedule", file});
   const auto generated = file_train(Arguments{"--schedule"} + shape);
   ASSERT_EQ(steps.size(), 4U);
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["loss"], generated[i]["loss"]);
@@ -93,20 +93,18 @@ TEST(TrainingScheduleFileTest, RefusesInOneLine) {
     return small_training(scratch) + Arguments{"--model", "gpt2-tiny"} + flags;
   };
   for (const Refusal& refusal : std::vector<Refusal>{
-           {with({"--schedule-file", good, "--schedule", "gpipe"}), {"leave out --schedule"}},
-           {with({"--schedule-file", good, "--stages", "2"}), {"has a shape already", "leave out --stages"}},
-           {with({"--schedule-file", good, "--waves", "1"}), {"has a shape already"}},
+           {with({"--schedule", good, "--stages", "2"}), {"has a shape already", "leave out --stages"}},
+           {with({"--schedule", good, "--waves", "1"}), {"has a shape already"}},
            {with({"--schedule", good, "--stages", "2"}), {"good.json has a shape already", "leave out --stages"}},
-           {with({"--schedule", good, "--schedule-file", good}), {"give one"}},
-           {with({"--schedule-file", ""}), {"--schedule-file: the name of a file is missing"}},
-           {with({"--schedule-file", scratch.path("missing.json")}), {"missing.json", "No such file"}},
-           {with({"--schedule-file", scratch.path("")}), {"is a directory"}},
-           {with({"--schedule-file", scratch.write("not.csv", "0F0,hello\n")}), {"not.csv", "hello"}},
-           {with({"--schedule-file", scratch.write("empty.json", "")}), {"empty.json"}},
-           {with({"--schedule-file", incomplete}), {"incomplete.csv: 0B1 ", "is missing", "`chimera check "}},
-           {with({"--schedule-file", crossed}), {"crossed.csv: ", "`chimera check "}},
-           {with({"--schedule-file", good, "--layers", "1"}), {"cannot cut 1 layers into 2 stages"}},
-           {with({"--schedule-file", good, "--metrics", good}), {"the run reads this file"}},
+           {with({"--schedule", scratch.path("missing.json")}), {"missing.json", "No such file"}},
+           {with({"--schedule", scratch.path("")}), {"is a directory"}},
+           {with({"--schedule", scratch.write("not.csv", "0F0,hello\n")}), {"not.csv", "hello"}},
+           {with({"--schedule", scratch.write("empty.json", "")}), {"empty.json"}},
+           {with({"--schedule", incomplete}), {"incomplete.csv: 0B1 ", "is missing", "`chimera check "}},
+           {with({"--schedule", crossed}), {"crossed.csv: ", "`chimera check "}},
+           {with({"--schedule-file", good}), {"`chimera train --schedule-file` is now `chimera train --schedule`"}},
+           {with({"--schedule", good, "--layers", "1"}), {"cannot cut 1 layers into 2 stages"}},
+           {with({"--schedule", good, "--metrics", good}), {"the run reads this file"}},
        }) {
     expect_refusal(refusal);
   }

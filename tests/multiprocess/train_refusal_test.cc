@@ -279,7 +279,7 @@ TEST_F(TrainRefusalTest, OtherNumbers) {
                    {{"--optimizer", "sgd", "--beta1", "0.5"}, {"--beta1 means nothing to --optimizer sgd"}},
                    {{"--dropout", "1"}, {"--dropout must be at least 0 and below 1, not 1"}},
                    {{"--hang-seconds", "1e9"}, {"--hang-seconds must be 0 to 604800, not 1e+09"}},
-                   {{"--meeting-seconds", "0"}, {"--rendezvous-seconds must be 1 to 604800, not 0"}}});
+                   {{"--meeting-seconds", "9"}, {"is now `chimera train --rendezvous-seconds`"}}});
 }
 
 TEST_F(TrainRefusalTest, MetricsFiles) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/invariant.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
@@ -24,62 +25,76 @@
 namespace chimera {
 namespace {
 
-/// [name in the output]
-using Sources = std::map<std::string, WeightFiles::Found>;
+struct TensorSource {
+  std::int64_t elements = 0;
+  std::function<at::Tensor(std::int64_t first, std::int64_t count)> read;  // returns a part, flat
+};
+using TensorSources = std::map<std::string, TensorSource>;  // by name in the output
 
-void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, PartWriter& writer) {
-  const at::ScalarType stored = floating_type(source.tensor.type);
-  const at::Tensor block = at::empty({kBlockOfElements}, stored);
-  const auto stored_bytes = static_cast<std::uint64_t>(block.element_size());
-  const auto elements = static_cast<std::int64_t>(source.tensor.bytes / stored_bytes);
+/// Converts and writes block by block.
+void write_tensor(const TensorEntry& tensor, const TensorSource& source, PartWriter& writer) {
   std::uint64_t at = tensor.begin;
-  for_each_block(elements, [&](std::int64_t first, std::int64_t count) {
-    const at::Tensor part = block.narrow(0, 0, count);
-    source.file->read(source.tensor, static_cast<std::uint64_t>(first) * stored_bytes,
-                      {static_cast<std::byte*>(part.mutable_data_ptr()), part.nbytes()});
-    const at::Tensor block_of_file = convert(part, tensor.type, tensor.name);
-    writer.write(at, {static_cast<const std::byte*>(block_of_file.const_data_ptr()), block_of_file.nbytes()});
-    at += block_of_file.nbytes();
+  for_each_block(source.elements, [&](std::int64_t first, std::int64_t count) {
+    const at::Tensor block = convert(source.read(first, count), tensor.type, tensor.name);
+    writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
+    at += block.nbytes();
+    note_progress({RankProgress::Phase::Ending});
   });
 }
 
-}  // namespace
-
-void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
-                    std::uint64_t shard_bytes, const std::string& tokenizer) {
-  const ModelFolder folder(source);
-  const std::string chosen = tokenizer.empty() ? tokenizer_of_folder(source) : tokenizer;
-  if (makes_bytes(chosen)) require_room_for_bytes(folder.model());
-  const DataTokenizer fitting(chosen, nullptr, folder.model());
-  Sources sources;
-  std::vector<TensorEntry> tensors;
-  for (const ParameterSpec& parameter : all_parameters(folder.model())) {
-    const WeightFiles::Found found = folder.find(parameter);
-    for (const std::string& name : exported_names(folder.model(), parameter.name)) {
-      tensors.push_back({.name = name, .type = type.value_or(found.tensor.type), .shape = found.tensor.shape});
-      sources[name] = found;
-    }
-  }
-  const ExportPlan plan = plan_export(std::move(tensors), shard_bytes);
-  std::uint64_t bytes = 0;
-  for (const ExportFile& file : plan.files) bytes += file.layout.file_bytes;
-  require_new_folder(output, bytes, {source, tokenizer});
-  StagedFolder staged(output);
-  staged.make_weights(plan);
+/// Other ranks may write the other tensors of the plan.
+void write_tensors(const ExportPlan& plan, const TensorSources& sources, const std::string& folder) {
+  std::size_t written = 0;
   for (const ExportFile& file : plan.files) {
-    PartWriter writer(staged.path() + "/" + file.name);
-    for (const TensorEntry& tensor : file.layout.tensors) copy_elements(sources.at(tensor.name), tensor, writer);
-    writer.finish();
+    std::optional<PartWriter> writer;
+    for (const TensorEntry& tensor : file.layout.tensors) {
+      const auto source = sources.find(tensor.name);
+      if (source == sources.end()) continue;
+      if (!writer) writer.emplace(folder + "/" + file.name);
+      write_tensor(tensor, source->second, *writer);
+      ++written;
+    }
+    if (writer) writer->finish();
   }
-  add_description(staged, folder.model(), &folder, type);
-  add_tokenizer(staged, folder.model(), chosen.empty() ? source : chosen);
+  require_invariant(written == sources.size(), "a tensor of the model is missing in the plan of its export");
+}
+
+void complete(StagedFolder& staged, const ModelConfig& model, const ModelFolder* source,
+              std::optional<ElementType> type, const std::string& tokenizer) {
+  add_description(staged, model, source, type);
+  add_tokenizer(staged, model, tokenizer);
   staged.commit();
 }
 
-namespace {
+TensorSource source_in_file(const WeightFiles::Found& found) {
+  const at::ScalarType stored = floating_type(found.tensor.type);
+  const std::uint64_t bytes = c10::elementSize(stored);
+  return {.elements = static_cast<std::int64_t>(found.tensor.bytes / bytes),
+          .read = [found, stored, bytes](std::int64_t first, std::int64_t count) {
+            at::Tensor part = at::empty({count}, stored);
+            found.file->read(found.tensor, static_cast<std::uint64_t>(first) * bytes,
+                             {static_cast<std::byte*>(part.mutable_data_ptr()), part.nbytes()});
+            return part;
+          }};
+}
+
+TensorSources own_sources(const ModelConfig& model, const std::vector<const ParameterGroup*>& own) {
+  TensorSources sources;
+  for (const ParameterGroup* group : own) {
+    for (const Parameter& parameter : group->parameters()) {
+      const at::Tensor flat = parameter.value.detach().view({-1});
+      for (const std::string& name : exported_names(model, parameter.name)) {
+        sources[name] = {.elements = flat.numel(), .read = [flat](std::int64_t first, std::int64_t count) {
+                           return flat.narrow(0, first, count);
+                         }};
+      }
+    }
+  }
+  return sources;
+}
 
 /// Returns the sum over all ranks. If `act` throws on a rank, all ranks throw.
-double in_agreement(Transport& transport, const std::function<double()>& act) {
+double sum_in_agreement(Transport& transport, const std::function<double()>& act) {
   std::vector<double> failures_and_number = {0, 0};
   std::exception_ptr failure;
   try {
@@ -94,70 +109,48 @@ double in_agreement(Transport& transport, const std::function<double()>& act) {
   return failures_and_number[1];
 }
 
-struct Destination {
-  const ExportFile* file = nullptr;
-  const TensorEntry* tensor = nullptr;
-};
+}  // namespace
 
-std::map<std::string, Destination> destinations_of(const ExportPlan& plan) {
-  std::map<std::string, Destination> destinations;
-  for (const ExportFile& file : plan.files) {
-    for (const TensorEntry& tensor : file.layout.tensors) destinations[tensor.name] = {&file, &tensor};
-  }
-  return destinations;
-}
-
-/// Converts and writes block by block.
-void write_elements(const at::Tensor& value, const TensorEntry& tensor, PartWriter& writer) {
-  const at::Tensor flat = value.detach().view({-1});
-  std::uint64_t at = tensor.begin;
-  for_each_block(flat.numel(), [&](std::int64_t first, std::int64_t count) {
-    const at::Tensor block = convert(flat.narrow(0, first, count), tensor.type, tensor.name);
-    writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
-    at += block.nbytes();
-    note_progress({RankProgress::Phase::Ending});
-  });
-}
-
-void write_own(const ModelConfig& model, const std::vector<const ParameterGroup*>& own, const ExportPlan& plan,
-               const std::string& folder) {
-  const std::map<std::string, Destination> destinations = destinations_of(plan);
-  std::map<const ExportFile*, PartWriter> writers;
-  for (const ParameterGroup* group : own) {
-    for (const Parameter& parameter : group->parameters()) {
-      for (const std::string& name : exported_names(model, parameter.name)) {
-        const Destination& destination = destinations.at(name);
-        auto writer = writers.find(destination.file);
-        if (writer == writers.end()) {
-          writer = writers.emplace(destination.file, PartWriter(folder + "/" + destination.file->name)).first;
-        }
-        write_elements(parameter.value, *destination.tensor, writer->second);
-      }
+void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
+                    std::uint64_t shard_bytes, const std::string& tokenizer) {
+  const ModelFolder folder(source);
+  const std::string chosen = tokenizer.empty() ? tokenizer_of_folder(source) : tokenizer;
+  if (makes_bytes(chosen)) require_room_for_bytes(folder.model());
+  const DataTokenizer fitting(chosen, nullptr, folder.model());
+  TensorSources sources;
+  std::vector<TensorEntry> tensors;
+  for (const ParameterSpec& parameter : all_parameters(folder.model())) {
+    const WeightFiles::Found found = folder.find(parameter);
+    for (const std::string& name : exported_names(folder.model(), parameter.name)) {
+      tensors.push_back({.name = name, .type = type.value_or(found.tensor.type), .shape = found.tensor.shape});
+      sources[name] = source_in_file(found);
     }
   }
-  for (auto& [file, writer] : writers) writer.finish();
+  const ExportPlan plan = plan_export(std::move(tensors), shard_bytes);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : plan.files) bytes += file.layout.file_bytes;
+  require_new_folder(output, bytes, {source, tokenizer});
+  StagedFolder staged(output);
+  staged.make_weights(plan);
+  write_tensors(plan, sources, staged.path());
+  complete(staged, folder.model(), &folder, type, chosen.empty() ? source : chosen);
 }
-
-}  // namespace
 
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.export_folder;
   const ExportPlan plan = planned_export(job);
   std::optional<StagedFolder> staged;  // Rank 0 only
-  const double number = in_agreement(transport, [&] {
+  const double number = sum_in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;
     staged.emplace(folder).make_weights(plan);
     return static_cast<double>(staged->number());
   });
-  in_agreement(transport, [&] {
-    write_own(job.model, own, plan, StagedFolder::path_of(folder, static_cast<std::int64_t>(number)));
+  sum_in_agreement(transport, [&] {
+    write_tensors(plan, own_sources(job.model, own), StagedFolder::path_of(folder, static_cast<std::int64_t>(number)));
     return 0.0;
   });
-  in_agreement(transport, [&] {
-    if (rank != RankId(0)) return 0.0;
-    add_description(*staged, job.model, job.from.get(), export_type(job.options));
-    add_tokenizer(*staged, job.model, job.tokenizer);
-    staged->commit();
+  sum_in_agreement(transport, [&] {
+    if (rank == RankId(0)) complete(*staged, job.model, job.from.get(), export_type(job.options), job.tokenizer);
     return 0.0;
   });
 }

@@ -1,5 +1,10 @@
 #pragma once
 
+// The model as a new Hugging Face folder, which from_pretrained loads: from a folder or checkpoint (`chimera export`),
+// or from the ranks at the end of a training (`train --export`). Both plan the files first, with all sizes, and write
+// each tensor into its place block by block, so that nobody holds the whole model. The folder appears when it is
+// complete (StagedFolder).
+
 #include <cstdint>
 #include <optional>
 #include <string>

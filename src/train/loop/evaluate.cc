@@ -24,22 +24,6 @@
 namespace chimera {
 namespace {
 
-class WholeModel {
- public:
-  WholeModel(const std::shared_ptr<const ModelFolder>& folder, at::ScalarType dtype) {
-    const ModelConfig& model = folder->model();
-    const InitialValue value = stored_values(folder);
-    if (model.tied) tied_ = make_tied_weight(model, {true, true}, dtype, value);
-    stage_ = make_stage(model, {0, model.layers, true, true}, dtype, value, tied_ ? tied_->leaves() : TiedLeaves{});
-  }
-
-  double loss(const MicroBatch& batch) { return stage_->forward({}, batch).item<double>(); }
-
- private:
-  std::unique_ptr<TiedWeight> tied_;
-  std::unique_ptr<Stage> stage_;
-};
-
 std::vector<Sample> samples_between(const OrderedSamples& source, std::int64_t first, std::int64_t end) {
   std::vector<Sample> samples;
   for (std::int64_t i = first; i < end; ++i) samples.push_back(source.sample(i));
@@ -54,7 +38,7 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
 }
 
 /// All windows have the same number of targets.
-double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, WholeModel& model,
+double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, Stage& stage,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;
   const auto start = std::chrono::steady_clock::now();
@@ -63,8 +47,9 @@ double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples
   while (now.windows_done < now.windows) {
     const std::int64_t first = now.windows_done;
     const std::int64_t end = std::min(first + options.micro_batch_size, now.windows);
-    const double loss = model.loss(
-        make_micro_batch(samples_between(samples, first, end), family, samples.targets_per_sample(), /*mini_batch=*/1));
+    const MicroBatch batch =
+        make_micro_batch(samples_between(samples, first, end), family, samples.targets_per_sample(), /*mini_batch=*/1);
+    const double loss = stage.forward({}, batch).item<double>();
     require_finite(loss, first, end, options.from);
     sum += loss;
     now.windows_done = end;
@@ -104,8 +89,9 @@ Evaluation evaluate(const EvaluationOptions& options, const std::function<void(c
   sample_options.seed = static_cast<std::uint64_t>(options.seed);
   const OrderedSamples samples(source.tokens, sample_options);
   at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : available_cores());
-  WholeModel whole(folder, scalar_type(options.dtype));
-  return {.loss = mean_loss(options, samples, model.family, whole, progress),
+  const LoneStage whole(model, even_partition(model.layers, 1).front(), scalar_type(options.dtype),
+                        stored_values(folder));
+  return {.loss = mean_loss(options, samples, model.family, *whole.stage, progress),
           .tokens = samples.count() * samples.targets_per_sample(),
           .windows = samples.count(),
           .data = source.description};

@@ -25,16 +25,14 @@ namespace {
 using Tensors = std::map<std::string, at::Tensor>;
 
 Tensors first_weights(const Job& job) {
-  const StageLayers whole = even_partition(job.model.layers, 1).front();
-  const at::ScalarType dtype = scalar_type(master_type(job.options.dtype));
-  const InitialValue value = first_values(job.from, job.options.seed);
+  const LoneStage whole(job.model, even_partition(job.model.layers, 1).front(),
+                        scalar_type(master_type(job.options.dtype)), first_values(job.from, job.options.seed));
   Tensors weights;
   const auto add = [&](const ParameterGroup& group) {
     for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();
   };
-  std::unique_ptr<TiedWeight> tied;
-  if (job.model.tied) add(*(tied = make_tied_weight(job.model, {.embedding = true, .head = true}, dtype, value)));
-  add(*make_stage(job.model, whole, dtype, value, tied ? tied->leaves() : TiedLeaves{}));
+  if (whole.tied) add(*whole.tied);
+  add(*whole.stage);
   return weights;
 }
 

@@ -455,7 +455,7 @@ void require_pairs(const JobShape& job) {
   if (has_pairs(job.schedule)) return;
   throw ConfigError(
       fmt::format("--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbors --format json` "
-                  "writes it with pairs for --schedule-file",
+                  "writes it with pairs for --schedule",
                   job.schedule.name));
 }
 

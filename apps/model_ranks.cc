@@ -1,0 +1,67 @@
+#include "model_ranks.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "core/cgroup.h"
+#include "core/error.h"
+#include "core/resident_memory.h"
+#include "launch/local/launcher.h"
+#include "launch/local/rank.h"
+#include "options.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/threads/rank_threads.h"
+
+namespace chimera::apps {
+namespace {
+
+std::string model_folder(const std::string& from, const Invocation& invocation) {
+  if (!invocation.rank) return resolve_model_folder(from, available_cores());
+  std::ifstream found(invocation.rank->input_path);
+  return {std::istreambuf_iterator<char>(found), {}};
+}
+
+void use_threads(const ModelRanks& model) {
+  at::set_num_interop_threads(1);
+  at::set_num_threads(static_cast<int>(
+      model.threads > 0 ? model.threads : std::max<std::int64_t>(available_cores() / model.ranks, 1)));
+}
+
+void run_rank(const ModelRank& body, const std::optional<RankEnvironment>& rank) {
+  if (!rank) return run_rank_threads(1, {}, body);
+  const auto transport =
+      connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .rendezvous = rank->rendezvous, .groups = {}});
+  body(RankId(rank->rank), *transport);
+}
+
+}  // namespace
+
+int run_on_model(const ModelRanks& model, const Invocation& invocation,
+                 const std::function<ModelRank(const std::string& folder)>& prepare) {
+  keep_freed_memory();
+  const std::string folder = model_folder(model.from, invocation);
+  const ModelRank body = prepare(folder);
+  if (!invocation.rank) report_surplus_threads("--threads", model.threads, model.ranks);
+  if (!invocation.rank && model.ranks > 1) {
+    return launch({.ranks = static_cast<int>(model.ranks),
+                   .arguments = invocation.arguments,
+                   .input = folder,
+                   .entry = invocation.entry});
+  }
+  use_threads(model);
+  try {
+    run_rank(body, invocation.rank);
+    return static_cast<int>(ExitCode::Success);
+  } catch (const PeerLostError& error) {
+    report_failure({.message = error.what(), .own_cause = false});
+    return static_cast<int>(ExitCode::PeerLost);
+  } catch (const c10::Error& error) {
+    throw Error(error.what_without_backtrace());
+  }
+}
+
+}  // namespace chimera::apps
