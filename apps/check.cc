@@ -5,11 +5,10 @@
 #include "answers/check_answer.h"
 #include "commands.h"
 #include "core/error.h"
+#include "flags/costs.h"
+#include "flags/outputs.h"
+#include "flags/shape.h"
 #include "help.h"
-#include "limit_flags.h"
-#include "options.h"
-#include "pair_flags.h"
-#include "schedule_file.h"
 
 namespace chimera::apps {
 namespace {

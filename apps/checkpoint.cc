@@ -12,8 +12,8 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "flags/outputs.h"
 #include "help.h"
-#include "options.h"
 
 namespace chimera::apps {
 namespace {

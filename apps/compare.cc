@@ -2,8 +2,8 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "flags/outputs.h"
 #include "help.h"
-#include "options.h"
 #include "telemetry/comparison.h"
 
 namespace chimera::apps {

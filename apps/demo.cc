@@ -21,8 +21,8 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "flags/values.h"
 #include "help.h"
-#include "options.h"
 #include "program.h"
 #include "telemetry/run_history.h"
 
@@ -345,7 +345,8 @@ void show_chosen(const DemoArguments& options) {
 }  // namespace
 
 void add_demo(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("demo", "Show the features of Chimera, each in a minute, with its own commands");
+  auto* command =
+      program.add_subcommand("demo", "Show the features of Chimera, each in a minute, with its own commands");
   command->footer(
       "Examples:\n"
       "  chimera demo\n"

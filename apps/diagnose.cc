@@ -4,9 +4,10 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/manifest.h"
 #include "commands.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 #include "help.h"
 #include "launch/flight/diagnosis.h"
-#include "options.h"
 
 namespace chimera::apps {
 namespace {

@@ -6,8 +6,8 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "flags/outputs.h"
 #include "help.h"
-#include "options.h"
 
 namespace chimera::apps {
 namespace {

@@ -1,4 +1,6 @@
 #include "train/loop/evaluate.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +15,6 @@
 #include "core/json.h"
 #include "help.h"
 #include "model_ranks.h"
-#include "options.h"
 #include "progress_line.h"
 #include "train/observe/progress_report.h"
 

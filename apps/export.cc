@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "commands.h"
+#include "flags/model.h"
+#include "flags/values.h"
 #include "help.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/export_plan.h"
-#include "model_flags.h"
 #include "model_ranks.h"
-#include "options.h"
 #include "train/export/export_model.h"
 
 namespace chimera::apps {
@@ -33,7 +33,8 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
       "  chimera export path/to/tuned --output path/to/small --dtype bfloat16\n"
       "  chimera export path/to/llama --output path/to/sharded --shard-size 300MB\n"
       "  chimera export path/to/bytes --output path/to/named --tokenizer bytes\n"
-      "\nThe command reads a checkpoint, or a folder of `chimera train --export` or save_pretrained, and writes a folder "
+      "\nThe command reads a checkpoint, or a folder of `chimera train --export` or save_pretrained, and writes a "
+      "folder "
       "that from_pretrained loads. It holds at most one block of a tensor in memory. The folder appears when it is "
       "complete.\n"
       "\nMore: docs/folders.md");
@@ -44,9 +45,10 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
   add_path(*command, "--output", options->output, "new folder for the model", PathKind::Folder)->required();
   add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: unchanged)");
   add_shard_size(*command, "--shard-size", options->shard_bytes);
-  add_path(*command, "--tokenizer", options->tokenizer,
-           "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of RUN, "
-           "if it still exists)");
+  add_path(
+      *command, "--tokenizer", options->tokenizer,
+      "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of RUN, "
+      "if it still exists)");
   command->callback([options, &invocation, &exit_code] {
     exit_code = run_on_model({.from = options->source}, invocation, [&](const std::string& folder) -> ModelRank {
       return [&, folder](RankId, Transport&) {

@@ -1,3 +1,6 @@
+#include "flags/model.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 #include "model_config/config.h"
 
 #include <fmt/format.h>
@@ -11,8 +14,6 @@
 #include "generate/registry.h"
 #include "help.h"
 #include "hugging_face/model_folder.h"
-#include "model_flags.h"
-#include "options.h"
 #include "plan/plan.h"
 #include "plan/worker_memory.h"
 #include "simulate/costs_json.h"

@@ -10,9 +10,9 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "core/resident_memory.h"
+#include "flags/values.h"
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
-#include "options.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"
 
@@ -27,8 +27,8 @@ std::string model_folder(const std::string& from, const Invocation& invocation) 
 
 void use_threads(const ModelRanks& model) {
   at::set_num_interop_threads(1);
-  at::set_num_threads(static_cast<int>(
-      model.threads > 0 ? model.threads : std::max<std::int64_t>(available_cores() / model.ranks, 1)));
+  at::set_num_threads(
+      static_cast<int>(model.threads > 0 ? model.threads : std::max<std::int64_t>(available_cores() / model.ranks, 1)));
 }
 
 void run_rank(const ModelRank& body, const std::optional<RankEnvironment>& rank) {

@@ -17,7 +17,7 @@
 namespace chimera::apps {
 
 struct ModelRanks {
-  std::string from;          // folder of a model, a checkpoint, or a folder of checkpoints
+  std::string from;  // folder of a model, a checkpoint, or a folder of checkpoints
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  // intra-op threads per rank; 0: cores / ranks, at least 1
 };

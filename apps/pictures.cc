@@ -7,10 +7,12 @@
 
 #include "core/error.h"
 #include "core/terminal.h"
+#include "flags/outputs.h"
+#include "flags/shape.h"
+#include "flags/values.h"
 #include "render/html.h"
 #include "render/perfetto.h"
 #include "render/svg.h"
-#include "schedule_file.h"
 
 namespace chimera::apps {
 namespace {

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "options.h"
+#include "flags/outputs.h"
+#include "flags/shape.h"
 #include "render/panel.h"
 #include "render/text.h"
 

@@ -13,33 +13,16 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "flags/outputs.h"
+#include "flags/plan.h"
+#include "flags/values.h"
 #include "generate/registry.h"
 #include "help.h"
-#include "model_flags.h"
-#include "options.h"
-#include "plan_flags.h"
 #include "plan_run.h"
 #include "program.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
-
-struct SlurmJob {
-  std::string name;
-  std::string comment;
-  std::int64_t ranks = 1;          ///< D W
-  std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
-  bool has_gpus = false;
-  std::vector<std::string> flags;  ///< flags of `chimera train`
-};
-
-/// Throws ConfigError if the ranks do not fill whole nodes.
-void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node);
-
-/// The script has a task per rank. SLURM sends a signal two minutes before the time limit, and requeues the job after
-/// the run has saved. Further arguments are flags of `chimera train`. Throws as require_whole_nodes() does.
-[[nodiscard]] std::string sbatch_script(const SlurmJob& job);
-
 namespace {
 
 std::string as_comment(const std::string& text) {
@@ -48,54 +31,6 @@ std::string as_comment(const std::string& text) {
   for (std::string line; std::getline(lines, line);) comment += "# " + line + "\n";
   return comment;
 }
-
-}  // namespace
-
-void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
-  if (ranks_of_node >= 1 && ranks % ranks_of_node == 0) return;
-  throw ConfigError(
-      fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
-}
-
-std::string sbatch_script(const SlurmJob& job) {
-  require_whole_nodes(job.ranks, job.ranks_of_node);
-  return fmt::format(
-      R"(#!/bin/bash
-{comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
-#SBATCH --job-name={name}
-#SBATCH --nodes={nodes}
-#SBATCH --ntasks={ranks}
-#SBATCH --ntasks-per-node={ranks_of_node}
-{gpus}#SBATCH --signal=B:USR1@120
-#SBATCH --requeue
-#SBATCH --open-mode=append
-set -u
-# Ranks prove to each other that they are of this job.
-CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
-export CHIMERA_SECRET
-# The run saves, if it has --checkpoint, and ends with 75.
-trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
-srun --kill-on-bad-exit=1 "${{CHIMERA:-chimera}}" train {flags} \
-  "$@" &
-steps=$!
-while kill -0 "$steps" 2>/dev/null; do
-  wait "$steps" # which a signal ends too
-done
-wait "$steps" # its exit code is kept
-code=$?
-if [ "$code" -eq 75 ]; then
-  scontrol requeue "$SLURM_JOB_ID"
-fi
-exit "$code"
-)",
-      fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
-      fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
-      fmt::arg("ranks_of_node", job.ranks_of_node),
-      fmt::arg("gpus", job.has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", job.ranks_of_node) : ""),
-      fmt::arg("flags", shell_words(job.flags)));
-}
-
-namespace {
 
 struct PlanArguments {
   PlanFlags problem;
@@ -294,6 +229,59 @@ void write_plan(const PlanArguments& options, const PlanReport& report) {
   require_trainable(chosen.candidate, "--output");
   write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate),
                                        description(report) + "chimera train --config THIS --data FILE"));
+}
+
+struct SlurmJob {
+  std::string name;
+  std::string comment;
+  std::int64_t ranks = 1;          ///< D W
+  std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
+  bool has_gpus = false;
+  std::vector<std::string> flags;  ///< flags of `chimera train`
+};
+
+void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
+  if (ranks_of_node >= 1 && ranks % ranks_of_node == 0) return;
+  throw ConfigError(
+      fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
+}
+
+std::string sbatch_script(const SlurmJob& job) {
+  require_whole_nodes(job.ranks, job.ranks_of_node);
+  return fmt::format(
+      R"(#!/bin/bash
+{comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks={ranks}
+#SBATCH --ntasks-per-node={ranks_of_node}
+{gpus}#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+set -u
+# Ranks prove to each other that they are of this job.
+CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export CHIMERA_SECRET
+# The run saves, if it has --checkpoint, and ends with 75.
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
+srun --kill-on-bad-exit=1 "${{CHIMERA:-chimera}}" train {flags} \
+  "$@" &
+steps=$!
+while kill -0 "$steps" 2>/dev/null; do
+  wait "$steps" # which a signal ends too
+done
+wait "$steps" # its exit code is kept
+code=$?
+if [ "$code" -eq 75 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
+)",
+      fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
+      fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
+      fmt::arg("ranks_of_node", job.ranks_of_node),
+      fmt::arg("gpus", job.has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", job.ranks_of_node) : ""),
+      fmt::arg("flags", shell_words(job.flags)));
 }
 
 void write_job(const PlanArguments& options, const PlanReport& report) {

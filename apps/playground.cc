@@ -1,4 +1,6 @@
 #include "answers/playground.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +14,6 @@
 #include "core/files.h"
 #include "help.h"
 #include "launch/local/launcher.h"
-#include "options.h"
 
 namespace chimera::apps {
 namespace {

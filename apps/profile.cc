@@ -15,13 +15,13 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/resident_memory.h"
+#include "flags/hosts.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 #include "help.h"
-#include "host_flags.h"
 #include "launch/hosts/hosts.h"
 #include "launch/local/launcher.h"
 #include "launch/local/run_commands.h"
-#include "model_flags.h"
-#include "options.h"
 #include "plan/cluster_profile.h"
 #include "plan/machine.h"
 #include "profile/measure_links.h"
@@ -30,13 +30,6 @@
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::apps {
-
-/// Profiles all hosts of --hosts in parallel, then the links between the first two, through `interface` unless empty.
-/// Returns one profile (merge_machines()). Throws ConfigError for fewer than two hosts or different numbers of ranks.
-/// Throws Error if a host fails or a signal arrives.
-[[nodiscard]] MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options,
-                                           const std::string& interface);
-
 namespace {
 
 using Words = std::vector<std::string>;
@@ -96,26 +89,6 @@ NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& ho
   if (measured.exit_code != 0) throw Error(fmt::format("the links between {} are not measured", pair));
   return node_links_from_json(measured.output, "the links between " + pair);
 }
-
-}  // namespace
-
-MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
-  constexpr int kNotGiven = 0;  // see with_links_between()
-  const std::vector<HostRanks> hosts = parse_hosts(flags.hosts, kNotGiven);
-  if (hosts.size() < 2)
-    throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure the links between them");
-  const int ranks = hosts.front().count;
-  for (const HostRanks& host : hosts) {
-    if (host.count != ranks)
-      throw ConfigError(
-          "--hosts: give every host the same number of ranks, as in a:2,b:2, or give no numbers; a plan needs equal "
-          "nodes");
-  }
-  const MachineProfile machine = merge_machines(measure_each(flags, hosts, options));
-  return with_links_between(machine, measure_links(flags, hosts, options.seconds, interface), ranks);
-}
-
-namespace {
 
 struct Flags {
   ProfileOptions options;
@@ -195,6 +168,25 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
     print(flags, whole, to_text(links));
   }
   return static_cast<int>(ExitCode::Success);
+}
+
+/// Profiles all hosts of --hosts in parallel, then the links between the first two, through `interface` unless empty.
+/// Returns one profile (merge_machines()). Throws ConfigError for fewer than two hosts or different numbers of ranks.
+/// Throws Error if a host fails or a signal arrives.
+MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
+  constexpr int kNotGiven = 0;  // see with_links_between()
+  const std::vector<HostRanks> hosts = parse_hosts(flags.hosts, kNotGiven);
+  if (hosts.size() < 2)
+    throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure the links between them");
+  const int ranks = hosts.front().count;
+  for (const HostRanks& host : hosts) {
+    if (host.count != ranks)
+      throw ConfigError(
+          "--hosts: give every host the same number of ranks, as in a:2,b:2, or give no numbers; a plan needs equal "
+          "nodes");
+  }
+  const MachineProfile machine = merge_machines(measure_each(flags, hosts, options));
+  return with_links_between(machine, measure_links(flags, hosts, options.seconds, interface), ranks);
 }
 
 int measure_hosts(const Flags& flags) {

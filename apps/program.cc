@@ -24,7 +24,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
-#include "flag_values.h"
+#include "flags/config_file.h"
 #include "help.h"
 #include "launch/local/launcher.h"
 
@@ -47,73 +47,6 @@ int exit_code_of(pid_t process) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
-
-}  // namespace
-
-CommandResult run_own(const std::vector<std::string>& words) {
-  std::vector<std::string> all = {"chimera"};
-  all.insert(all.end(), words.begin(), words.end());
-  std::vector<char*> arguments;
-  for (std::string& word : all) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::array<int, 2> ends{};
-  check_system(::pipe2(ends.data(), O_CLOEXEC), "make a pipe");
-  const FileDescriptor reader(ends[0]);
-  FileDescriptor writer(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
-  pid_t process = 0;
-  const int error = ::posix_spawn(&process, own_executable().c_str(), &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(error)));
-  writer = FileDescriptor();
-  CommandResult result;
-  result.output = all_of(reader.get());
-  result.exit_code = exit_code_of(process);
-  return result;
-}
-
-std::string shell_words(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`*?[]{}()<>|&;#~!") == std::string::npos;
-    if (!line.empty()) line += " ";
-    line += is_plain ? word : shell_word(word);
-  }
-  return line;
-}
-
-std::string as_typed(const std::vector<std::string>& words) {
-  return words.empty() ? "chimera" : "chimera " + shell_words(words);
-}
-
-std::string shipped_file(const std::string& name) {
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::path(own_executable()).parent_path();
-  for (const fs::path& file : {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
-                               folder.parent_path().parent_path() / name}) {
-    if (fs::is_regular_file(file)) return file.string();
-  }
-  throw ConfigError(
-      fmt::format("{} does not exist; install the program again, or run it in the folder of its build", name));
-}
-
-std::string machine_file(const std::string& word) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(".json") || fs::exists(word, none)) {
-    return word;
-  }
-  const fs::path folder = fs::path(shipped_file("machines/h100-80gb.json")).parent_path();
-  std::vector<std::string> names;
-  for (const auto& file : fs::directory_iterator(folder)) names.push_back(file.path().stem().string());
-  std::ranges::sort(names);
-  if (std::ranges::count(names, word) > 0) return (folder / (word + ".json")).string();
-  throw ConfigError(unknown_name("machine profile", word, names));
-}
-
-namespace {
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -249,6 +182,69 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 }
 
 }  // namespace
+
+CommandResult run_own(const std::vector<std::string>& words) {
+  std::vector<std::string> all = {"chimera"};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "make a pipe");
+  const FileDescriptor reader(ends[0]);
+  FileDescriptor writer(ends[1]);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
+  pid_t process = 0;
+  const int error = ::posix_spawn(&process, own_executable().c_str(), &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(error)));
+  writer = FileDescriptor();
+  CommandResult result;
+  result.output = all_of(reader.get());
+  result.exit_code = exit_code_of(process);
+  return result;
+}
+
+std::string shell_words(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`*?[]{}()<>|&;#~!") == std::string::npos;
+    if (!line.empty()) line += " ";
+    line += is_plain ? word : shell_word(word);
+  }
+  return line;
+}
+
+std::string as_typed(const std::vector<std::string>& words) {
+  return words.empty() ? "chimera" : "chimera " + shell_words(words);
+}
+
+std::string shipped_file(const std::string& name) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(own_executable()).parent_path();
+  for (const fs::path& file : {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
+                               folder.parent_path().parent_path() / name}) {
+    if (fs::is_regular_file(file)) return file.string();
+  }
+  throw ConfigError(
+      fmt::format("{} does not exist; install the program again, or run it in the folder of its build", name));
+}
+
+std::string machine_file(const std::string& word) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(".json") || fs::exists(word, none)) {
+    return word;
+  }
+  const fs::path folder = fs::path(shipped_file("machines/h100-80gb.json")).parent_path();
+  std::vector<std::string> names;
+  for (const auto& file : fs::directory_iterator(folder)) names.push_back(file.path().stem().string());
+  std::ranges::sort(names);
+  if (std::ranges::count(names, word) > 0) return (folder / (word + ".json")).string();
+  throw ConfigError(unknown_name("machine profile", word, names));
+}
 
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk

@@ -12,10 +12,11 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 #include "generate/registry.h"
 #include "help.h"
 #include "model_config/config.h"
-#include "options.h"
 
 namespace chimera::apps {
 namespace {
@@ -103,28 +104,6 @@ CommandEntry entry_below(const CLI::App& app, const std::string& parents) {
   return entry;
 }
 
-}  // namespace
-
-std::vector<std::string> FlagEntry::words() const {
-  const auto parts = split(takes, '|');
-  return parts.size() > 1 && std::ranges::all_of(parts, is_lower_word) ? parts : std::vector<std::string>{};
-}
-
-std::vector<std::string> FlagEntry::offered() const {
-  std::vector<std::string> all = words();
-  return all.empty() ? known : all;
-}
-
-bool FlagEntry::takes_file() const {
-  const std::string& what = is_argument ? names.front() : takes;
-  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "RUN", "PATH", "DATA", "CHECKPOINT", "FOLDER"},
-                             [&](const std::string& word) { return what.find(word) != std::string::npos; });
-}
-
-CommandEntry entry_of(const CLI::App& program) { return entry_below(program, ""); }
-
-namespace {
-
 struct ReferenceArguments {
   std::string kind;
   std::string command;
@@ -165,47 +144,6 @@ void write_folder(const CommandEntry& program, const ReferenceArguments& options
   for (const auto& [name, text] : files) require_unused("--folder", root + name, options.overwrites);
   for (const auto& [name, text] : files) write_whole(root + name, text);
 }
-
-}  // namespace
-
-void add_reference(CLI::App& program, int&) {
-  auto* command = program.add_subcommand(kReference, "Write man pages, and completions for bash, zsh and fish");
-  command->footer(
-      "Examples:\n"
-      "  chimera reference man > chimera.1\n"
-      "  chimera reference man --command train > chimera-train.1\n"
-      "  chimera reference bash > ~/.local/share/bash-completion/completions/chimera\n"
-      "  chimera reference zsh > ~/.zfunc/_chimera\n"
-      "  chimera reference fish > ~/.config/fish/completions/chimera.fish\n"
-      "  chimera reference all --folder reference\n"
-      "\n`cmake --install` and the Debian package install man pages and completions. The online documentation uses "
-      "markdown.\n"
-      "\nMore: docs/platforms.md");
-  auto options = std::make_shared<ReferenceArguments>();
-  add_word(
-      *command, "KIND", {"man", "markdown", "bash", "zsh", "fish", "all"},
-      [options](const std::string& kind) { options->kind = kind; }, "what to write; all: everything, to --folder")
-      ->required();
-  begin_group(*command, heading::kOutput);
-  command->add_option("--command", options->command, "subcommand of the page (default: the program)")
-      ->type_name("NAME");
-  add_path(*command, "--folder", options->folder, "folder for man/, markdown/ and completions/", PathKind::Folder);
-  command->add_flag("--overwrite", options->overwrites, "replace files that exist in --folder");
-  command->callback([options, &program] {
-    const CommandEntry entry = entry_of(program);
-    if ((options->kind == "all") != !options->folder.empty()) {
-      throw ConfigError("reference: all and --folder DIR go together");
-    }
-    if (options->kind == "all" && !options->command.empty()) {
-      throw ConfigError("--command: reference all writes all commands; leave it out");
-    }
-    if (options->kind == "all") return write_folder(entry, *options);
-    if (options->overwrites) throw ConfigError("--overwrite: standard output replaces no file; leave it out");
-    write_output("", written(entry, *options));
-  });
-}
-
-namespace {
 
 /// Escapes text for man(7): control characters at line starts, and hyphens.
 std::string roff(const std::string& text) {
@@ -268,40 +206,6 @@ std::string markdown_body(const CommandEntry& command) {
   }
   return text;
 }
-
-}  // namespace
-
-std::string to_man_page(const CommandEntry& command, const std::string& version) {
-  const std::string name = dashed(command.name);
-  std::string text = fmt::format(".TH {} 1 \"\" \"chimera {}\" \"User Commands\"\n", roff(name), version);
-  text += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(command.description));
-  text += fmt::format(".SH SYNOPSIS\n\\fB{}\\fR\n", roff(command.usage));
-  text += ".SH DESCRIPTION\n";
-  if (command.paragraphs.empty()) text += roff(command.description) + ".\n";
-  for (const std::string& paragraph : command.paragraphs) text += ".PP\n" + roff(paragraph) + "\n";
-  if (!command.subcommands.empty()) text += ".SH SUBCOMMANDS\n";
-  for (const CommandEntry& inner : command.subcommands) {
-    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(inner.last_name()), roff(inner.description));
-  }
-  if (!command.groups.empty()) text += ".SH OPTIONS\n" + man_flags(command);
-  if (!command.examples.empty()) {
-    text += ".SH EXAMPLES\n.nf\n";
-    for (const std::string& example : command.examples) text += roff(example) + "\n";
-    text += ".fi\n";
-  }
-  return text +
-         ".SH SEE ALSO\n\\fBchimera\\fR(1); each subcommand has a page, \\fBchimera\\-train\\fR(1) for example.\n";
-}
-
-std::string to_markdown(const CommandEntry& command) {
-  std::string text = fmt::format("# {}\n\n{}", command.name, markdown_body(command));
-  for (const CommandEntry& inner : command.subcommands) {
-    text += fmt::format("## {}\n\n{}", inner.name, markdown_body(inner));
-  }
-  return text;
-}
-
-namespace {
 
 std::vector<std::string> flag_names_of(const CommandEntry& command) {
   std::vector<std::string> names;
@@ -417,6 +321,91 @@ std::string fish_flags(const CommandEntry& command, const std::string& condition
 }
 
 }  // namespace
+
+std::vector<std::string> FlagEntry::words() const {
+  const auto parts = split(takes, '|');
+  return parts.size() > 1 && std::ranges::all_of(parts, is_lower_word) ? parts : std::vector<std::string>{};
+}
+
+std::vector<std::string> FlagEntry::offered() const {
+  std::vector<std::string> all = words();
+  return all.empty() ? known : all;
+}
+
+bool FlagEntry::takes_file() const {
+  const std::string& what = is_argument ? names.front() : takes;
+  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "RUN", "PATH", "DATA", "CHECKPOINT", "FOLDER"},
+                             [&](const std::string& word) { return what.find(word) != std::string::npos; });
+}
+
+CommandEntry entry_of(const CLI::App& program) { return entry_below(program, ""); }
+
+void add_reference(CLI::App& program, int&) {
+  auto* command = program.add_subcommand(kReference, "Write man pages, and completions for bash, zsh and fish");
+  command->footer(
+      "Examples:\n"
+      "  chimera reference man > chimera.1\n"
+      "  chimera reference man --command train > chimera-train.1\n"
+      "  chimera reference bash > ~/.local/share/bash-completion/completions/chimera\n"
+      "  chimera reference zsh > ~/.zfunc/_chimera\n"
+      "  chimera reference fish > ~/.config/fish/completions/chimera.fish\n"
+      "  chimera reference all --folder reference\n"
+      "\n`cmake --install` and the Debian package install man pages and completions. The online documentation uses "
+      "markdown.\n"
+      "\nMore: docs/platforms.md");
+  auto options = std::make_shared<ReferenceArguments>();
+  add_word(
+      *command, "KIND", {"man", "markdown", "bash", "zsh", "fish", "all"},
+      [options](const std::string& kind) { options->kind = kind; }, "what to write; all: everything, to --folder")
+      ->required();
+  begin_group(*command, heading::kOutput);
+  command->add_option("--command", options->command, "subcommand of the page (default: the program)")
+      ->type_name("NAME");
+  add_path(*command, "--folder", options->folder, "folder for man/, markdown/ and completions/", PathKind::Folder);
+  command->add_flag("--overwrite", options->overwrites, "replace files that exist in --folder");
+  command->callback([options, &program] {
+    const CommandEntry entry = entry_of(program);
+    if ((options->kind == "all") != !options->folder.empty()) {
+      throw ConfigError("reference: all and --folder DIR go together");
+    }
+    if (options->kind == "all" && !options->command.empty()) {
+      throw ConfigError("--command: reference all writes all commands; leave it out");
+    }
+    if (options->kind == "all") return write_folder(entry, *options);
+    if (options->overwrites) throw ConfigError("--overwrite: standard output replaces no file; leave it out");
+    write_output("", written(entry, *options));
+  });
+}
+
+std::string to_man_page(const CommandEntry& command, const std::string& version) {
+  const std::string name = dashed(command.name);
+  std::string text = fmt::format(".TH {} 1 \"\" \"chimera {}\" \"User Commands\"\n", roff(name), version);
+  text += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(command.description));
+  text += fmt::format(".SH SYNOPSIS\n\\fB{}\\fR\n", roff(command.usage));
+  text += ".SH DESCRIPTION\n";
+  if (command.paragraphs.empty()) text += roff(command.description) + ".\n";
+  for (const std::string& paragraph : command.paragraphs) text += ".PP\n" + roff(paragraph) + "\n";
+  if (!command.subcommands.empty()) text += ".SH SUBCOMMANDS\n";
+  for (const CommandEntry& inner : command.subcommands) {
+    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(inner.last_name()), roff(inner.description));
+  }
+  if (!command.groups.empty()) text += ".SH OPTIONS\n" + man_flags(command);
+  if (!command.examples.empty()) {
+    text += ".SH EXAMPLES\n.nf\n";
+    for (const std::string& example : command.examples) text += roff(example) + "\n";
+    text += ".fi\n";
+  }
+  return text +
+         ".SH SEE ALSO\n\\fBchimera\\fR(1); each subcommand has a page, \\fBchimera\\-train\\fR(1) for example.\n";
+}
+
+std::string to_markdown(const CommandEntry& command) {
+  std::string text = fmt::format("# {}\n\n{}", command.name, markdown_body(command));
+  for (const CommandEntry& inner : command.subcommands) {
+    text += fmt::format("## {}\n\n{}", inner.name, markdown_body(inner));
+  }
+  return text;
+}
 
 std::string bash_completion(const CommandEntry& program) {
   std::string flags;

@@ -3,16 +3,15 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "flags/costs.h"
+#include "flags/outputs.h"
+#include "flags/shape.h"
 #include "help.h"
-#include "options.h"
-#include "pair_flags.h"
 #include "passes/lower.h"
 #include "pictures.h"
-#include "plan_flags.h"
 #include "render/slots.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
-#include "schedule_file.h"
 #include "simulate/simulate.h"
 
 namespace chimera::apps {

@@ -7,9 +7,9 @@
 
 #include "commands.h"
 #include "core/json.h"
+#include "flags/outputs.h"
 #include "generate/registry.h"
 #include "help.h"
-#include "options.h"
 #include "text_table.h"
 
 namespace chimera::apps {

@@ -1,4 +1,8 @@
 #include "search/search.h"
+#include "flags/costs.h"
+#include "flags/outputs.h"
+#include "flags/shape.h"
+#include "flags/values.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,10 +17,8 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "help.h"
-#include "options.h"
 #include "render/text.h"
 #include "schedule/schedule_json.h"
-#include "schedule_file.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/placements.h"

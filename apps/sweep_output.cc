@@ -8,9 +8,9 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "flags/shape.h"
 #include "generate/registry.h"
 #include "render/chart.h"
-#include "schedule_file.h"
 #include "text_table.h"
 
 namespace chimera::apps {

@@ -14,9 +14,11 @@
 #include "check/check_limits.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "flags/costs.h"
+#include "flags/shape.h"
+#include "flags/values.h"
 #include "generate/registry.h"
 #include "render/panel.h"
-#include "schedule_file.h"
 #include "simulate/simulate.h"
 
 namespace chimera::apps {

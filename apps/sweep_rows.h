@@ -14,9 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "limit_flags.h"
-#include "options.h"
-#include "pair_flags.h"
+#include "flags/costs.h"
+#include "flags/shape.h"
 
 namespace chimera::apps {
 

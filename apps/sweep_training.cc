@@ -11,8 +11,9 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "flags/shape.h"
+#include "flags/values.h"
 #include "program.h"
-#include "schedule_file.h"
 #include "sweep_output.h"
 #include "telemetry/run_history.h"
 

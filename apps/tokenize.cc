@@ -1,4 +1,6 @@
 #include "data/tokenize.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +14,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "help.h"
-#include "options.h"
 #include "progress_line.h"
 
 namespace chimera::apps {

@@ -7,8 +7,9 @@
 #include "core/content.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 #include "help.h"
-#include "options.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/unicode.h"
 

@@ -11,8 +11,9 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/terminal.h"
+#include "flags/outputs.h"
+#include "flags/values.h"
 #include "help.h"
-#include "options.h"
 #include "telemetry/top_view.h"
 
 namespace chimera::apps {

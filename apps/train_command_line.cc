@@ -5,9 +5,12 @@
 #include <iostream>
 
 #include "core/error.h"
+#include "flags/costs.h"
+#include "flags/model.h"
+#include "flags/outputs.h"
+#include "flags/plan.h"
+#include "flags/values.h"
 #include "help.h"
-#include "options.h"
-#include "plan_flags.h"
 #include "train/setup/job_checkpoints.h"
 
 namespace chimera::apps {

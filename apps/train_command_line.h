@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "engine/optimizer_options.h"
-#include "model_flags.h"
-#include "options.h"
+#include "flags/model.h"
+#include "flags/outputs.h"
+#include "flags/shape.h"
 #include "plan/plan.h"
 #include "plan/train_flags.h"
 #include "train/setup/options.h"

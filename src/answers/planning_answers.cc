@@ -1,4 +1,5 @@
 #include "answers/planning_answers.h"
+#include "simulate/costs_json.h"
 
 #include <fmt/format.h>
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Values of flags from the command line, a configuration file and a plan, and the command line of a rank.
 
-#include "../apps/flag_values.h"
+#include "../apps/flags/config_file.h"
 
 #include <gmock/gmock.h>
 

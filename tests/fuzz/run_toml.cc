@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../apps/flag_values.h"
+#include "../apps/flags/config_file.h"
 #include "fuzz/fuzzer.h"
 
 namespace chimera::testing {

@@ -1,4 +1,4 @@
-#include "plan_flags.h"
+#include "flags/plan.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -7,35 +7,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "flags/values.h"
 #include "help.h"
 #include "hugging_face/model_folder.h"
 #include "model_config/parameters.h"
 #include "program.h"
 
 namespace chimera::apps {
-
-ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
-                          const std::function<double(const Schedule&)>& makespan) {
-  ShapedSchedule best{shapes.front(), generator.generate(shapes.front())};
-  if (shapes.size() == 1) return best;
-  double least = makespan(best.schedule);
-  for (const PipelineShape& shape : std::span(shapes).subspan(1)) {
-    ShapedSchedule other{shape, generator.generate(shape)};
-    const double time = makespan(other.schedule);
-    if (time >= least) continue;
-    least = time;
-    best = std::move(other);
-  }
-  return best;
-}
-
-MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
-                     const std::function<double(const Schedule&)>& makespan) {
-  return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
-    const auto of_pairs = [&](const Schedule& step) { return makespan(pairs.paired(step)); };
-    return pairs.paired(fastest_of(generator, shape.variants(generator, asked, Tried::ByCosts), of_pairs).schedule);
-  };
-}
 
 void PlanFlags::add_to(CLI::App& app) {
   begin_group(app, heading::kModel);

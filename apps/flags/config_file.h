@@ -1,5 +1,8 @@
 #pragma once
 
+// Flags from other places than the command line: a TOML file (--config), a plan, or a launcher that passes all values
+// to its ranks. Names of other programs lead to our names.
+
 #include <CLI/CLI.hpp>
 
 #include <string>

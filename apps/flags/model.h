@@ -1,11 +1,15 @@
 #pragma once
 
+// The flags that change single fields of a model (--layers, --hidden, ...), cut it into stages (--partition), and say
+// how its tensors are exported.
+
 #include <CLI/CLI.hpp>
 
 #include <optional>
 #include <string>
 
 #include "model_config/config.h"
+#include "model_config/partition.h"
 
 namespace chimera::apps {
 
@@ -30,6 +34,8 @@ struct ModelFlags {
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description);
 CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes);
+
+void add_partition(CLI::App& app, PartitionChoice& partition);
 
 [[nodiscard]] std::string listed_models();
 

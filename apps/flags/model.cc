@@ -1,11 +1,11 @@
-#include "model_flags.h"
+#include "flags/model.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "flags/values.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/export_plan.h"
-#include "options.h"
 
 namespace chimera::apps {
 
@@ -49,6 +49,14 @@ CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_
           flag, [&bytes, flag](const std::string& text) { bytes = parse_bytes(flag, text); },
           "maximum bytes of tensors per file, such as 300MB (default 5GB)")
       ->type_name("SIZE");
+}
+
+void add_partition(CLI::App& app, PartitionChoice& partition) {
+  app.add_option_function<std::string>(
+         "--partition", [&partition](const std::string& text) { partition = parse_partition(text); },
+         "how layers are distributed over stages: even; balanced, which minimizes the FLOPs of the slowest worker; or "
+         "blocks per stage such as 8,9,9,6 (default even)")
+      ->type_name("CUT");
 }
 
 std::string listed_models() { return fmt::format("{}", fmt::join(preset_names(), ", ")); }

@@ -1,4 +1,4 @@
-#include "host_flags.h"
+#include "flags/hosts.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
-#include "options.h"
+#include "flags/values.h"
 #include "program.h"
 
 namespace chimera::apps {

@@ -1,5 +1,7 @@
 #pragma once
 
+// The flags of a job on several hosts (--hosts, --ssh, ...), and the command line that starts a program on one of them.
+
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>

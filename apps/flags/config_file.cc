@@ -1,4 +1,4 @@
-#include "flag_values.h"
+#include "flags/config_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,10 +50,6 @@ std::optional<std::string> value_of(const std::string& key, const toml::node& no
   if (const auto number = node.value_exact<double>()) return fmt::format("{}", *number);
   throw ConfigError(fmt::format("{}: '{}' must be a string, a number, true or false", at, key));
 }
-
-}  // namespace
-
-namespace {
 
 struct OtherName {
   std::string_view name;

@@ -1,35 +1,21 @@
 #pragma once
 
+// The flags of a planning problem: model, machine, workers, mini-batch, memory. `plan` has them all; `train --plan
+// auto` fills the struct from its own flags.
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "flags/model.h"
 #include "generate/registry.h"
-#include "model_flags.h"
-#include "options.h"
-#include "pair_flags.h"
 #include "plan/candidate.h"
 #include "plan/train_flags.h"
 #include "schedule/schedule.h"
 
 namespace chimera::apps {
-
-struct ShapedSchedule {
-  PipelineShape shape;
-  Schedule schedule;
-};
-
-/// Returns the schedule with the least `makespan`; the first wins a tie. Requires at least one shape. Throws
-/// ConfigError if the generator rejects a shape.
-[[nodiscard]] ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
-                                        const std::function<double(const Schedule&)>& makespan);
-
-/// Returns a function that generates the fastest of the schedules among which costs decide (Tried::ByCosts), with
-/// pairs as in `pairs`. `makespan` receives schedules with these pairs. `shape` and `pairs` must outlive the function.
-[[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
-                                   const std::function<double(const Schedule&)>& makespan);
 
 struct PlanFlags {
   std::string model = "gpt2-mini";

@@ -1,0 +1,147 @@
+#include "dry_run_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/json.h"
+#include "core/printable.h"
+#include "launch/hosts/run_layout.h"
+#include "model_config/parameters.h"
+
+namespace chimera::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::int64_t> ranks_with(const Forecast& forecast, StageId stage) {
+  std::vector<std::int64_t> ranks;
+  for (const RankForecast& rank : forecast.ranks) {
+    if (std::ranges::count(rank.stages, stage, &HeldStage::stage) > 0) ranks.push_back(rank.rank.value());
+  }
+  return ranks;
+}
+
+std::string stages_text(const RankForecast& rank) {
+  std::vector<std::int64_t> stages;
+  for (const HeldStage& held : rank.stages) stages.push_back(held.stage.value());
+  return fmt::format("{}", fmt::join(stages, ", "));
+}
+
+Json stage_json(const Job& job, const Forecast& forecast, std::size_t s) {
+  const StageLayers& layers = job.partition[s];
+  return {{"stage", s},
+          {"first_layer", layers.first_layer},
+          {"layers", layers.end_layer - layers.first_layer},
+          {"embedding", layers.embedding},
+          {"head", layers.head},
+          {"parameters", forecast.stage_parameters[s]},
+          {"ranks", ranks_with(forecast, StageId(static_cast<std::int64_t>(s)))}};
+}
+
+Json rank_json(const Forecast& forecast, const RankForecast& rank) {
+  Json stages = Json::array();
+  for (const HeldStage& held : rank.stages) {
+    stages.push_back({{"replica", held.replica.value()}, {"stage", held.stage.value()}});
+  }
+  return {{"rank", rank.rank.value()},
+          {"group", rank.place.group.value()},
+          {"worker", rank.place.worker.value()},
+          {"stages", stages},
+          {"parameters", rank.parameters},
+          {"weights_bytes", rank.weights_bytes},
+          {"gradients_bytes", rank.gradients_bytes},
+          {"optimizer_bytes", rank.optimizer_bytes},
+          {"peak_memory_bytes", rank.peak_memory_bytes},
+          {"compute_seconds", rank.compute_seconds},
+          {"bubble_ratio", rank.bubble_ratio},
+          {"step_seconds", forecast.step_seconds}};
+}
+
+std::string gpu_text(const Job& job, const GpuResources& gpus) {
+  const auto& [gpu, count, blocks] = gpus;
+  return fmt::format(
+      "\nGPU: {}, {} multiprocessors\n"
+      "a rank has {} communicators at most, of {}: {} for messages, {} for sums, 1 for all ranks\n"
+      "  while they wait, they hold {} multiprocessors at most, of {}: {} each for messages, {} for sums, {} for all "
+      "ranks\n"
+      "  each has a high-priority stream; {} receive per channel is posted ahead\n",
+      gpu.name, gpu.multiprocessors, count.all(), kMostCommunicators, count.of_pairs, count.of_groups,
+      blocks.held(count), gpu.multiprocessors / 2, blocks.pair, blocks.group, blocks.everyone,
+      receives_ahead(job.options));
+}
+
+Json gpu_json(const Job& job, const GpuResources& gpus) {
+  const auto& [gpu, count, blocks] = gpus;
+  return {{"name", gpu.name},
+          {"multiprocessors", gpu.multiprocessors},
+          {"communicators", count.all()},
+          {"message_communicators", count.of_pairs},
+          {"sum_communicators", count.of_groups},
+          {"most_communicators", kMostCommunicators},
+          {"held_multiprocessors", blocks.held(count)},
+          {"most_held_multiprocessors", gpu.multiprocessors / 2},
+          {"receives_ahead", receives_ahead(job.options)}};
+}
+
+}  // namespace
+
+std::string dry_run_text(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
+  const auto tokens = static_cast<double>(job.mini_batch() * job.options.sequence);
+  std::string text = fmt::format(
+      "dry run, nothing is started: {}, {} parameters\n"
+      "schedule {}: {} stages on {} ranks ({} x {}), {} micro-batches of {} x {} tokens a step\n"
+      "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}; a rank takes {} at most, of {}{}\n"
+      "  for {}\n\n",
+      job.model.name, parameter_count(job.model), job.schedule.name, job.schedule.stages, job.num_ranks(),
+      job.ranks.data_parallel, job.ranks.workers, job.micro_batches(), job.micro_batch_size(), job.options.sequence,
+      forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio, bytes_text(forecast.peak_bytes()),
+      bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
+  std::size_t width = 6;
+  for (const RankForecast& rank : forecast.ranks) width = std::max(width, stages_text(rank).size());
+  text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}\n", "rank", "group",
+                      "worker", "stages", width, "parameters", "weights", "gradients", "optimizer", "peak", "computes",
+                      "bubble");
+  for (const RankForecast& rank : forecast.ranks) {
+    text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>8.4g} s {:>7.2f}\n",
+                        rank.rank.value(), rank.place.group.value(), rank.place.worker.value(), stages_text(rank),
+                        width, rank.parameters, bytes_text(rank.weights_bytes), bytes_text(rank.gradients_bytes),
+                        bytes_text(rank.optimizer_bytes), bytes_text(rank.peak_memory_bytes), rank.compute_seconds,
+                        rank.bubble_ratio);
+  }
+  text += fmt::format("\n{:>5}  {:<22} {:>14}  {}\n", "stage", "layers", "parameters", "on ranks");
+  for (std::size_t s = 0; s < job.partition.size(); ++s) {
+    const StageLayers& layers = job.partition[s];
+    const std::string blocks = fmt::format("{}{} to {}{}", layers.embedding ? "embedding, " : "", layers.first_layer,
+                                           layers.end_layer - 1, layers.head ? ", head" : "");
+    text += fmt::format("{:>5}  {:<22} {:>14}  {}\n", s, blocks, forecast.stage_parameters[s],
+                        fmt::join(ranks_with(forecast, StageId(static_cast<std::int64_t>(s))), ", "));
+  }
+  return gpus ? text + gpu_text(job, *gpus) : text;
+}
+
+std::string dry_run_json(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
+  Json json = {{"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.schedule.name}};
+  json.update(layout_json({.workers = job.ranks.workers,
+                           .data_parallel = job.ranks.data_parallel,
+                           .micro_batches = job.schedule.micro_batches,
+                           .mini_batch = job.mini_batch()}));
+  json.update(Json{{"micro_batch_size", job.micro_batch_size()},
+                   {"sequence", job.options.sequence},
+                   {"machine", forecast.machine},
+                   {"step_seconds", forecast.step_seconds},
+                   {"bubble_ratio", forecast.bubble_ratio},
+                   {"peak_memory_bytes", forecast.peak_bytes()},
+                   {"memory_bytes", forecast.memory_bytes},
+                   {"fits", forecast.fits()},
+                   {"stages", Json::array()},
+                   {"ranks", Json::array()}});
+  for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
+  for (const RankForecast& rank : forecast.ranks) json["ranks"].push_back(rank_json(forecast, rank));
+  if (gpus) json["gpu"] = gpu_json(job, *gpus);
+  return json_text(json, 2) + "\n";
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,125 @@
+#pragma once
+
+// The flags that say what a simulation assumes: times of ops or a file with all costs (CostFlags), pairs of ops that
+// overlap (PairFlags), and limits that a schedule must meet (LimitFlags).
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "check/check_limits.h"
+#include "core/choices.h"
+#include "flags/shape.h"
+#include "schedule/schedule.h"
+#include "simulate/costs.h"
+#include "simulate/simulate.h"
+
+namespace chimera {
+namespace apps {
+
+enum class PairChoice : std::uint8_t {
+  Own,        ///< as in its generator or file
+  Neighbors,  ///< each forward and the backward directly after it (pair_neighbors)
+  None,
+};
+
+}  // namespace apps
+
+template <>
+inline constexpr auto kNames<apps::PairChoice> = std::to_array<Named<apps::PairChoice>>(
+    {{apps::PairChoice::Own, "own"}, {apps::PairChoice::Neighbors, "neighbors"}, {apps::PairChoice::None, "none"}});
+
+namespace apps {
+
+/// Names of the time flags of CostFlags, with _ for -.
+inline constexpr std::array kTimeColumns = {"forward",         "backward", "input_gradient",
+                                            "weight_gradient", "latency",  "attention"};
+
+struct CostFlags;
+
+struct TimeFlag {
+  std::string column;  // one of kTimeColumns
+  double CostFlags::*time;
+  CLI::Option* option = nullptr;
+  std::vector<double> values = {};  // all values, if lists are allowed
+};
+
+struct CostFlags {
+  double forward = 1;
+  double backward = 2;
+  double input_gradient = 0;
+  double weight_gradient = 0;
+  double latency = 0;
+  double attention = 0;               // as in SliceCosts
+  std::vector<double> slice_lengths;  // tokens of each slice; one number: equal; empty: equal times
+  std::string file;                   // cost file; empty: use the times above
+  std::string links;                  // file with costs per pair of workers; empty: uniform
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;
+  bool blocking_sends = false;
+  std::int64_t data_parallel = 1;
+  bool shared_cores = false;    // whether data-parallel groups share cores
+  std::vector<TimeFlag> times;  // flags that --costs excludes
+  CLI::Option* sync_option = nullptr;
+  CLI::Option* slice_lengths_option = nullptr;
+
+  void add_to(CLI::App& app, Counts counts = Counts::Single);
+  [[nodiscard]] bool given(double CostFlags::*time) const;
+  [[nodiscard]] std::vector<const TimeFlag*> lists() const;
+  /// The first flag varies slowest. Throws ConfigError for more than kMostListed combinations.
+  [[nodiscard]] std::vector<CostFlags> listed() const;
+  /// Throws ConfigError if flags contradict each other, or if a file cannot be read or does not fit the schedule.
+  [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
+  /// `any`: whether any schedule has slices.
+  void report_without_slices(bool any) const;
+
+ private:
+  [[nodiscard]] CostModel given_times(const Schedule& schedule) const;
+  [[nodiscard]] CostModel read_file(const Schedule& schedule) const;
+  void set_bounds(const Schedule& schedule, CostModel& costs) const;
+  void add_links(CostModel& costs) const;
+};
+
+/// Parses --slice-lengths: empty for `balanced`, one 1 for `equal`, else the tokens of each slice. Throws ConfigError
+/// for other texts and for lengths of 0.
+[[nodiscard]] std::vector<double> parse_slice_lengths(const std::string& text);
+
+struct PairFlags {
+  PairChoice choice = PairChoice::Own;
+  double time = 1;
+  CLI::Option* time_option = nullptr;  // null: the command has no times
+
+  void add_to(CLI::App& app);
+  void add_time_to(CLI::App& app);
+  [[nodiscard]] Schedule paired(Schedule schedule) const;
+  /// Throws ConfigError if `costs` has a time of pairs.
+  [[nodiscard]] CostModel with_time(CostModel costs) const;
+  void report_without_pairs(bool any) const;
+};
+
+/// The flags --max-in-flight, --memory, --activation-bytes and --weight-bytes
+struct LimitFlags {
+  /// `consequence` ends the help text of both limits: what a command does with schedules beyond the limit.
+  void add_to(CLI::App& app, const std::string& consequence = "");
+  /// Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are given.
+  [[nodiscard]] Limits limits() const;
+  /// Example: `--max-in-flight 4, --memory 1e9`.
+  [[nodiscard]] std::string in_words() const;
+
+ private:
+  double in_flight_ = 0;
+  MemoryLimit memory_;
+  CLI::Option* in_flight_option_ = nullptr;
+  CLI::Option* memory_option_ = nullptr;
+  std::vector<CLI::Option*> bytes_options_;
+};
+
+/// Returns a function that generates the fastest of the schedules among which costs decide (Tried::ByCosts), with
+/// pairs as in `pairs`. `makespan` receives schedules with these pairs. `shape` and `pairs` must outlive the function.
+[[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
+                                   const std::function<double(const Schedule&)>& makespan);
+
+}  // namespace apps
+}  // namespace chimera

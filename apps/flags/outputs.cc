@@ -1,0 +1,149 @@
+#include "flags/outputs.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string_view>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "flags/values.h"
+
+namespace chimera::apps {
+namespace {
+
+bool names_this(const std::string& path, const std::string& word) {
+  std::error_code absent;
+  return std::filesystem::exists(word, absent) && is_same_file(path, word);
+}
+
+/// Includes paths in `--data=FILE`, lists, mixtures and several words.
+std::vector<std::string> names_in(const std::string& word) {
+  std::vector<std::string> names = {word, ""};
+  for (const char letter : word) {
+    if (std::string_view(" =:,").find(letter) == std::string_view::npos) {
+      names.back() += letter;
+    } else {
+      names.emplace_back();
+    }
+  }
+  return names;
+}
+
+bool has_name_of_input(const std::string& path) {
+  constexpr std::array kEndings = {"config.json",  "manifest.json", "tokenizer.json", "vocab.json",
+                                   "_map.json",    "_tokens.json",  "metrics.jsonl",  ".index.json",
+                                   ".safetensors", ".bin",          ".idx",           ".txt"};
+  return std::ranges::any_of(kEndings, [&](const char* ending) { return path.ends_with(ending); });
+}
+
+void require_no_input(const CLI::Option& output, const std::string& path, const std::vector<std::string>& words) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  std::error_code absent;
+  const bool may_be_read = std::filesystem::exists(path, absent) && has_name_of_input(path);
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("{} {}: {}; give another one", output.get_name(), path, why));
+  };
+  for (const std::string& word : words) {
+    for (const std::string& name : names_in(word)) {
+      if (names_this(path, name)) refuse("another argument names this file");
+      if (!may_be_read || parse_number<double>(name) || !names_this(folder, name)) continue;
+      refuse(fmt::format("exists in the folder {}, which another argument names", name));
+    }
+  }
+}
+
+/// Several flags may share a file such as /dev/null.
+bool is_device(const std::string& path) {
+  std::error_code absent;
+  return std::filesystem::exists(path, absent) && !std::filesystem::is_regular_file(path, absent);
+}
+
+/// Returns an empty path if the option is not given or names standard output.
+std::string named_file(const CLI::Option& option) {
+  const std::string path = option.count() == 0 ? "" : option.results().back();
+  return path == "-" ? "" : path;
+}
+
+void require_only_output(const CLI::App& app, const CLI::Option& output, const std::vector<CLI::Option*>& outputs) {
+  const std::string path = named_file(output);
+  if (is_device(path)) return;
+  for (const CLI::Option* other : app.get_options()) {
+    if (other == &output || other->count() == 0) continue;
+    if (std::ranges::find(outputs, other) == outputs.end()) {
+      require_no_input(output, path, other->results());
+    } else if (is_same_file(path, other->results().back())) {
+      throw ConfigError(
+          fmt::format("{} {}: {} names this file; give another one", output.get_name(), path, other->get_name()));
+    }
+  }
+  require_no_input(output, path, app.remaining());
+}
+
+}  // namespace
+
+CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats) {
+  format = formats.front();
+  std::vector<std::string> names;
+  for (const Format one : formats) names.push_back(to_text(one));
+  return add_word(
+      app, "--format", names, [&format](const std::string& word) { format = parse_named<Format>("--format", word); },
+      fmt::format("output format (default {})", names.front()));
+}
+
+CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vector<Format>& formats,
+                                   std::string& output) {
+  CLI::Option* given = add_format(app, format, formats);
+  CLI::Option* file =
+      add_path(app, "--output", output, "output file instead of standard output; its ending sets the format");
+  follow_ending(*file, *given, format, formats);
+  guard_outputs(app, {file});
+  return given;
+}
+
+void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats) {
+  file.each([&given, &format, formats](const std::string& path) {
+    const std::string ending = std::filesystem::path(path).extension().string();
+    for (const Format one : formats) {
+      if (given.count() == 0 && ending == fmt::format(".{}", to_text(one))) format = one;
+    }
+  });
+}
+
+void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing) {
+  const auto overwrites = std::make_shared<bool>(false);
+  app.add_flag("--overwrite", *overwrites, "replace output files that exist");
+  app.parse_complete_callback([&app, outputs, continuing, overwrites] {
+    for (const CLI::Option* output : outputs) {
+      const std::string path = named_file(*output);
+      if (path.empty()) continue;
+      require_only_output(app, *output, outputs);
+      const bool is_continued = output == outputs.front() && continuing != nullptr && continuing->count() > 0;
+      if (!is_continued) require_unused(output->get_name(), path, *overwrites);
+    }
+  });
+}
+
+std::ifstream open_input(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    throw ConfigError(path + ": is a directory; give a file, or - for standard input");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError(fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
+  return file;
+}
+
+void write_output(const std::string& path, const std::string& text) {
+  if (path.empty() || path == "-") {
+    std::cout << text << std::flush;
+    if (!std::cout) throw Error("standard output cannot be written");
+    return;
+  }
+  write_whole(path, text);
+}
+
+}  // namespace chimera::apps
