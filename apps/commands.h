@@ -1,5 +1,8 @@
 #pragma once
-// Each add_ function adds a subcommand; its callback sets `exit_code`.
+
+// The subcommands of `chimera`. Each add_ function adds one: its flags (flags/), its help, and a callback that runs it
+// and sets `exit_code`. The sources of a command are named after it. The front program has the commands that need no
+// LibTorch; kTrainingCommands are in a library that it loads for them (training_half.h).
 
 #include <CLI/CLI.hpp>
 

@@ -22,6 +22,19 @@ constexpr std::size_t kNameColumns = 28;  // width of flag names with their valu
 constexpr std::string_view kComment = "   # ";
 constexpr std::string_view kMore = "More: ";
 
+struct CommandGroup {
+  const char* heading;
+  const char* names;
+};
+/// A build without LibTorch lacks the commands that need it.
+constexpr std::array kCommandGroups = {
+    CommandGroup{"Train and use models", "train generate evaluate export tokenize tokenizer"},
+    CommandGroup{"Schedules", "schedules schedule simulate sweep search check"},
+    CommandGroup{"Models, machines and plans", "model profile plan bench"},
+    CommandGroup{"Runs", "top compare checkpoint diagnose"},
+    CommandGroup{"Hosts", "launch env"},
+    CommandGroup{"Learn", "demo playground"}};
+
 /// Splits a text at blanks, for a shell line only outside quotes.
 std::vector<std::string> words_of(const std::string& text, bool is_shell) {
   std::vector<std::string> words;
@@ -156,6 +169,19 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
   if (is_positional) return beside(make_option_name(option, true), option->get_description());
   const std::string takes = make_option_opts(option);
   return beside(make_option_name(option, false) + takes.substr(0, takes.find(':')), option->get_description());
+}
+
+std::string HelpFormatter::make_subcommands(const CLI::App* app, CLI::AppFormatMode mode) const {
+  if (app->get_parent() != nullptr) return CLI::Formatter::make_subcommands(app, mode);
+  std::string text = "\nSubcommands:\n";
+  for (const auto& [group, names] : kCommandGroups) {
+    text += fmt::format(" {}\n", group);
+    for (const std::string& name : words_of(names, false)) {
+      const auto found = app->get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
+      if (!found.empty()) text += make_subcommand(found.front());
+    }
+  }
+  return text;
 }
 
 std::string HelpFormatter::make_subcommand(const CLI::App* command) const {

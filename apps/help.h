@@ -1,5 +1,8 @@
 #pragma once
 
+// The layout of --help: flags and commands in groups, at the width of the terminal. A page that would be too long shows
+// the common flags only, and --help-all shows all. Commands name their groups and common flags when they add flags.
+
 #include <CLI/CLI.hpp>
 
 #include <string>
@@ -24,6 +27,7 @@ class HelpFormatter : public CLI::Formatter {
   [[nodiscard]] std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
   [[nodiscard]] std::string make_description(const CLI::App* app) const override;
   [[nodiscard]] std::string make_option(const CLI::Option* option, bool is_positional) const override;
+  [[nodiscard]] std::string make_subcommands(const CLI::App* app, CLI::AppFormatMode mode) const override;
   [[nodiscard]] std::string make_subcommand(const CLI::App* command) const override;
 
  private:

@@ -1,5 +1,7 @@
 #pragma once
 
+// How `schedule` and `simulate` draw: other schedules beside the first (--with), colors, and the format of the picture.
+
 #include <CLI/CLI.hpp>
 
 #include <string>

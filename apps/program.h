@@ -1,5 +1,8 @@
 #pragma once
 
+// The program around the subcommands: parsing, errors in one line with an exit code, and the place of this process
+// among the ranks of a launcher. Commands that run other commands (`demo`, `sweep --train`) start this program again.
+
 #include <functional>
 #include <string>
 #include <vector>

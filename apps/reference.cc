@@ -342,6 +342,7 @@ CommandEntry entry_of(const CLI::App& program) { return entry_below(program, "")
 
 void add_reference(CLI::App& program, int&) {
   auto* command = program.add_subcommand(kReference, "Write man pages, and completions for bash, zsh and fish");
+  command->group("");  // for packages
   command->footer(
       "Examples:\n"
       "  chimera reference man > chimera.1\n"

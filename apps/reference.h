@@ -1,10 +1,11 @@
 #pragma once
 
+// Man pages, shell completions and pages of the book, written from the flags of --help-all. entry_of() reads all
+// subcommands into plain data once; each to_ function and each completion prints that data in one language.
+
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
-
-// Subcommands and flags as in --help-all, for man pages, shell completions and the book.
 
 namespace chimera::apps {
 

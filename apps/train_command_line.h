@@ -1,5 +1,8 @@
 #pragma once
 
+// The flags of `chimera train`. Values come, highest precedence first, from the command line, the file of --config, the
+// plan of --plan auto and the defaults of TrainOptions. Ranks receive the final values as words of a command line.
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>

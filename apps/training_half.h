@@ -1,5 +1,8 @@
 #pragma once
 
+// The commands that need LibTorch, in libchimera_training.so. The program loads the library only for them, because it
+// takes half a second to load; all other commands start in milliseconds.
+
 #include <CLI/CLI.hpp>
 
 #include <string>
@@ -7,8 +10,7 @@
 
 namespace chimera::apps {
 
-/// Returns whether a command line needs LibTorch: commands of kTrainingCommands, `plan --run`, and the
-/// reference.
+/// Returns whether a command line needs LibTorch: commands of kTrainingCommands, `plan --run`, and `reference`.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
 /// Adds the training commands by name and description only, for `chimera --help` and suggestions.

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "simulate/costs.h"
-#include "simulate/costs_json.h"
 
 // Costs as JSON: written by `plan`, `model` and measured runs, read by --costs.
 

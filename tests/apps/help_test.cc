@@ -30,8 +30,8 @@ std::vector<std::string> subcommands(const Arguments& command = {}) {
   std::vector<std::string> names;
   std::string line;
   std::getline(lines, line);
-  while (std::getline(lines, line) && line.starts_with("  ")) {
-    if (line[2] != ' ') names.push_back(line.substr(2, line.find(' ', 2) - 2));
+  while (std::getline(lines, line) && line.starts_with(" ")) {  // one blank: a heading
+    if (line[1] == ' ' && line[2] != ' ') names.push_back(line.substr(2, line.find(' ', 2) - 2));
   }
   return names;
 }
@@ -91,6 +91,17 @@ TEST(HelpTest, EverySubcommandHasExamples) {
     EXPECT_EQ(result.messages, "") << name;
     EXPECT_THAT(result.output, HasSubstr("Examples:\n  chimera " + name)) << name;
   }
+}
+
+TEST(HelpTest, ListsAllCommandsInGroups) {
+  const std::vector<std::string> names = subcommands();
+  EXPECT_EQ(names.front(), "train");
+  EXPECT_LE(names.size(), 24U);
+  const std::string page = run_program({"reference", "bash"}).output;  // made from all commands
+  const std::string all = page.substr(page.find("compgen -W '") + 12);
+  std::istringstream words(all.substr(0, all.find(" --help")));
+  EXPECT_THAT(std::vector<std::string>(std::istream_iterator<std::string>(words), {}),
+              ::testing::UnorderedElementsAreArray(names));
 }
 
 TEST(HelpTest, HasAtMost60LinesAt100Columns) {

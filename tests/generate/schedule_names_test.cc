@@ -93,7 +93,7 @@ bool takes_a_name(const std::filesystem::path& file) {
                              "answers/planning_answers.cc",
                              "answers/requests.cc",
                              "apps/model.cc",
-                             "apps/options.cc",
+                             "flags/shape.cc",
                              "apps/pictures.cc",
                              "apps/plan.cc",
                              "apps/sweep_rows.cc",
