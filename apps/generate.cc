@@ -206,14 +206,12 @@ GenerateJob prepare_generate(const GenerateOptions& options) {
 
 void add_prompts(CLI::App& command, GenerateOptions& options) {
   const auto add = [&](const char* flag, bool is_tokens, const char* type, const char* description) {
-    command
-        .add_option_function<std::string>(
-            flag,
-            [&options, is_tokens](const std::string& words) {
-              options.prompts.push_back({words, is_tokens});
-            },
-            description)
-        ->type_name(type)
+    add_text(
+        command, flag,
+        [&options, is_tokens](const std::string& words) {
+          options.prompts.push_back({words, is_tokens});
+        },
+        type, description)
         ->trigger_on_parse();  // once per flag, in the order of the command line
   };
   add("--prompt", false, "TEXT", "text to continue; repeatable");
@@ -233,16 +231,11 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
            "`bytes` if the vocabulary has 256 tokens)");
   begin_group(command, heading::kText);
   add_prompts(command, o);
-  command
-      .add_option_function<std::string>(
-          "--tokens", [&o](const std::string& text) { o.tokens = parse_count("--tokens", text); },
-          "maximum number of new tokens per prompt (default 100, or as many as the model has positions for)")
-      ->type_name("N");
-  command
-      .add_option_function<std::string>(
-          "--stop", [&o](const std::string& text) { o.continuation.stops.push_back(text); },
-          "stop before this text, independent of token boundaries; repeatable")
-      ->type_name("TEXT")
+  add_count(command, "--tokens", o.tokens,
+            "maximum number of new tokens per prompt (default 100, or as many as the model has positions for)");
+  add_text(
+      command, "--stop", [&o](const std::string& text) { o.continuation.stops.push_back(text); }, "TEXT",
+      "stop before this text, independent of token boundaries; repeatable")
       ->trigger_on_parse();
   begin_group(command, heading::kSampling);
   add_number(command, "--temperature", sampling.temperature,

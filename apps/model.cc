@@ -83,7 +83,7 @@ std::vector<WorkerFootprint> workers_of(const Schedule& schedule, const ModelRep
 }
 
 ModelReport report_of(const ModelArguments& options) {
-  const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.flags.overrides());
+  const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.flags.given);
   constexpr std::int64_t kMany = 1'000'000'000;
   if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);

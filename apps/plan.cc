@@ -55,15 +55,13 @@ struct PlanArguments {
 
 void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::int64_t>& values,
                  const std::string& description) {
-  command
-      .add_option_function<std::string>(
-          flag,
-          [&values, flag](const std::string& text) {
-            values = parse_count_list(flag, text);
-            for (const std::int64_t value : values) require_between(flag.c_str(), value, 1, 1'000'000'000);
-          },
-          description)
-      ->type_name("N,N..N");
+  add_text(
+      command, flag,
+      [&values, flag](const std::string& text) {
+        values = parse_count_list(flag, text);
+        for (const std::int64_t value : values) require_between(flag.c_str(), value, 1, 1'000'000'000);
+      },
+      "N,N..N", description);
 }
 
 void add_given(CLI::App& command, PlanArguments& options) {
@@ -76,40 +74,34 @@ void add_given(CLI::App& command, PlanArguments& options) {
   add_choice(command, "--replica-layout", options.given.replica_layout,
              "which ranks share a node: replicas of a worker (near), or workers of a pipeline (far) (default: the "
              "faster layout)");
-  command
-      .add_option_function<std::string>(
-          "--tensor-parallel",
-          [&values = options.given.tensor_parallel](const std::string& text) {
-            values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--tensor-parallel", text);
-            for (const std::int64_t value : values) require_between("--tensor-parallel", value, 1, 1'000'000);
-          },
-          "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all divisors of the "
-          "heads; planning only, training does not support it (default 1)")
-      ->type_name("T");
-  command
-      .add_option_function<std::string>(
-          "--slices",
-          [&values = options.given.slices](const std::string& text) {
-            values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--slices", text);
-            for (const std::int64_t value : values) require_between("--slices", value, 1, kMostSlices);
-          },
-          "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 with "
-          "at least 128 tokens each; causal models (default 1)")
-      ->type_name("K");
-  command
-      .add_option_function<std::string>(
-          "--recompute",
-          [&choice = options.recompute](const std::string& text) { choice = parse_stages(kRecomputeFlag, text); },
-          "activation checkpointing of stages: none, full, a list such as 0,1, or auto for the stages that need it "
-          "to fit in memory; attention for only the attention sub-layers of all stages (default auto)")
-      ->type_name("STAGES");
-  command
-      .add_option_function<std::string>(
-          "--offload",
-          [&choice = options.offload](const std::string& text) { choice = parse_stages(kOffloadFlag, text); },
-          "activations of stages in host memory between forward and backward: none, full, a list such as 0,1, or auto "
-          "for the stages that need it to fit in memory (default none)")
-      ->type_name("STAGES");
+  add_text(
+      command, "--tensor-parallel",
+      [&values = options.given.tensor_parallel](const std::string& text) {
+        values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--tensor-parallel", text);
+        for (const std::int64_t value : values) require_between("--tensor-parallel", value, 1, 1'000'000);
+      },
+      "T",
+      "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all divisors of the "
+      "heads; planning only, training does not support it (default 1)");
+  add_text(
+      command, "--slices",
+      [&values = options.given.slices](const std::string& text) {
+        values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--slices", text);
+        for (const std::int64_t value : values) require_between("--slices", value, 1, kMostSlices);
+      },
+      "K",
+      "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 with "
+      "at least 128 tokens each; causal models (default 1)");
+  add_text(
+      command, "--recompute",
+      [&choice = options.recompute](const std::string& text) { choice = parse_stages(kRecomputeFlag, text); }, "STAGES",
+      "activation checkpointing of stages: none, full, a list such as 0,1, or auto for the stages that need it "
+      "to fit in memory; attention for only the attention sub-layers of all stages (default auto)");
+  add_text(
+      command, "--offload",
+      [&choice = options.offload](const std::string& text) { choice = parse_stages(kOffloadFlag, text); }, "STAGES",
+      "activations of stages in host memory between forward and backward: none, full, a list such as 0,1, or auto "
+      "for the stages that need it to fit in memory (default none)");
 }
 
 /// The paper's rule covers only its own schedule with even partitions.
@@ -347,14 +339,11 @@ void add_plan(CLI::App& program, int& exit_code) {
       ->type_name("NAME,NAME");
   add_choice(*command, "--rule", options->rule,
              "how to choose: by simulated step time, or by the rule of the Chimera paper (default simulation)");
-  options->partition_option =
-      command
-          ->add_option_function<std::string>(
-              "--partition",
-              [&partition = options->partition](const std::string& text) { partition = parse_partition(text); },
-              "how layers are distributed over stages: even; balanced, which tries even and balanced times; or blocks "
-              "per stage such as 8,9,9,6 (default balanced)")
-          ->type_name("CUT");
+  options->partition_option = add_text(
+      *command, "--partition",
+      [&partition = options->partition](const std::string& text) { partition = parse_partition(text); }, "CUT",
+      "how layers are distributed over stages: even; balanced, which tries even and balanced times; or blocks "
+      "per stage such as 8,9,9,6 (default balanced)");
   add_given(*command, *options);
   add_count(*command, "--top", options->top, "number of candidates to print; 0: all that fit (default 10)");
   command

@@ -75,7 +75,7 @@ std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, co
 
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
-  options.overrides = flags.model.overrides();
+  options.overrides = flags.model.given;
   flags.optimizer.complete(options.optimizer, options.learning_rate);
   if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
   flags.exports.check_flags(options);
@@ -132,7 +132,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
     if (command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
   }
   TrainOptions options = flags.options;
-  options.overrides = flags.model.overrides();
+  options.overrides = flags.model.given;
   PlanOptions restrictions{.schedules = {}, .top = 1};
   if (names_schedule_file(options.schedule))
     throw ConfigError("--plan auto chooses --schedule; give a name or nothing");

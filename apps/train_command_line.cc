@@ -27,11 +27,10 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
                          "in the resumed run)");
   details = {
       keep, keep_every,
-      app.add_option_function<std::string>(
-             "--save-every",
-             [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
-             "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)")
-          ->type_name("N|TIME"),
+      add_text(
+          app, "--save-every",
+          [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
+          "N|TIME", "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)"),
       max_restarts = add_count(app, "--max-restarts", options.max_restarts,
                                "how often the job is restarted from its newest valid checkpoint after a failure or "
                                "hang (default 0, or 3 with --recover restart)")};
@@ -44,11 +43,11 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
   add_choice(app, "--non-finite", options.non_finite,
              "what to do if the loss or a gradient is not finite: abort the run; skip the update; or rollback to the "
              "newest checkpoint, as --max-restarts allows, and skip the step if it fails again (default abort)");
-  app.add_option_function<std::string>(
-         "--spike", [&options](const std::string& text) { options.spike = parse_deviations("--spike", text); },
-         "roll back to the newest checkpoint, as --max-restarts allows, if a loss is this many deviations above the "
-         "expected loss, and skip the updates before it (default: never)")
-      ->type_name("N[sigma]");
+  add_text(
+      app, "--spike", [&options](const std::string& text) { options.spike = parse_deviations("--spike", text); },
+      "N[sigma]",
+      "roll back to the newest checkpoint, as --max-restarts allows, if a loss is this many deviations above the "
+      "expected loss, and skip the updates before it (default: never)");
   spike_skip = add_count(app, "--spike-skip", options.spike_skip,
                          "number of mini-batches up to a spike whose updates are skipped (default 10)");
   add_choice(app, "--on-different-copies", options.different_copies,
@@ -261,12 +260,11 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
   flags.shape.micro_batches->description(
       "micro-batches per step and data-parallel group, over all directions (N; default D)");
-  command
-      .add_option_function<std::string>(
-          "--slice-lengths", [&o](const std::string& text) { o.slice_lengths = tokens_of_slices(text); },
-          "tokens of the slices: balanced, which take equal times by attention's share of the model's FLOPs; equal; or "
-          "a list (default balanced)")
-      ->type_name("balanced|equal|N,N");
+  add_text(
+      command, "--slice-lengths", [&o](const std::string& text) { o.slice_lengths = tokens_of_slices(text); },
+      "balanced|equal|N,N",
+      "tokens of the slices: balanced, which take equal times by attention's share of the model's FLOPs; equal; or "
+      "a list (default balanced)");
   add_partition(command, o.partition);
 }
 
@@ -327,19 +325,17 @@ void add_numbers(CLI::App& command, TrainCommandLine& flags) {
 void add_memory(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kMemory);
-  command
-      .add_option_function<std::string>(
-          "--recompute", [&o](const std::string& text) { o.recompute = parse_stages(kRecomputeFlag, text); },
-          "activation checkpointing of stages: none, full, auto (only stages that do not fit in --memory otherwise), "
-          "or "
-          "a list such as 0,1; attention: of the attention sub-layers of all stages (default none)")
-      ->type_name("none|attention|full|auto|N,N");
-  command
-      .add_option_function<std::string>(
-          "--offload", [&o](const std::string& text) { o.offload = parse_stages(kOffloadFlag, text); },
-          "keep activations of stages in host memory between forward and backward: none, full, auto (only stages that "
-          "do not fit in --memory otherwise), or a list such as 0,1 (default none)")
-      ->type_name("none|full|auto|N,N");
+  add_text(
+      command, "--recompute", [&o](const std::string& text) { o.recompute = parse_stages(kRecomputeFlag, text); },
+      "none|attention|full|auto|N,N",
+      "activation checkpointing of stages: none, full, auto (only stages that do not fit in --memory otherwise), "
+      "or "
+      "a list such as 0,1; attention: of the attention sub-layers of all stages (default none)");
+  add_text(
+      command, "--offload", [&o](const std::string& text) { o.offload = parse_stages(kOffloadFlag, text); },
+      "none|full|auto|N,N",
+      "keep activations of stages in host memory between forward and backward: none, full, auto (only stages that "
+      "do not fit in --memory otherwise), or a list such as 0,1 (default none)");
   add_number(command, "--memory", o.memory,
              "memory of a worker in GiB, for --recompute auto, --offload auto and --plan auto");
   command
@@ -373,12 +369,11 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kOutput);
   add_path(command, "--metrics", o.metrics,
            "write one JSON object per step to this file (default: metrics.jsonl in the folder of --checkpoint)");
-  command
-      .add_option_function<std::string>(
-          "--log-every", [&o](const std::string& text) { o.log_every = parse_save_interval("--log-every", text); },
-          "steps between progress lines in a log, or a time such as 30s (default: about 20 lines, and at least one "
-          "every 10 s)")
-      ->type_name("N|TIME");
+  add_text(
+      command, "--log-every", [&o](const std::string& text) { o.log_every = parse_save_interval("--log-every", text); },
+      "N|TIME",
+      "steps between progress lines in a log, or a time such as 30s (default: about 20 lines, and at least one "
+      "every 10 s)");
   add_path(command, "--tensorboard", o.tensorboard, "write the metrics to an event file for TensorBoard in this folder",
            PathKind::Folder);
   add_path(command, "--trace", o.trace,

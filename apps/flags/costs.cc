@@ -50,13 +50,12 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
       flag.values = parse_number_list(name, text, 0);
       this->*flag.time = flag.values.front();
     };
-    flag.option = app.add_option_function<std::string>(name, take, description)->type_name(lists ? "X|LIST" : "X");
+    flag.option = add_text(app, name, take, lists ? "X|LIST" : "X", description);
   }
-  slice_lengths_option =
-      app.add_option_function<std::string>(
-             "--slice-lengths", [this](const std::string& text) { slice_lengths = parse_slice_lengths(text); },
-             "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)")
-          ->type_name("balanced|equal|N,N");
+  slice_lengths_option = add_text(
+      app, "--slice-lengths", [this](const std::string& text) { slice_lengths = parse_slice_lengths(text); },
+      "balanced|equal|N,N",
+      "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)");
   add_path(app, "--costs", file,
            "JSON file with costs of every stage and op, links, all-reduces and memory (docs/schedule_format.md)");
   add_path(app, "--links", links,

@@ -10,28 +10,16 @@
 namespace chimera::apps {
 
 void ModelFlags::add_to(CLI::App& app) {
-  layers_option = add_count(app, "--layers", layers, "number of transformer blocks; overrides the model");
-  hidden_option =
-      add_count(app, "--hidden", hidden,
-                "hidden size; overrides the model. The feed-forward size becomes 4 times this size (Llama: 3 times)");
-  heads_option = add_count(app, "--heads", heads, "number of attention heads; overrides the model");
-  key_value_heads_option = add_count(app, "--key-value-heads", key_value_heads,
-                                     "number of key and value heads (grouped-query attention; Llama only)");
-  vocabulary_option = add_count(app, "--vocabulary", vocabulary, "vocabulary size; overrides the model");
+  add_count(app, "--layers", given.layers, "number of transformer blocks; overrides the model");
+  add_count(app, "--hidden", given.hidden,
+            "hidden size; overrides the model. The feed-forward size becomes 4 times this size (Llama: 3 times)");
+  add_count(app, "--heads", given.heads, "number of attention heads; overrides the model");
+  add_count(app, "--key-value-heads", given.key_value_heads,
+            "number of key and value heads (grouped-query attention; Llama only)");
+  add_count(app, "--vocabulary", given.vocabulary, "vocabulary size; overrides the model");
   add_word(
-      app, "--tied", {"true", "false"}, [this](const std::string& word) { tied = word == "true"; },
+      app, "--tied", {"true", "false"}, [this](const std::string& word) { given.tied = word == "true"; },
       "whether head and token embedding share one matrix; overrides the model");
-}
-
-ModelOverrides ModelFlags::overrides() const {
-  ModelOverrides overrides;
-  if (layers_option->count() > 0) overrides.layers = layers;
-  if (hidden_option->count() > 0) overrides.hidden = hidden;
-  if (heads_option->count() > 0) overrides.heads = heads;
-  if (key_value_heads_option->count() > 0) overrides.key_value_heads = key_value_heads;
-  if (vocabulary_option->count() > 0) overrides.vocabulary = vocabulary;
-  overrides.tied = tied;
-  return overrides;
 }
 
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
@@ -44,19 +32,16 @@ CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::strin
 }
 
 CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes) {
-  return app
-      .add_option_function<std::string>(
-          flag, [&bytes, flag](const std::string& text) { bytes = parse_bytes(flag, text); },
-          "maximum bytes of tensors per file, such as 300MB (default 5GB)")
-      ->type_name("SIZE");
+  return add_text(
+      app, flag, [&bytes, flag](const std::string& text) { bytes = parse_bytes(flag, text); }, "SIZE",
+      "maximum bytes of tensors per file, such as 300MB (default 5GB)");
 }
 
 void add_partition(CLI::App& app, PartitionChoice& partition) {
-  app.add_option_function<std::string>(
-         "--partition", [&partition](const std::string& text) { partition = parse_partition(text); },
-         "how layers are distributed over stages: even; balanced, which minimizes the FLOPs of the slowest worker; or "
-         "blocks per stage such as 8,9,9,6 (default even)")
-      ->type_name("CUT");
+  add_text(
+      app, "--partition", [&partition](const std::string& text) { partition = parse_partition(text); }, "CUT",
+      "how layers are distributed over stages: even; balanced, which minimizes the FLOPs of the slowest worker; or "
+      "blocks per stage such as 8,9,9,6 (default even)");
 }
 
 std::string listed_models() { return fmt::format("{}", fmt::join(preset_names(), ", ")); }

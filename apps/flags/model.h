@@ -13,21 +13,11 @@
 
 namespace chimera::apps {
 
+/// The given flags, each of which overrides a field of the model.
 struct ModelFlags {
-  std::int64_t layers = 0;
-  std::int64_t hidden = 0;
-  std::int64_t heads = 0;
-  std::int64_t key_value_heads = 0;
-  std::int64_t vocabulary = 0;
-  std::optional<bool> tied;
-  CLI::Option* layers_option = nullptr;
-  CLI::Option* hidden_option = nullptr;
-  CLI::Option* heads_option = nullptr;
-  CLI::Option* key_value_heads_option = nullptr;
-  CLI::Option* vocabulary_option = nullptr;
+  ModelOverrides given;
 
   void add_to(CLI::App& app);
-  [[nodiscard]] ModelOverrides overrides() const;
 };
 
 /// Flag for the type of exported tensors; `word` receives one of element_type_names().

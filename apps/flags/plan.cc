@@ -28,10 +28,8 @@ void PlanFlags::add_to(CLI::App& app) {
   add_count(app, "--workers", workers, "total number of workers (P = W x D)");
   add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers");
   add_number(app, "--memory", memory, "memory of a worker in GiB (default: from the machine profile)");
-  app.add_option_function<std::string>(
-         "--sequence", [this](const std::string& text) { sequence = parse_count("--sequence", text); },
-         "tokens per sequence (default 128; above 1 B parameters: all that the model can attend to)")
-      ->type_name("N");
+  add_count(app, "--sequence", sequence,
+            "tokens per sequence (default 128; above 1 B parameters: all that the model can attend to)");
   begin_group(app, heading::kOptimization);
   add_choice(app, "--dtype", dtype,
              "type of computation; bfloat16: mixed precision with float32 master weights (default float32; above 1 B "
@@ -86,7 +84,7 @@ DataType PlanFlags::dtype_for(const ModelConfig& config) const {
 
 std::vector<TrainFlag> PlanFlags::workload_flags(const PlanProblem& problem) const {
   std::vector<TrainFlag> flags = {{std::filesystem::is_directory(model) ? "from" : "model", model}};
-  const ModelOverrides fields = overrides.overrides();
+  const ModelOverrides& fields = overrides.given;
   if (fields.layers) flags.push_back({"layers", *fields.layers});
   if (fields.hidden) flags.push_back({"hidden", *fields.hidden});
   if (fields.heads) flags.push_back({"heads", *fields.heads});

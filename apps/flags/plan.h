@@ -33,7 +33,7 @@ struct PlanFlags {
 
   void add_to(CLI::App& app);
   /// Throws ConfigError if a flag or the machine profile is missing or invalid.
-  [[nodiscard]] PlanProblem problem() const { return problem(overrides.overrides(), memory); }
+  [[nodiscard]] PlanProblem problem() const { return problem(overrides.given, memory); }
   /// Does the same with other model fields and memory (GiB per worker; 0: memory in the machine profile).
   [[nodiscard]] PlanProblem problem(const ModelOverrides& fields, double gibibytes) const;
   /// Returns --sequence, or a default: all tokens that the model can attend to above 1 B parameters, else 128.

@@ -60,7 +60,7 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
       if (!lists) require_no_list(flag, text);
       if (!is_list(text)) value = parse_count(flag, text);
     };
-    return app.add_option_function<std::string>(flag, take, description)->type_name(lists ? "N|LIST" : "N");
+    return add_text(app, flag, take, lists ? "N|LIST" : "N", description);
   };
   stages = add("--stages", shape.stages, stages_list, "number of workers of one pipeline (D)");
   micro_batches = add("--micro-batches", shape.micro_batches, micro_batches_list,
@@ -83,10 +83,9 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
         flag.values.push_back(std::ranges::find(names, name) - names.begin());
       }
     };
-    flag.option = axis.is_number() ? app.add_option_function<std::string>(axis.flag(), take_number, help_of(axis))
-                                         ->type_name(lists ? "N|LIST" : "N")
-                                   : app.add_option_function<std::string>(axis.flag(), take_names, help_of(axis))
-                                         ->type_name(fmt::format("{}", fmt::join(names, "|")));
+    flag.option = axis.is_number()
+                      ? add_text(app, axis.flag(), take_number, lists ? "N|LIST" : "N", help_of(axis))
+                      : add_text(app, axis.flag(), take_names, fmt::format("{}", fmt::join(names, "|")), help_of(axis));
   }
 }
 

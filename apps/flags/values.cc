@@ -106,11 +106,20 @@ std::int64_t parse_count(const std::string& flag, const std::string& text) {
   throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
 }
 
+CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(const std::string&)> take,
+                      const std::string& type, const std::string& description) {
+  return app.add_option_function<std::string>(flag, std::move(take), description)->type_name(type);
+}
+
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description) {
-  return app
-      .add_option_function<std::string>(
-          flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, description)
-      ->type_name("N");
+  return add_text(
+      app, flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, "N", description);
+}
+
+CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
+                       const std::string& description) {
+  return add_text(
+      app, flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, "N", description);
 }
 
 double parse_amount(const std::string& flag, const std::string& text, double least) {
@@ -125,11 +134,9 @@ double parse_amount(const std::string& flag, const std::string& text, double lea
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least) {
-  return app
-      .add_option_function<std::string>(
-          flag, [&value, flag, least](const std::string& text) { value = parse_amount(flag, text, least); },
-          description)
-      ->type_name("X");
+  return add_text(
+      app, flag, [&value, flag, least](const std::string& text) { value = parse_amount(flag, text, least); }, "X",
+      description);
 }
 
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
@@ -139,7 +146,7 @@ CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path,
     if (text.empty()) throw ConfigError(flag + ": the name of a " + (is_folder ? "folder" : "file") + " is missing");
     path = text;
   };
-  return app.add_option_function<std::string>(flag, take, description)->type_name(is_folder ? "DIR" : "FILE");
+  return add_text(app, flag, take, is_folder ? "DIR" : "FILE", description);
 }
 
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description) {
@@ -161,14 +168,12 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description) {
   const std::string listed = fmt::format("{}", fmt::join(names, "|"));
-  return app
-      .add_option_function<std::string>(
-          flag,
-          [flag, names = std::move(names), take = std::move(take)](const std::string& word) {
-            take(name_for(flag, word, names));
-          },
-          description)
-      ->type_name(listed);
+  return add_text(
+      app, flag,
+      [flag, names = std::move(names), take = std::move(take)](const std::string& word) {
+        take(name_for(flag, word, names));
+      },
+      listed, description);
 }
 
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {

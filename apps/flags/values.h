@@ -41,7 +41,12 @@ void require_no_list(const std::string& flag, const std::string& text);
 
 /// Parses texts such as 1000 or 1e3. Throws ConfigError for other texts.
 [[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
+/// The flag calls `take` with its text; `type` is the kind of value in --help.
+CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(const std::string&)> take,
+                      const std::string& type, const std::string& description);
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
+CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
+                       const std::string& description);
 /// Maximum of numeric flags; keeps sums and products finite.
 inline constexpr double kMostNumber = 1e100;
 /// Parses a number from `least` to kMostNumber. Throws ConfigError for other texts and numbers.
