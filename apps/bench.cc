@@ -19,6 +19,7 @@
 #include "launch/local/launcher.h"
 #include "program.h"
 #include "train/loop/export_job.h"
+#include "train/setup/prepare_job.h"
 #include "train_options.h"
 
 namespace chimera::apps {

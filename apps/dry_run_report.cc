@@ -89,16 +89,17 @@ Json gpu_json(const Job& job, const GpuResources& gpus) {
 }  // namespace
 
 std::string dry_run_text(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
-  const auto tokens = static_cast<double>(job.mini_batch() * job.options.sequence);
+  const auto tokens = static_cast<double>(job.run.mini_batch() * job.options.sequence);
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
       "schedule {}: {} stages on {} ranks ({} x {}), {} micro-batches of {} x {} tokens a step\n"
       "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}; a rank takes {} at most, of {}{}\n"
       "  for {}\n\n",
-      job.model.name, parameter_count(job.model), job.schedule.name, job.schedule.stages, job.num_ranks(),
-      job.ranks.data_parallel, job.ranks.workers, job.micro_batches(), job.micro_batch_size(), job.options.sequence,
-      forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio, bytes_text(forecast.peak_bytes()),
-      bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
+      job.model.name, parameter_count(job.model), job.run.schedule.name, job.run.schedule.stages, job.run.num_ranks(),
+      job.run.ranks.data_parallel, job.run.ranks.workers, job.run.micro_batches(), job.run.samples_per_op(),
+      job.options.sequence, forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio,
+      bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
+      forecast.machine);
   std::size_t width = 6;
   for (const RankForecast& rank : forecast.ranks) width = std::max(width, stages_text(rank).size());
   text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}\n", "rank", "group",
@@ -123,12 +124,13 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
 }
 
 std::string dry_run_json(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
-  Json json = {{"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.schedule.name}};
-  json.update(layout_json({.workers = job.ranks.workers,
-                           .data_parallel = job.ranks.data_parallel,
-                           .micro_batches = job.schedule.micro_batches,
-                           .mini_batch = job.mini_batch()}));
-  json.update(Json{{"micro_batch_size", job.micro_batch_size()},
+  Json json = {
+      {"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.run.schedule.name}};
+  json.update(layout_json({.workers = job.run.ranks.workers,
+                           .data_parallel = job.run.ranks.data_parallel,
+                           .micro_batches = job.run.schedule.micro_batches,
+                           .mini_batch = job.run.mini_batch()}));
+  json.update(Json{{"micro_batch_size", job.run.samples_per_op()},
                    {"sequence", job.options.sequence},
                    {"machine", forecast.machine},
                    {"step_seconds", forecast.step_seconds},

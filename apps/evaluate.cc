@@ -57,7 +57,6 @@ void evaluate_and_print(const EvaluateFlags& flags) {
 
 int run(EvaluateFlags flags, const Invocation& invocation) {
   constexpr std::int64_t kMany = 1'000'000'000;
-  constexpr std::int64_t kMostThreads = 1024;
   EvaluationOptions& options = flags.options;
   require_between("--sequence", options.sequence, 1, kMany);
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);

@@ -61,7 +61,6 @@ struct GenerateJob {
 
 constexpr std::int64_t kUsualTokens = 100;
 constexpr std::int64_t kMostStages = 1024;
-constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kByteVocabulary = 256;
 
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {

@@ -9,7 +9,7 @@
 #include "bench/contest.h"
 #include "bench/random_letters.h"
 #include "launch/local/launcher.h"
-#include "train/setup/job.h"
+#include "train/setup/prepare_job.h"
 #include "train_options.h"
 #endif
 

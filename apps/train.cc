@@ -37,9 +37,9 @@
 #include "train/recover/reconnecting_transport.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
-#include "train/setup/job.h"
 #include "train/setup/job_checkpoints.h"
 #include "train/setup/job_fingerprint.h"
+#include "train/setup/prepare_job.h"
 #include "train_command_line.h"
 #include "train_options.h"
 
@@ -197,17 +197,18 @@ void report_without_effect(const Job& job) {
   const auto report = [](bool is_idle, const char* flag, const char* reason) {
     if (is_idle) messages().write(fmt::format("chimera: {} has no effect: {}\n", flag, reason));
   };
-  const bool has_copies = std::ranges::any_of(job.rank_groups(), [](const auto& group) { return group.size() > 1; });
+  const bool has_copies =
+      std::ranges::any_of(job.run.rank_groups(), [](const auto& group) { return group.size() > 1; });
   constexpr const char* kNoCopies = "no stage has a second copy";
   report(options.sync != AllReducePlacement::EagerOpt && !has_copies, "--sync", kNoCopies);
   report(options.shard_optimizer && !has_copies, "--shard-optimizer", kNoCopies);
   report(options.shard_optimizer && has_copies && moments_of(options.optimizer.kind) == 0, "--shard-optimizer",
          "--optimizer sgd has no state");
-  report(options.replica_layout == ReplicaLayout::Far && job.ranks.data_parallel == 1, "--replica-layout",
+  report(options.replica_layout == ReplicaLayout::Far && job.run.ranks.data_parallel == 1, "--replica-layout",
          "there is one data-parallel group");
   report(options.partition.rule != PartitionRule::Even && options.given == nullptr && options.schedule == "none",
          "--partition", "one stage has all layers");
-  report(options.verify_messages && job.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
+  report(options.verify_messages && job.run.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
   report(options.optimizer.decayed != OptimizerOptions().decayed && options.optimizer.weight_decay == 0, "--decay",
          "--weight-decay is 0");
   report(!options.validation.empty() && options.validate_every == 0, "--validation",
@@ -244,8 +245,8 @@ double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
     return peak.flops;
   }
   if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
-  const double peak =
-      matrix_peak(read_machine(machine_file(all.machine)), job.options.dtype, job.num_ranks(), intra_op_threads(job));
+  const double peak = matrix_peak(read_machine(machine_file(all.machine)), job.options.dtype, job.run.num_ranks(),
+                                  intra_op_threads(job));
   if (peak == 0 && !all.plans) {
     throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them",
                                   all.machine, to_text(job.options.dtype)));
@@ -283,13 +284,14 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
-  const bool has_processes = job.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
-  if (!has_processes || job.num_ranks() != place.world_size) {
-    throw ConfigError(fmt::format(
-        "{} has started {} processes, but this run has {}; start as many as D W = {}, or change "
-        "--stages and --data-parallel",
-        to_text(place.launcher), place.world_size,
-        has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1));
+  const bool has_processes = job.run.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
+  if (!has_processes || job.run.num_ranks() != place.world_size) {
+    throw ConfigError(
+        fmt::format("{} has started {} processes, but this run has {}; start as many as D W = {}, or change "
+                    "--stages and --data-parallel",
+                    to_text(place.launcher), place.world_size,
+                    has_processes ? fmt::format("{} ranks", job.run.num_ranks()) : "one process",
+                    has_processes ? job.run.num_ranks() : 1));
   }
   if (job.options.max_restarts > 0) {
     throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
@@ -299,7 +301,7 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
     throw ConfigError(fmt::format("--recover twin: {} has started the ranks, and would have to replace them",
                                   to_text(place.launcher)));
   }
-  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.run.num_ranks()), "use fewer ranks");
   if (place.rank == 0) output().write(describe(job));
   RankEnvironment rank = join_place(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
@@ -337,13 +339,13 @@ std::string way_to_continue(const Job& job, Words typed) {
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   const bool has_twins = job.options.recover == Recover::Twin;
   if (has_twins) require_twins(job);
-  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.run.num_ranks()), "use fewer ranks");
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
   ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
   output().write(describe(job));
   output().drain(kPromptEnd);
   if (output().error() != 0) finish_output(kPromptEnd);
-  if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
+  if (job.run.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
     if (job.options.max_restarts > 0) {
       throw ConfigError("--max-restarts needs a run of several processes; this run has one");
     }
@@ -351,7 +353,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     return run_threads(job);
   }
   hash_large_data(job);
-  return launch({.ranks = static_cast<int>(job.num_ranks()),
+  return launch({.ranks = static_cast<int>(job.run.num_ranks()),
                  .arguments = arguments,
                  .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
                  .entry = uses_gpu(job.options) ? nullptr : entry,
@@ -363,7 +365,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .most_restarts = static_cast<int>(job.options.max_restarts),
                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
-                 .copies = job.rank_groups(),
+                 .copies = job.run.rank_groups(),
                  .replacement_arguments = {"--resume", "none"},
                  .flight_folder = job.options.flight_folder(),
                  .flight_job = flight_job(job)});

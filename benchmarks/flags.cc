@@ -23,6 +23,7 @@
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
 #include "train/loop/trainer.h"
+#include "train/setup/prepare_job.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/thread_transport.h"
 
@@ -131,8 +132,10 @@ void measure_rank(const Options& options, const RankEnvironment& rank) {
   at::set_num_interop_threads(1);
   at::set_num_threads(1);
   const Job job = prepare_job(options_of(variants()[0], options));
-  const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
+  const auto transport = connect_gloo({.rank = rank.rank,
+                                       .world_size = rank.world_size,
+                                       .rendezvous = rank.rendezvous,
+                                       .groups = job.run.rank_groups()});
   auto all = contenders(options, RankId(rank.rank), *transport);
   measure(all, *transport, options.rounds);
   for (const Contender& one : all) {
@@ -150,7 +153,7 @@ double cpu_seconds_alone(const Options& options) {
   TrainOptions train = options_of(variants()[0], options);
   train.schedule = "none";
   const Job job = prepare_job(train);
-  ThreadHub hub(1, job.rank_groups());
+  ThreadHub hub(1, job.run.rank_groups());
   const auto transport = hub.transport(RankId(0));
   Trainer trainer(job, RankId(0), *transport);
   constexpr int kWarmUp = 1;

@@ -17,6 +17,7 @@
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
 #include "measuring/run_memory.h"
+#include "train/setup/prepare_job.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {
@@ -43,8 +44,10 @@ void measure_rank(const std::string& data, const std::string& schedule, const st
                   const std::string& sizes, const RankEnvironment& rank) {
   at::set_num_threads(1);
   const Job job = prepare_job(options_for(data, schedule, recompute));
-  const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
+  const auto transport = connect_gloo({.rank = rank.rank,
+                                       .world_size = rank.world_size,
+                                       .rendezvous = rank.rendezvous,
+                                       .groups = job.run.rank_groups()});
   const auto workers =
       compare_memory(job, RankId(rank.rank), *transport, sizes == kDerived ? Sizes::Derived : Sizes::Measured);
   if (rank.rank != 0) return;

@@ -19,6 +19,7 @@
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
 #include "train/loop/trainer.h"
+#include "train/setup/prepare_job.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {
@@ -79,8 +80,10 @@ void print_ratio(const char* what, const std::vector<double>& on, const std::vec
 void measure_rank(const std::string& data, const RankEnvironment& rank) {
   at::set_num_threads(1);
   const Job job = prepare_job(options_for(data));
-  const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
+  const auto transport = connect_gloo({.rank = rank.rank,
+                                       .world_size = rank.world_size,
+                                       .rendezvous = rank.rendezvous,
+                                       .groups = job.run.rank_groups()});
   Trainer trainer(job, RankId(rank.rank), *transport);
   std::int64_t step = 0;
   while (step < kWarmUpSteps) static_cast<void>(trainer.train_step(step++));
@@ -100,7 +103,7 @@ void measure_rank(const std::string& data, const RankEnvironment& rank) {
              "quartiles of pairs");
   print_ratio("step", wall[1], wall[0]);
   print_ratio("CPU time", cpu[1], cpu[0]);
-  const auto marks = static_cast<double>(job.training.workers.front().size() + 1);
+  const auto marks = static_cast<double>(job.programs.training.workers.front().size() + 1);
   const double share = marks * cost_of_mark() / spread_of(wall[0]).median;
   fmt::print("{:.0f} notes of {:.0f} ns each a step: {:.4f} % of it; required: at most {:.0f} %: {}\n", marks,
              1e9 * cost_of_mark(), 100 * share, 100 * kLimit, share <= kLimit ? "met" : "NOT MET");

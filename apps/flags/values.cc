@@ -178,7 +178,6 @@ CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::s
 
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {
   const int cores = available_cores();
-  constexpr std::int64_t kMostThreads = 1024;  // more are refused
   if (threads <= 1 || threads > kMostThreads || threads * processes <= cores) return;
   messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
                                processes > 1 ? fmt::format("{} times ", processes) : "", threads,

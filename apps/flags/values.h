@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/choices.h"
-#include "core/require_between.h"
+#include "core/limits.h"
 
 namespace chimera::apps {
 

@@ -122,9 +122,9 @@ struct Mean {
 
 Samples share_samples(const Job& job, RankId rank, const std::vector<MemorySample>& own, Transport& transport) {
   Samples samples;
-  for (std::size_t w = 0; w < job.training.workers.size(); ++w) {
-    std::vector<double> numbers(2 * (job.training.workers[w].size() + 1), 0);
-    if (job.ranks.place(rank) == GroupWorker{GroupId(0), WorkerId(static_cast<std::int64_t>(w))}) {
+  for (std::size_t w = 0; w < job.programs.training.workers.size(); ++w) {
+    std::vector<double> numbers(2 * (job.programs.training.workers[w].size() + 1), 0);
+    if (job.run.ranks.place(rank) == GroupWorker{GroupId(0), WorkerId(static_cast<std::int64_t>(w))}) {
       for (std::size_t i = 0; i < own.size(); ++i) {
         numbers[2 * i] = static_cast<double>(own[i].live);
         numbers[2 * i + 1] = static_cast<double>(own[i].peak);
@@ -142,21 +142,21 @@ Samples share_samples(const Job& job, RankId rank, const std::vector<MemorySampl
 template <class Visit>
 void for_each_instruction(const Job& job, const Samples& samples, Visit&& visit) {
   for (std::size_t w = 0; w < samples.size(); ++w) {
-    const auto& program = job.training.workers[w];
+    const auto& program = job.programs.training.workers[w];
     for (std::size_t i = 0; i < program.size(); ++i) visit(w, program[i], samples[w][i], samples[w][i + 1]);
   }
 }
 
 /// Returns bytes entering a stage.
 double boundary_bytes(const Job& job, std::int64_t stage) {
-  if (stage == 0 || stage == job.schedule.stages) return 0;
-  const double elements = static_cast<double>(job.micro_batch_size() * job.options.sequence * job.model.hidden);
+  if (stage == 0 || stage == job.run.schedule.stages) return 0;
+  const double elements = static_cast<double>(job.run.samples_per_op() * job.options.sequence * job.model.hidden);
   return elements * static_cast<double>(bytes_of(job.options.dtype));
 }
 
 /// Splits each worker's bytes between steps among its stages in proportion to parameters.
 void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& memory) {
-  const auto groups = stage_groups(job.schedule.placement);
+  const auto groups = stage_groups(job.run.schedule.placement);
   std::vector<double> kept(samples.size());
   std::vector<double> parameters(samples.size(), 0);
   const auto count = [&](std::size_t s) { return static_cast<double>(parameter_count(job.model, job.partition[s])); };
@@ -175,7 +175,7 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
 
 /// Derives stage sizes from the memory changes of ops.
 std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) {
-  const auto num_stages = static_cast<std::size_t>(job.schedule.stages);
+  const auto num_stages = static_cast<std::size_t>(job.run.schedule.stages);
   const bool recomputes = job.options.recompute.rule != StageRule::None;
   std::vector<Mean> made(num_stages);        // kept by the forward or its recomputation
   std::vector<Mean> given_back(num_stages);  // freed by I
@@ -189,7 +189,7 @@ std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) 
                          if (is_compute && instruction.op.kind == OpKind::BackwardInput) given_back[s].add(-change);
                        });
   std::vector<StageMemory> memory(num_stages);
-  for (std::int64_t s = 0; s < job.schedule.stages; ++s) {
+  for (std::int64_t s = 0; s < job.run.schedule.stages; ++s) {
     StageMemory& stage = memory[static_cast<std::size_t>(s)];
     stage.boundary = boundary_bytes(job, s);
     stage.activations = made[static_cast<std::size_t>(s)].value() + stage.boundary;
@@ -200,14 +200,14 @@ std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) 
   }
   add_kept(job, samples, memory);
   for (StageMemory& stage : memory) {  // costs are per full micro-batch
-    for (double* bytes : {&stage.boundary, &stage.activations}) *bytes /= job.schedule.micro_batch_scale;
-    if (stage.deferred) *stage.deferred = std::max(*stage.deferred, 0.0) / job.schedule.micro_batch_scale;
+    for (double* bytes : {&stage.boundary, &stage.activations}) *bytes /= job.run.schedule.micro_batch_scale;
+    if (stage.deferred) *stage.deferred = std::max(*stage.deferred, 0.0) / job.run.schedule.micro_batch_scale;
   }
   return memory;
 }
 
 std::vector<StageFootprint> derived_sizes(const Job& job) {
-  const double sequences = static_cast<double>(job.micro_batch_size()) / job.schedule.micro_batch_scale;
+  const double sequences = static_cast<double>(job.run.samples_per_op()) / job.run.schedule.micro_batch_scale;
   Workload workload = workload_of(job.options.dtype, job.options.optimizer.kind);
   workload.micro_batch_size = std::llround(sequences);
   workload.sequence = job.options.sequence;
@@ -244,7 +244,7 @@ WorkingSets derived_working_sets(const Job& job, const std::vector<StageFootprin
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (const OpKind kind : {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput, OpKind::BackwardWeight}) {
       sets[{StageId(static_cast<std::int64_t>(s)), kind}] =
-          stages[s].working_set(kind) * job.schedule.micro_batch_scale;
+          stages[s].working_set(kind) * job.run.schedule.micro_batch_scale;
     }
   }
   return sets;
@@ -301,8 +301,8 @@ std::vector<WorkerMemory> compare_memory(const Job& job, RankId rank, Transport&
     for (const StageFootprint& stage : stages) costs.memory.push_back(stage.memory);
     working_sets = derived_working_sets(job, stages);
   }
-  const Timeline timeline = simulate(job.schedule, costs);
-  return compared(job, samples, timeline, explain(job.schedule, costs, timeline), working_sets);
+  const Timeline timeline = simulate(job.run.schedule, costs);
+  return compared(job, samples, timeline, explain(job.run.schedule, costs, timeline), working_sets);
 }
 
 }  // namespace chimera::benchmarks

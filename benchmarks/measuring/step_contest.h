@@ -7,7 +7,7 @@
 
 #include "profile/lockstep.h"
 #include "profile/layer_timer.h"
-#include "train/setup/job.h"
+#include "train/setup/prepare_job.h"
 #include "transport/threads/rank_threads.h"
 
 // Compares training runs by alternating their steps in shared processes, and gauges the machine's speed around every

@@ -121,7 +121,7 @@ std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stag
 }  // namespace
 
 SampleRange FitRun::samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const {
-  return {step, first_sample(group, micro_batch), micro_batch_size()};
+  return {step, first_sample(group, micro_batch), samples_per_op()};
 }
 
 ModuleStageSpec FitRun::stage(StageId id) const {
@@ -208,7 +208,7 @@ MessageLayout on_all_ranks(const MessageLayout& own, Transport& transport) {
 }
 
 MicroBatch first_micro_batch(const FitRun& run) {
-  const Batch batch = run.data({.step = 0, .first = 0, .count = run.micro_batch_size()});
+  const Batch batch = run.data({.step = 0, .first = 0, .count = run.samples_per_op()});
   MicroBatch result;
   result.tokens = batch.input;
   result.more_inputs = batch.more_inputs;

@@ -63,11 +63,11 @@ class RefusedData : public ConfigError {
 
 struct FitOptions {
   std::string schedule = kDefaultSchedule;  // name in the registry, or "none": unpipelined, on a single rank
-  PipelineShape shape{4, 0, 2};             // micro_batches 0: number of stages
-  std::optional<Schedule> own_schedule;     // replaces `schedule` and `shape`
-  std::vector<std::int64_t> partition;      // layers per stage; empty: even, with more layers in the first stages
-  std::int64_t data_parallel = 1;           // W, groups that run the schedule concurrently
-  std::int64_t micro_batch_size = 1;        // samples
+  PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
+  std::optional<Schedule> own_schedule;                  // replaces `schedule` and `shape`
+  std::vector<std::int64_t> partition;  // layers per stage; empty: even, with more layers in the first stages
+  std::int64_t data_parallel = 1;       // W, groups that run the schedule concurrently
+  std::int64_t micro_batch_size = 1;    // samples
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;

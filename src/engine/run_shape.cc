@@ -46,8 +46,8 @@ std::vector<StageId> RunShape::stages_of(WorkerId worker) const {
   return stages;
 }
 
-std::int64_t RunShape::micro_batch_size() const {
-  return std::llround(static_cast<double>(full_micro_batch) * schedule.micro_batch_scale);
+std::int64_t RunShape::samples_per_op() const {
+  return std::llround(static_cast<double>(micro_batch_size) * schedule.micro_batch_scale);
 }
 
 RunShape run_shape(const RunRequest& request) {
@@ -59,18 +59,18 @@ RunShape run_shape(const RunRequest& request) {
   shape.ranks = {.workers = static_cast<std::int64_t>(shape.schedule.workers.size()),
                  .data_parallel = request.schedule.is_unpipelined() ? 1 : request.data_parallel,
                  .replicas = request.replica_layout};
-  shape.full_micro_batch = request.micro_batch_size;
+  shape.micro_batch_size = request.micro_batch_size;
   shape.data_position = data_positions(shape.schedule);
   return shape;
 }
 
 void require_whole_micro_batches(const RunShape& shape, const std::string& what) {
   const double scale = shape.schedule.micro_batch_scale;
-  const double size = static_cast<double>(shape.full_micro_batch) * scale;
+  const double size = static_cast<double>(shape.micro_batch_size) * scale;
   if (size == std::floor(size)) return;
   throw ConfigError(fmt::format(
       "{} {}: the schedule needs micro-batches {:g} times as large, of {:g} sequences; give a multiple of {:g}", what,
-      shape.full_micro_batch, scale, size, 1 / scale));
+      shape.micro_batch_size, scale, size, 1 / scale));
 }
 
 std::vector<std::int64_t> data_positions(const Schedule& schedule) {

@@ -16,9 +16,9 @@
 namespace chimera {
 
 struct ScheduleChoice {
-  std::string name = kDefaultSchedule;              // name in the registry, or "none": unpipelined, on a single rank
-  PipelineShape shape{4, 0, 2};                     // micro_batches 0: number of stages
-  std::shared_ptr<const Schedule> given = nullptr;  // replaces `name` and `shape`
+  std::string name = kDefaultSchedule;  // name in the registry, or "none": unpipelined, on a single rank
+  PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
+  std::shared_ptr<const Schedule> given = nullptr;       // replaces `name` and `shape`
 
   [[nodiscard]] bool is_unpipelined() const { return given == nullptr && name == "none"; }
 };
@@ -28,14 +28,14 @@ struct RunRequest {
   ScheduleChoice schedule;
   std::int64_t data_parallel = 1;  // W, groups that run the schedule concurrently
   ReplicaLayout replica_layout = ReplicaLayout::Near;
-  std::int64_t micro_batch_size = 1;  // samples of a full micro-batch
+  std::int64_t micro_batch_size = 1;  // samples, before backward halving
 };
 
 struct RunShape {
   Schedule schedule;  // schedule of each data-parallel group
   RankLayout ranks;
   bool tied = false;                        // stage 0 and the last share a matrix
-  std::int64_t full_micro_batch = 1;        // samples
+  std::int64_t micro_batch_size = 1;        // samples, before backward halving
   std::vector<std::int64_t> data_position;  // [micro-batch]: position in the group's samples, in micro-batches
 
   [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
@@ -45,11 +45,11 @@ struct RunShape {
   [[nodiscard]] RankGroups rank_groups() const { return ranks.ranks_of(worker_groups()); }
   /// Returns the worker's stages in all replicas, ascending.
   [[nodiscard]] std::vector<StageId> stages_of(WorkerId worker) const;
-  /// Returns the samples of a micro-batch; after backward halving part of a full micro-batch.
-  [[nodiscard]] std::int64_t micro_batch_size() const;
+  /// Returns the samples that an op processes: `micro_batch_size`, or part of them after backward halving.
+  [[nodiscard]] std::int64_t samples_per_op() const;
   /// Returns the micro-batches of a step over all groups.
   [[nodiscard]] std::int64_t micro_batches() const { return schedule.micro_batches * ranks.data_parallel; }
-  [[nodiscard]] std::int64_t mini_batch() const { return micro_batch_size() * micro_batches(); }
+  [[nodiscard]] std::int64_t mini_batch() const { return samples_per_op() * micro_batches(); }
   /// Returns the updates per stage and step.
   [[nodiscard]] std::int64_t updates() const {
     return schedule.updates ? schedule.micro_batches / schedule.updates->micro_batches : 1;
@@ -59,7 +59,7 @@ struct RunShape {
     return group.value() * schedule.micro_batches + data_position[micro_batch.index()];
   }
   [[nodiscard]] std::int64_t first_sample(GroupId group, MicroBatchId micro_batch) const {
-    return position(group, micro_batch) * micro_batch_size();
+    return position(group, micro_batch) * samples_per_op();
   }
 };
 

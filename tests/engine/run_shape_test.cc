@@ -41,7 +41,7 @@ TEST(RunShapeTest, HalvingMakesSmallerMicroBatchesOfTheSameStep) {
   request.micro_batch_size = 4;
   const RunShape even = run_shape(request);
   EXPECT_NO_THROW(require_whole_micro_batches(even, "--size"));
-  EXPECT_EQ(even.micro_batch_size(), 2);
+  EXPECT_EQ(even.samples_per_op(), 2);
   EXPECT_EQ(even.mini_batch(), 16);
 }
 

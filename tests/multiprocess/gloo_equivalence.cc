@@ -26,8 +26,10 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
   const Job job = prepare_job(options);
   testing::Trained mine;
   {
-    const auto transport = connect_gloo(
-        {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = job.rank_groups()});
+    const auto transport = connect_gloo({.rank = rank.rank,
+                                         .world_size = rank.world_size,
+                                         .rendezvous = rank.rendezvous,
+                                         .groups = job.run.rank_groups()});
     Trainer trainer(job, RankId(rank.rank), *transport);
     mine.losses.push_back(trainer.train_step(0).loss);
     testing::collect(trainer, mine);

@@ -83,24 +83,24 @@ class History {
 
 /// Version that a micro-batch uses; micro-batches are counted from the start of the run.
 std::int64_t version_of(const Job& job, std::int64_t stage, std::int64_t micro_batch) {
-  const std::int64_t n = job.schedule.micro_batches;
-  if (job.schedule.name == "pipedream-2bw") return std::max<std::int64_t>(0, micro_batch / n - 1);
-  return std::max<std::int64_t>(0, micro_batch - (job.schedule.stages - 1 - stage));
+  const std::int64_t n = job.run.schedule.micro_batches;
+  if (job.run.schedule.name == "pipedream-2bw") return std::max<std::int64_t>(0, micro_batch / n - 1);
+  return std::max<std::int64_t>(0, micro_batch - (job.run.schedule.stages - 1 - stage));
 }
 
 class Replay {
  public:
   explicit Replay(const Job& job) : job_(job) {
-    for (std::int64_t s = 0; s < job.schedule.stages; ++s) stages_.push_back(std::make_unique<History>(job, s));
+    for (std::int64_t s = 0; s < job.run.schedule.stages; ++s) stages_.push_back(std::make_unique<History>(job, s));
   }
 
   testing::Trained run() {
     testing::Trained result;
     for (std::int64_t step = 0; step < job_.options.steps; ++step) {
       loss_ = squares_ = 0;
-      for (std::int64_t m = 0; m < job_.schedule.micro_batches; ++m) train(step, m);
-      result.losses.push_back(loss_ / static_cast<double>(job_.updates()));
-      result.gradient_norms.push_back(std::sqrt(squares_ / static_cast<double>(job_.updates())));
+      for (std::int64_t m = 0; m < job_.run.schedule.micro_batches; ++m) train(step, m);
+      result.losses.push_back(loss_ / static_cast<double>(job_.run.updates()));
+      result.gradient_norms.push_back(std::sqrt(squares_ / static_cast<double>(job_.run.updates())));
     }
     for (const auto& history : stages_) {
       for (const Parameter& p : history->stage().parameters()) result.parameters[p.name] = {p.value.detach().clone()};
@@ -110,21 +110,21 @@ class Replay {
 
  private:
   void train(std::int64_t step, std::int64_t m) {
-    const std::int64_t n = job_.schedule.micro_batches;
+    const std::int64_t n = job_.run.schedule.micro_batches;
     const std::int64_t every = job_.options.validate_every;
     if (m == 0 && (step == 0 || (every > 0 && step % every == 0))) run_starts(step);
     const std::int64_t in_run = (step - first_step_) * n + m;
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       stages_[s]->put(first_versions_[s] + version_of(job_, static_cast<std::int64_t>(s), in_run));
     }
-    for (std::int64_t group = 0; group < job_.ranks.data_parallel; ++group) {
-      const MicroBatch batch = micro_batch(step, job_.position(GroupId(group), MicroBatchId(m)));
+    for (std::int64_t group = 0; group < job_.run.ranks.data_parallel; ++group) {
+      const MicroBatch batch = micro_batch(step, job_.run.position(GroupId(group), MicroBatchId(m)));
       at::Tensor hidden;
       for (const auto& history : stages_) hidden = history->stage().forward(hidden, batch);
       hidden.backward();
       loss_ += hidden.item<double>();
     }
-    if ((m + 1) % job_.schedule.updates->micro_batches != 0) return;
+    if ((m + 1) % job_.run.schedule.updates->micro_batches != 0) return;
     for (const auto& history : stages_) squares_ += history->update(job_.options, step);
   }
 
@@ -136,15 +136,15 @@ class Replay {
   }
 
   [[nodiscard]] MicroBatch micro_batch(std::int64_t step, std::int64_t position) const {
-    const std::int64_t first = position * job_.micro_batch_size();
-    MicroBatch batch = make_micro_batch(*job_.training_samples, job_.model.family,
-                                        {step, first, job_.micro_batch_size(), job_.mini_batch()});
+    const std::int64_t first = position * job_.run.samples_per_op();
+    MicroBatch batch = make_micro_batch(*job_.data.training, job_.model.family,
+                                        {step, first, job_.run.samples_per_op(), job_.run.mini_batch()});
     batch.dropout = {.probability = job_.options.dropout,
                      .seed = static_cast<std::uint64_t>(job_.options.seed),
                      .step = step,
                      .first_sample = first};
-    batch.token_loss_scale *= static_cast<double>(job_.updates());  // 1 / tokens of the update
-    batch.sentence_loss_scale *= static_cast<double>(job_.updates());
+    batch.token_loss_scale *= static_cast<double>(job_.run.updates());  // 1 / tokens of the update
+    batch.sentence_loss_scale *= static_cast<double>(job_.run.updates());
     return batch;
   }
 
@@ -159,17 +159,18 @@ class Replay {
 /// Trains with validation as Trainer::run does: the pipeline drains before each validation.
 testing::Trained train(const TrainOptions& options) {
   const Job job = prepare_job(options);
-  std::vector<testing::Trained> results(static_cast<std::size_t>(job.num_ranks()));
-  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
-    at::set_num_threads(1);
-    testing::Trained& result = results[rank.index()];
-    Trainer trainer(job, rank, transport);
-    static_cast<void>(trainer.run([&](const StepMetrics& metrics) {
-      result.losses.push_back(metrics.loss);
-      result.gradient_norms.push_back(metrics.gradient_norm);
-    }));
-    testing::collect(trainer, result);
-  });
+  std::vector<testing::Trained> results(static_cast<std::size_t>(job.run.num_ranks()));
+  run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
+                   [&](RankId rank, Transport& transport) {
+                     at::set_num_threads(1);
+                     testing::Trained& result = results[rank.index()];
+                     Trainer trainer(job, rank, transport);
+                     static_cast<void>(trainer.run([&](const StepMetrics& metrics) {
+                       result.losses.push_back(metrics.loss);
+                       result.gradient_norms.push_back(metrics.gradient_norm);
+                     }));
+                     testing::collect(trainer, result);
+                   });
   testing::Trained trained = std::move(results.front());
   for (std::size_t r = 1; r < results.size(); ++r) {
     for (auto& [name, tensors] : results[r].parameters) {
@@ -276,7 +277,7 @@ TEST(AsynchronousTest, RejectsMeaninglessOptions) {
 TEST(AsynchronousTest, AMillionStepsNeedNoMoreRoomThanAFew) {
   TrainOptions options = options_of({"", "pipedream", 4, 8});
   options.steps = 1'000'000;
-  EXPECT_LE(prepare_job(options).runs.at(1'000'000).program.steps, 8);
+  EXPECT_LE(prepare_job(options).programs.runs.at(1'000'000).program.steps, 8);
 }
 
 }  // namespace

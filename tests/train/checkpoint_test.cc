@@ -51,18 +51,19 @@ struct Told {
 Told run(const TrainOptions& options) {
   const Job job = prepare_job(options);
   Told told;
-  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
-    at::set_num_threads(1);
-    Trainer trainer(job, rank, transport);
-    trainer.run([&](const StepMetrics& metrics) {
-      if (rank != RankId(0)) return;
-      told.steps.push_back(metrics.step);
-      told.losses.push_back(metrics.loss);
-      told.hashes.push_back(metrics.parameters_hash.value_or(""));
-    });
-    const bool is_saved = trainer.finish_checkpoints();
-    if (rank == RankId(0)) told.is_saved = is_saved;
-  });
+  run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
+                   [&](RankId rank, Transport& transport) {
+                     at::set_num_threads(1);
+                     Trainer trainer(job, rank, transport);
+                     trainer.run([&](const StepMetrics& metrics) {
+                       if (rank != RankId(0)) return;
+                       told.steps.push_back(metrics.step);
+                       told.losses.push_back(metrics.loss);
+                       told.hashes.push_back(metrics.parameters_hash.value_or(""));
+                     });
+                     const bool is_saved = trainer.finish_checkpoints();
+                     if (rank == RankId(0)) told.is_saved = is_saved;
+                   });
   return told;
 }
 
@@ -268,7 +269,7 @@ TEST(CheckpointTest, IsSavedOnRequest) {
   const Scratch scratch;
   const TrainOptions options = saving(small_run("1f1b", {2, kCheckpointMicroBatches}), scratch.path("run"), 1000);
   const Job job = prepare_job(options);
-  run_rank_threads(2, job.rank_groups(), [&](RankId rank, Transport& transport) {
+  run_rank_threads(2, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
     Trainer trainer(job, rank, transport);
     trainer.run([&](const StepMetrics& metrics) {
@@ -317,7 +318,7 @@ TEST(CheckpointTest, TwoRunsDoNotSaveToOneFolder) {
   const Scratch scratch;
   const TrainOptions options = saving(small_run("none", {1, kCheckpointMicroBatches}), scratch.path("run"));
   const Job job = prepare_job(options);
-  run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& transport) {
+  run_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
     const Trainer first(job, rank, transport);
     EXPECT_THAT([&] { Trainer(job, rank, transport); },
                 ThrowsMessage<ConfigError>(HasSubstr("another run saves in this folder")));

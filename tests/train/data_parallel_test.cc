@@ -73,9 +73,9 @@ TEST(DataParallelTest, StepsClippingAndValidationAreThoseOfTheUnpipelinedModel) 
 
 TEST(DataParallelTest, SamplesAreDealtOutByGroupThenReplica) {
   const Job job = prepare_job(hybrid("chimera", {4, 4}, 2));
-  EXPECT_EQ(job.mini_batch(), 16) << "8 micro-batches of 2";
-  EXPECT_EQ(job.position(GroupId(0), MicroBatchId(3)), 3);
-  EXPECT_EQ(job.position(GroupId(1), MicroBatchId(0)), 4);
+  EXPECT_EQ(job.run.mini_batch(), 16) << "8 micro-batches of 2";
+  EXPECT_EQ(job.run.position(GroupId(0), MicroBatchId(3)), 3);
+  EXPECT_EQ(job.run.position(GroupId(1), MicroBatchId(0)), 4);
 }
 
 TEST(DataParallelTest, TheReportSaysHowTheRanksAreGrouped) {

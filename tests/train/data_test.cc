@@ -93,8 +93,9 @@ TEST_F(DataTest, ATextThatShrinksEndsTheRunWithAnError) {
   all.data = scratch_.write("text.txt", testing::read_file(all.data));
   const Job job = prepare_job(all);
   std::filesystem::resize_file(all.data, 10);
-  const auto failed = try_rank_threads(
-      1, job.rank_groups(), [&](RankId rank, Transport& transport) { Trainer(job, rank, transport).train_step(0); });
+  const auto failed = try_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
+    Trainer(job, rank, transport).train_step(0);
+  });
   ASSERT_TRUE(failed.has_value());
   EXPECT_THAT([&] { std::rethrow_exception(failed->error); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("text.txt has shrunk")));

@@ -151,11 +151,11 @@ TEST_F(HashesTest, TheOrderOfElementsAndTensorsMatters) {
 
 /// Progress notes of a run, by rank.
 std::vector<std::int64_t> notes_of(const Job& job, std::vector<std::int64_t>& parameters) {
-  const auto ranks = static_cast<int>(job.num_ranks());
+  const auto ranks = static_cast<int>(job.run.num_ranks());
   ProgressPage page(ranks);
   std::vector<std::int64_t> notes(static_cast<std::size_t>(ranks));
   parameters = notes;
-  run_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
+  run_rank_threads(ranks, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
     const OwnStream stream(device_of(job.options, rank));
     Trainer trainer(job, rank, transport);
     note_progress_on(&page, static_cast<int>(rank.value()));
@@ -186,7 +186,7 @@ TEST_F(HashesTest, EveryTensorOfAHashOrCopyIsProgress) {
     std::vector<std::int64_t> parameters;
     const std::vector<std::int64_t> notes = notes_of(job, parameters);
     std::int64_t instructions = 0;
-    for (const auto& worker : job.training.workers) instructions += std::ssize(worker);
+    for (const auto& worker : job.programs.training.workers) instructions += std::ssize(worker);
     const auto held = std::accumulate(parameters.begin(), parameters.end(), std::int64_t{0});
     const auto all = std::ssize(job.parameters);
     EXPECT_EQ(held, 2 * all) << "two copies of each stage";

@@ -1,5 +1,6 @@
 
 #include "train/setup/device.h"
+#include "train/setup/prepare_job.h"
 
 #include <ATen/Context.h>
 #include <gmock/gmock.h>
@@ -129,8 +130,9 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   options.transport = TransportKind::Processes;
   options.validate_every = 1;
   const Job job = prepare_job(options);
-  EXPECT_EQ(posted_at_first(job.training, 0), 1);
-  EXPECT_EQ(posted_at_first(job.validation, 1), 3) << "one, and the two that are made before this worker's first op";
+  EXPECT_EQ(posted_at_first(job.programs.training, 0), 1);
+  EXPECT_EQ(posted_at_first(job.programs.validation, 1), 3)
+      << "one, and the two that are made before this worker's first op";
   const auto resources = gpu_resources(job);
   ASSERT_TRUE(resources);
   EXPECT_EQ(resources->gpu.multiprocessors, 100);

@@ -52,8 +52,8 @@ TEST_P(KeyedDropoutTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
   const TrainOptions options = with_dropout(GetParam());
   const Job job = prepare_job(options);
   TrainOptions unpipelined = options;
-  unpipelined.micro_batch_size = job.micro_batch_size();
-  unpipelined.shape.micro_batches = job.schedule.micro_batches;
+  unpipelined.micro_batch_size = job.run.samples_per_op();
+  unpipelined.shape.micro_batches = job.run.schedule.micro_batches;
   const auto pipelined = testing::train(options, 2);
   const auto reference = testing::train_unpipelined(unpipelined, 2);
   for (std::size_t step = 0; step < 2; ++step) {

@@ -153,7 +153,7 @@ TEST(SyncTest, JobStartsSumsAtTheGivenPoint) {
     options.sync = sync;
     const Job job = prepare_job(options);
     std::string before;  // text of the op
-    for (const Instruction& instruction : job.training.workers[1]) {
+    for (const Instruction& instruction : job.programs.training.workers[1]) {
       if (instruction.kind == InstructionKind::Compute) before = to_text(instruction.op);
       if (instruction.kind == InstructionKind::StartAllReduce && instruction.group == parameters_of(StageId(2)))
         return before;

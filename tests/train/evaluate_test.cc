@@ -32,7 +32,7 @@ class EvaluateTest : public ::testing::Test {
     options.learning_rate.peak = 0.1;
     options.export_folder = scratch_.path(model + (tied ? "-tied" : ""));
     const Job job = prepare_job(options);
-    run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& transport) {
+    run_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
       Trainer trainer(job, rank, transport);
       trainer.train_step(0);
       export_model(job, trainer.model().own_groups(), rank, transport);

@@ -120,12 +120,13 @@ TEST_F(FakeDeviceTest, CanonicalRunsUseDeterministicKernels) {
   for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical, ReductionOrder::Natural}) {
     options.reduction = reduction;
     const Job job = prepare_job(options);
-    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
-      const OwnStream stream(device_of(options, rank));
-      Trainer trainer(job, rank, transport);
-      static_cast<void>(trainer.train_step(0));
-      EXPECT_EQ(settings(), reduction == ReductionOrder::Canonical ? canonical : before);
-    });
+    run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
+                     [&](RankId rank, Transport& transport) {
+                       const OwnStream stream(device_of(options, rank));
+                       Trainer trainer(job, rank, transport);
+                       static_cast<void>(trainer.train_step(0));
+                       EXPECT_EQ(settings(), reduction == ReductionOrder::Canonical ? canonical : before);
+                     });
     EXPECT_EQ(settings(), before);
   }
 }
@@ -147,12 +148,13 @@ std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
     FakeDevice::get().clear();
     FakeDevice::get().answer_late();
     const Job job = prepare_job(options);
-    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
-      at::set_num_threads(1);
-      const OwnStream stream(device_of(options, rank));
-      Trainer trainer(job, rank, transport);
-      for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
-    });
+    run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
+                     [&](RankId rank, Transport& transport) {
+                       at::set_num_threads(1);
+                       const OwnStream stream(device_of(options, rank));
+                       Trainer trainer(job, rank, transport);
+                       for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
+                     });
     std::vector<std::string> all = FakeDevice::get().waits();
     for (const std::string& before : waits) {  // calls during startup and the first step
       if (const auto found = std::ranges::find(all, before); found != all.end()) all.erase(found);
@@ -250,8 +252,8 @@ TEST_F(FakeDeviceTest, LoaderPinsPrefetchedData) {
     for (std::int64_t m = 0; m < 4; ++m) {
       const MicroBatch batch = loader.training(step, StageId(0), MicroBatchId(m));
       const MicroBatch right = make_micro_batch(
-          *job.training_samples, job.model.family,
-          {step, job.first_sample(GroupId(0), MicroBatchId(m)), job.micro_batch_size(), job.mini_batch()});
+          *job.data.training, job.model.family,
+          {step, job.run.first_sample(GroupId(0), MicroBatchId(m)), job.run.samples_per_op(), job.run.mini_batch()});
       EXPECT_TRUE(batch.tokens.device() == kDevice);
       EXPECT_THAT(FakeDevice::get().waits(), ElementsAre());
       EXPECT_TRUE(at::equal(batch.tokens.cpu(), right.tokens)) << step << " " << m;
@@ -279,7 +281,7 @@ TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
     TrainOptions options = clipped_options("gpt2-tiny", "1f1b");
     if (is_there) options = on_device(options);
     const Job job = prepare_job(options);
-    run_rank_threads(4, job.rank_groups(), [&](RankId rank, Transport& transport) {
+    run_rank_threads(4, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
       const OwnStream stream(device_of(options, rank));
       Trainer trainer(job, rank, transport);
       const StepMetrics metrics = trainer.train_step(0);

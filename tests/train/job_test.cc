@@ -1,6 +1,7 @@
 // Job shapes are cheap to compute and agree with prepared jobs.
 
-#include "train/setup/job.h"
+#include "train/setup/job_outputs.h"
+#include "train/setup/prepare_job.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.data = "/nowhere";
   options.partition = parse_partition("8");  // one stage, but the model has four
-  const JobShape shape = job_shape(options);
+  const Job shape = job_shape(options);
   EXPECT_EQ(shape.num_ranks(), 4);
   EXPECT_EQ(shape.mini_batch(), 16);
   EXPECT_THROW((void)prepare_job(shape), ConfigError);
@@ -26,8 +27,8 @@ TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
   EXPECT_THROW((void)prepare_job(options), ConfigError);
   options.data = testing::text_file();
   const Job job = prepare_job(options);
-  EXPECT_EQ(job.num_ranks(), shape.num_ranks());
-  EXPECT_EQ(job.mini_batch(), shape.mini_batch());
+  EXPECT_EQ(job.run.num_ranks(), shape.num_ranks());
+  EXPECT_EQ(job.run.mini_batch(), shape.mini_batch());
 }
 
 TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
@@ -74,10 +75,10 @@ TEST(JobShapeTest, OnlyScheduledPairsRunConcurrently) {
   options.pairs = Pairs::Together;
   EXPECT_THROW((void)job_shape(options), ConfigError);
   options.schedule = "dualpipe";
-  EXPECT_EQ(job_shape(options).num_ranks(), 4);
+  EXPECT_EQ(job_shape(options).run.num_ranks(), 4);
   const Job job = prepare_job(options);
   const auto is_pair = [](const Instruction& instruction) { return begins_pair(instruction); };
-  EXPECT_TRUE(std::ranges::any_of(job.training.workers[0], is_pair));
+  EXPECT_TRUE(std::ranges::any_of(job.programs.training.workers[0], is_pair));
   options.pairs = Pairs::InOrder;
   EXPECT_FALSE(std::ranges::any_of(prepare_job(options).training.workers[0], is_pair));
 }

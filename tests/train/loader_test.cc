@@ -19,21 +19,22 @@ Job job_of(const std::string& model, const std::string& schedule) {
 
 /// The micro-batch that the loader should return.
 MicroBatch expected(const Job& job, const Samples& samples, std::int64_t step, MicroBatchId micro_batch) {
-  return make_micro_batch(samples, job.model.family,
-                          {step, job.first_sample(GroupId(0), micro_batch), job.micro_batch_size(), job.mini_batch()});
+  return make_micro_batch(
+      samples, job.model.family,
+      {step, job.run.first_sample(GroupId(0), micro_batch), job.run.samples_per_op(), job.run.mini_batch()});
 }
 
 /// Every worker's stages load the same data as without a prefetching thread, announced in time.
 void expect_prefetched(const Job& job) {
-  for (std::size_t w = 0; w < job.schedule.workers.size(); ++w) {
+  for (std::size_t w = 0; w < job.run.schedule.workers.size(); ++w) {
     Loader loader(job, {GroupId(0), WorkerId(static_cast<std::int64_t>(w))}, at::kCPU);
     for (std::int64_t step = 0; step < kLoaderSteps; ++step) {
       loader.begin_step(step);
-      for (const Op& op : job.schedule.workers[w]) {
+      for (const Op& op : job.run.schedule.workers[w]) {
         if (op.kind != OpKind::Forward) continue;
         const MicroBatch batch = loader.training(step, op.stage, op.micro_batch);
         if (!batch.tokens.defined()) continue;
-        const MicroBatch right = expected(job, *job.training_samples, step, op.micro_batch);
+        const MicroBatch right = expected(job, *job.data.training, step, op.micro_batch);
         EXPECT_TRUE(at::equal(batch.tokens, right.tokens)) << to_text(op) << " of step " << step;
         EXPECT_TRUE(at::equal(batch.targets, right.targets)) << to_text(op) << " of step " << step;
       }
@@ -65,7 +66,7 @@ TEST(LoaderTest, ValidatesOnTheValidationSplit) {
   const Job job = job_of("gpt2-tiny", "1f1b");
   const Loader loader(job, {GroupId(0), WorkerId(0)}, at::kCPU);
   const MicroBatch batch = loader.validation(1, StageId(0), MicroBatchId(2));
-  EXPECT_TRUE(at::equal(batch.tokens, expected(job, *job.validation_samples, 1, MicroBatchId(2)).tokens));
+  EXPECT_TRUE(at::equal(batch.tokens, expected(job, *job.data.validation, 1, MicroBatchId(2)).tokens));
 }
 
 TEST(LoaderTest, CountsNoValidationWindowTwice) {
@@ -84,7 +85,7 @@ TEST(LoaderTest, CountsNoValidationWindowTwice) {
       targets += counted;
       scales += static_cast<double>(counted) * batch.token_loss_scale;
     }
-    EXPECT_EQ(targets, windows * job.validation_samples->targets_per_sample()) << model;
+    EXPECT_EQ(targets, windows * job.data.validation->targets_per_sample()) << model;
     EXPECT_NEAR(scales, 1, 1e-12) << model;
   }
 }

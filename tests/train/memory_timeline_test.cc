@@ -30,7 +30,7 @@ std::vector<WorkerMemory> compare(const std::string& schedule, const std::string
     const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
                                          .world_size = 4,
                                          .rendezvous = file_rendezvous("/proc/self/fd/" + std::to_string(store.get())),
-                                         .groups = job.rank_groups()});
+                                         .groups = job.run.rank_groups()});
     auto compared = benchmarks::compare_memory(job, rank, *transport, sizes);
     if (rank == RankId(0)) workers = std::move(compared);
   };

@@ -23,12 +23,12 @@ RecordedStep recorded(const Job& job, const std::vector<std::map<std::string, do
   for (std::size_t w = 0; w < ends.size(); ++w) {
     double now = 100;
     auto& boundaries = step.boundaries.emplace_back(1, now);
-    for (const Instruction& instruction : job.training.workers[w]) {
+    for (const Instruction& instruction : job.programs.training.workers[w]) {
       const auto end = ends[w].find(to_text(instruction));
       if (end != ends[w].end()) now = 100 + end->second;
       boundaries.push_back(now);
     }
-    step.summed_until.emplace_back(static_cast<std::size_t>(job.schedule.stages), 0);
+    step.summed_until.emplace_back(static_cast<std::size_t>(job.run.schedule.stages), 0);
   }
   return step;
 }
@@ -130,16 +130,17 @@ TEST(TracerTest, KeepsOneStepOfAnyLength) {
 /// Trains with ranks as threads, and returns the traced steps.
 std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& op_times) {
   std::vector<RecordedStep> recorded;
-  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
-    at::set_num_threads(1);
-    Trainer trainer(job, rank, transport);
-    trainer.trace(true);
-    const RunSummary run = trainer.run([](const StepMetrics&) {});
-    auto gathered = gather_steps(job, rank, transport, *trainer.tracer());
-    if (rank != RankId(0)) return;
-    recorded = std::move(gathered);
-    op_times = run.op_times;
-  });
+  run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
+                   [&](RankId rank, Transport& transport) {
+                     at::set_num_threads(1);
+                     Trainer trainer(job, rank, transport);
+                     trainer.trace(true);
+                     const RunSummary run = trainer.run([](const StepMetrics&) {});
+                     auto gathered = gather_steps(job, rank, transport, *trainer.tracer());
+                     if (rank != RankId(0)) return;
+                     recorded = std::move(gathered);
+                     op_times = run.op_times;
+                   });
   EXPECT_EQ(recorded.size(), static_cast<std::size_t>(steps));
   return recorded;
 }
@@ -174,7 +175,7 @@ TEST(ObservationTest, NothingRunsBeforeItsInputsOrTwoOpsAtOnce) {
     }
     for (std::size_t w = 0; w < 4; ++w) {
       const WorkerTimeline& worker = step.timeline.workers[w];
-      ASSERT_EQ(worker.ops.size(), run.job->schedule.workers[w].size());
+      ASSERT_EQ(worker.ops.size(), run.job->run.schedule.workers[w].size());
       for (std::size_t i = 1; i < worker.ops.size(); ++i) EXPECT_GE(worker.ops[i].start, worker.ops[i - 1].end);
       double idle = 0;
       for (const Bubble& bubble : step.explanation.bubbles[w]) idle += bubble.end - bubble.start;
@@ -224,7 +225,7 @@ TEST(ObservationTest, SimulateReadsTheMeasuredCosts) {
     EXPECT_EQ(read.stages[s].forward, measured.stages[s].forward);
     EXPECT_EQ(read.stages[s].backward, measured.stages[s].backward);
   }
-  const double busiest = simulate(run.job->schedule, read).makespan;
+  const double busiest = simulate(run.job->run.schedule, read).makespan;
   EXPECT_GT(busiest, 8 * read.stages[0].forward);
 }
 

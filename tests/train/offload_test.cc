@@ -30,7 +30,7 @@ void expect_bits_without_offload(const TrainOptions& options, const std::string&
 
 bool offloads(const TrainOptions& options) {
   const Job job = prepare_job(options);
-  return std::ranges::any_of(job.training.workers, [](const auto& program) {
+  return std::ranges::any_of(job.programs.training.workers, [](const auto& program) {
     return std::ranges::find(program, InstructionKind::Offload, &Instruction::kind) != program.end();
   });
 }

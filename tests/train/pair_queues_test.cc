@@ -35,7 +35,7 @@ struct Outcome {
 };
 
 Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tensor&)>& records = {}) {
-  testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), talking_pairs(job));
+  testing::FakeNetwork network(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(), talking_pairs(job));
   network.records = records;
   Outcome outcome;
   const auto train = [&](RankId rank) {
@@ -48,7 +48,7 @@ Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tens
       if (rank == RankId(0)) outcome.losses.push_back(metrics.loss);
     }
   };
-  const auto ranks = static_cast<int>(job.num_ranks());
+  const auto ranks = static_cast<int>(job.run.num_ranks());
   static_cast<void>(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
   outcome.error = network.why_closed();
   return outcome;
@@ -166,7 +166,7 @@ TEST(PairQueuesTest, StepsConnectNoSums) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
     options.reduction = reduction;
     const Job job = prepare_job(options);
-    testing::FakeNetwork network(4, job.rank_groups(), talking_pairs(job));
+    testing::FakeNetwork network(4, job.run.rank_groups(), talking_pairs(job));
     std::vector<std::size_t> connections;
     const auto count = [&](std::int64_t, Transport&) { connections.push_back(network.sum_connections()); };
     ASSERT_EQ(train_and_act(options, network, job, count), "");
@@ -181,7 +181,7 @@ TEST(PairQueuesTest, ShardedOptimizersHalveTheBytesOfGradientSums) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
     options.shard_optimizer = shards;
     const Job job = prepare_job(options);
-    testing::FakeNetwork network(4, job.rank_groups(), talking_pairs(job));
+    testing::FakeNetwork network(4, job.run.rank_groups(), talking_pairs(job));
     std::vector<std::int64_t> sent;
     const auto count = [&](std::int64_t, Transport&) { sent.push_back(network.sent_bytes(kind)); };
     EXPECT_EQ(train_and_act(options, network, job, count), "");
@@ -215,7 +215,7 @@ TEST(PairQueuesTest, TimeoutsAreLongerThanSteps) {
   using std::chrono::minutes;
   const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
   const Job job = prepare_job(options);
-  testing::FakeNetwork network(4, job.rank_groups(), talking_pairs(job));
+  testing::FakeNetwork network(4, job.run.rank_groups(), talking_pairs(job));
   std::vector<std::set<std::chrono::milliseconds>> timeouts;
   const auto act = [&](std::int64_t step, Transport& transport) {
     timeouts.push_back(network.timeouts());
@@ -258,7 +258,7 @@ class NotedSteps final : public ForwardingTransport {
 
 TEST(PairQueuesTest, TheTransportIsToldTheLongestStep) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "none", {1, 2}));
-  run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& alone) {
+  run_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& alone) {
     NotedSteps transport(alone);
     Trainer trainer(job, rank, transport);
     for (std::int64_t step = 0; step < 3; ++step) static_cast<void>(trainer.train_step(step));

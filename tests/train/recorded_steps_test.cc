@@ -75,12 +75,12 @@ class RecordedStepsTest : public ::testing::Test {
     const Job job = prepare_job(options);
     Outcome outcome;
     outcome.error = run_ranks(job, [&](RankId rank, Transport& transport) {
-      const GroupWorker place = job.ranks.place(rank);
-      const auto stages = make_held_stages(job, place.worker, [&](StageId id) {
+      const GroupWorker place = job.run.ranks.place(rank);
+      const auto stages = make_held_stages(job.run, place.worker, [&](StageId id) {
         return make_stage(job.model, job.partition[id.index()], at::kDouble, initial_values_of(1), {}, kRecordedDevice);
       });
-      const TensorSpec message{{job.micro_batch_size(), options.sequence, job.model.hidden}, at::kDouble};
-      Executor executor(place.worker, borrow<Stage>(stages), transport, message, program_shape(job, place.group));
+      const TensorSpec message{{job.run.samples_per_op(), options.sequence, job.model.hidden}, at::kDouble};
+      Executor executor(place.worker, borrow<Stage>(stages), transport, message, program_shape(job.run, place.group));
       for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
         const auto batch = [&](std::int64_t of) {
           return [&, of](StageId, MicroBatchId id) { return padded_batch(job, place.group, of, id); };
@@ -91,7 +91,7 @@ class RecordedStepsTest : public ::testing::Test {
             .recording = {.record = options.cuda_graphs ? record_on(gpus_) : CaptureGraph(),
                           .load_next = batch(step + 1)},
         };
-        const StepResult result = executor.run(job.training.workers[place.worker.index()], hooks);
+        const StepResult result = executor.run(job.programs.training.workers[place.worker.index()], hooks);
         if (rank != RankId(0)) continue;
         outcome.losses.insert(outcome.losses.end(), result.losses.begin(), result.losses.end());
         outcome.gradient_norms.push_back(result.gradient_norm);
@@ -101,8 +101,9 @@ class RecordedStepsTest : public ::testing::Test {
   }
 
   static MicroBatch padded_batch(const Job& job, GroupId group, std::int64_t step, MicroBatchId id) {
-    MicroBatch batch = make_micro_batch(*job.training_samples, job.model.family,
-                                        {step, job.first_sample(group, id), job.micro_batch_size(), job.mini_batch()});
+    MicroBatch batch =
+        make_micro_batch(*job.data.training, job.model.family,
+                         {step, job.run.first_sample(group, id), job.run.samples_per_op(), job.run.mini_batch()});
     if (group == GroupId(1) && step == 3) {
       batch.attention_mask = at::ones(batch.tokens.sizes(), at::kBool);
       batch.attention_mask.narrow(1, batch.tokens.size(1) - 2, 2).zero_();
@@ -112,8 +113,8 @@ class RecordedStepsTest : public ::testing::Test {
 
   /// Ranks are threads, each on its own stream, connected only by process groups. Returns the error.
   std::string run_ranks(const Job& job, const std::function<void(RankId, Transport&)>& run) const {
-    const auto ranks = static_cast<int>(job.num_ranks());
-    testing::FakeNetwork network(ranks, job.rank_groups(), talking_pairs(job));
+    const auto ranks = static_cast<int>(job.run.num_ranks());
+    testing::FakeNetwork network(ranks, job.run.rank_groups(), talking_pairs(job));
     network.records = [this](const at::Tensor& message) {
       if (FakeDevice::get().recording() == nullptr) return;
       ++recorded_messages_;

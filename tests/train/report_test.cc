@@ -142,8 +142,8 @@ TEST(ReportTest, MetricsAreOneObjectALineWithAllDigits) {
 
 RunSummary measured(const Job& job, double forward, double backward) {
   RunSummary run;
-  run.op_times = OpTimes(job.schedule.stages);
-  for (std::int64_t s = 0; s < job.schedule.stages; ++s) {
+  run.op_times = OpTimes(job.run.schedule.stages);
+  for (std::int64_t s = 0; s < job.run.schedule.stages; ++s) {
     const Op op{OpKind::Forward, {}, StageId(s), {}};
     run.op_times.add(op, {forward, forward});
     run.op_times.add({OpKind::Backward, {}, op.stage, {}}, {backward, backward});

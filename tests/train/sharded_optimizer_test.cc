@@ -161,9 +161,9 @@ TEST(ShardedOptimizerTest, NothingReadsTheSumsOfOtherOwners) {
     const auto whole = testing::train(options, 3);
     options.shard_optimizer = true;
     const Job job = prepare_job(options);
-    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& ranks) {
+    run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(), [&](RankId rank, Transport& ranks) {
       at::set_num_threads(1);
-      OnlyOwnSums transport(ranks, job.rank_groups(), rank);
+      OnlyOwnSums transport(ranks, job.run.rank_groups(), rank);
       Trainer trainer(job, rank, transport);
       for (std::size_t step = 0; step < 3; ++step) {
         const StepMetrics metrics = trainer.train_step(static_cast<std::int64_t>(step));
@@ -195,8 +195,8 @@ TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
     options.shard_optimizer = shards;
     const Job job = prepare_job(options);
     std::int64_t bytes = 0;
-    ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
-    for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) {
+    ThreadHub hub(static_cast<int>(job.run.num_ranks()), job.run.rank_groups());
+    for (std::int64_t rank = 0; rank < job.run.num_ranks(); ++rank) {
       const auto transport = hub.transport(RankId(rank));
       bytes += Trainer(job, RankId(rank), *transport).model().optimizer().state_bytes();
     }

@@ -36,8 +36,8 @@ std::string error_of(const Job& job, RankId rank, ThreadHub& hub) {
 
 TEST(SwappedMessagesTest, AreAnErrorThatNamesBothEnds) {
   Job job = prepare_job(testing::small_options("gpt2-tiny", "gpipe", {2, 4}));
-  swap_first_two_sends(job.training.workers[0]);
-  ThreadHub hub(2, job.rank_groups());
+  swap_first_two_sends(job.programs.training.workers[0]);
+  ThreadHub hub(2, job.run.rank_groups());
   std::string sender;
   std::thread other([&] { sender = error_of(job, RankId(0), hub); });
   const std::string receiver = error_of(job, RankId(1), hub);

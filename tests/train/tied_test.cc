@@ -41,15 +41,15 @@ std::string matrix_of(const std::string& model) { return tied_parameter(find_mod
 /// The unpipelined run on the same micro-batches, cached.
 const testing::Trained& tied_reference(TrainOptions options) {
   const Job job = prepare_job(options);
-  options.micro_batch_size = job.micro_batch_size();
-  options.shape = {1, job.micro_batches()};
+  options.micro_batch_size = job.run.samples_per_op();
+  options.shape = {1, job.run.micro_batches()};
   options.data_parallel = 1;
   options.recompute = {StageRule::None};
   options.schedule = "none";
   static std::map<std::string, testing::Trained> known;
   const std::string key = options.model + to_text(options.dtype) + to_text(options.reduction) +
-                          std::to_string(options.micro_batch_size) + "," + std::to_string(job.micro_batches()) + "," +
-                          std::to_string(options.reduction_blocks);
+                          std::to_string(options.micro_batch_size) + "," + std::to_string(job.run.micro_batches()) +
+                          "," + std::to_string(options.reduction_blocks);
   const auto found = known.find(key);
   return found != known.end() ? found->second : known[key] = testing::train(options, kTiedSteps);
 }
@@ -166,7 +166,7 @@ TEST(TiedTest, TheNormCountsTheMatrixOnceWithTheGradientsOfBothUses) {
 
 TEST(TiedTest, OwnersFollowFromThePlacementAlone) {
   const auto owners = [](const char* schedule, std::int64_t depth) {
-    const auto groups = prepare_job(tied("gpt2-tiny", schedule, {depth, 8})).worker_groups();
+    const auto groups = prepare_job(tied("gpt2-tiny", schedule, {depth, 8})).run.worker_groups();
     std::vector<std::int64_t> workers;
     for (const WorkerId worker : groups.back()) workers.push_back(worker.value());
     return workers;
@@ -184,7 +184,7 @@ TEST(TiedTest, BidirectionalOwnersAlreadySumTheEndStages) {
   for (const char* name : {"chimera", "chimera-zb", "gems", "dualpipe"}) {
     for (const std::int64_t pipelines : {2, 4}) {
       if (pipelines > 2 && std::string(name) != "chimera") continue;
-      const auto groups = prepare_job(tied("gpt2-tiny", name, {4, 8, pipelines})).worker_groups();
+      const auto groups = prepare_job(tied("gpt2-tiny", name, {4, 8, pipelines})).run.worker_groups();
       EXPECT_EQ(groups[4], groups[0]) << name;
       EXPECT_EQ(groups[4], groups[3]) << name;
     }

@@ -21,6 +21,7 @@
 #include "model/element_types.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "train/setup/data_tokenizer.h"
+#include "train/setup/job_outputs.h"
 
 namespace chimera {
 namespace {
@@ -150,7 +151,7 @@ void export_model(const Job& job, const std::vector<const ParameterGroup*>& own,
     return 0.0;
   });
   sum_in_agreement(transport, [&] {
-    if (rank == RankId(0)) complete(*staged, job.model, job.from.get(), export_type(job.options), job.tokenizer);
+    if (rank == RankId(0)) complete(*staged, job.model, job.from.get(), export_type(job.options), job.data.tokenizer);
     return 0.0;
   });
 }

@@ -40,7 +40,7 @@ Tensors all_batches(const Job& job) {
   std::map<std::string, std::vector<at::Tensor>> steps;
   for (std::int64_t step = 0; step < job.options.steps; ++step) {
     const MicroBatch batch =
-        make_micro_batch(*job.training_samples, job.model.family, {step, 0, job.mini_batch(), job.mini_batch()});
+        make_micro_batch(*job.data.training, job.model.family, {step, 0, job.run.mini_batch(), job.run.mini_batch()});
     steps["tokens"].push_back(batch.tokens);
     steps["targets"].push_back(batch.targets);
     if (is_causal(job.model.family)) continue;
@@ -58,8 +58,8 @@ std::string settings(const Job& job) {
   nlohmann::ordered_json sizes = layer_sizes_json(model);
   sizes["layers"] = model.layers;
   nlohmann::ordered_json text = {{"model", sizes},
-                                 {"micro_batches", job.micro_batches()},
-                                 {"micro_batch_size", job.micro_batch_size()},
+                                 {"micro_batches", job.run.micro_batches()},
+                                 {"micro_batch_size", job.run.samples_per_op()},
                                  {"sequence", options.sequence},
                                  {"dtype", to_text(options.dtype)},
                                  {"optimizer", to_text(options.optimizer.kind)},

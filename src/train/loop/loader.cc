@@ -63,9 +63,9 @@ Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
     : job_(job),
       place_(place),
       device_(device),
-      prefetcher_([this](const BatchPlace& at) { return made(*job_.training_samples, at); }) {
+      prefetcher_([this](const BatchPlace& at) { return made(*job_.data.training, at); }) {
   std::unordered_set<MicroBatchId> seen;
-  for (const Op& op : job_.schedule.workers[place_.worker.index()]) {
+  for (const Op& op : job_.run.schedule.workers[place_.worker.index()]) {
     if (op.kind != OpKind::Forward || !reads_samples(op.stage)) continue;
     if (seen.insert(op.micro_batch).second) micro_batches_.push_back(op.micro_batch);
   }
@@ -91,14 +91,14 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
                    .first_sample = place.first};
   batch.recompute_attention = job_.options.recompute.rule == StageRule::Attention;
   // Each update uses the mean loss of its own samples.
-  batch.token_loss_scale *= static_cast<double>(job_.updates());
-  batch.sentence_loss_scale *= static_cast<double>(job_.updates());
+  batch.token_loss_scale *= static_cast<double>(job_.run.updates());
+  batch.sentence_loss_scale *= static_cast<double>(job_.run.updates());
   return batch;
 }
 
 MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const {
   if (!reads_samples(stage)) return {};
-  const Samples& source = *job_.validation_samples;
+  const Samples& source = *job_.data.validation;
   const BatchPlace place = place_of(batch, micro_batch);
   const std::int64_t counted = std::min(source.count(), place.mini_batch);
   std::vector<Sample> samples = samples_at(source, place);
@@ -113,13 +113,13 @@ MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId mi
 
 /// Blocks of causal models read only hidden states, unless attention is limited to documents.
 bool Loader::reads_samples(StageId stage) const {
-  const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
+  const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.run.schedule.stages;
   return first_or_last || !is_causal(job_.model.family) || job_.options.documents == Documents::Split;
 }
 
 BatchPlace Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
-  const std::int64_t first = job_.first_sample(place_.group, micro_batch);
-  return {step, first, job_.micro_batch_size(), job_.mini_batch()};
+  const std::int64_t first = job_.run.first_sample(place_.group, micro_batch);
+  return {step, first, job_.run.samples_per_op(), job_.run.mini_batch()};
 }
 
 MicroBatch Loader::made(const Samples& source, const BatchPlace& place) const {

@@ -39,6 +39,7 @@
 #include "train/recover/stop_signals.h"
 #include "train/setup/device.h"
 #include "train/setup/job_fingerprint.h"
+#include "train/setup/job_outputs.h"
 #include "transport/connection_breaker.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
@@ -79,11 +80,11 @@ void use_threads(const Job& job) {
 
 std::optional<MemoryMeter> meter_of(const Job& job) {
   if (job.options.tensor_memory.empty()) return std::nullopt;
-  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
+  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.run.num_ranks()));
 }
 
 void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
-  std::vector<double> bytes(static_cast<std::size_t>(job.num_ranks()), 0);
+  std::vector<double> bytes(static_cast<std::size_t>(job.run.num_ranks()), 0);
   bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
   transport.all_sum(bytes);
   if (rank == RankId(0)) {
@@ -244,7 +245,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                          .rendezvous = rank.rendezvous,
                          .timeout = timeout,
                          .start_up_timeout = start_up_timeout,
-                         .groups = job.rank_groups(),
+                         .groups = job.run.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(own),
                          // A failed rank stays until the culprit is known, but peers must notice at once.
@@ -254,7 +255,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .world_size = rank.world_size,
                                 .gpu = static_cast<int>(device_of(job.options, RankId(rank.rank)).index()),
                                 .rendezvous = rank.rendezvous,
-                                .groups = job.rank_groups(),
+                                .groups = job.run.rank_groups(),
                                 .pairs = talking_pairs(job),
                                 .sums_in_order = job.canonical.has_value(),
                                 .fingerprint = std::move(own),
@@ -272,7 +273,7 @@ ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironm
                          .world_size = rank.world_size,
                          .rendezvous = rendezvous,
                          .start_up_timeout = is_first ? kGlooDefaultTimeout : kRejoiningPatience,
-                         .groups = job.rank_groups(),
+                         .groups = job.run.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(compared),
                          .breaker = breaker});
@@ -284,14 +285,14 @@ ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironm
 int run_threads(const Job& job) {
   fix_products(job);
   begin_own_flight(job);
-  const auto ranks = static_cast<int>(job.num_ranks());
+  const auto ranks = static_cast<int>(job.run.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]
   std::optional<MemoryMeter> meter = meter_of(job);
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
   ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
                     !uses_gpu(job.options), job.options.cuda_graphs);
-  const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
+  const auto failed = try_rank_threads(ranks, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const RecordedRank recorded(job, static_cast<int>(rank.value()));
     const OwnStream stream(device_of(job.options, rank));
@@ -326,9 +327,9 @@ int run_rank(const Job& job, RankEnvironment rank) {
     return static_cast<int>(exit_code_of(failure));
   };
   try {
-    if (rank.world_size != job.num_ranks()) {
-      throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
-                                    rank.world_size));
+    if (rank.world_size != job.run.num_ranks()) {
+      throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started",
+                                    job.run.num_ranks(), rank.world_size));
     }
     bool is_whole = true;
     std::optional<RecordedRank> recorded;

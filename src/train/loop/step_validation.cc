@@ -24,8 +24,9 @@ StageRanks first_replica(const RunShape& shape, RankId self) {
 
 double StepValidation::loss(std::int64_t step) {
   const Job& job = self_.job;
-  const std::int64_t samples = job.validation_samples->count();
-  const std::int64_t batches = std::clamp<std::int64_t>(samples / job.mini_batch(), 1, job.options.validate_batches);
+  const std::int64_t samples = job.data.validation->count();
+  const std::int64_t batches =
+      std::clamp<std::int64_t>(samples / job.run.mini_batch(), 1, job.options.validate_batches);
   double sum = 0;
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const StepHooks hooks{
@@ -38,16 +39,16 @@ double StepValidation::loss(std::int64_t step) {
                         .before_wait = [&] { progress_.catch_up(); },
                         .peak_memory = peak_memory_of(self_.device)},
     };
-    sum += driver_.validate(job.validation, hooks);
+    sum += driver_.validate(job.programs.validation, hooks);
   }
   return sum / static_cast<double>(batches);
 }
 
 std::string StepValidation::sample(std::int64_t step) {
   const Job& job = self_.job;
-  DistributedModel model(model_.stages(), first_replica(job, self_.rank), self_.transport, job.model.hidden,
+  DistributedModel model(model_.stages(), first_replica(job.run, self_.rank), self_.transport, job.model.hidden,
                          scalar_type(job.options.dtype), self_.device);
-  const TrainingPrompt& prompt = *job.prompt;
+  const TrainingPrompt& prompt = *job.data.prompt;
   const auto on_token = [&](TokenId, std::string_view) {
     progress_.note({RankProgress::Phase::Steps, step, Instruction{.kind = InstructionKind::ReduceScalars}});
     progress_.catch_up();

@@ -23,12 +23,12 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 /// Size and type of the hidden states that stages exchange.
 TensorSpec hidden_states(const Job& job) {
-  return {{job.micro_batch_size(), job.options.sequence, job.model.hidden}, scalar_type(job.options.dtype)};
+  return {{job.run.samples_per_op(), job.options.sequence, job.model.hidden}, scalar_type(job.options.dtype)};
 }
 
 ProgramShape program_shape_of(const RankContext& self) {
   const Job& job = self.job;
-  ProgramShape shape = program_shape(job, self.place.group);
+  ProgramShape shape = program_shape(job.run, self.place.group);
   shape.parameters = job.parameters;
   shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
@@ -48,7 +48,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
       loader_(job, self_.place, self_.device),
       progress_(self_.device),
       model_(self_, origin),
-      driver_(job, UpdateRule{job.options.learning_rate, job.options.steps, job.options.clip}, self_.place.worker,
+      driver_(job.run, UpdateRule{job.options.learning_rate, job.options.steps, job.options.clip}, self_.place.worker,
               model_.stages(), self_.transport, hidden_states(job), program_shape_of(self_), model_.tied()),
       validation_(self_, model_, loader_, driver_, progress_),
       replicas_(self_, model_, progress_),
@@ -106,15 +106,16 @@ void Trainer::run_step(std::int64_t step) {
 /// An asynchronous schedule has one program from flush to flush; a step is a piece of it.
 std::vector<Instruction> Trainer::program_of(std::int64_t step) const {
   const Job& job = self_.job;
-  if (!job.schedule.updates) return job.training.workers[self_.place.worker.index()];
-  const auto [first, steps] = job.run_of(step);
-  return job.runs.at(steps).piece(self_.place.worker.index(), step - first, first);
+  if (!job.run.schedule.updates) return job.programs.training.workers[self_.place.worker.index()];
+  const auto [first, steps] = job.steps_around(step);
+  return job.programs.runs.at(steps).piece(self_.place.worker.index(), step - first, first);
 }
 
 StepHooks Trainer::hooks_of(std::int64_t step) {
   const Job& job = self_.job;
-  const std::int64_t n = job.schedule.micro_batches;
-  const std::int64_t first = job.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
+  const std::int64_t n = job.run.schedule.micro_batches;
+  const std::int64_t first =
+      job.run.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
   StepHooks hooks{
       .step = first + 1,
       .load =
@@ -160,7 +161,7 @@ void Trainer::update(std::int64_t step, double gradient_norm) {
 
 void Trainer::update_stage(StageId stage, MicroBatchId last, double gradient_norm) {
   const auto start = Clock::now();
-  driver_.update(model_.optimizer(stage), last.value() / self_.job.schedule.micro_batches, gradient_norm);
+  driver_.update(model_.optimizer(stage), last.value() / self_.job.run.schedule.micro_batches, gradient_norm);
   times_.add_update(seconds_since(start));
 }
 
@@ -170,14 +171,14 @@ void Trainer::note_metrics(const StepTotals& totals, double seconds) {
   metrics.loss = totals.loss;
   metrics.gradient_norm = totals.gradient_norm;
   metrics.learning_rate = driver_.learning_rate(metrics.step - 1);
-  metrics.tokens = self_.job.mini_batch() * options().sequence;
+  metrics.tokens = self_.job.run.mini_batch() * options().sequence;
   metrics.step_seconds = seconds;
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / seconds;
   metrics.peak_memory_bytes = totals.peak_memory_bytes;
   if (!self_.device.is_cpu()) metrics.used_memory_bytes = totals.used_memory_bytes;
   metrics.is_skipped = totals.is_skipped;
   metrics.skipped = last_.skipped + (totals.is_skipped ? 1 : 0);
-  metrics.updates = last_.updates + (totals.is_skipped ? 0 : self_.job.updates());
+  metrics.updates = last_.updates + (totals.is_skipped ? 0 : self_.job.run.updates());
   losses_.note(metrics, last_.loss_watch);
   last_ = std::move(metrics);
   steps_.note_update();
@@ -236,7 +237,7 @@ void Trainer::rejoin() {
 /// other ops with a mask, which only padded micro-batches have.
 void Trainer::warm_up(std::int64_t step) {
   const Job& job = self_.job;
-  if (std::exchange(is_warm_, true) || self_.device.is_cpu() || job.num_ranks() == 1) return;
+  if (std::exchange(is_warm_, true) || self_.device.is_cpu() || job.run.num_ranks() == 1) return;
   const auto warm = [&](const Program& program, bool trains, bool is_masked) {
     const auto load = [&](StageId stage, MicroBatchId id) {
       MicroBatch batch = loader_.training(step, stage, id);
@@ -253,16 +254,16 @@ void Trainer::warm_up(std::int64_t step) {
   };
   for (const bool is_masked : {false, true}) {
     if (is_masked && is_causal(job.model.family)) continue;
-    warm(job.training, /*trains=*/true, is_masked);
-    if (options().validate_every > 0) warm(job.validation, /*trains=*/false, is_masked);
+    warm(job.programs.training, /*trains=*/true, is_masked);
+    if (options().validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
   }
 }
 
 void Trainer::trace(bool on, std::function<MemorySample()> sample_memory) {
   tracer_.reset();
   if (!on) return;
-  tracer_.emplace(self_.job.training.workers[self_.place.worker.index()].size(), self_.job.worker_groups().size(),
-                  std::move(sample_memory));
+  tracer_.emplace(self_.job.programs.training.workers[self_.place.worker.index()].size(),
+                  self_.job.run.worker_groups().size(), std::move(sample_memory));
 }
 
 std::string Trainer::current() const {

@@ -93,7 +93,7 @@ class Trainer {
   /// step.
   RunSummary run(const OnStep& on_step);
   /// Runs one step without on_step, validation and saves. `step` counts from 0, in order. An asynchronous schedule has
-  /// then already started later steps, up to the next flush (Job::run_of).
+  /// then already started later steps, up to the next flush (Job::steps_around).
   StepMetrics train_step(std::int64_t step);
   /// Returns the mean over at most --validate-batches mini-batches.
   double validation_loss() { return validation_.loss(steps_.step()); }

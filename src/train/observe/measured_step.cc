@@ -25,7 +25,7 @@ struct MeasuredSum {
 
 std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId rank) {
   std::map<ParameterGroupId, MeasuredSum> sums;
-  const auto& program = job.training.workers[job.ranks.place(rank).worker.index()];
+  const auto& program = job.programs.training.workers[job.run.ranks.place(rank).worker.index()];
   const auto& boundaries = recorded.boundaries[rank.index()];
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (!is_all_reduce(program[i].kind)) continue;
@@ -44,30 +44,30 @@ std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedSt
 class StepReader {
  public:
   StepReader(const Job& job, GroupId group, const RecordedStep& recorded)
-      : job_(job), group_(group), recorded_(recorded), table_(job.schedule) {
+      : job_(job), group_(group), recorded_(recorded), table_(job.run.schedule) {
     step_.step = recorded.step;
     step_.start = std::numeric_limits<double>::infinity();
     for (const auto& boundaries : recorded.boundaries) step_.start = std::min(step_.start, boundaries.front());
-    step_.timeline.workers.resize(job.schedule.workers.size());
+    step_.timeline.workers.resize(job.run.schedule.workers.size());
   }
 
   MeasuredStep run() {
-    for (std::size_t w = 0; w < job_.schedule.workers.size(); ++w) read_worker(w);
+    for (std::size_t w = 0; w < job_.run.schedule.workers.size(); ++w) read_worker(w);
     pair_messages();
     add_all_reduces();
     summarize_timeline();
-    step_.explanation = explain_measured(job_.schedule, step_.timeline, messages_);
+    step_.explanation = explain_measured(job_.run.schedule, step_.timeline, messages_);
     for (std::size_t w = 0; w < step_.recomputations.size(); ++w) cut_bubbles(w);
     return std::move(step_);
   }
 
  private:
   [[nodiscard]] RankId rank(std::size_t worker) const {
-    return job_.ranks.rank({group_, WorkerId(static_cast<std::int64_t>(worker))});
+    return job_.run.ranks.rank({group_, WorkerId(static_cast<std::int64_t>(worker))});
   }
 
   void read_worker(std::size_t w) {
-    const auto& program = job_.training.workers[w];
+    const auto& program = job_.programs.training.workers[w];
     const auto& boundaries = recorded_.boundaries[rank(w).index()];
     WorkerTimeline& timeline = step_.timeline.workers[w];
     auto& recomputations = step_.recomputations.emplace_back();
@@ -104,9 +104,9 @@ class StepReader {
   }
 
   void add_all_reduces() {
-    const auto groups = job_.rank_groups();
+    const auto groups = job_.run.rank_groups();
     std::vector<std::map<ParameterGroupId, MeasuredSum>> sums;  // [rank]
-    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) sums.push_back(sums_of(job_, recorded_, RankId(r)));
+    for (std::int64_t r = 0; r < job_.run.num_ranks(); ++r) sums.push_back(sums_of(job_, recorded_, RankId(r)));
     for (std::size_t w = 0; w < step_.timeline.workers.size(); ++w) {
       auto& own = step_.timeline.workers[w].all_reduces;
       step_.launched.emplace_back();
@@ -143,7 +143,7 @@ class StepReader {
     for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
       for (const auto& again : step_.recomputations[w]) timeline.workers[w].busy += again.time.end - again.time.start;
     }
-    count_peaks(job_.schedule, timeline);
+    count_peaks(job_.run.schedule, timeline);
     chimera::summarize_timeline(timeline);
   }
 
@@ -216,7 +216,7 @@ double median_latency(const std::vector<std::vector<MeasuredStep>>& steps) {
 
 /// Returns [stage] and, if tied, the matrix last: seconds from the last launch to the last end.
 std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
-  std::vector<std::vector<double>> measured(job.worker_groups().size());
+  std::vector<std::vector<double>> measured(job.run.worker_groups().size());
   for (const auto& groups : steps) {
     std::vector<TimedAllReduce> sums(measured.size());
     for (const MeasuredStep& step : groups) {
@@ -236,11 +236,11 @@ std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::ve
 
 /// Returns [stage]: its share of its workers' updates.
 std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
-  const auto groups = stage_groups(job.schedule.placement);
+  const auto groups = stage_groups(job.run.schedule.placement);
   std::vector<double> parameters;
   for (const StageLayers& layers : job.partition)
     parameters.push_back(static_cast<double>(parameter_count(job.model, layers)));
-  std::vector<double> held(job.schedule.workers.size());  // [worker]: parameters
+  std::vector<double> held(job.run.schedule.workers.size());  // [worker]: parameters
   for (std::size_t s = 0; s < groups.size(); ++s) {
     for (const WorkerId worker : groups[s]) held[worker.index()] += parameters[s];
   }
@@ -261,7 +261,7 @@ std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vec
 }  // namespace
 
 CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock) {
-  const auto full = [&](const Duration& mean) { return mean.*clock / job.schedule.micro_batch_scale; };
+  const auto full = [&](const Duration& mean) { return mean.*clock / job.run.schedule.micro_batch_scale; };
   CostModel costs;
   bool recomputes = false;
   for (std::int64_t s = 0; s < times.num_stages(); ++s) {
@@ -284,7 +284,7 @@ CostModel measured_costs(const Job& job, const OpTimes& times, const std::vector
   costs.latency = median_latency(steps);
   costs.optimizer = optimizer_seconds(job, steps);
   costs.buffers = {LoweringOptions().receives_ahead, LoweringOptions().sends_behind};
-  const auto groups = job.rank_groups();
+  const auto groups = job.run.rank_groups();
   if (std::any_of(groups.begin(), groups.end(), [](const auto& ranks) { return ranks.size() > 1; })) {
     costs.all_reduce.emplace();
     costs.all_reduce->seconds = all_reduce_seconds(job, steps);
@@ -292,7 +292,7 @@ CostModel measured_costs(const Job& job, const OpTimes& times, const std::vector
       costs.all_reduce->tied = costs.all_reduce->seconds.back();
       costs.all_reduce->seconds.pop_back();
     }
-    costs.all_reduce->data_parallel = job.ranks.data_parallel;
+    costs.all_reduce->data_parallel = job.run.ranks.data_parallel;
     costs.all_reduce->every_stage = job.canonical.has_value();
   }
   costs.all_reduce_placement = job.options.sync;

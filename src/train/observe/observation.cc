@@ -14,6 +14,7 @@
 #include "telemetry/run_page.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/progress_report.h"
+#include "train/setup/job_outputs.h"
 #include "train/setup/run_record.h"
 #include "transport/clock_offset.h"
 
@@ -21,9 +22,9 @@ namespace chimera {
 namespace {
 
 std::string subtitle_of(const Job& job) {
-  const std::int64_t ranks = job.num_ranks();
-  return fmt::format("{} stages on {} {}, {} micro-batches of {} x {} tokens a step, {}", job.schedule.stages, ranks,
-                     ranks == 1 ? "worker" : "workers", job.micro_batches(), job.micro_batch_size(),
+  const std::int64_t ranks = job.run.num_ranks();
+  return fmt::format("{} stages on {} {}, {} micro-batches of {} x {} tokens a step, {}", job.run.schedule.stages,
+                     ranks, ranks == 1 ? "worker" : "workers", job.run.micro_batches(), job.run.samples_per_op(),
                      job.options.sequence, to_text(job.options.dtype));
 }
 
@@ -45,7 +46,7 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
                         std::vector<Panel> timelines) {
   const int cores = available_cores();
   const StepForecast made = forecast(job, run, cores);
-  RunPage report{.run = {.name = fmt::format("{} with {}", job.model.name, job.schedule.name),
+  RunPage report{.run = {.name = fmt::format("{} with {}", job.model.name, job.run.schedule.name),
                          .metrics = "--report",
                          .steps = parse_metrics("--report", metrics),
                          .configuration = flatten(run_record(job))},
@@ -118,7 +119,7 @@ class TraceWriter {
       for (std::size_t g = 0; g < groups.size(); ++g)
         write_group(groups[g], next - groups[g].start, GroupId(static_cast<std::int64_t>(g)));
     }
-    for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(RankId(rank));
+    for (std::int64_t rank = 0; rank < job_.run.num_ranks(); ++rank) write_lanes(RankId(rank));
     return events_.text();
   }
 
@@ -132,8 +133,8 @@ class TraceWriter {
   using ByRank = std::vector<std::vector<Interval>>;
 
   [[nodiscard]] std::string name_of(RankId rank) const {
-    const GroupWorker place = job_.ranks.place(rank);
-    if (job_.ranks.data_parallel == 1) return fmt::format("worker {}", place.worker.value());
+    const GroupWorker place = job_.run.ranks.place(rank);
+    if (job_.run.ranks.data_parallel == 1) return fmt::format("worker {}", place.worker.value());
     return fmt::format("group {}, worker {}", place.group.value(), place.worker.value());
   }
 
@@ -148,11 +149,11 @@ class TraceWriter {
 
   void write_group(const MeasuredStep& step, double end, GroupId group) {
     TraceFrame frame{.start = step.start - steps_.front().front().start, .tracks = {}};
-    for (std::int64_t w = 0; w < job_.ranks.workers; ++w) {
-      const RankId rank = job_.ranks.rank({group, WorkerId(w)});
+    for (std::int64_t w = 0; w < job_.run.ranks.workers; ++w) {
+      const RankId rank = job_.run.ranks.rank({group, WorkerId(w)});
       frame.tracks.push_back({rank.index(), name_of(rank)});
     }
-    add_ops(job_.schedule, step.timeline, until(step.explanation, end), frame, events_);
+    add_ops(job_.run.schedule, step.timeline, until(step.explanation, end), frame, events_);
     for (std::size_t w = 0; w < frame.tracks.size(); ++w) {
       const std::size_t rank = frame.tracks[w].number;
       for (const auto& [op, time] : step.recomputations[w]) {
@@ -192,8 +193,8 @@ class TraceWriter {
 
   const Job& job_;
   const std::vector<std::vector<MeasuredStep>>& steps_;
-  ByRank sums_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
-  ByRank transfers_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
+  ByRank sums_ = ByRank(static_cast<std::size_t>(job_.run.num_ranks()));
+  ByRank transfers_ = ByRank(static_cast<std::size_t>(job_.run.num_ranks()));
   TraceEvents events_{kMicroseconds};
 };
 
@@ -207,9 +208,9 @@ const MeasuredStep& median_step(const std::vector<std::vector<MeasuredStep>>& st
 }
 
 Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation explanation, const CostModel& costs) {
-  const Totals totals = totals_of(job.schedule, timeline, explanation, costs);
+  const Totals totals = totals_of(job.run.schedule, timeline, explanation, costs);
   return {.title = std::move(title),
-          .schedule = job.schedule,
+          .schedule = job.run.schedule,
           .timeline = std::move(timeline),
           .explanation = std::move(explanation),
           .totals = totals,
@@ -220,12 +221,12 @@ Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation
 
 std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
   const bool one_clock = job.options.transport == TransportKind::Threads;
-  const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.num_ranks());
+  const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.run.num_ranks());
   std::vector<std::size_t> num_boundaries;
-  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
-    num_boundaries.push_back(job.training.workers[job.ranks.place(RankId(r)).worker.index()].size() + 1);
+  for (std::int64_t r = 0; r < job.run.num_ranks(); ++r) {
+    num_boundaries.push_back(job.programs.training.workers[job.run.ranks.place(RankId(r)).worker.index()].size() + 1);
   }
-  const std::vector<std::size_t> num_sums(num_boundaries.size(), job.worker_groups().size());
+  const std::vector<std::size_t> num_sums(num_boundaries.size(), job.run.worker_groups().size());
   std::vector<RecordedStep> steps;
   for (const auto& trace : tracer.steps()) {
     steps.push_back({trace->step, share(moved(trace->boundaries, offset), num_boundaries, rank, transport),
@@ -238,7 +239,7 @@ std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job, const std:
   std::vector<std::vector<MeasuredStep>> steps;
   for (const RecordedStep& step : recorded) {
     auto& groups = steps.emplace_back();
-    for (std::int64_t group = 0; group < job.ranks.data_parallel; ++group)
+    for (std::int64_t group = 0; group < job.run.ranks.data_parallel; ++group)
       groups.push_back(measured_step(job, GroupId(group), step));
   }
   return steps;
@@ -251,13 +252,13 @@ std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredSte
 std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                    const CostModel& costs) {
   const MeasuredStep& step = median_step(steps);
-  Timeline simulated = simulate(job.schedule, costs);
+  Timeline simulated = simulate(job.run.schedule, costs);
   Timeline measured = step.timeline;
   measured.lower_bound = simulated.lower_bound;
-  Explanation explanation = explain(job.schedule, costs, simulated);
-  return {panel_of(job, fmt::format("{}, step {} as it ran, in seconds", job.schedule.name, step.step + 1),
+  Explanation explanation = explain(job.run.schedule, costs, simulated);
+  return {panel_of(job, fmt::format("{}, step {} as it ran, in seconds", job.run.schedule.name, step.step + 1),
                    std::move(measured), step.explanation, costs),
-          panel_of(job, fmt::format("{}, simulated with the measured op times", job.schedule.name),
+          panel_of(job, fmt::format("{}, simulated with the measured op times", job.run.schedule.name),
                    std::move(simulated), std::move(explanation), costs)};
 }
 

@@ -8,8 +8,9 @@
 namespace chimera {
 
 FlightJob flight_job(const Job& job) {
-  FlightJob flight{.schedule = job.schedule.name, .ranks = {}, .sums = job.rank_groups()};
-  for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) flight.ranks.push_back(job.ranks.place(RankId(rank)));
+  FlightJob flight{.schedule = job.run.schedule.name, .ranks = {}, .sums = job.run.rank_groups()};
+  for (std::int64_t rank = 0; rank < job.run.num_ranks(); ++rank)
+    flight.ranks.push_back(job.run.ranks.place(RankId(rank)));
   return flight;
 }
 

@@ -26,8 +26,8 @@ namespace chimera {
 
 double step_flops(const Job& job) {
   Workload workload = workload_of(job.options);
-  workload.micro_batch_size = job.micro_batch_size();
-  return model_flops(job.model, workload) * static_cast<double>(job.mini_batch() / job.micro_batch_size());
+  workload.micro_batch_size = job.run.samples_per_op();
+  return model_flops(job.model, workload) * static_cast<double>(job.run.mini_batch() / job.run.samples_per_op());
 }
 
 double Pace::seconds_left(std::int64_t step, double seconds) {
@@ -65,8 +65,8 @@ std::string joined_within(std::vector<LineField> parts, std::size_t columns) {
 bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
 
 std::string groups_in_words(const Job& job) {
-  if (job.ranks.data_parallel == 1) return "";
-  return fmt::format(", {} groups of {} side by side", job.ranks.data_parallel, job.ranks.workers);
+  if (job.run.ranks.data_parallel == 1) return "";
+  return fmt::format(", {} groups of {} side by side", job.run.ranks.data_parallel, job.run.ranks.workers);
 }
 
 Timeline timed(const Schedule& schedule, const CostModel& costs) {
@@ -236,17 +236,18 @@ std::string describe(const Job& job) {
   std::string text =
       fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name, parameter_count(job.model),
                   job.model.layers, job.model.hidden, to_text(options.dtype));
-  const std::string ranks = job.num_ranks() == 1 ? "worker" : to_text(options.transport);
+  const std::string ranks = job.run.num_ranks() == 1 ? "worker" : to_text(options.transport);
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
-                      job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
-                      job.micro_batches(), job.micro_batch_size(), options.sequence);
-  if (job.corpus) text += data_line(*job.corpus) + "\n";
-  if (job.corpus && !job.corpus->is_plain_text()) text += fmt::format("data: {}\n", job.corpus->description());
+                      job.run.schedule.name, job.run.schedule.stages, job.run.num_ranks(), ranks, groups_in_words(job),
+                      job.run.micro_batches(), job.run.samples_per_op(), options.sequence);
+  if (job.data.corpus) text += data_line(*job.data.corpus) + "\n";
+  if (job.data.corpus && !job.data.corpus->is_plain_text())
+    text += fmt::format("data: {}\n", job.data.corpus->description());
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
   if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
     text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
-  if (job.ranks.workers > 1 && fits_a_page(job.schedule)) {
-    text += fmt::format("\n{}\n", to_text(job.schedule, in_slots(job.schedule)));
+  if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {
+    text += fmt::format("\n{}\n", to_text(job.run.schedule, in_slots(job.run.schedule)));
   }
   return text;
 }
@@ -255,12 +256,12 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   const bool shares_cores = cores < job.local_ranks();
   const CostModel costs =
       measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
-  const Timeline timeline = timed(job.schedule, costs);
+  const Timeline timeline = timed(job.run.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.schedule));
+  work *= static_cast<double>(job.run.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
-  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
+  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.run.num_ranks());
   if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts
   made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
   return made;
@@ -288,7 +289,8 @@ std::string summary(const Job& job, const RunSummary& run, int cores, double loa
   text += fmt::format(
       "  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
       " optimizer step {:.4f} s\n",
-      job.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio, run.optimizer_seconds);
+      job.run.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio,
+      run.optimizer_seconds);
   if (made.turns > 0) {
     text += fmt::format(
         "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"

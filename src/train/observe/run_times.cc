@@ -10,7 +10,7 @@ namespace {
 std::vector<OpTimes> gather(const OpTimes& times, const RankContext& self) {
   const std::vector<double> own = times.to_numbers();
   const auto size = static_cast<std::ptrdiff_t>(own.size());
-  std::vector<double> all(own.size() * static_cast<std::size_t>(self.job.num_ranks()), 0);
+  std::vector<double> all(own.size() * static_cast<std::size_t>(self.job.run.num_ranks()), 0);
   std::ranges::copy(own, all.begin() + size * self.rank.value());
   self.transport.all_sum(all);
   std::vector<OpTimes> ranks;
@@ -34,7 +34,7 @@ RunSummary RunTimes::summarize(const OpTimes& own, const RankContext& self) cons
   // Replicas measured the same ops; sums and counts over all workers give the mean.
   std::vector<double> numbers = own.to_numbers();
   const auto num_times = static_cast<std::ptrdiff_t>(numbers.size());
-  numbers.resize(numbers.size() + static_cast<std::size_t>(self.job.num_ranks()), 0);
+  numbers.resize(numbers.size() + static_cast<std::size_t>(self.job.run.num_ranks()), 0);
   numbers[static_cast<std::size_t>(num_times) + self.rank.index()] =
       update_seconds_ / static_cast<double>(std::max<std::size_t>(step_seconds_.size(), 1));
   self.transport.all_sum(numbers);

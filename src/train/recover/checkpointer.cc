@@ -43,8 +43,8 @@ std::vector<Parameter> share_of(const ParameterGroup& group, const std::vector<R
 
 CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
                                const std::vector<OptimizerTensor>& state)
-    : rank_(static_cast<int>(rank.value())), ranks_(static_cast<int>(job.num_ranks())) {
-  const RankGroups holders = job.rank_groups();
+    : rank_(static_cast<int>(rank.value())), ranks_(static_cast<int>(job.run.num_ranks())) {
+  const RankGroups holders = job.run.rank_groups();
   std::set<std::string> written;
   for (const auto& [id, group] : trained) {
     for (const Parameter& parameter : share_of(*group, holders[id.index()], rank)) {
@@ -137,7 +137,7 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
   nlohmann::ordered_json progress = {{"step", metrics.step},
                                      {"updates", metrics.updates},
-                                     {"samples", metrics.step * job.mini_batch()},
+                                     {"samples", metrics.step * job.run.mini_batch()},
                                      {"tokens", metrics.step * metrics.tokens},
                                      {"learning_rate", metrics.learning_rate},
                                      {"loss", metrics.loss},
@@ -197,7 +197,7 @@ bool Checkpointer::is_due(std::int64_t step) {
 
 /// Updates of an asynchronous schedule are complete only at a flush.
 bool Checkpointer::may_save_after(std::int64_t step) const {
-  return !job_.schedule.updates || job_.run_of(step).first == step;
+  return !job_.run.schedule.updates || job_.steps_around(step).first == step;
 }
 
 void Checkpointer::save(const StepMetrics& metrics) {
@@ -270,7 +270,7 @@ void Checkpointer::resume(const SavePlans& plans) {
 
 /// Applies the summed votes, the same on every rank.
 void Checkpointer::advance() {
-  if (current_.phase == Phase::Writing && votes_.written == static_cast<double>(job_.num_ranks())) {
+  if (current_.phase == Phase::Writing && votes_.written == static_cast<double>(job_.run.num_ranks())) {
     current_.phase = Phase::Committing;
     current_.has_failed = votes_.failed > 0;
     if (rank_ == RankId(0)) start([this] { commit_parts(); });
@@ -338,7 +338,7 @@ void Checkpointer::commit_parts() {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, current_.metrics);
     description.run[kKeepSection] = {{"last", options.keep.last}, {"every", options.keep.every}};
-    commit(disk_, options.folder, current_.metrics.step, static_cast<int>(job_.num_ranks()), description);
+    commit(disk_, options.folder, current_.metrics.step, static_cast<int>(job_.run.num_ranks()), description);
   } catch (const std::exception&) {
     abandon(disk_, options.folder, current_.metrics.step);
     throw;

@@ -48,16 +48,17 @@ std::vector<StageCopies> stage_copies(const Job& job) {
   const auto add = [&](ParameterGroupId group, std::vector<RankId> ranks) {
     if (ranks.size() > 1) all.push_back({group, std::move(ranks)});
   };
-  const auto groups = job.worker_groups();
+  const auto groups = job.run.worker_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const ParameterGroupId group(static_cast<std::int64_t>(g));
-    if (!job.schedule.updates) {
-      add(group, job.rank_groups()[g]);
+    if (!job.run.schedule.updates) {
+      add(group, job.run.rank_groups()[g]);
       continue;
     }
     for (const WorkerId worker : groups[g]) {
       std::vector<RankId> ranks;
-      for (std::int64_t w = 0; w < job.ranks.data_parallel; ++w) ranks.push_back(job.ranks.rank({GroupId(w), worker}));
+      for (std::int64_t w = 0; w < job.run.ranks.data_parallel; ++w)
+        ranks.push_back(job.run.ranks.rank({GroupId(w), worker}));
       add(group, std::move(ranks));
     }
   }

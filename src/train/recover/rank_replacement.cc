@@ -19,7 +19,7 @@ RankId furthest(std::span<const RankState> states) {
 /// Returns [rank]. All ranks call it.
 std::vector<RankState> gather(const RankState& own, const RankContext& self) {
   constexpr std::size_t kNumbers = 3;
-  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(self.job.num_ranks()), 0);
+  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(self.job.run.num_ranks()), 0);
   const std::array<double, kNumbers> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
                                                static_cast<double>(own.gradients_complete_step)};
   std::ranges::copy(packed, numbers.begin() + static_cast<std::ptrdiff_t>(kNumbers * self.rank.index()));
@@ -58,7 +58,7 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
 ResumeState RankReplacement::agree(std::int64_t done) {
   states_ = gather(
       {.has_weights = model_.has_weights(), .done = done, .gradients_complete_step = gradients_complete_step_}, self_);
-  return agree_on_resume_state(states_, self_.job.rank_groups());
+  return agree_on_resume_state(states_, self_.job.run.rank_groups());
 }
 
 void RankReplacement::share(LoopState& state, RankId source) const {
@@ -85,7 +85,7 @@ void RankReplacement::share(LoopState& state, RankId source) const {
 }
 
 void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates) {
-  const RankGroups groups = self_.job.rank_groups();
+  const RankGroups groups = self_.job.run.rank_groups();
   for (std::size_t group = 0; group < groups.size(); ++group) {
     for (const RankId rank : groups[group]) {
       if (states_[rank.index()].has_weights) continue;

@@ -22,13 +22,13 @@ constexpr std::chrono::hours kForTheLauncher{24 * 365};
 
 void require_twins(const Job& job) {
   const TrainOptions& options = job.options;
-  if (job.num_ranks() == 1 || options.transport == TransportKind::Threads) {
+  if (job.run.num_ranks() == 1 || options.transport == TransportKind::Threads) {
     refuse("needs a run of several processes; this run has one");
   }
   if (options.device != DeviceKind::Cpu) refuse("needs ranks on CPUs; use --recover restart");
-  if (job.schedule.updates) {
+  if (job.run.schedule.updates) {
     refuse(fmt::format("schedule {} is asynchronous, and its copies of a stage are not equal; use --recover restart",
-                       job.schedule.name));
+                       job.run.schedule.name));
   }
   if (options.shard_optimizer) {
     refuse(
@@ -38,7 +38,7 @@ void require_twins(const Job& job) {
   if (options.observes()) {
     refuse("--trace, --op-times, --timeline and --report need ranks that run all steps; leave them out");
   }
-  for (const auto& group : job.rank_groups()) {
+  for (const auto& group : job.run.rank_groups()) {
     if (group.size() == 1) {
       refuse(
           fmt::format("no other rank has a copy of the stages of rank {}; use a bidirectional schedule such as "

@@ -93,7 +93,7 @@ bool has_processes(const TrainOptions& options) { return options.transport == Tr
 
 /// Any replica of a stage may have to send its state to any other.
 void add_twins(const Job& job, std::set<RankPair>& pairs) {
-  for (const auto& group : job.rank_groups()) {
+  for (const auto& group : job.run.rank_groups()) {
     for (const RankId giver : group) {
       for (const RankId taker : group) {
         if (giver < taker) pairs.insert({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
@@ -128,7 +128,7 @@ Workload workload_of(const TrainOptions& options) {
   return workload;
 }
 
-int intra_op_threads(const JobShape& job) {
+int intra_op_threads(const Job& job) {
   if (job.options.threads > 0) return static_cast<int>(job.options.threads);
   if (job.options.reduction == ReductionOrder::Canonical) return 1;
   return std::max(available_cores() / static_cast<int>(job.local_ranks()), 1);
@@ -136,11 +136,11 @@ int intra_op_threads(const JobShape& job) {
 
 std::vector<RankPair> talking_pairs(const Job& job) {
   std::set<RankPair> pairs;
-  add_communicating_pairs(job.ranks, job.training, pairs);
-  add_communicating_pairs(job.ranks, job.validation, pairs);
-  for (const auto& [steps, run] : job.runs) add_communicating_pairs(job.ranks, run.program, pairs);
+  add_communicating_pairs(job.run.ranks, job.programs.training, pairs);
+  add_communicating_pairs(job.run.ranks, job.programs.validation, pairs);
+  for (const auto& [steps, run] : job.programs.runs) add_communicating_pairs(job.run.ranks, run.program, pairs);
   if (job.options.observes()) {  // Clock measurement
-    for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
+    for (int rank = 1; rank < static_cast<int>(job.run.num_ranks()); ++rank) pairs.insert({0, rank});
   }
   const bool copies_are_given =
       job.options.recover == Recover::Twin || job.options.different_copies == DifferentCopies::Repair;
@@ -208,9 +208,10 @@ GpuTraits first_gpu_or_h100() {
 }  // namespace
 
 std::optional<GpuResources> gpu_resources(const Job& job) {
-  if (!uses_gpu(job.options) || !has_processes(job.options) || job.num_ranks() == 1) return std::nullopt;
-  const CommunicatorPlan plan{
-      .world_size = static_cast<int>(job.num_ranks()), .groups = job.rank_groups(), .pairs = talking_pairs(job)};
+  if (!uses_gpu(job.options) || !has_processes(job.options) || job.run.num_ranks() == 1) return std::nullopt;
+  const CommunicatorPlan plan{.world_size = static_cast<int>(job.run.num_ranks()),
+                              .groups = job.run.rank_groups(),
+                              .pairs = talking_pairs(job)};
   GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
   result.blocks = block_limits(plan, result.gpu.multiprocessors);
   return result;
@@ -274,14 +275,14 @@ std::function<double()> used_memory_of(at::Device device) {
   };
 }
 
-GpuPeak gpu_peak(const JobShape& job) {
+GpuPeak gpu_peak(const Job& job) {
   const TrainOptions& options = job.options;
   const std::string name = accelerator().traits(static_cast<int>(device_of(options, RankId(0)).index())).name;
   const bool is_tf32 = options.dtype == DataType::Float32 && options.tf32;
   double share = 0;  // Of the bfloat16 peak
   if (options.dtype == DataType::BFloat16) share = 1;
   if (is_tf32) share = 0.5;
-  const auto ranks = static_cast<int>(job.num_ranks());
+  const auto ranks = static_cast<int>(job.run.num_ranks());
   int gpus = has_processes(options) ? ranks : 1;
   if (ranks_share_gpus()) gpus = std::min(gpus, accelerator().num_devices());
   return {.flops = share * gpus * bfloat16_peak(name),

@@ -40,7 +40,7 @@ void require_fast_numbers(DataType dtype, bool native);
 [[nodiscard]] Workload workload_of(const TrainOptions& options);
 
 /// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with canonical reduction.
-[[nodiscard]] int intra_op_threads(const JobShape& job);
+[[nodiscard]] int intra_op_threads(const Job& job);
 
 /// Returns the pairs of ranks that exchange messages, ascending.
 [[nodiscard]] std::vector<RankPair> talking_pairs(const Job& job);
@@ -110,7 +110,7 @@ struct GpuPeak {
 
 /// Returns the peak of a job on GPUs, all like the GPU of rank 0. It is known for bfloat16, and for float32 with
 /// --tf32, half of that; exact float32 products do not use tensor cores.
-[[nodiscard]] GpuPeak gpu_peak(const JobShape& job);
+[[nodiscard]] GpuPeak gpu_peak(const Job& job);
 
 /// Sets matrix products on GPUs to exact float32 or, with --tf32, TensorFloat32. Forces float32 sums for bfloat16; by
 /// default torch lets cuBLAS sum split-K parts in bfloat16.

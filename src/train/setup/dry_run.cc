@@ -39,8 +39,8 @@ PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
   PlanProblem problem;
   problem.model = job.model;
   problem.machine = machine;
-  problem.workers = job.num_ranks();
-  problem.mini_batch = job.mini_batch();
+  problem.workers = job.run.num_ranks();
+  problem.mini_batch = job.run.mini_batch();
   problem.memory_bytes = machine.memory_bytes;
   problem.workload = workload_of(job.options);
   problem.sync = job.options.sync;
@@ -49,15 +49,15 @@ PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
 }
 
 Candidate candidate_of(const Job& job, const PlanProblem& problem) {
-  Candidate candidate{.schedule = job.schedule.name,
+  Candidate candidate{.schedule = job.run.schedule.name,
                       .shape = job.options.shape,
-                      .data_parallel = job.ranks.data_parallel,
+                      .data_parallel = job.run.ranks.data_parallel,
                       .micro_batch_size = job.options.micro_batch_size,
                       .recompute = job.stages.recompute,
                       .offload = job.stages.offload,
                       .recompute_attention = problem.workload.recompute_attention,
-                      .replica_layout = job.ranks.replicas};
-  candidate.shape.micro_batches = job.schedule.micro_batches;
+                      .replica_layout = job.run.ranks.replicas};
+  candidate.shape.micro_batches = job.run.schedule.micro_batches;
   return candidate;
 }
 
@@ -71,7 +71,7 @@ double pair_time(const PlanProblem& problem) {
 
 /// Adjusts the planner's stage model to options that its candidates lack.
 StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate& candidate) {
-  StageModel model = stage_model(problem, candidate, job.schedule, job.partition);
+  StageModel model = stage_model(problem, candidate, job.run.schedule, job.partition);
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
   if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
@@ -80,11 +80,11 @@ StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate&
 }
 
 std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
-  std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.ranks.workers));
-  const Placement& placement = job.schedule.placement;
+  std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.run.ranks.workers));
+  const Placement& placement = job.run.schedule.placement;
   for (std::size_t r = 0; r < placement.num_replicas(); ++r) {
     const ReplicaId replica(static_cast<std::int64_t>(r));
-    for (std::int64_t s = 0; s < job.schedule.stages; ++s) {
+    for (std::int64_t s = 0; s < job.run.schedule.stages; ++s) {
       held[placement.worker(replica, StageId(s)).index()].push_back({replica, StageId(s)});
     }
   }
@@ -102,8 +102,8 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
     rank.gradients_bytes += memory.gradients;
     rank.optimizer_bytes += memory.optimizer;
   }
-  const bool both_ends = stages.contains(StageId(0)) && stages.contains(StageId(job.schedule.stages - 1));
-  if (job.model.tied && both_ends && job.schedule.stages > 1) rank.parameters -= tied_parameter(job.model).count();
+  const bool both_ends = stages.contains(StageId(0)) && stages.contains(StageId(job.run.schedule.stages - 1));
+  if (job.model.tied && both_ends && job.run.schedule.stages > 1) rank.parameters -= tied_parameter(job.model).count();
 }
 
 }  // namespace
@@ -112,15 +112,15 @@ MachineProfile assumed_machine(const Job& job) {
   const int threads = intra_op_threads(job);
   const double speed = product_speed(scalar_type(job.options.dtype), threads);
   Workload workload = workload_of(job.options);
-  workload.micro_batch_size = job.micro_batch_size();
+  workload.micro_batch_size = job.run.samples_per_op();
   workload.recompute_attention = false;  // layer_time() adds it to the times of a profile
   MachineProfile machine;
   machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
                              speed / 1e9);
   machine.cores = available_cores();
   machine.threads = threads;
-  machine.workers_per_node = job.num_ranks();
-  machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.num_ranks());
+  machine.workers_per_node = job.run.num_ranks();
+  machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.run.num_ranks());
   for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
     const LayerFootprint work = layer_footprint(job.model, kind, workload);
     machine.layers.push_back({kind,
@@ -146,7 +146,7 @@ double Forecast::peak_bytes() const {
 Forecast forecast(const Job& job, const MachineProfile& machine) {
   const PlanProblem problem = problem_of(job, machine);
   const Candidate candidate = candidate_of(job, problem);
-  const PlannedSchedule planned{std::make_shared<const Schedule>(job.schedule), job.partition,
+  const PlannedSchedule planned{std::make_shared<const Schedule>(job.run.schedule), job.partition,
                                 model_of(job, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);
   std::string source = machine.name;
@@ -158,8 +158,8 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
     result.stage_parameters.push_back(parameter_count(job.model, layers));
   }
   const auto held = held_stages(job);
-  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
-    RankForecast rank{.rank = RankId(r), .place = job.ranks.place(RankId(r))};
+  for (std::int64_t r = 0; r < job.run.num_ranks(); ++r) {
+    RankForecast rank{.rank = RankId(r), .place = job.run.ranks.place(RankId(r))};
     const std::size_t worker = rank.place.worker.index();
     rank.stages = held[worker];
     add_parameters(job, planned.model, rank);

@@ -83,10 +83,10 @@ void require_beginning(const Job& job, const Checkpoint& checkpoint) {
   if (step > job.options.steps) {
     refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.steps));
   }
-  if (!job.schedule.updates || step == job.options.steps || job.run_of(step).first == step) return;
+  if (!job.run.schedule.updates || step == job.options.steps || job.steps_around(step).first == step) return;
   refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot start at step {}, because it has no flush "
                                  "there; give a --save-every that divides this step",
-                                 job.schedule.name, step));
+                                 job.run.schedule.name, step));
 }
 
 /// Saves of two runs must not mix.
@@ -114,14 +114,14 @@ void require_own_latest(const TrainOptions& options) {
 }
 
 void require_saving(const Job& job) {
-  if (job.options.checkpoint.folder.empty() || !job.schedule.updates) return;
+  if (job.options.checkpoint.folder.empty() || !job.run.schedule.updates) return;
   const auto refuse_schedule = [&](const char* why) {
-    throw ConfigError(fmt::format("--checkpoint: schedule {} is asynchronous, {}", job.schedule.name, why));
+    throw ConfigError(fmt::format("--checkpoint: schedule {} is asynchronous, {}", job.run.schedule.name, why));
   };
   if (job.options.checkpoint.every.steps == 0) {
     refuse_schedule("and can be saved only at a flush; give --save-every in steps");
   }
-  for (const auto& workers : job.worker_groups()) {
+  for (const auto& workers : job.run.worker_groups()) {
     if (workers.size() > 1)
       refuse_schedule("and its copies of a stage are not equal, so it has no single model to save");
   }
@@ -180,12 +180,12 @@ WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& na
 
 }  // namespace
 
-double checkpoint_bytes(const JobShape& job) {
+double checkpoint_bytes(const Job& job) {
   const auto copies = static_cast<double>(1 + moments_of(job.options.optimizer.kind));
   return copies * static_cast<double>(parameter_count(job.model) * bytes_of(master_type(job.options.dtype)));
 }
 
-void require_space(const JobShape& job, std::int64_t first_step) {
+void require_space(const Job& job, std::int64_t first_step) {
   const CheckpointOptions& options = job.options.checkpoint;
   if (options.folder.empty()) return;
   const auto available = free_bytes(options.folder + "/" + checkpoint_name(0));

@@ -50,10 +50,10 @@ void open_checkpoints(Job& job);
 inline constexpr const char* kKeepSection = "keep";
 
 /// Returns the bytes of the tensors of one checkpoint.
-[[nodiscard]] double checkpoint_bytes(const JobShape& job);
+[[nodiscard]] double checkpoint_bytes(const Job& job);
 /// Throws ConfigError if the disk of --checkpoint has no room for one checkpoint. Reports on messages() if it has none
 /// for all checkpoints that the run keeps. Does nothing without --checkpoint.
-void require_space(const JobShape& job, std::int64_t first_step);
+void require_space(const Job& job, std::int64_t first_step);
 
 /// Returns the checkpoint's parameters.
 [[nodiscard]] InitialValue resumed_values(const Job& job);

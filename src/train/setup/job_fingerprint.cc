@@ -111,15 +111,15 @@ std::uint64_t hash_left_out(const Job& job) {
 
 std::uint64_t hash_programs(const Job& job) {
   Hash hash;
-  hash.add(job.ranks.workers).add(job.ranks.data_parallel).add(job.ranks.replicas);
-  add_program(hash, job.training);
-  add_program(hash, job.validation);
-  for (const auto& [steps, run] : job.runs) add_program(hash, run.program);
-  for (const auto& group : job.rank_groups()) {
+  hash.add(job.run.ranks.workers).add(job.run.ranks.data_parallel).add(job.run.ranks.replicas);
+  add_program(hash, job.programs.training);
+  add_program(hash, job.programs.validation);
+  for (const auto& [steps, run] : job.programs.runs) add_program(hash, run.program);
+  for (const auto& group : job.run.rank_groups()) {
     hash.add(group.size());
     for (const RankId rank : group) hash.add(rank.value());
   }
-  for (const std::int64_t position : job.data_position) hash.add(position);
+  for (const std::int64_t position : job.run.data_position) hash.add(position);
   for (const std::int64_t bound : job.slice_bounds) hash.add(bound);
   return hash.value();
 }
@@ -146,10 +146,10 @@ void note_slow_disk() { note_progress({RankProgress::Phase::StartUp}); }
 std::uint64_t data_hash(const Job& job) {
   Hash hash;
   for (const Split split : {Split::Train, Split::Validation}) {
-    for (const TokenView& source : job.corpus->split(split).sources) hash.add(source.size());
-    for (const std::int64_t share : job.corpus->split(split).mixture.shares()) hash.add(share);
+    for (const TokenView& source : job.data.corpus->split(split).sources) hash.add(source.size());
+    for (const std::int64_t share : job.data.corpus->split(split).mixture.shares()) hash.add(share);
   }
-  for (const DataFile* file : job.corpus->files()) {
+  for (const DataFile* file : job.data.corpus->files()) {
     hash.add(content_hash(*file, default_hash_cache(), note_slow_disk));
   }
   return hash.value();
@@ -157,7 +157,7 @@ std::uint64_t data_hash(const Job& job) {
 
 void hash_large_data(const Job& job) {
   const HashCache cache = default_hash_cache();
-  for (const DataFile* file : job.corpus->files()) {
+  for (const DataFile* file : job.data.corpus->files()) {
     if (file->size() >= cache.least_bytes && file->state().links > 0)
       static_cast<void>(content_hash(*file, cache, note_slow_disk));
   }
@@ -174,7 +174,7 @@ Fingerprint fingerprint(const Job& job) {
       {"--seed", hash_of(o.seed)},
       {"--dtype", hash_of(o.dtype)},
       {"--device, --tf32, --cuda-graphs", hash_of(o.device, o.tf32, o.cuda_graphs)},
-      {"--micro-batch-size", hash_of(job.micro_batch_size())},
+      {"--micro-batch-size", hash_of(job.run.samples_per_op())},
       {"--sequence", hash_of(o.sequence)},
       {"--steps", hash_of(o.steps)},
       {"--optimizer", hash_of(o.optimizer.kind)},

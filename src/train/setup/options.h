@@ -100,17 +100,17 @@ inline constexpr double kHangSeconds = 2.5;
 struct TrainOptions {
   std::string model = "gpt2-mini";  // Preset or TOML file; may be empty with `from`
   ModelOverrides overrides;
-  std::string from;                         // Hugging Face folder with initial weights; empty: new weights
-  std::string data;                         // Text, tokens, a folder or a mixture (data/corpus.h)
-  std::string validation;                   // As `data`, or a share of it; empty: default of data/corpus.h
-  std::string tokenizer;                    // Tokenizer of text (open_tokenizer); empty: bytes
-  Documents documents = Documents::Pack;    // Whether samples attend across documents
-  std::int64_t end_of_document = kNoToken;  // Document separator in formats that define none
-  std::string schedule = kDefaultSchedule;  // "none": one stage in one process, no pipeline
-  std::string schedule_file;                // Source of `given`; never an output
-  std::shared_ptr<const Schedule> given;    // Replaces `schedule` and `shape` if not null
-  PipelineShape shape{4, 0, 2};             // micro_batches 0: number of stages
-  std::vector<std::int64_t> slice_lengths;  // Tokens of each slice; one number: equal; empty: equal times
+  std::string from;                                      // Hugging Face folder with initial weights; empty: new weights
+  std::string data;                                      // Text, tokens, a folder or a mixture (data/corpus.h)
+  std::string validation;                                // As `data`, or a share of it; empty: default of data/corpus.h
+  std::string tokenizer;                                 // Tokenizer of text (open_tokenizer); empty: bytes
+  Documents documents = Documents::Pack;                 // Whether samples attend across documents
+  std::int64_t end_of_document = kNoToken;               // Document separator in formats that define none
+  std::string schedule = kDefaultSchedule;               // "none": one stage in one process, no pipeline
+  std::string schedule_file;                             // Source of `given`; never an output
+  std::shared_ptr<const Schedule> given;                 // Replaces `schedule` and `shape` if not null
+  PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
+  std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
   PartitionChoice partition;
   std::int64_t data_parallel = 1;  // W: data-parallel groups
   ReplicaLayout replica_layout = ReplicaLayout::Near;

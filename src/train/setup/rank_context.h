@@ -21,7 +21,7 @@ struct RankContext {
   RankContext(const Job& own_job, RankId own_rank, Transport& connections)
       : job(own_job),
         rank(own_rank),
-        place(job.ranks.place(rank)),
+        place(job.run.ranks.place(rank)),
         device(device_of(job.options, rank)),
         kernels(job.canonical.has_value()),
         verified(job.options.verify_messages ? std::optional<VerifiedMessages>(connections) : std::nullopt),

@@ -26,7 +26,7 @@ Json data_section(const Job& job) {
           {"documents", to_text(o.documents)},
           {"end_of_document", o.end_of_document},
           {"sequence", o.sequence},
-          {"mini_batch", job.mini_batch()},
+          {"mini_batch", job.run.mini_batch()},
           {"seed", o.seed}};
 }
 
@@ -50,7 +50,7 @@ Json hyperparameters(const Job& job) {
                   {"dtype", to_text(o.dtype)},
                   {"reduction", to_text(o.reduction)}};
   if (job.canonical) section["block_size"] = job.canonical->block_size;
-  if (job.canonical) section["micro_batch_size"] = job.micro_batch_size();
+  if (job.canonical) section["micro_batch_size"] = job.run.samples_per_op();
   return section;
 }
 
@@ -58,13 +58,13 @@ Json layout_section(const Job& job) {
   const TrainOptions& o = job.options;
   std::vector<std::int64_t> layers;
   for (const StageLayers& stage : job.partition) layers.push_back(stage.end_layer - stage.first_layer);
-  return {{"schedule", job.schedule.name},
-          {"stages", job.schedule.stages},
-          {"pipelines", job.schedule.placement.num_replicas()},
-          {"micro_batches", job.schedule.micro_batches},
-          {"micro_batch_size", job.micro_batch_size()},
-          {"data_parallel", job.ranks.data_parallel},
-          {"ranks", job.num_ranks()},
+  return {{"schedule", job.run.schedule.name},
+          {"stages", job.run.schedule.stages},
+          {"pipelines", job.run.schedule.placement.num_replicas()},
+          {"micro_batches", job.run.schedule.micro_batches},
+          {"micro_batch_size", job.run.samples_per_op()},
+          {"data_parallel", job.run.ranks.data_parallel},
+          {"ranks", job.run.num_ranks()},
           {"partition", layers},
           {"transport", to_text(o.transport)},
           {"device", to_text(o.device)},
@@ -94,7 +94,7 @@ Json run_record(const Job& job) {
           {"data", data_section(job)},
           {"hyperparameters", hyperparameters(job)},
           {"layout", layout_section(job)},
-          {"tokenizer", job.tokenizer},
+          {"tokenizer", job.data.tokenizer},
           {"versions", {{"libtorch", TORCH_VERSION}, {"cpu", at::get_cpu_capability()}}}};
 }
 

@@ -36,27 +36,28 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   const Job& job = self.job;
   const at::ScalarType dtype = scalar_type(job.options.dtype);
   const InitialValue value = initial_value(job, origin);
-  const std::vector<StageId> held = job.stages_of(self.place.worker);
+  const std::vector<StageId> held = job.run.stages_of(self.place.worker);
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
-  const TiedUses uses{holds(0), holds(job.schedule.stages - 1)};
+  const TiedUses uses{holds(0), holds(job.run.schedule.stages - 1)};
   if (job.model.tied && uses.any()) tied_ = make_tied_weight(job.model, uses, dtype, value, self.device);
   const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
-  stages_ = make_held_stages(job, self.place.worker, [&](StageId id) {
+  stages_ = make_held_stages(job.run, self.place.worker, [&](StageId id) {
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device);
   });
   for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage.get();
-  if (tied_) groups_[tied_matrix(job.schedule.stages)] = tied_.get();
+  if (tied_) groups_[tied_matrix(job.run.schedule.stages)] = tied_.get();
   make_optimizers();
 }
 
 void TrainedModel::make_optimizers() {
   const Job& job = self_.job;
-  if (job.schedule.updates) {
+  if (job.run.schedule.updates) {
     for (const auto& [id, stage] : stages_) {
       stage_optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
     }
   } else if (job.options.shard_optimizer) {
-    optimizer_ = make_sharded_optimizer(job.options.optimizer, groups_, job.rank_groups(), self_.rank, self_.transport);
+    optimizer_ =
+        make_sharded_optimizer(job.options.optimizer, groups_, job.run.rank_groups(), self_.rank, self_.transport);
   } else {
     std::vector<ParameterGroup*> in_order;
     for (const auto& [id, group] : groups_) in_order.push_back(group);
@@ -70,7 +71,7 @@ void TrainedModel::make_optimizers() {
 std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(stages_); }
 
 std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
-  const WorkerGroups workers = self_.job.worker_groups();
+  const WorkerGroups workers = self_.job.run.worker_groups();
   std::vector<const ParameterGroup*> own;
   for (const auto& [id, group] : groups_) {
     if (self_.place.group == GroupId(0) && workers[id.index()].front() == self_.place.worker) own.push_back(group);

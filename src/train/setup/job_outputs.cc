@@ -1,0 +1,241 @@
+#include "train/setup/job_outputs.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <vector>
+
+#include "core/console.h"
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "core/files.h"
+#include "data/mixture.h"
+#include "hugging_face/config_json.h"
+#include "hugging_face/staged_folder.h"
+#include "launch/flight/flight_record.h"
+#include "train/setup/job_checkpoints.h"
+
+namespace chimera {
+namespace {
+
+struct Output {
+  const char* flag;
+  const std::string& path;
+  const char* begin;  // first characters of such a file; empty: see require_own_metrics()
+};
+
+/// Returns false for files such as /dev/null, which several flags may share.
+bool is_kept(const std::string& path) {
+  std::error_code absent;
+  return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
+}
+
+bool is_in_folder(const std::string& path, const std::string& folder) {
+  std::error_code absent;
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return std::filesystem::is_directory(folder, absent) && is_same_file(parent.empty() ? "." : parent, folder);
+}
+
+bool has_name_of_data(const std::string& path) {
+  return std::ranges::any_of(std::array{".bin", ".idx", ".txt"},
+                             [&](const char* ending) { return path.ends_with(ending); });
+}
+
+void require_no_input(const Output& output, const TrainOptions& options) {
+  const std::string& path = output.path;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("{} {}: {}", output.flag, path, why));
+  };
+  std::vector<std::string> files = options.files_read;
+  files.insert(files.end(), {options.model, options.schedule_file, options.tokenizer, options.from});
+  std::error_code absent;
+  const bool exists = std::filesystem::exists(path, absent);
+  for (const std::string& file : files) {
+    if (file.empty()) continue;
+    if (is_same_file(path, file) || (exists && is_in_folder(path, file))) {
+      refuse("the run reads this file; give another one");
+    }
+  }
+  for (const std::string& data : {options.data, options.validation}) {
+    for (const MixtureEntry& entry : parse_mixture(data)) {
+      if (is_same_file(path, entry.path)) refuse("the run reads this file; give another one");
+      if (!is_in_folder(path, entry.path) || !has_name_of_data(path)) continue;
+      refuse(fmt::format("is in the folder {}, where runs read each file with such a name; give another folder",
+                         entry.path));
+    }
+  }
+}
+
+void require_distinct(const Output& output, const Output& other) {
+  if (!is_same_file(output.path, other.path) || !is_kept(output.path)) return;
+  throw ConfigError(fmt::format("{} {}: {} writes this file; give another one", output.flag, output.path, other.flag));
+}
+
+/// Metrics are appended line by line. A pipe is not opened, as closing it would end its reader's input.
+void require_appendable(const Output& output) {
+  std::error_code none;
+  const auto refuse = [&](int cause) {
+    throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(cause)));
+  };
+  if (!std::filesystem::exists(output.path, none)) {
+    try {
+      return require_parents(output.path);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
+    }
+  }
+  if (std::filesystem::is_directory(output.path, none)) refuse(EISDIR);
+  if (::access(output.path.c_str(), W_OK) != 0) refuse(errno);
+}
+
+void require_own_metrics(const Job& job) {
+  const TrainOptions& options = job.options;
+  const std::string& path = options.metrics;
+  if (options.overwrite || options.is_restart) return require_unlocked_lines(path);
+  if (job.first_step > 0) {
+    const auto& progress = job.checkpoints->resumed->checkpoint.manifest.run.at("progress");
+    return require_continuable_lines(path, job.first_step,
+                                     nlohmann::json(progress.value("loss", nlohmann::ordered_json())));
+  }
+  // Without a checkpoint, --resume auto starts again what ended before its first one.
+  if (options.resume.is_auto && is_in_folder(path, options.checkpoint.folder)) {
+    return require_continuable_lines(path, 0, std::nullopt);
+  }
+  require_unlocked_lines(path);
+  require_unused("--metrics", path, false);
+}
+
+void require_replaceable(const Output& output) {
+  try {
+    require_writable_whole(output.path);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
+  }
+}
+
+bool is_in_use(const std::string& path) {
+  std::error_code absent;
+  return std::filesystem::is_regular_file(path, absent) && !std::filesystem::is_empty(path, absent);
+}
+
+void require_as_written(const Output& output) {
+  if (!is_in_use(output.path)) return;
+  std::string begin(std::string_view(output.begin).size(), '\0');
+  std::ifstream(output.path, std::ios::binary).read(begin.data(), std::ssize(begin));
+  if (begin == output.begin) return;
+  throw ConfigError(fmt::format("{} {}: exists already and is not of this run; give another file, or --overwrite",
+                                output.flag, output.path));
+}
+
+/// Throws ConfigError if another run saves in the folder. A rank locks it later.
+void require_unlocked_folder(const std::string& folder) {
+  const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
+}
+
+/// Checks the nearest existing parent, because the run creates the folder later.
+void require_folder(const std::string& flag, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path place = fs::absolute(path, error).lexically_normal();
+  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  if (!fs::is_directory(place, error)) {
+    throw ConfigError(fmt::format("{} {}: {} is not a folder", flag, path, place.string()));
+  }
+  if (::access(place.c_str(), W_OK | X_OK) != 0) {
+    throw ConfigError(fmt::format("{} {}: cannot be written ({})", flag, path, system_message(errno)));
+  }
+}
+
+}  // namespace
+
+ElementType export_type(const TrainOptions& options) {
+  if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
+  return element_type_of_word("--export-dtype", options.export_dtype);
+}
+
+ExportPlan planned_export(const Job& job) {
+  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
+}
+
+void require_exportable(const Job& job) {
+  const ElementType type = export_type(job.options);
+  if (!job.from) (void)to_config_json(job.model, type);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
+  try {
+    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--export {}", error.what()));
+  }
+}
+
+void require_outputs(const Job& job) {
+  const TrainOptions& options = job.options;
+  if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
+    throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
+  }
+  std::vector<Output> given;
+  for (const Output& output :
+       std::initializer_list<Output>{{"--metrics", options.metrics, ""},
+                                     {"--trace", options.trace, "{\"displayTimeUnit\""},
+                                     {"--op-times", options.op_times, "{\n \"latency\""},
+                                     {"--tensor-memory", options.tensor_memory, "{\"peak_bytes\""},
+                                     {"--timeline", options.timeline, "<!doctype html>"},
+                                     {"--report", options.report, "<!doctype html>"}}) {
+    if (output.path.empty()) continue;
+    require_no_input(output, options);
+    for (const Output& other : given) require_distinct(output, other);
+    given.push_back(output);
+  }
+  if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
+    try {
+      require_flight_folder(flight);
+      if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("--flight-record {}", error.what()));
+    }
+  }
+  if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
+  if (!options.checkpoint.folder.empty()) {
+    require_folder("--checkpoint", options.checkpoint.folder);
+    if (options.reports && !options.is_restart) require_unlocked_folder(options.checkpoint.folder);
+  }
+  if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
+    throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
+  }
+  for (const Output& output : given) {
+    const bool is_metrics = &output.path == &options.metrics;
+    is_metrics ? require_appendable(output) : require_replaceable(output);
+    if (!options.reports) continue;
+    if (is_metrics) {
+      require_own_metrics(job);
+    } else if (job.first_step == 0 && !options.is_restart) {
+      require_unused(output.flag, output.path, options.overwrite);
+    } else if (!options.overwrite) {
+      require_as_written(output);
+    }
+  }
+}
+
+void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text) {
+  const bool replaces = job.options.overwrite || job.options.is_restart || job.first_step > 0;
+  std::string own = path;
+  for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);
+  if (own != path) {
+    messages().write(
+        fmt::format("chimera: {} {}: another run has written it since the start; wrote {}\n", flag, path, own));
+  }
+  write_whole(own, text);
+}
+
+}  // namespace chimera

@@ -1,0 +1,446 @@
+#include "train/setup/prepare_job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/console.h"
+#include "core/error.h"
+#include "core/limits.h"
+#include "engine/canonical.h"
+#include "engine/programs.h"
+#include "hugging_face/model_folder.h"
+#include "launch/hosts/hosts.h"
+#include "model_config/footprint.h"
+#include "model_config/parameters.h"
+#include "plan/plan.h"
+#include "train/setup/data_tokenizer.h"
+#include "train/setup/device.h"
+#include "train/setup/job_checkpoints.h"
+#include "train/setup/job_outputs.h"
+#include "transport/gloo/gloo_transport.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kMostRanks = 65'536;  // Over all hosts
+void require_possible(const TrainOptions& options) {
+  constexpr std::int64_t kMany = 1'000'000'000;
+  require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
+  require_between("--sequence", options.sequence, 1, kMany);
+  require_between("--steps", options.steps, 1, kMany);
+  require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
+  require_between("--warmup", options.learning_rate.warmup, 0, kMany);
+  require_between("--cooldown", options.learning_rate.cooldown.value_or(0), 0, kMany);
+  require_between("--threads", options.threads, 0, kMostThreads);
+  require_between("--validate-every", options.validate_every, 0, kMany);
+  require_between("--sample-every", options.sample_every, 0, kMany);
+  require_between("--validate-batches", options.validate_batches, 1, kMany);
+  if (options.end_of_document != kNoToken) {
+    require_between("--end-of-document", options.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
+  }
+  if (!uses_gpu(options)) require_numbers(options, {});  // GPUs: see require_device()
+  require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
+  if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
+    throw ConfigError("--reduction-blocks is for --reduction canonical");
+  }
+  require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
+  constexpr double kWeek = 7 * 24 * 3600;
+  if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
+    throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
+  }
+  if (!(options.rendezvous_seconds >= 1 && options.rendezvous_seconds <= kWeek)) {
+    throw ConfigError(
+        fmt::format("--rendezvous-seconds must be 1 to {:g}, not {:g}", kWeek, options.rendezvous_seconds));
+  }
+  for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
+    if (!fault.empty()) throw ConfigError("--" + fault);
+  }
+  if (options.verify_messages && options.device != DeviceKind::Cpu) {
+    throw ConfigError("--verify-messages: is for tensors on CPUs; use --device cpu, or leave it out");
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
+  }
+}
+
+RunRequest request_of(const TrainOptions& options) {
+  return {.schedule = {options.schedule, options.shape, options.given},
+          .data_parallel = options.data_parallel,
+          .replica_layout = options.replica_layout,
+          .micro_batch_size = options.micro_batch_size};
+}
+
+RunShape shape_of(const TrainOptions& options) {
+  try {
+    return run_shape(request_of(options));
+  } catch (const ScheduleError& error) {
+    if (options.given == nullptr) throw;
+    throw ConfigError(
+        fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, error.what()));
+  }
+}
+
+std::vector<StageLayers> partition_of(const Job& job) {
+  const TrainOptions& options = job.options;
+  if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
+  const bool attention_only = options.recompute.rule == StageRule::Attention;
+  return named_partition(options.partition,
+                         {.schedule = job.run.schedule,
+                          .model = job.model,
+                          .workload = {.micro_batch_size = options.micro_batch_size,
+                                       .sequence = options.sequence,
+                                       .recompute_attention = attention_only},
+                          .recompute = options.recompute.rule != StageRule::None && !attention_only});
+}
+
+std::string ranks_in_words(const Job& job) {
+  const std::string groups =
+      job.run.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.run.ranks.data_parallel);
+  return fmt::format("{} {}{}", job.options.given == nullptr ? "--stages" : "workers", job.run.ranks.workers, groups);
+}
+
+void require_fitting(const Job& job) {
+  require_whole_micro_batches(job.run, "--micro-batch-size");
+  require_fitting_batch(job.model, job.options.sequence, job.options.micro_batch_size);
+  if (job.run.num_ranks() > kMostRanks)
+    throw ConfigError(fmt::format("{}: at most {} ranks are possible", ranks_in_words(job), kMostRanks));
+}
+
+void require_host_for_ranks(const Job& job) {
+  if (job.local_ranks() <= kMostRanksOfAHost) return;
+  throw ConfigError(fmt::format("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)",
+                                ranks_in_words(job), kMostRanksOfAHost));
+}
+
+/// Counts weights, gradients, optimizer moments and buffers of canonical reduction on all ranks, in multiples of the
+/// weights.
+double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
+  const auto moments = static_cast<double>(moments_of(job.options.optimizer.kind));
+  const auto copies = static_cast<double>(members);
+  const DataType dtype = job.options.dtype;
+  double weights_and_gradients = 2;
+  if (master_type(dtype) != dtype) {  // Narrow copies for mixed precision
+    weights_and_gradients += static_cast<double>(bytes_of(dtype)) / static_cast<double>(bytes_of(master_type(dtype)));
+  }
+  double tensors = weights_and_gradients * copies + moments * (job.options.shard_optimizer ? 1 : copies);
+  if (!job.canonical) return tensors;
+  for (const auto& parts : job.canonical->orders[stage.index()].parts) {
+    tensors += static_cast<double>(spare_buffers(parts));
+  }
+  return tensors;
+}
+
+/// Returns [rank]: a lower bound on bytes of weights, gradients and optimizer state. Replicas hold equal shares.
+std::vector<double> least_bytes(const Job& job) {
+  const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
+  const auto groups = job.run.rank_groups();
+  const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
+  std::vector<double> held(static_cast<std::size_t>(job.run.num_ranks()));
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    std::int64_t own = tied;  // The group after the stages is the tied matrix
+    if (s < job.partition.size()) {
+      own = parameter_count(job.model, job.partition[s]);
+      if (job.partition[s].embedding || job.partition[s].head) own -= tied;
+    }
+    const double tensors = copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size());
+    const double bytes = static_cast<double>(own) * tensors * element_bytes / static_cast<double>(groups[s].size());
+    for (const RankId rank : groups[s]) held[rank.index()] += bytes;
+  }
+  return held;
+}
+
+/// Sums the smallest ranks, because this host's ranks are not known before the rendezvous.
+void require_memory(const Job& job) {
+  if (job.options.device != DeviceKind::Cpu) return;  // GPU allocations fail with their own error
+  std::vector<double> held = least_bytes(job);
+  std::ranges::sort(held);
+  const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
+  require_memory_for(job.model, "weights, gradients and optimizer", needed);
+}
+
+std::vector<std::string> parameter_names(const Job& job) {
+  std::vector<std::string> names;
+  for (const StageLayers& stage : job.partition) {
+    for (const ParameterSpec& parameter : stage_parameters(job.model, stage)) names.push_back(parameter.name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());  // A tied matrix is in two stages
+  return names;
+}
+
+void require_pairs(const Job& job) {
+  if (job.options.device != DeviceKind::Cpu)
+    throw ConfigError("--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu");
+  if (has_pairs(job.run.schedule)) return;
+  throw ConfigError(
+      fmt::format("--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbors --format json` "
+                  "writes it with pairs for --schedule",
+                  job.run.schedule.name));
+}
+
+std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t slices) {
+  const std::vector<std::int64_t>& lengths = options.slice_lengths;
+  const bool positive = std::ranges::all_of(lengths, [](std::int64_t length) { return length > 0; });
+  std::vector<std::int64_t> bounds = {0};
+  std::partial_sum(lengths.begin(), lengths.end(), std::back_inserter(bounds));
+  if (positive && std::ssize(lengths) == slices && bounds.back() == options.sequence) return bounds;
+  throw ConfigError(fmt::format("--slice-lengths {}: must be {} positive numbers that add up to --sequence {}",
+                                fmt::join(lengths, ","), slices, options.sequence));
+}
+
+std::vector<std::int64_t> slice_bounds(const Job& job) {
+  const TrainOptions& options = job.options;
+  const std::int64_t slices = job.run.schedule.slices;
+  if (slices == 1) {
+    if (!options.slice_lengths.empty()) throw ConfigError("--slice-lengths is for --slices");
+    return {};
+  }
+  const auto refuse = [&](const std::string& why) {
+    const std::string source = options.given == nullptr ? "--slices" : options.schedule_file + ": slices";
+    throw ConfigError(fmt::format("{} {}: {}", source, slices, why));
+  };
+  if (!is_causal(job.model.family)) {
+    refuse(fmt::format("each token of model {} attends to all others, so only whole sequences can run; leave it out",
+                       job.model.name));
+  }
+  if (options.cuda_graphs) refuse("--cuda-graphs records whole micro-batches; leave out one of them");
+  if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
+  if (options.slice_lengths.size() > 1) return given_slices(options, slices);
+  const bool equal = !options.slice_lengths.empty();
+  return balanced_slices(slices, options.sequence, equal ? 0 : attention_share(job.model, options.sequence));
+}
+
+void lower_training(Job& job, std::int64_t receives_ahead) {
+  const auto& [recompute, offload] = job.stages;
+  if (job.run.schedule.updates) {
+    for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
+      const std::int64_t steps = job.steps_around(step).steps;
+      if (!job.programs.runs.contains(steps))
+        job.programs.runs.emplace(steps, stream_program(job.run, steps, recompute, offload));
+    }
+    return;
+  }
+  job.programs.training = training_program(job.run, {.sync = job.options.sync,
+                                                     .recompute = recompute,
+                                                     .offload = offload,
+                                                     .pairs = job.options.pairs,
+                                                     .canonical = job.canonical.has_value(),
+                                                     .receives_ahead = receives_ahead});
+}
+
+void require_asynchronous(const Job& job) {
+  const auto refuse = [&](const char* flag, const char* reason) {
+    throw ConfigError(fmt::format("{}: schedule {} is asynchronous, {}", flag, job.run.schedule.name, reason));
+  };
+  if (job.options.reduction != ReductionOrder::Natural)
+    refuse("--reduction canonical", "its updates depend on its order of ops");
+  if (job.options.sync != AllReducePlacement::EagerOpt)
+    refuse("--sync", "it sums gradients at its updates; leave the flag out");
+  if (job.options.non_finite != NonFinite::Abort)
+    refuse("--non-finite", "and updates weights before it finds such a value; leave the flag out");
+  if (job.options.spike > 0)
+    refuse("--spike", "and updates weights before the loss of a step is complete; leave the flag out");
+  if (job.options.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
+  if (job.options.device != DeviceKind::Cpu)
+    refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");
+  if (job.options.dtype == DataType::BFloat16) refuse("--dtype bfloat16", "and its versions are float32 or float64");
+  if (job.options.observes()) refuse("--trace, --op-times and --timeline", "and its steps overlap; leave them out");
+  if (job.model.tied)
+    refuse("--tied true", "and would update the two copies of the tied matrix separately; use --tied false");
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  if (job.options.steps > most / job.run.schedule.micro_batches) {
+    throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
+                                  job.options.steps, most / job.run.schedule.micro_batches,
+                                  job.run.schedule.micro_batches));
+  }
+}
+
+void require_repairable(const Job& job) {
+  const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
+  if (job.run.schedule.updates) {
+    refuse(fmt::format("schedule {} is asynchronous, and its stages are at different updates at any time",
+                       job.run.schedule.name));
+  }
+  if (job.options.shard_optimizer) {
+    refuse("--shard-optimizer keeps one copy of the optimizer state, which cannot be repaired; leave out one of them");
+  }
+  if (job.options.device != DeviceKind::Cpu) refuse("needs ranks on CPUs; leave it out");
+  const auto has_copies = [](const auto& group) { return group.size() > 1; };
+  if (!std::ranges::any_of(job.run.rank_groups(), has_copies)) {
+    refuse("no stage has a second copy; use a bidirectional schedule such as chimera, or --data-parallel 2");
+  }
+}
+
+StageModel bytes_of_stages(const Job& job) {
+  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, workload_of(job.options));
+  model.costs.slices.bounds = as_fractions(job.slice_bounds);
+  model.costs.buffers.receives_ahead = receives_ahead(job.options);
+  if (job.options.shard_optimizer) {
+    const auto groups = job.run.rank_groups();
+    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
+      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
+  }
+  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
+  return model;
+}
+
+DataOptions data_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
+  DataOptions data{.data = options.data,
+                   .validation = options.validation,
+                   .seed = static_cast<std::uint64_t>(options.seed),
+                   .tokens = tokenizer.token_options()};
+  if (options.end_of_document != kNoToken) data.tokens.end_of_document = options.end_of_document;
+  return data;
+}
+
+bool is_text(const TokenView& source) {
+  return std::ranges::all_of(source.stream().files(),
+                             [](const TokenFile& file) { return file.layout().format == kTextFormat; });
+}
+
+void require_documents(const Job& job) {
+  const TrainOptions& options = job.options;
+  const std::vector<TokenView>& sources = job.data.corpus->split(Split::Train).sources;
+  if (options.end_of_document != kNoToken) {
+    if (options.documents == Documents::Pack) throw ConfigError("--end-of-document is for --documents split");
+    const auto has_mark = [](const TokenFile& file) { return file.layout().mark.has_value(); };
+    const bool has_effect = std::ranges::any_of(
+        sources, [&](const TokenView& source) { return std::ranges::any_of(source.stream().files(), has_mark); });
+    if (!has_effect)
+      throw ConfigError("--end-of-document is for raw and llm.c tokens, and --data has none; leave it out");
+  }
+  if (options.documents == Documents::Pack) return;
+  const auto refuse = [](const std::string& why) { throw ConfigError("--documents split: " + why); };
+  if (!is_causal(job.model.family)) {
+    refuse(fmt::format("samples of model {} are pairs of texts; use pack", job.model.name));
+  }
+  bool separates_any = false;
+  for (const TokenView& source : sources) {
+    const bool separates = source.stream().separates_documents();
+    separates_any = separates_any || separates;
+    if (separates || is_text(source)) continue;
+    refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; {}", source.name(),
+                       options.end_of_document == kNoToken
+                           ? "give --end-of-document"
+                           : fmt::format("--end-of-document {} is not below its size, {}", options.end_of_document,
+                                         job.model.vocabulary)));
+  }
+  if (!separates_any) {
+    refuse(
+        fmt::format("{}: a text file is one document; use pack, or give a folder of texts, or tokens of "
+                    "`chimera tokenize`",
+                    sources.front().name()));
+  }
+}
+
+void open_data(Job& job) {
+  const TrainOptions& options = job.options;
+  if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file, or one of tokens");
+  const DataTokenizer tokenizer(options.tokenizer, job.from.get(), job.model);
+  job.data.corpus = std::make_shared<Corpus>(open_corpus(data_options(options, tokenizer)));
+  if (options.reports) {
+    for (const std::string& line : job.data.corpus->passed_over()) messages().write("chimera: " + line + "\n");
+  }
+  require_documents(job);
+  SampleOptions samples = tokenizer.sample_options(job.data.corpus->is_plain_text());
+  samples.sequence = options.sequence;
+  samples.seed = static_cast<std::uint64_t>(options.seed);
+  samples.documents = options.documents;
+  job.data.tokenizer = tokenizer.source(job.data.corpus->is_plain_text());
+  job.data.training.emplace(job.data.corpus->split(Split::Train), samples);
+  if (options.validate_every > 0) job.data.validation.emplace(job.data.corpus->split(Split::Validation), samples);
+}
+
+/// Counts gradients, both uses of a tied matrix, and blocks of canonical reduction.
+std::int64_t memory_files(const Job& job, std::int64_t groups) {
+  constexpr std::int64_t kBlocks = 8;
+  const auto replicas = static_cast<std::int64_t>(job.run.schedule.placement.num_replicas());
+  return groups * (job.canonical ? 2 + kBlocks * replicas : 2);
+}
+
+}  // namespace
+
+Job job_shape(const TrainOptions& options) {
+  require_possible(options);
+  Job job;
+  job.options = options;
+  if (options.from.empty()) {
+    job.model = with_overrides(find_model(options.model), options.overrides);
+  } else {
+    job.from = std::make_shared<const ModelFolder>(options.from);
+    job.model = job.from->model();
+    require_no_contradiction(*job.from, options.model, options.overrides);
+  }
+  job.run = shape_of(options);
+  job.run.tied = job.model.tied;
+  require_fitting(job);
+  job.slice_bounds = slice_bounds(job);
+  if (job.run.schedule.updates) require_asynchronous(job);
+  if (job.options.pairs == Pairs::Together) require_pairs(job);
+  if (options.different_copies == DifferentCopies::Repair) require_repairable(job);
+  return job;
+}
+
+Job cut_job(Job job) {
+  job.partition = partition_of(job);
+  if (job.options.reduction == ReductionOrder::Canonical) {
+    job.canonical = canonical_reduction(job.run, job.options.reduction_blocks, "--reduction-blocks");
+  }
+  const TrainOptions& options = job.options;
+  job.stages = choose_stages({.recompute = options.recompute, .offload = options.offload, .memory_gib = options.memory},
+                             job.run.schedule, [&] { return bytes_of_stages(job); });
+  return job;
+}
+
+void lower_programs(Job& job) {
+  const std::int64_t ahead = receives_ahead(job.options);
+  lower_training(job, ahead);
+  if (job.options.validate_every > 0) job.programs.validation = validation_program(job.run, ahead);
+}
+
+Job prepare_job(Job shape) {
+  require_host_for_ranks(shape);
+  Job job = cut_job(std::move(shape));
+  const TrainOptions& options = job.options;
+  require_recordable(options, job.run.num_ranks());
+  require_device(options, job.run.num_ranks());
+  job.parameters = parameter_names(job);
+  require_memory(job);
+  lower_programs(job);
+  static_cast<void>(gpu_resources(job));
+  open_data(job);
+  job.data.prompt = training_prompt(options, job.data.tokenizer, job.model);
+  open_checkpoints(job);
+  const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
+  if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
+  require_outputs(job);
+  if (!options.export_folder.empty()) require_exportable(job);
+  return job;
+}
+
+std::int64_t descriptors_needed(const Job& job) {
+  constexpr std::int64_t kOwn = 20;  // Standard streams, launcher channels, open files
+  const std::int64_t ranks = job.run.num_ranks();
+  const RankGroups groups = job.run.rank_groups();
+  std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // [rank]: parameter groups
+  for (const auto& group : groups) {
+    for (const RankId rank : group) ++held[rank.index()];
+  }
+  std::int64_t files = 0;
+  std::int64_t most = 0;
+  for (const std::int64_t count : held) {
+    files += memory_files(job, count);
+    most = std::max(most, memory_files(job, count));
+  }
+  const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // a file for each rank
+  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
+  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
+}
+
+}  // namespace chimera

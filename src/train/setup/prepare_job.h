@@ -1,0 +1,31 @@
+#pragma once
+
+// Preparation of a job: from options to a Job (job.h) whose options fit together, whose schedule and programs are
+// proven free of deadlocks, and whose data, checkpoints and outputs can be used. Runs no tensor op. Everything that can
+// be wrong with the flags of `chimera train` ends here with a ConfigError.
+
+#include <cstdint>
+
+#include "train/setup/job.h"
+
+namespace chimera {
+
+/// Resolves names, generates and checks the schedule, and validates the options. Reads only the model's file or folder
+/// headers. Throws ConfigError for invalid options.
+[[nodiscard]] Job job_shape(const TrainOptions& options);
+
+/// Returns the job with a partitioned model and its chosen stages, which is sufficient for a dry run.
+[[nodiscard]] Job cut_job(Job job);
+
+/// Sets the job's programs. Throws ScheduleError if one could deadlock.
+void lower_programs(Job& job);
+
+/// Partitions the model, lowers the schedule, verifies that programs cannot deadlock, opens data and checkpoints, and
+/// checks outputs. Runs no tensor op. Throws ConfigError if anything does not fit.
+[[nodiscard]] Job prepare_job(Job shape);
+[[nodiscard]] inline Job prepare_job(const TrainOptions& options) { return prepare_job(job_shape(options)); }
+
+/// Returns the maximum number of open files of a rank, a process of thread ranks, or the launcher.
+[[nodiscard]] std::int64_t descriptors_needed(const Job& job);
+
+}  // namespace chimera
