@@ -113,9 +113,9 @@ void require_fitting(const Job& job) {
 }
 
 void require_host_for_ranks(const Job& job) {
-  if (job.local_ranks() <= kMostRanksOfAHost) return;
+  if (job.local_ranks() <= kMostRanksOfHost) return;
   throw ConfigError(fmt::format("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)",
-                                ranks_in_words(job), kMostRanksOfAHost));
+                                ranks_in_words(job), kMostRanksOfHost));
 }
 
 /// Counts weights, gradients, optimizer moments and buffers of canonical reduction on all ranks, in multiples of the
