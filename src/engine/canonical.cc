@@ -99,24 +99,6 @@ SumOrder order_of(const RunShape& run, const Runs& runs, const std::vector<Use>&
   return order;
 }
 
-}  // namespace
-
-CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what) {
-  require_order(run.schedule);
-  const Runs runs = runs_of(run);
-  CanonicalReduction result;
-  const std::int64_t num_blocks = blocks_of(run, runs, blocks, what);
-  result.block_size = run.micro_batches() / num_blocks;
-  const auto groups = run.rank_groups();
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const auto uses = uses_of(run, ParameterGroupId(static_cast<std::int64_t>(g)), num_blocks);
-    result.orders.push_back(order_of(run, runs, uses, groups[g], result.block_size));
-  }
-  return result;
-}
-
-namespace {
-
 struct KernelSettings {
   bool deterministic = true;
   bool only_warns = false;
@@ -140,6 +122,20 @@ struct DeterministicUsers {
 } deterministic_users;
 
 }  // namespace
+
+CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what) {
+  require_order(run.schedule);
+  const Runs runs = runs_of(run);
+  CanonicalReduction result;
+  const std::int64_t num_blocks = blocks_of(run, runs, blocks, what);
+  result.block_size = run.micro_batches() / num_blocks;
+  const auto groups = run.rank_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto uses = uses_of(run, ParameterGroupId(static_cast<std::int64_t>(g)), num_blocks);
+    result.orders.push_back(order_of(run, runs, uses, groups[g], result.block_size));
+  }
+  return result;
+}
 
 DeterministicKernels::DeterministicKernels(bool is_on) : is_on_(is_on) {
   if (!is_on_) return;

@@ -28,22 +28,6 @@
 #include "transport/transport.h"
 
 namespace chimera {
-
-/// The values come from replica 0 in group 0. `stages` are on this rank.
-void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
-                          Transport& transport);
-
-/// Names are in ascending order, the order of squared norms in every layout.
-[[nodiscard]] std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
-                                                              const std::map<StageId, ModuleStage*>& stages,
-                                                              Transport& transport);
-
-/// Returns the output of each stage but the last for a micro-batch [S - 1]. Runs replica 0 of group 0 once on samples
-/// of step 0. All `stages` then expect their shape.
-[[nodiscard]] std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank,
-                                                      const std::map<StageId, ModuleStage*>& stages,
-                                                      Transport& transport);
-
 namespace {
 
 void require(bool fits, const char* what) {
@@ -118,6 +102,179 @@ std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stag
   return resolve_stages(choice, {.name = "recompute", .rules = {"none", "full"}}, stages, {});
 }
 
+std::vector<double> to_numbers(const MessageLayout& layout) {
+  std::vector<double> numbers;
+  for (const TensorShape& shape : layout) {
+    numbers.push_back(static_cast<double>(shape.dtype));
+    numbers.push_back(static_cast<double>(shape.has_gradient));
+    numbers.push_back(static_cast<double>(shape.sizes.size()));
+    numbers.insert(numbers.end(), shape.sizes.begin(), shape.sizes.end());
+  }
+  return numbers;
+}
+
+MessageLayout from_numbers(const std::vector<double>& numbers) {
+  MessageLayout layout;
+  for (auto next = numbers.begin(); next != numbers.end();) {
+    TensorShape& shape = layout.emplace_back();
+    shape.dtype = static_cast<at::ScalarType>(*next++);
+    shape.has_gradient = *next++ > 0;
+    const auto dimensions = static_cast<std::ptrdiff_t>(*next++);
+    shape.sizes.assign(next, next + dimensions);
+    next += dimensions;
+  }
+  return layout;
+}
+
+/// Returns the layout of the only rank where it is not empty.
+MessageLayout on_all_ranks(const MessageLayout& own, Transport& transport) {
+  std::vector<double> numbers = to_numbers(own);
+  std::array<double, 1> count{static_cast<double>(numbers.size())};
+  transport.all_sum(count);
+  numbers.resize(static_cast<std::size_t>(count[0]), 0);
+  if (!numbers.empty()) transport.all_sum(numbers);
+  return from_numbers(numbers);
+}
+
+MicroBatch first_micro_batch(const FitRun& run) {
+  const Batch batch = run.data({.step = 0, .first = 0, .count = run.samples_per_op()});
+  MicroBatch result;
+  result.tokens = batch.input;
+  result.more_inputs = batch.more_inputs;
+  result.targets = batch.target;
+  result.dropout.seed = run.options.seed;
+  return result;
+}
+
+/// The values come from replica 0 in group 0. `stages` are on this rank.
+void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+                          Transport& transport) {
+  const at::NoGradGuard no_graph;
+  std::vector<std::unique_ptr<Pending>> sends;
+  std::vector<std::pair<RankId, at::Tensor>> received;
+  const auto groups = run.rank_groups();
+  for (const auto& [id, stage] : stages) {
+    for (const auto& [name, value] : stage->values()) {
+      if (rank != run.owner(id)) {
+        received.emplace_back(run.owner(id), value);
+        continue;
+      }
+      for (const RankId other : groups[id.index()]) {
+        // A copy, because training may change the value before a rank thread reads it.
+        if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone(), {}));
+      }
+    }
+  }
+  // Sequential, so that no receive is pending at the first use of an op (Executor::warm_up).
+  for (const auto& [owner, value] : received) {
+    value.copy_(transport.post_receive(owner, {value.sizes().vec(), value.scalar_type()}, {})->wait());
+  }
+  for (auto& pending : sends) pending->wait();
+}
+
+/// Names are in ascending order, the order of squared norms in every layout.
+std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
+                                                const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
+  // Texts as numbers for all_sum(): lengths, then letters.
+  std::vector<std::string> texts(static_cast<std::size_t>(run.schedule.stages));
+  std::vector<double> lengths(texts.size(), 0);
+  for (const auto& [id, stage] : stages) {
+    if (rank != run.owner(id)) continue;
+    for (const Parameter& parameter : stage->parameters()) texts[id.index()] += parameter.name + '\n';
+    lengths[id.index()] = static_cast<double>(texts[id.index()].size());
+  }
+  transport.all_sum(lengths);
+  std::vector<double> letters(static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), 0.0)), 0);
+  auto place = letters.begin();
+  for (std::size_t s = 0; s < texts.size(); ++s) {
+    std::ranges::transform(texts[s], place, [](char letter) { return static_cast<unsigned char>(letter); });
+    place += static_cast<std::ptrdiff_t>(lengths[s]);
+  }
+  transport.all_sum(letters);
+  std::vector<std::string> names(1);
+  for (const double letter : letters) {
+    if (letter == '\n') {
+      names.emplace_back();
+    } else {
+      names.back() += static_cast<char>(static_cast<unsigned char>(letter));
+    }
+  }
+  names.pop_back();
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Returns the output of each stage but the last for a micro-batch [S - 1]. Runs replica 0 of group 0 once on samples
+/// of step 0. All `stages` then expect their shape.
+std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+                                        Transport& transport) {
+  std::vector<TensorSpec> boundaries;
+  std::vector<std::unique_ptr<Pending>> sends;
+  at::Tensor output;  // of the previous stage; undefined on other ranks than its owner
+  for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
+    const StageId id(s);
+    const bool is_last = s + 1 == run.schedule.stages;
+    MessageLayout layout;
+    if (rank == run.owner(id)) {
+      const RankId giver = s == 0 ? rank : run.owner(StageId(s - 1));
+      const at::Tensor input = giver == rank ? output : transport.post_receive(giver, boundaries.back(), {})->wait();
+      ModuleStage& stage = *stages.at(id);
+      output = stage.first_output(input, s == 0 || is_last ? first_micro_batch(run) : MicroBatch());
+      layout = stage.output_layout();
+    }
+    layout = on_all_ranks(layout, transport);
+    const TensorShape message = message_shape(layout);
+    boundaries.push_back({message.sizes, message.dtype});
+    if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(layout);
+    if (const auto next = stages.find(StageId(s + 1)); next != stages.end()) next->second->expect_input(layout);
+    if (rank == run.owner(id) && !is_last && run.owner(StageId(s + 1)) != rank) {
+      sends.push_back(transport.start_send(run.owner(StageId(s + 1)), std::exchange(output, {}).contiguous(), {}));
+    }
+  }
+  for (auto& pending : sends) pending->wait();
+  boundaries.pop_back();
+  return boundaries;
+}
+
+bool is_trained(const Parameter& parameter) { return parameter.value.requires_grad(); }
+
+/// Restores torch's generators of the CPU and of `device` at the end of its scope.
+class GeneratorGuard {
+ public:
+  explicit GeneratorGuard(at::Device device) {
+    save(at::kCPU);
+    save(device);
+  }
+  ~GeneratorGuard() {
+    for (auto& [generator, state] : saved_) {
+      const std::scoped_lock lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+ private:
+  void save(at::Device device) {
+    at::Generator generator = at::globalContext().defaultGenerator(device);
+    const std::scoped_lock lock(generator.mutex());
+    saved_.emplace_back(generator, generator.get_state());
+  }
+
+  std::vector<std::pair<at::Generator, at::Tensor>> saved_;
+};
+
+class IntraOpThreads {
+ public:
+  explicit IntraOpThreads(int threads) { at::set_num_threads(threads); }
+  ~IntraOpThreads() { at::set_num_threads(before_); }
+  IntraOpThreads(const IntraOpThreads&) = delete;
+  IntraOpThreads& operator=(const IntraOpThreads&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
 }  // namespace
 
 SampleRange FitRun::samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const {
@@ -171,146 +328,6 @@ FitRun prepare_fit(Model model, Data data, FitOptions options) {
   return run;
 }
 
-namespace {
-
-std::vector<double> to_numbers(const MessageLayout& layout) {
-  std::vector<double> numbers;
-  for (const TensorShape& shape : layout) {
-    numbers.push_back(static_cast<double>(shape.dtype));
-    numbers.push_back(static_cast<double>(shape.has_gradient));
-    numbers.push_back(static_cast<double>(shape.sizes.size()));
-    numbers.insert(numbers.end(), shape.sizes.begin(), shape.sizes.end());
-  }
-  return numbers;
-}
-
-MessageLayout from_numbers(const std::vector<double>& numbers) {
-  MessageLayout layout;
-  for (auto next = numbers.begin(); next != numbers.end();) {
-    TensorShape& shape = layout.emplace_back();
-    shape.dtype = static_cast<at::ScalarType>(*next++);
-    shape.has_gradient = *next++ > 0;
-    const auto dimensions = static_cast<std::ptrdiff_t>(*next++);
-    shape.sizes.assign(next, next + dimensions);
-    next += dimensions;
-  }
-  return layout;
-}
-
-/// Returns the layout of the only rank where it is not empty.
-MessageLayout on_all_ranks(const MessageLayout& own, Transport& transport) {
-  std::vector<double> numbers = to_numbers(own);
-  std::array<double, 1> count{static_cast<double>(numbers.size())};
-  transport.all_sum(count);
-  numbers.resize(static_cast<std::size_t>(count[0]), 0);
-  if (!numbers.empty()) transport.all_sum(numbers);
-  return from_numbers(numbers);
-}
-
-MicroBatch first_micro_batch(const FitRun& run) {
-  const Batch batch = run.data({.step = 0, .first = 0, .count = run.samples_per_op()});
-  MicroBatch result;
-  result.tokens = batch.input;
-  result.more_inputs = batch.more_inputs;
-  result.targets = batch.target;
-  result.dropout.seed = run.options.seed;
-  return result;
-}
-
-}  // namespace
-
-void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
-                          Transport& transport) {
-  const at::NoGradGuard no_graph;
-  std::vector<std::unique_ptr<Pending>> sends;
-  std::vector<std::pair<RankId, at::Tensor>> received;
-  const auto groups = run.rank_groups();
-  for (const auto& [id, stage] : stages) {
-    for (const auto& [name, value] : stage->values()) {
-      if (rank != run.owner(id)) {
-        received.emplace_back(run.owner(id), value);
-        continue;
-      }
-      for (const RankId other : groups[id.index()]) {
-        // A copy, because training may change the value before a rank thread reads it.
-        if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone(), {}));
-      }
-    }
-  }
-  // Sequential, so that no receive is pending at the first use of an op (Executor::warm_up).
-  for (const auto& [owner, value] : received) {
-    value.copy_(transport.post_receive(owner, {value.sizes().vec(), value.scalar_type()}, {})->wait());
-  }
-  for (auto& pending : sends) pending->wait();
-}
-
-std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
-                                                const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
-  // Texts as numbers for all_sum(): lengths, then letters.
-  std::vector<std::string> texts(static_cast<std::size_t>(run.schedule.stages));
-  std::vector<double> lengths(texts.size(), 0);
-  for (const auto& [id, stage] : stages) {
-    if (rank != run.owner(id)) continue;
-    for (const Parameter& parameter : stage->parameters()) texts[id.index()] += parameter.name + '\n';
-    lengths[id.index()] = static_cast<double>(texts[id.index()].size());
-  }
-  transport.all_sum(lengths);
-  std::vector<double> letters(static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), 0.0)), 0);
-  auto place = letters.begin();
-  for (std::size_t s = 0; s < texts.size(); ++s) {
-    std::ranges::transform(texts[s], place, [](char letter) { return static_cast<unsigned char>(letter); });
-    place += static_cast<std::ptrdiff_t>(lengths[s]);
-  }
-  transport.all_sum(letters);
-  std::vector<std::string> names(1);
-  for (const double letter : letters) {
-    if (letter == '\n') {
-      names.emplace_back();
-    } else {
-      names.back() += static_cast<char>(static_cast<unsigned char>(letter));
-    }
-  }
-  names.pop_back();
-  std::ranges::sort(names);
-  return names;
-}
-
-std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
-                                        Transport& transport) {
-  std::vector<TensorSpec> boundaries;
-  std::vector<std::unique_ptr<Pending>> sends;
-  at::Tensor output;  // of the previous stage; undefined on other ranks than its owner
-  for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
-    const StageId id(s);
-    const bool is_last = s + 1 == run.schedule.stages;
-    MessageLayout layout;
-    if (rank == run.owner(id)) {
-      const RankId giver = s == 0 ? rank : run.owner(StageId(s - 1));
-      const at::Tensor input = giver == rank ? output : transport.post_receive(giver, boundaries.back(), {})->wait();
-      ModuleStage& stage = *stages.at(id);
-      output = stage.first_output(input, s == 0 || is_last ? first_micro_batch(run) : MicroBatch());
-      layout = stage.output_layout();
-    }
-    layout = on_all_ranks(layout, transport);
-    const TensorShape message = message_shape(layout);
-    boundaries.push_back({message.sizes, message.dtype});
-    if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(layout);
-    if (const auto next = stages.find(StageId(s + 1)); next != stages.end()) next->second->expect_input(layout);
-    if (rank == run.owner(id) && !is_last && run.owner(StageId(s + 1)) != rank) {
-      sends.push_back(transport.start_send(run.owner(StageId(s + 1)), std::exchange(output, {}).contiguous(), {}));
-    }
-  }
-  for (auto& pending : sends) pending->wait();
-  boundaries.pop_back();
-  return boundaries;
-}
-
-namespace {
-
-bool is_trained(const Parameter& parameter) { return parameter.value.requires_grad(); }
-
-}  // namespace
-
 RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
     : run_(run), place_(run.ranks.place(rank)), transport_(transport) {
   const DeterministicKernels kernels(run_.canonical.has_value());
@@ -338,36 +355,6 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
 }
 
 at::Device RankFit::device() const { return stages_.begin()->second->parameters().front().value.device(); }
-
-namespace {
-
-/// Restores torch's generators of the CPU and of `device` at the end of its scope.
-class GeneratorGuard {
- public:
-  explicit GeneratorGuard(at::Device device) {
-    save(at::kCPU);
-    save(device);
-  }
-  ~GeneratorGuard() {
-    for (auto& [generator, state] : saved_) {
-      const std::scoped_lock lock(generator.mutex());
-      generator.set_state(state);
-    }
-  }
-  GeneratorGuard(const GeneratorGuard&) = delete;
-  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
-
- private:
-  void save(at::Device device) {
-    at::Generator generator = at::globalContext().defaultGenerator(device);
-    const std::scoped_lock lock(generator.mutex());
-    saved_.emplace_back(generator, generator.get_state());
-  }
-
-  std::vector<std::pair<at::Generator, at::Tensor>> saved_;
-};
-
-}  // namespace
 
 void RankFit::warm_up() { warm_up(run_.program, is_warm_); }
 
@@ -446,21 +433,6 @@ MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_ba
   batch.dropout = {.seed = run_.options.seed, .step = step, .first_sample = samples.first};
   return batch;
 }
-
-namespace {
-
-class IntraOpThreads {
- public:
-  explicit IntraOpThreads(int threads) { at::set_num_threads(threads); }
-  ~IntraOpThreads() { at::set_num_threads(before_); }
-  IntraOpThreads(const IntraOpThreads&) = delete;
-  IntraOpThreads& operator=(const IntraOpThreads&) = delete;
-
- private:
-  int before_ = at::get_num_threads();
-};
-
-}  // namespace
 
 Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_step) {
   const auto ranks = static_cast<int>(run.num_ranks());

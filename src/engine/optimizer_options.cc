@@ -37,6 +37,15 @@ double left_of(const LearningRate& rate, std::int64_t step, std::int64_t steps) 
   return cooled <= 0 ? 1 : left_of(rate.cooldown_shape, ratio(cooled, cooldown));
 }
 
+bool has_part(std::string_view name, std::string_view part) {
+  while (true) {
+    const auto dot = std::min(name.find('.'), name.size());
+    if (name.substr(0, dot) == part) return true;
+    if (dot == name.size()) return false;
+    name.remove_prefix(dot + 1);
+  }
+}
+
 }  // namespace
 
 double LearningRate::at(std::int64_t step, std::int64_t steps) const {
@@ -72,19 +81,6 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
   }
   return "";
 }
-
-namespace {
-
-bool has_part(std::string_view name, std::string_view part) {
-  while (true) {
-    const auto dot = std::min(name.find('.'), name.size());
-    if (name.substr(0, dot) == part) return true;
-    if (dot == name.size()) return false;
-    name.remove_prefix(dot + 1);
-  }
-}
-
-}  // namespace
 
 bool is_embedding(std::string_view name, std::int64_t dimensions) {
   const bool named = name.find("embed") != std::string_view::npos || has_part(name, "wte") || has_part(name, "wpe");

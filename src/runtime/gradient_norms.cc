@@ -33,23 +33,6 @@ double sum_in_lanes(const Number* elements, std::int64_t count) {
   return sum;
 }
 
-}  // namespace
-
-double sum_of_squares(const at::Tensor& tensor) {
-  if (tensor.is_cpu() && tensor.is_contiguous()) {
-    if (tensor.scalar_type() == at::kFloat) return sum_in_lanes(tensor.const_data_ptr<float>(), tensor.numel());
-    if (tensor.scalar_type() == at::kDouble) return sum_in_lanes(tensor.const_data_ptr<double>(), tensor.numel());
-  }
-  const double norm = at::linalg_vector_norm(tensor, 2, {}, false, at::kDouble).item<double>();
-  return norm * norm;
-}
-
-at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors) {
-  return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
-}
-
-namespace {
-
 std::vector<at::Tensor> gradients_of(const std::vector<Parameter>& parameters) {
   std::vector<at::Tensor> gradients;
   for (const Parameter& parameter : parameters) gradients.push_back(parameter.value.grad());
@@ -69,6 +52,19 @@ std::vector<double> squares_of(const std::vector<Parameter>& parameters) {
 }
 
 }  // namespace
+
+double sum_of_squares(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.is_contiguous()) {
+    if (tensor.scalar_type() == at::kFloat) return sum_in_lanes(tensor.const_data_ptr<float>(), tensor.numel());
+    if (tensor.scalar_type() == at::kDouble) return sum_in_lanes(tensor.const_data_ptr<double>(), tensor.numel());
+  }
+  const double norm = at::linalg_vector_norm(tensor, 2, {}, false, at::kDouble).item<double>();
+  return norm * norm;
+}
+
+at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors) {
+  return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
+}
 
 std::vector<double> GradientNorms::take(std::int64_t step, bool has_gradients) {
   if (auto updates = updates_.extract(step)) return std::move(updates.mapped());

@@ -12,6 +12,7 @@
 #include "schedule/dependencies.h"
 #include "simulate/explain.h"
 #include "simulate/summary.h"
+#include "telemetry/run_history.h"
 
 namespace chimera {
 namespace {
@@ -178,14 +179,6 @@ class StepReader {
   std::vector<Message> messages_;
 };
 
-}  // namespace
-
-MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded) {
-  return StepReader(job, group, recorded).run();
-}
-
-namespace {
-
 double mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
@@ -208,10 +201,7 @@ double median_latency(const std::vector<std::vector<MeasuredStep>>& steps) {
       if (step.transfers[i].awaited < made) latencies.push_back(std::max(step.transfers[i].arrived - made, 0.0));
     }
   });
-  if (latencies.empty()) return 0;
-  const auto middle = latencies.begin() + static_cast<std::ptrdiff_t>(latencies.size() / 2);
-  std::nth_element(latencies.begin(), middle, latencies.end());
-  return *middle;
+  return median_of(std::move(latencies));
 }
 
 /// Returns [stage] and, if tied, the matrix last: seconds from the last launch to the last end.
@@ -259,6 +249,10 @@ std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vec
 }
 
 }  // namespace
+
+MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded) {
+  return StepReader(job, group, recorded).run();
+}
 
 CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock) {
   const auto full = [&](const Duration& mean) { return mean.*clock / job.run.schedule.micro_batch_scale; };

@@ -40,29 +40,6 @@ std::string note_of(const Job& job, const StepForecast& made, int cores) {
   return note;
 }
 
-}  // namespace
-
-std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
-                        std::vector<Panel> timelines) {
-  const int cores = available_cores();
-  const StepForecast made = forecast(job, run, cores);
-  RunPage report{.run = {.name = fmt::format("{} with {}", job.model.name, job.run.schedule.name),
-                         .metrics = "--report",
-                         .steps = parse_metrics("--report", metrics),
-                         .configuration = flatten(run_record(job))},
-                 .subtitle = subtitle_of(job),
-                 .forecasts = {{"step time", "s", made.step_seconds, run.step_seconds}},
-                 .forecast_note = note_of(job, made, cores),
-                 .timelines = std::move(timelines)};
-  if (report.timelines.size() == 2 && made.turns == 0) {
-    report.forecasts.push_back({"bubble ratio", "share of the step", report.timelines[1].timeline.bubble_ratio,
-                                report.timelines[0].timeline.bubble_ratio});
-  }
-  return to_page(report);
-}
-
-namespace {
-
 constexpr double kMicroseconds = 1e6;
 
 /// Returns [rank]: its numbers, `sizes`[rank] of them.
@@ -218,6 +195,25 @@ Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation
 }
 
 }  // namespace
+
+std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
+                        std::vector<Panel> timelines) {
+  const int cores = available_cores();
+  const StepForecast made = forecast(job, run, cores);
+  RunPage report{.run = {.name = fmt::format("{} with {}", job.model.name, job.run.schedule.name),
+                         .metrics = "--report",
+                         .steps = parse_metrics("--report", metrics),
+                         .configuration = flatten(run_record(job))},
+                 .subtitle = subtitle_of(job),
+                 .forecasts = {{"step time", "s", made.step_seconds, run.step_seconds}},
+                 .forecast_note = note_of(job, made, cores),
+                 .timelines = std::move(timelines)};
+  if (report.timelines.size() == 2 && made.turns == 0) {
+    report.forecasts.push_back({"bubble ratio", "share of the step", report.timelines[1].timeline.bubble_ratio,
+                                report.timelines[0].timeline.bubble_ratio});
+  }
+  return to_page(report);
+}
 
 std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
   const bool one_clock = job.options.transport == TransportKind::Threads;

@@ -23,22 +23,6 @@
 #include "train/setup/device.h"
 
 namespace chimera {
-
-double step_flops(const Job& job) {
-  Workload workload = workload_of(job.options);
-  workload.micro_batch_size = job.run.samples_per_op();
-  return model_flops(job.model, workload) * static_cast<double>(job.run.mini_batch() / job.run.samples_per_op());
-}
-
-double Pace::seconds_left(std::int64_t step, double seconds) {
-  constexpr std::size_t kSteps = 20;
-  if (step == 2) last_.clear();
-  last_.push_back(seconds);
-  if (last_.size() > kSteps) last_.pop_front();
-  const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / static_cast<double>(last_.size());
-  return mean * static_cast<double>(steps_ - step);
-}
-
 namespace {
 
 std::string memory_in_words(double bytes) {
@@ -74,7 +58,55 @@ Timeline timed(const Schedule& schedule, const CostModel& costs) {
   return steps == 1 ? simulate(schedule, costs) : simulate(unroll(schedule, steps), costs, {.steps = steps});
 }
 
+std::string time_of_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
+}
+
+/// Returns three digits: `981`, `60 k`, `1.14 M`.
+std::string amount_in_words(std::int64_t amount) {
+  const auto number = static_cast<double>(amount);
+  if (number < 1e3) return fmt::format("{}", amount);
+  if (number < 1e6) return fmt::format("{:.3g} k", number / 1e3);
+  if (number < 1e9) return fmt::format("{:.3g} M", number / 1e6);
+  return fmt::format("{:.3g} G", number / 1e9);
+}
+
+std::int64_t tokens_of(const MixedTokens& tokens) {
+  std::int64_t sum = 0;
+  for (const TokenView& source : tokens.sources) sum += source.size();
+  return sum;
+}
+
+/// Returns `-20.0 %`, or that the machine was too busy.
+std::string compared(const Job& job, double forecast, double measured, int cores, double load) {
+  constexpr double kLarge = 0.25;
+  const double difference = forecast / measured - 1;
+  const double own = static_cast<double>(job.local_ranks() * intra_op_threads(job));  // the run's own load
+  const bool is_busy = load > std::max<double>(cores, own) + 1;
+  if (is_busy && std::abs(difference) > kLarge)
+    return fmt::format("not comparable: the load of {:.1f} on {} cores has other causes, too", load, cores);
+  return fmt::format("{:+.1f} %", 100 * difference);
+}
+
 }  // namespace
+
+double step_flops(const Job& job) {
+  Workload workload = workload_of(job.options);
+  workload.micro_batch_size = job.run.samples_per_op();
+  return model_flops(job.model, workload) * static_cast<double>(job.run.mini_batch() / job.run.samples_per_op());
+}
+
+double Pace::seconds_left(std::int64_t step, double seconds) {
+  constexpr std::size_t kSteps = 20;
+  if (step == 2) last_.clear();
+  last_.push_back(seconds);
+  if (last_.size() > kSteps) last_.pop_front();
+  const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / static_cast<double>(last_.size());
+  return mean * static_cast<double>(steps_ - step);
+}
 
 std::string in_words(std::chrono::duration<double> time) {
   const auto seconds = static_cast<std::int64_t>(time.count() + 0.5);
@@ -122,17 +154,6 @@ bool LogPace::shows(std::int64_t step, double seconds) const {
 std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time) {
   return fmt::format("step {}/{}  running for {}", step, steps, in_words(time));
 }
-
-namespace {
-
-std::string time_of_day() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
-}
-
-}  // namespace
 
 Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every)
     : steps_(steps), pace_(steps, every), on_terminal_(takes_escapes(STDERR_FILENO)), running_(first_step + 1) {
@@ -185,25 +206,6 @@ void Progress::watch(const std::stop_token& stopped) {
     put(running_line(running_, steps_, now - began_) + "  " + time_of_day(), false);
   }
 }
-
-namespace {
-
-/// Returns three digits: `981`, `60 k`, `1.14 M`.
-std::string amount_in_words(std::int64_t amount) {
-  const auto number = static_cast<double>(amount);
-  if (number < 1e3) return fmt::format("{}", amount);
-  if (number < 1e6) return fmt::format("{:.3g} k", number / 1e3);
-  if (number < 1e9) return fmt::format("{:.3g} M", number / 1e6);
-  return fmt::format("{:.3g} G", number / 1e9);
-}
-
-std::int64_t tokens_of(const MixedTokens& tokens) {
-  std::int64_t sum = 0;
-  for (const TokenView& source : tokens.sources) sum += source.size();
-  return sum;
-}
-
-}  // namespace
 
 std::string data_line(const Corpus& corpus) {
   const std::size_t files = corpus.files().size();
@@ -266,21 +268,6 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
   return made;
 }
-
-namespace {
-
-/// Returns `-20.0 %`, or that the machine was too busy.
-std::string compared(const Job& job, double forecast, double measured, int cores, double load) {
-  constexpr double kLarge = 0.25;
-  const double difference = forecast / measured - 1;
-  const double own = static_cast<double>(job.local_ranks() * intra_op_threads(job));  // the run's own load
-  const bool is_busy = load > std::max<double>(cores, own) + 1;
-  if (is_busy && std::abs(difference) > kLarge)
-    return fmt::format("not comparable: the load of {:.1f} on {} cores has other causes, too", load, cores);
-  return fmt::format("{:+.1f} %", 100 * difference);
-}
-
-}  // namespace
 
 std::string summary(const Job& job, const RunSummary& run, int cores, double load) {
   const StepForecast made = forecast(job, run, cores);

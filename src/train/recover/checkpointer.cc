@@ -39,6 +39,49 @@ std::vector<Parameter> share_of(const ParameterGroup& group, const std::vector<R
   return share;
 }
 
+std::atomic<std::uint64_t> requested_saves = 0;
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "signal handlers take no locks");
+
+/// Before the last checkpoint is tried again.
+constexpr std::chrono::milliseconds kLongestLastPause{8000};
+
+/// Creates the folder; locks it while the descriptor is open.
+FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
+  try {
+    std::error_code none;
+    std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), none);
+    disk.make_folder(folder);
+    FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (held.get() < 0) {
+      throw ConfigError(fmt::format("--checkpoint {}: cannot be opened ({})", folder, system_message(errno)));
+    }
+    if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
+    }
+    remove_leftovers(disk, folder);
+    return held;
+  } catch (const CheckpointError& error) {
+    throw ConfigError(fmt::format("--checkpoint {}", error.what()));
+  }
+}
+
+nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
+  nlohmann::ordered_json progress = {{"step", metrics.step},
+                                     {"updates", metrics.updates},
+                                     {"samples", metrics.step * job.run.mini_batch()},
+                                     {"tokens", metrics.step * metrics.tokens},
+                                     {"learning_rate", metrics.learning_rate},
+                                     {"loss", metrics.loss},
+                                     {"grad_norm", metrics.gradient_norm},
+                                     {"tokens_per_second", metrics.tokens_per_second}};
+  const LossWatch& watch = metrics.loss_watch;
+  if (watch.losses > 0) {
+    progress["loss_watch"] = {
+        {"mean", watch.mean}, {"distance", watch.distance}, {"variance", watch.variance}, {"losses", watch.losses}};
+  }
+  return progress;
+}
+
 }  // namespace
 
 CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
@@ -93,13 +136,6 @@ std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfi
   return files;
 }
 
-namespace {
-
-std::atomic<std::uint64_t> requested_saves = 0;
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "signal handlers take no locks");
-
-}  // namespace
-
 void request_save() noexcept { ++requested_saves; }
 
 std::uint64_t save_requests() noexcept { return requested_saves; }
@@ -108,50 +144,6 @@ void SaveRetries::note_failure(Clock::time_point now) {
   next_ = now + pause_;
   pause_ = std::min(2 * pause_, kLongestPause);
 }
-
-namespace {
-
-/// Before the last checkpoint is tried again.
-constexpr std::chrono::milliseconds kLongestLastPause{8000};
-
-/// Creates the folder; locks it while the descriptor is open.
-FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
-  try {
-    std::error_code none;
-    std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), none);
-    disk.make_folder(folder);
-    FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (held.get() < 0) {
-      throw ConfigError(fmt::format("--checkpoint {}: cannot be opened ({})", folder, system_message(errno)));
-    }
-    if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
-    }
-    remove_leftovers(disk, folder);
-    return held;
-  } catch (const CheckpointError& error) {
-    throw ConfigError(fmt::format("--checkpoint {}", error.what()));
-  }
-}
-
-nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
-  nlohmann::ordered_json progress = {{"step", metrics.step},
-                                     {"updates", metrics.updates},
-                                     {"samples", metrics.step * job.run.mini_batch()},
-                                     {"tokens", metrics.step * metrics.tokens},
-                                     {"learning_rate", metrics.learning_rate},
-                                     {"loss", metrics.loss},
-                                     {"grad_norm", metrics.gradient_norm},
-                                     {"tokens_per_second", metrics.tokens_per_second}};
-  const LossWatch& watch = metrics.loss_watch;
-  if (watch.losses > 0) {
-    progress["loss_watch"] = {
-        {"mean", watch.mean}, {"distance", watch.distance}, {"variance", watch.variance}, {"losses", watch.losses}};
-  }
-  return progress;
-}
-
-}  // namespace
 
 Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
                            const std::map<ParameterGroupId, ParameterGroup*>& trained,

@@ -41,6 +41,18 @@ std::string numbers(const std::vector<RankId>& ranks) {
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
+constexpr std::int64_t kHashedAtOnce = 1 << 22;  // elements; bounds temporary memory
+constexpr auto kOddMultiplier = static_cast<std::int64_t>(0x9e37'79b9'7f4a'7c15U);
+
+at::Tensor as_integers(const at::Tensor& tensor) {
+  switch (tensor.element_size()) {
+    case 1: return tensor.view(at::kChar).flatten();
+    case 2: return tensor.view(at::kShort).flatten();
+    case 4: return tensor.view(at::kInt).flatten();
+    default: return tensor.view(at::kLong).flatten();
+  }
+}
+
 }  // namespace
 
 std::vector<StageCopies> stage_copies(const Job& job) {
@@ -76,22 +88,6 @@ std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& h
   }
   return XXH3_64bits_digest(&state);
 }
-
-namespace {
-
-constexpr std::int64_t kHashedAtOnce = 1 << 22;  // elements; bounds temporary memory
-constexpr auto kOddMultiplier = static_cast<std::int64_t>(0x9e37'79b9'7f4a'7c15U);
-
-at::Tensor as_integers(const at::Tensor& tensor) {
-  switch (tensor.element_size()) {
-    case 1: return tensor.view(at::kChar).flatten();
-    case 2: return tensor.view(at::kShort).flatten();
-    case 4: return tensor.view(at::kInt).flatten();
-    default: return tensor.view(at::kLong).flatten();
-  }
-}
-
-}  // namespace
 
 /// Sums elements times odd weights, modulo 2^64. A change of an element is less than 2^64, so its product with an odd
 /// weight is not 0.

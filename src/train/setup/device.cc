@@ -46,6 +46,29 @@ constexpr std::array kPeaks = {
     Peak{"NVIDIA L4", 121},
 };
 
+const Accelerator* instead = nullptr;
+
+bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
+
+/// Any replica of a stage may have to send its state to any other.
+void add_twins(const Job& job, std::set<RankPair>& pairs) {
+  for (const auto& group : job.run.rank_groups()) {
+    for (const RankId giver : group) {
+      for (const RankId taker : group) {
+        if (giver < taker) pairs.insert({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
+      }
+    }
+  }
+}
+
+GpuTraits first_gpu_or_h100() {
+  try {
+    if (accelerator().problem().empty()) return accelerator().traits(0);
+  } catch (const ConfigError&) {  // no library
+  }
+  return {.name = "assumed to be an H100 (no GPU can be used here)", .multiprocessors = 132};
+}
+
 }  // namespace
 
 double bfloat16_peak(std::string_view name) {
@@ -84,25 +107,6 @@ void require_fast_numbers(DataType dtype, bool native) {
       "--dtype bfloat16: this CPU has neither AVX512-BF16 nor AMX and would be far slower than with float32; use "
       "--dtype float32, or --force-bfloat16 to use it anyway");
 }
-
-namespace {
-
-const Accelerator* instead = nullptr;
-
-bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
-
-/// Any replica of a stage may have to send its state to any other.
-void add_twins(const Job& job, std::set<RankPair>& pairs) {
-  for (const auto& group : job.run.rank_groups()) {
-    for (const RankId giver : group) {
-      for (const RankId taker : group) {
-        if (giver < taker) pairs.insert({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
-      }
-    }
-  }
-}
-
-}  // namespace
 
 bool uses_gpu(const TrainOptions& options) { return options.device == DeviceKind::Cuda; }
 
@@ -194,18 +198,6 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
   }
   require_numbers(options, gpus.traits(options.gpu.value_or(0)));
 }
-
-namespace {
-
-GpuTraits first_gpu_or_h100() {
-  try {
-    if (accelerator().problem().empty()) return accelerator().traits(0);
-  } catch (const ConfigError&) {  // no library
-  }
-  return {.name = "assumed to be an H100 (no GPU can be used here)", .multiprocessors = 132};
-}
-
-}  // namespace
 
 std::optional<GpuResources> gpu_resources(const Job& job) {
   if (!uses_gpu(job.options) || !has_processes(job.options) || job.run.num_ranks() == 1) return std::nullopt;
