@@ -1,5 +1,9 @@
 #pragma once
 
+// Canonical reduction of a run: which block each micro-batch is in, and which subtrees of the sum each rank computes
+// (runtime/canonical_sums.h executes it). Also the switch for deterministic kernels, without which equal orders of sums
+// would not give equal bits.
+
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,9 @@
 #pragma once
 
+// Trains a user's own model by any synchronous schedule, from C++ or Python (docs/library.md, docs/python.md). A model
+// is a list of layer factories and a loss. prepare_fit() divides the layers into stages and lowers the schedule;
+// RankFit trains the stages of one rank over any transport; fit() runs all ranks as threads.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <functional>
@@ -26,8 +30,6 @@
 #include "schedule/schedule.h"
 #include "transport/groups.h"
 #include "transport/transport.h"
-
-// Trains a user's own model by any synchronous schedule. Example: docs/library.md.
 
 namespace chimera {
 

@@ -1,5 +1,9 @@
 #pragma once
 
+// Optimizers: AdamW, SGD and LAMB. Each updates the parameters of a rank in place and exposes its state as named
+// tensors, which checkpoints store and replacements of lost ranks receive. sharded_optimizer.h divides an optimizer
+// over the replicas of a stage.
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

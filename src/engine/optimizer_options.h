@@ -1,5 +1,8 @@
 #pragma once
 
+// Settings of an update: the kind of optimizer with its constants, which parameters decay, and the learning rate of
+// each step.
+
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,5 +1,9 @@
 #pragma once
 
+// From the shape of a run to the programs of its workers: it lowers the schedule (passes/lower.h) and proves that the
+// program cannot deadlock on the transport, before any rank starts. Transports have a queue per direction of a rank
+// pair (ChannelDiscipline::PerDirection).
+
 #include <cstdint>
 #include <set>
 
@@ -11,9 +15,6 @@
 #include "schedule/program.h"
 #include "schedule/rank_layout.h"
 #include "transport/groups.h"
-
-// Programs lowered from a schedule and proven free of deadlocks. Transports have a queue per direction of a rank pair
-// (ChannelDiscipline::PerDirection).
 
 namespace chimera {
 

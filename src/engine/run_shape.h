@@ -1,5 +1,10 @@
 #pragma once
 
+// Which rank runs which op on which samples. The schedule gives the ops of a pipeline; data-parallel groups repeat it,
+// and RankLayout gives each (group, worker) a rank. The samples of a step are divided in data order: by group, then by
+// the replica of a bidirectional schedule, then by micro-batch. This depends only on the schedule and the number of
+// groups, so both trainers share it (train/setup/job.h, fit.h).
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -10,8 +15,6 @@
 #include "generate/registry.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-
-// Assignment of ops and samples to ranks, from the schedule and the number of data-parallel groups alone.
 
 namespace chimera {
 

@@ -1,5 +1,9 @@
 #pragma once
 
+// A step of one rank, as both trainers need it: Trainer (train/loop/trainer.h) for Chimera's own models, and RankFit
+// (fit.h) for modules of users. It runs the program, turns the losses of all micro-batches into the step's loss, in an
+// order that every schedule has in common, and applies learning rate and clipping to an update.
+
 #include <chrono>
 #include <cstdint>
 #include <map>

@@ -1,5 +1,16 @@
 #pragma once
 
+// Gradient sums whose bits do not depend on the schedule (--reduction canonical). The micro-batches of a step are
+// divided into blocks of fixed size. Each block's gradients are added in data order, and the blocks in the order of one
+// binary tree over the whole step (schedule/reduction_tree.h), whichever worker computed them:
+//
+//   micro-batches   0 1 | 2 3 | 4 5 | 6 7        blocks of two, on one worker or on several replicas
+//                    A     B     C     D
+//                    (A + B)  +  (C + D)         the same tree for every schedule and number of replicas
+//
+// BlockSums keeps finished subtrees of one gradient tensor, CanonicalSums has one for each tensor of a worker, and the
+// transport adds the subtrees of several ranks.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <map>

@@ -1,5 +1,10 @@
 #pragma once
 
+// Squared norms of the gradients, from which every rank gets the same global norm for clipping. A gradient that several
+// replicas hold is counted once, by the rank that owns the parameter. The numbers stay apart by parameter, so that the
+// global norm has the same bits for every division of the model into stages, and so that an infinite or NaN norm names
+// its parameter. StepReduction sums them over all ranks.
+
 #include <ATen/core/Tensor.h>
 #include <cstddef>
 #include <cstdint>

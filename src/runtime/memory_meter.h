@@ -1,5 +1,8 @@
 #pragma once
 
+// Measures the CPU memory of each rank's tensors, also if ranks are threads of one process, by the allocator hooks of
+// LibTorch. It backs --tensor-memory and the tests that compare memory with the simulation.
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>

@@ -1,5 +1,9 @@
 #pragma once
 
+// Search for the origin of an infinite or NaN loss. Such a value spreads: each op that reads it makes another. Workers
+// note their ops with non-finite results, and if the loss of a step is not finite, the op that comes first in the order
+// in which values spread is the culprit (StepReduction::find_non_finite).
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

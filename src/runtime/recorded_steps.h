@@ -1,5 +1,9 @@
 #pragma once
 
+// Replay of a step's device work (--cuda-graphs). Launching a kernel costs the host microseconds, which small models
+// cannot hide. The part of a program before the step's sums launches the same kernels on the same memory in each step,
+// so it is recorded once as a device graph and then launched as a whole; only the micro-batches are copied in.
+
 #include <functional>
 #include <map>
 #include <memory>

@@ -1,5 +1,9 @@
 #pragma once
 
+// Moves what autograd saves for a backward to host memory and back (--offload). A forward runs in the scope of a
+// SavedTensors, which collects the saved tensors through hooks of the graph. offload() starts their copies to the host
+// on a stream of their own, so that later ops run meanwhile, and load() starts the way back before the backward.
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #pragma once
 
+// The numbers of a step that all workers add in one collective, and their order in its buffer (StepReduction).
+
 #include <ATen/core/Tensor.h>
 #include <array>
 #include <cstddef>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Times of ops and instructions. OpTimes has totals by stage and kind of op, always on, for summaries and measured
+// costs. Tracer keeps the boundaries between all instructions of the last steps, for traces, timelines and reports.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

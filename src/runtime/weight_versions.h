@@ -1,5 +1,8 @@
 #pragma once
 
+// Several versions of a stage's weights, for asynchronous schedules. A stage updates its weights while micro-batches
+// that began with earlier weights are still in the pipeline; their backwards need the weights of their forwards.
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #pragma once
 
+// The loss of a model folder on a text (`chimera evaluate`), in one process without a pipeline.
+
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -1,5 +1,9 @@
 #pragma once
 
+// Micro-batches of a rank. Every rank reads the same data files and takes only the samples of its own micro-batches and
+// stages, so no rank sends data to another. A thread prepares the micro-batches of the next step during the current
+// one, in pinned memory for a device.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <vector>
@@ -9,8 +13,6 @@
 #include "model/stage.h"
 #include "model_config/config.h"
 #include "train/setup/job.h"
-
-// Micro-batches are prepared during the previous step, in pinned memory for a device.
 
 namespace chimera {
 

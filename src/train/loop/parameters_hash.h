@@ -1,5 +1,7 @@
 #pragma once
 
+// A hash of all weights in each step of a canonical run, by which runs of different layouts are compared.
+
 #include <string>
 #include <vector>
 

@@ -1,5 +1,9 @@
 #pragma once
 
+// Start of a job's ranks in this process: all of them as threads, or one as a process of the launcher (launch/) or of
+// another launcher such as srun. A rank connects to the others, trains (trainer.h), writes the outputs at the end, and
+// reports how it ended.
+
 #include "launch/local/rank.h"
 #include "train/setup/job.h"
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Measured steps in the form that simulate() predicts (schedule/timeline.h), so that the same code explains and draws
+// both, and the costs measured in them (--op-times), with which a simulation can be repeated.
+
 #include <cstdint>
 #include <vector>
 
@@ -7,8 +10,6 @@
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
 #include "train/setup/job.h"
-
-// Measured steps in the form that simulate() predicts, and their costs (--op-times).
 
 namespace chimera {
 

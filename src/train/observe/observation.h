@@ -1,5 +1,9 @@
 #pragma once
 
+// Outputs that need the times of all ranks: --trace, --op-times, --timeline and --report. Ranks trace their
+// instructions (runtime/tracer.h); after training, rank 0 gathers the last steps, converts them to its own clock (clock
+// offsets are measured by messages), and writes the files.
+
 #include <string>
 #include <vector>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// What a user sees of a run: the start with the schedule's picture, a line per step with loss, speed and the time that
+// is left, and the summary that compares the measured step with its prediction.
+
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>

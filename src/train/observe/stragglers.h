@@ -1,5 +1,7 @@
 #pragma once
 
+// Finds ranks that are slower than the others at the same ops (--report-stragglers).
+
 #include <optional>
 #include <string>
 #include <vector>

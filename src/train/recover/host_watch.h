@@ -1,5 +1,7 @@
 #pragma once
 
+// Detection of dead hosts in jobs that another launcher has started: no launcher of ours watches their processes.
+
 #include <memory>
 
 #include "launch/local/rank.h"

@@ -1,5 +1,9 @@
 #pragma once
 
+// Connections of a job that replaces lost ranks (--recover twin). A rank loss breaks all connections; survivors leave
+// the step, and connect again, with the replacement, when the launcher says so (launch/local/recovery.h). The trainer
+// sees one transport whose connections change in between (rank_replacement.h).
+
 #include <cstdint>
 #include <exception>
 #include <functional>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Signals that ask a job with checkpoints to save and end, as batch systems send them before they end a job.
+
 #include <signal.h>
 
 #include <array>

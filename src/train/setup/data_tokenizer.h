@@ -1,5 +1,8 @@
 #pragma once
 
+// Which tokenizer a job's text needs: the one of --tokenizer, of the model folder, or bytes. It also provides the
+// special tokens of BERT's samples, and the prompt of --sample-every.
+
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,5 +1,9 @@
 #pragma once
 
+// The devices of a job: its GPUs or CPU cores, number types, threads, and the pairs of ranks that need connections. GPU
+// functions are in a library of their own (libchimera_cuda.so), opened at first use, so that the program runs without
+// CUDA.
+
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <functional>

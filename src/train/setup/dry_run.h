@@ -1,5 +1,8 @@
 #pragma once
 
+// Forecast of a run (--dry-run): the simulator's step time, and the memory of every rank, from a machine profile or
+// from an assumed one. No training starts, and training does not use it.
+
 #include <cstdint>
 #include <set>
 #include <string>
@@ -9,8 +12,6 @@
 #include "model_config/footprint.h"
 #include "plan/machine.h"
 #include "train/setup/job.h"
-
-// Forecast of a run on every rank by arithmetic alone; no training starts.
 
 namespace chimera {
 

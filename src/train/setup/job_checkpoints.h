@@ -1,5 +1,8 @@
 #pragma once
 
+// The checkpoints of a job: the one it resumes from, which must be of the same run, and the description of the job in
+// the checkpoints that it saves. checkpoint/ has the files, recover/checkpointer.h the saves during training.
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,8 +17,6 @@
 #include "model/make_stage.h"
 #include "telemetry/metrics.h"
 #include "train/setup/job.h"
-
-// Resuming a job from a checkpoint, and the description of the job in its own checkpoints.
 
 namespace chimera {
 

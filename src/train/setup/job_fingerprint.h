@@ -1,5 +1,8 @@
 #pragma once
 
+// Fingerprint of a job: ranks that were started with other options, data or builds would deadlock or diverge, so ranks
+// compare hashes of everything that they must share when they connect, and name the first difference.
+
 #include <cstdint>
 
 #include "train/setup/job.h"

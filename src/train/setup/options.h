@@ -1,5 +1,8 @@
 #pragma once
 
+// Options of `chimera train` with their defaults, as read from flags and files (apps/train_options.h), before any of
+// them is resolved (prepare_job.h).
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -19,8 +22,6 @@
 #include "schedule/place_all_reduces.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-
-// Options of `chimera train` with their defaults.
 
 namespace chimera {
 
