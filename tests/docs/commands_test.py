@@ -78,6 +78,7 @@ def prepare(folder, name, program, sources, model):
         return
     (folder / "build").mkdir()
     (folder / "build" / "chimera").symlink_to(program)
+    (folder / "build" / "benchmarks").symlink_to(pathlib.Path(program).parent / "benchmarks")
     for each in ["machines", "recipes", "tools", "benchmarks"]:
         (folder / each).symlink_to(sources / each)
     (folder / "book.txt").write_text(
