@@ -82,6 +82,38 @@ Timeline timeline_of(const Run& run, const StageModel& model, const SharedCores&
   return simulate(*run.schedule, model.costs, {.steps = run.steps, .cores = cores});
 }
 
+double op_seconds(const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; }
+
+double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
+  Workload workload = problem.workload;
+  workload.micro_batch_size = candidate.micro_batch_size;
+  workload.slices = candidate.shape.slices;
+  double pass = 0;
+  for (const OwnLayer& layer : problem.layers)
+    pass += op_seconds(time_at(layer.times, static_cast<double>(candidate.micro_batch_size)));
+  if (!problem.layers.empty()) return pass;
+  for (int kind = 0; kind < kLayerKinds; ++kind) {
+    const LayerTime time = split_layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload,
+                                            candidate.tensor_parallel);
+    const bool is_block = static_cast<LayerKind>(kind) == LayerKind::Block;
+    pass += op_seconds(time) * (is_block ? static_cast<double>(problem.model.layers) : 1);
+  }
+  return pass;
+}
+
+double recomputed_share(const Schedule& schedule, const CostModel& costs) {
+  const CostTable table(schedule, costs);
+  double all = 0;
+  double again = 0;
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) {
+      all += table.duration(op);
+      again += table.recomputation(op);
+    }
+  }
+  return all > 0 ? again / all : 0;
+}
+
 }  // namespace
 
 PlannedSchedule Predictor::prepare(const Candidate& candidate) {
@@ -153,29 +185,6 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   return prediction;
 }
 
-namespace {
-
-double op_seconds(const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; }
-
-double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
-  Workload workload = problem.workload;
-  workload.micro_batch_size = candidate.micro_batch_size;
-  workload.slices = candidate.shape.slices;
-  double pass = 0;
-  for (const OwnLayer& layer : problem.layers)
-    pass += op_seconds(time_at(layer.times, static_cast<double>(candidate.micro_batch_size)));
-  if (!problem.layers.empty()) return pass;
-  for (int kind = 0; kind < kLayerKinds; ++kind) {
-    const LayerTime time = split_layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload,
-                                            candidate.tensor_parallel);
-    const bool is_block = static_cast<LayerKind>(kind) == LayerKind::Block;
-    pass += op_seconds(time) * (is_block ? static_cast<double>(problem.model.layers) : 1);
-  }
-  return pass;
-}
-
-}  // namespace
-
 double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
   const double pass = pass_seconds(problem, candidate);
   const double cores = problem.machine.cores > 0 ? cores_of_group(problem, candidate) : kNoLimit;
@@ -187,23 +196,6 @@ double least_step_seconds(const PlanProblem& problem, const Candidate& candidate
     least = std::max(least, beside(1) * pass);
   return least + problem.machine.step_overhead;
 }
-
-namespace {
-
-double recomputed_share(const Schedule& schedule, const CostModel& costs) {
-  const CostTable table(schedule, costs);
-  double all = 0;
-  double again = 0;
-  for (const auto& ops : schedule.workers) {
-    for (const Op& op : ops) {
-      all += table.duration(op);
-      again += table.recomputation(op);
-    }
-  }
-  return all > 0 ? again / all : 0;
-}
-
-}  // namespace
 
 void remove_messages(StageModel& model) {
   model.costs.latency = 0;
