@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/optimizer.h"
+#include "model/parameter_group.h"
 #include "model/stage.h"
-#include "model/tied_weight.h"
 #include "train/setup/rank_context.h"
 
 namespace chimera {
