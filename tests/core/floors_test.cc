@@ -1,8 +1,9 @@
-// Reads every #include below src/ and compares it with the table of floors in src/README.md: includes point to lower
-// floors, and only rooms marked in the table use LibTorch. Includes between the folders of a room follow a table here.
+// Reads every #include below src/ and apps/. Includes point to lower floors of the table in src/README.md, and only
+// rooms marked there use LibTorch. Includes between the folders of a room follow a table here. Files form no circle.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -101,6 +102,66 @@ bool points_down(const Edge& edge) {
 
 bool brings_torch_below_its_line(const Edge& edge) {
   return kRooms.with_libtorch.contains(edge.to) && !kRooms.with_libtorch.contains(edge.from);
+}
+
+/// Files by their path without extension, so that a header and its source are one file: what each includes.
+using FileGraph = std::map<std::string, std::set<std::string>>;
+
+/// Adds the files below `root`, which includes name relative to it.
+void add_files(const std::filesystem::path& root, FileGraph& graph) {
+  const std::regex include(R"re(^\s*#\s*include\s+"([^"]+)\.h")re");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    if (entry.path().extension() != ".h" && entry.path().extension() != ".cc") continue;
+    const std::string name = std::filesystem::relative(entry.path(), root).replace_extension().string();
+    std::ifstream file(entry.path());
+    std::smatch match;
+    for (std::string line; std::getline(file, line);) {
+      if (std::regex_search(line, match, include) && match[1] != name) graph[name].insert(match[1]);
+    }
+  }
+}
+
+/// Continues the path to a file that is on it already, and returns that circle: `a -> b -> a`. Empty if there is none.
+std::string find_circle(const FileGraph& graph, std::vector<std::string>& path, std::set<std::string>& done) {
+  const std::string file = path.back();
+  if (const auto first = std::ranges::find(path, file); first != path.end() - 1) {
+    std::string circle = *first;
+    for (auto next = first + 1; next != path.end(); ++next) circle += " -> " + *next;
+    return circle;
+  }
+  const auto found = graph.find(file);
+  if (found != graph.end() && !done.contains(file)) {
+    for (const std::string& included : found->second) {
+      path.push_back(included);
+      if (std::string circle = find_circle(graph, path, done); !circle.empty()) return circle;
+      path.pop_back();
+    }
+  }
+  done.insert(file);
+  return "";
+}
+
+std::string find_circle(const FileGraph& graph) {
+  std::set<std::string> done;
+  for (const auto& [file, includes] : graph) {
+    std::vector<std::string> path = {file};
+    if (std::string circle = find_circle(graph, path, done); !circle.empty()) return circle;
+  }
+  return "";
+}
+
+TEST(FloorsTest, FilesFormNoCircle) {
+  for (const char* root : {"/src", "/apps"}) {
+    FileGraph graph;
+    add_files(testing::source_path(root), graph);
+    EXPECT_GT(graph.size(), 40U) << "the reader of includes found next to nothing in " << root;
+    EXPECT_EQ(find_circle(graph), "") << root;
+  }
+}
+
+TEST(FloorsTest, FindsACircleOfFiles) {
+  EXPECT_EQ(find_circle({{"a", {"b", "c"}}, {"b", {"c"}}, {"c", {}}}), "");
+  EXPECT_EQ(find_circle({{"a", {"b"}}, {"b", {"d", "c"}}, {"c", {"b"}}}), "b -> c -> b");
 }
 
 TEST(FloorsTest, EveryRoomHasAFloor) {
