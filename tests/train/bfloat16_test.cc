@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "model/make_stage.h"
 #include "support/logging_transport.h"
 #include "support/training.h"
 #include "train/setup/device.h"

@@ -43,7 +43,7 @@ class DeviceDifferenceTest : public ::testing::Test {
     Layers on_fake = make_single_layers(config_, at::kFloat, 1, kFake);
     {
       const at::NoGradGuard no_graph;
-      inject_nan(on_fake);
+      spoil(on_fake);
     }
     const auto tensors = compare_layers(on_cpu, on_fake, text_batch(config_), kFake);
     const DeviceDifference* first = first_different(tensors, rounding_tolerance(at::kFloat));

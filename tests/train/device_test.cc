@@ -124,7 +124,7 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   const ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
   EXPECT_FALSE(gpu_resources(prepare_job(options)));
-  EXPECT_EQ(posted_at_first(prepare_job(options).training, 0), 2);
+  EXPECT_EQ(posted_at_first(prepare_job(options).programs.training, 0), 2);
 
   options.device = DeviceKind::Cuda;
   options.transport = TransportKind::Processes;

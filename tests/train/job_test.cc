@@ -20,15 +20,15 @@ TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
   options.data = "/nowhere";
   options.partition = parse_partition("8");  // one stage, but the model has four
   const Job shape = job_shape(options);
-  EXPECT_EQ(shape.num_ranks(), 4);
-  EXPECT_EQ(shape.mini_batch(), 16);
+  EXPECT_EQ(shape.run.num_ranks(), 4);
+  EXPECT_EQ(shape.run.mini_batch(), 16);
   EXPECT_THROW((void)prepare_job(shape), ConfigError);
   options.partition = {};
   EXPECT_THROW((void)prepare_job(options), ConfigError);
   options.data = testing::text_file();
   const Job job = prepare_job(options);
-  EXPECT_EQ(job.run.num_ranks(), shape.num_ranks());
-  EXPECT_EQ(job.run.mini_batch(), shape.mini_batch());
+  EXPECT_EQ(job.run.num_ranks(), shape.run.num_ranks());
+  EXPECT_EQ(job.run.mini_batch(), shape.run.mini_batch());
 }
 
 TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
@@ -80,7 +80,7 @@ TEST(JobShapeTest, OnlyScheduledPairsRunConcurrently) {
   const auto is_pair = [](const Instruction& instruction) { return begins_pair(instruction); };
   EXPECT_TRUE(std::ranges::any_of(job.programs.training.workers[0], is_pair));
   options.pairs = Pairs::InOrder;
-  EXPECT_FALSE(std::ranges::any_of(prepare_job(options).training.workers[0], is_pair));
+  EXPECT_FALSE(std::ranges::any_of(prepare_job(options).programs.training.workers[0], is_pair));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST(LoaderTest, CountsNoValidationWindowTwice) {
   for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
     TrainOptions options = testing::small_options(model, "1f1b", {4, 4});
     options.validate_every = 1;
-    const std::int64_t windows = prepare_job(options).validation_samples->count();
+    const std::int64_t windows = prepare_job(options).data.validation->count();
     options.micro_batch_size = windows / 3 + 1;  // The fourth micro-batch repeats the first windows
     const Job job = prepare_job(options);
     const Loader loader(job, {GroupId(0), WorkerId(0)}, at::kCPU);

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "engine/programs.h"
 #include "engine/run_shape.h"
+#include "model/make_stage.h"
 #include "runtime/executor.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"

@@ -56,7 +56,7 @@ const testing::Trained& tied_reference(TrainOptions options) {
 
 void expect_one_matrix(const TrainOptions& options, const testing::Trained& trained, const std::string& what) {
   EXPECT_FALSE(trained.parameters.contains("lm_head.weight")) << what;
-  const auto owners = prepare_job(options).rank_groups().back().size();
+  const auto owners = prepare_job(options).run.rank_groups().back().size();
   EXPECT_EQ(trained.parameters.at(matrix_of(options.model)).size(), owners) << what;
   for (const auto& [name, copies] : trained.parameters) {
     for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << what << ": copies of " << name;

@@ -169,7 +169,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
       trained.validation_losses = {validation_loss};
     };
     std::int64_t reduced = 0;
-    ASSERT_EQ(on_devices(job, talking_pairs(job), job.canonical.has_value(), train, &reduced), "");
+    ASSERT_EQ(on_devices(job.run, talking_pairs(job), job.canonical.has_value(), train, &reduced), "");
     EXPECT_EQ(reduced > 0, name == "sharded optimizer");
     if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
     const testing::Trained expected = testing::train(on_cpu, kWarmSteps);
