@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "profile/lockstep.h"
 #include "profile/layer_timer.h"
+#include "profile/lockstep.h"
 #include "train/setup/prepare_job.h"
 #include "transport/threads/rank_threads.h"
 

@@ -31,7 +31,7 @@ class StepReduction {
   explicit StepReduction(const WorkerContext& worker)
       : worker_(worker), norms_(worker.shape, worker.worker, worker.groups) {}
 
-  /// As GradientNorms::note_update().
+  /// Notes an update, as GradientNorms::note_update() does.
   double note_update(ParameterGroupId group, std::int64_t step) { return norms_.note_update(group, step); }
 
   /// Sums the numbers of `step`; collective over all workers. Takes the step's own losses out of `losses`. `trains`:
