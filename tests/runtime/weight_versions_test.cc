@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "core/invariant.h"
+
 namespace chimera {
 namespace {
 
@@ -52,7 +54,7 @@ TEST(WeightVersionsTest, EveryVersionIsThereUntilItIsDropped) {
   versions.use(9);
   versions.drop(7);
   versions.drop(8);
-  EXPECT_THROW(versions.use(8), std::out_of_range);
+  EXPECT_THROW(versions.use(8), InternalError);
 }
 
 TEST(WeightVersionsTest, DroppedVersionsAreReused) {
