@@ -253,8 +253,7 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kSchedule);
   flags.schedule =
       command
-          .add_option("--schedule", o.schedule,
-                      "name, JSON or CSV file, - (standard input), or none (default chimera)")
+          .add_option("--schedule", o.schedule, "name, JSON or CSV file, - (standard input), or none (default chimera)")
           ->type_name("NAME");
   flags.shape.add_to(command);
   flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
