@@ -58,7 +58,7 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
     const auto take = [&value, &list, flag, lists](const std::string& text) {
       list = text;
       if (!lists) require_no_list(flag, text);
-      if (!is_list(text)) value = parse_count(flag, text);
+      if (!lists || !is_list(text)) value = parse_count(flag, text);
     };
     return add_text(app, flag, take, lists ? "N|LIST" : "N", description);
   };
@@ -72,7 +72,7 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
     const auto take_number = [&flag, lists](const std::string& text) {
       const std::string name = flag.axis.flag();
       if (!lists) require_no_list(name, text);
-      flag.values = is_list(text) ? parse_count_list(name, text) : std::vector{parse_count(name, text)};
+      flag.values = lists && is_list(text) ? parse_count_list(name, text) : std::vector{parse_count(name, text)};
     };
     const std::vector<std::string> names(axis.names.begin(), axis.names.end());
     const auto take_names = [&flag, lists, names](const std::string& text) {

@@ -46,6 +46,15 @@ TEST(RefusalTest, UnknownNamesSayTheNearest) {
   });
 }
 
+TEST(RefusalTest, NumbersOfAShapeAreWhole) {
+  expect_refusals({
+      {{"schedule", "1f1b", "--stages", "4.5", "--micro-batches", "4"}, {"--stages: '4.5' is not a whole number"}},
+      {{"simulate", "1f1b", "--stages", "4", "--micro-batches", "2D"}, {"--micro-batches: '2D' is not a whole number"}},
+      {{"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--chunks", "1.5"},
+       {"--chunks: '1.5' is not a whole number"}},
+  });
+}
+
 TEST(RefusalTest, FlagsOfOtherProgramsSuggestOurs) {
   expect_refusals({
       {{"plan", "--batch-size", "8"}, {"unknown flag '--batch-size'", "'--micro-batch-size' or '--mini-batch'?"}},

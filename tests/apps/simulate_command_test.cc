@@ -36,6 +36,12 @@ json costs() {
   return {{"latency", 0}, {"stages", {stage, stage}}};
 }
 
+TEST(SimulateShapeTest, AcceptsWholeNumbersInScientificNotation) {
+  const ProgramResult result =
+      run_program({"simulate", "1f1b", "--stages", "4", "--micro-batches", "1.6e1", "--format", "json"});
+  EXPECT_EQ(read_json(result.output)["makespan"], 57) << result.messages;
+}
+
 TEST(SimulateCostsTest, MayDifferByStage) {
   EXPECT_EQ(report({"--costs", "-"}, json_text(costs())), report({}));
   json slow = costs();
