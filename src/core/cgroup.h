@@ -12,7 +12,11 @@ namespace chimera {
 
 /// Returns the number of cores that this process may use, at least 1: the lower of its CPU affinity and the quota of
 /// its control groups, rounded down. For `root` see cgroup_limits().
+#ifdef __EMSCRIPTEN__
+[[nodiscard]] inline int available_cores() { return 1; }  // A page has no threads
+#else
 [[nodiscard]] int available_cores(const std::filesystem::path& root = "/");
+#endif
 
 /// Returns whether the control groups grant this process at least one core; ignores the CPU affinity.
 [[nodiscard]] bool has_whole_core(const std::filesystem::path& root = "/");

@@ -22,7 +22,8 @@ TextSource::TextSource(std::string_view text, std::string name)
 int TextSource::first_visible() {
   if (peek() == kEnd) return kEnd;
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (std::string_view(next_, end_).starts_with(kByteOrderMark)) next_ += kByteOrderMark.size();
+  if (std::string_view(next_, static_cast<std::size_t>(end_ - next_)).starts_with(kByteOrderMark))
+    next_ += kByteOrderMark.size();
   const char* found = std::find_if_not(next_, end_, is_blank);
   return found == end_ ? kEnd : static_cast<unsigned char>(*found);
 }
