@@ -13,7 +13,7 @@ namespace chimera::apps {
 
 [[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
-/// Fields: docs/dry_run.md.
+/// Fields: docs/footprint.md.
 [[nodiscard]] std::string dry_run_json(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
 

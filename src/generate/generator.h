@@ -3,9 +3,8 @@
 // `chimera schedules`, docs/schedules.md (tools/print_schedules_page), plans and equation 1. A source x.cc of this room
 // defines two functions for each schedule:
 //
-//   Schedule x(const PipelineShape& shape)   makes the orders; throws ConfigError if refusal() of the entry has a
-//   reason Generator x_entry()                      describes the schedule; generators() in registry.cc lists all
-//   entries
+//   Schedule x(const PipelineShape& shape)  makes the orders; throws ConfigError if the entry's refusal() has a reason
+//   Generator x_entry()                     describes the schedule; generators() in registry.cc lists all entries
 //
 // The rule is written once, in the entry.
 
