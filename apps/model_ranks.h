@@ -25,8 +25,9 @@ struct ModelRanks {
 /// What each rank does.
 using ModelRank = std::function<void(RankId rank, Transport& transport)>;
 
-/// Calls `prepare` with the folder of the model, before any rank starts and in each rank, and then its result on all
-/// ranks. All ranks use the checkpoint that their launcher found. Throws Error. Returns the exit code.
+/// Runs the function that `prepare` returns on all ranks. Calls `prepare` with the folder of the model in the launcher,
+/// before any rank starts, to check the flags, and again in each rank. All ranks use the checkpoint that their launcher
+/// found. Throws Error. Returns the exit code.
 [[nodiscard]] int run_on_model(const ModelRanks& model, const Invocation& invocation,
                                const std::function<ModelRank(const std::string& folder)>& prepare);
 

@@ -35,8 +35,9 @@ struct PictureFlags {
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
   /// Throws ConfigError if --with is given and the format can show only one schedule.
   void check_format(Format format) const;
-  /// A name is generated with D and N of `first` and the shape flags that apply; a .json or .csv file must contain a
-  /// valid schedule. Throws ConfigError or ScheduleError otherwise.
+  /// Returns the schedules of --with. For a name, `make` generates the schedule with D and N of `first` and the shape
+  /// flags that apply to it. A .json or .csv file must contain a valid schedule. Throws ConfigError or ScheduleError
+  /// for a wrong name, shape or file.
   [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape,
                                              const MakeSchedule& make = as_asked) const;
 };

@@ -1,7 +1,10 @@
 #pragma once
 
-// The program around the subcommands: parsing, errors in one line with an exit code, and the place of this process
-// among the ranks of a launcher. Commands that run other commands (`demo`, `sweep --train`) start this program again.
+// The main program around the subcommands (commands.h). main() and, in the library with LibTorch,
+// chimera_training_main() call run_program(). It adds the subcommands, detects whether a launcher started this process
+// as a rank, parses the command line and runs the chosen subcommand. It prints an error in one line and turns it into
+// an exit code. Subcommands that run other subcommands (`demo`, `sweep --train`) start the program again with
+// run_own().
 
 #include <functional>
 #include <string>
@@ -16,24 +19,28 @@ struct CommandResult {
   std::string output;  ///< standard output
 };
 
-/// Standard error is inherited. Throws Error if no process can be started.
+/// Runs this executable with the arguments `words` in a child process and waits for its end. The child inherits
+/// standard error. Throws Error if no process can be started.
 [[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
 
+/// Returns the words in one line, separated by spaces and quoted for the shell if necessary.
 [[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
-/// Returns the shell line that runs this program.
+/// Returns the shell line `chimera WORDS`.
 [[nodiscard]] std::string as_typed(const std::vector<std::string>& words);
 
-/// Example: `machines/p100-aries.json`, installed or in the sources. Throws ConfigError if it is missing.
+/// Returns the path of a file that is installed or in the sources, such as `machines/p100-aries.json`. Throws
+/// ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
 /// Returns `word` if it is a path or `-`, or the shipped profile of that name, such as h100-80gb. Throws ConfigError,
 /// with the shipped names, for another name.
 [[nodiscard]] std::string machine_file(const std::string& word);
 
+/// Adds the subcommands that need LibTorch, or only their names for the help.
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;
 
-/// Prints an error in one line. `entry` is the caller, in which forked ranks start (LaunchPlan::entry). Returns the
-/// exit code.
+/// Runs the subcommand in `argv` and returns the exit code. Calls `add_training` after adding the subcommands that need
+/// no LibTorch. `entry` is the function in which forked ranks start (LaunchPlan::entry): the caller itself, or null.
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry = nullptr);
 
 }  // namespace chimera::apps

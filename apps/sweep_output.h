@@ -22,8 +22,9 @@ namespace chimera::apps {
 /// Returns a JSON object per line, without empty cells.
 [[nodiscard]] std::string to_json_lines(const std::vector<SweepRow>& rows);
 
-/// Draws column `value` over column `over` as SVG, with a curve per schedule and condition. Unless `merges_parameters`,
-/// parameters that differ from the defaults have curves of their own. Throws ConfigError for an unknown column.
+/// Draws column `value` over column `over` as SVG, with a curve per schedule and condition (sweep_rows.h). Rows with
+/// different parameters, such as `pipelines`, share a curve only if `merges_parameters`. Throws ConfigError for an
+/// unknown column.
 [[nodiscard]] std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& value,
                                      const std::string& over, bool merges_parameters);
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// `chimera sweep --train`: trains the rows of a sweep one after the other with `chimera train`, and adds what was
-// measured. The table of --output is written after each row, so that a restarted sweep continues behind it.
+// `chimera sweep --train`: runs `chimera train` for each row of a sweep, one after the other, and adds columns with the
+// measured speed, memory and loss (kMeasured). It writes the table of --output after each row. A restarted sweep takes
+// the rows from this table and trains only the others.
 
 #include <string>
 #include <vector>

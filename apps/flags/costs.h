@@ -1,7 +1,14 @@
 #pragma once
 
 // The flags that say what a simulation assumes: times of ops or a file with all costs (CostFlags), pairs of ops that
-// overlap (PairFlags), and limits that a schedule must meet (LimitFlags).
+// overlap (PairFlags), and limits that a schedule must meet (LimitFlags). `check`, `schedule`, `search`, `simulate` and
+// `sweep` use some of them.
+//
+// A command calls add_to() before it parses the command line. Afterwards it applies the flags to each schedule:
+//
+//   schedule = pairs.paired(schedule)                     ops that may overlap
+//   costs    = pairs.with_time(costs.costs_of(schedule))  CostModel for simulate()
+//   check_limits(schedule, limits.limits())               violations if the schedule exceeds a limit
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -40,6 +47,7 @@ inline constexpr std::array kTimeColumns = {"forward",         "backward", "inpu
 
 struct CostFlags;
 
+/// A flag of one time. `chimera sweep` accepts a list of times (Counts::Lists).
 struct TimeFlag {
   std::string column;  // one of kTimeColumns
   double CostFlags::*time;
@@ -47,6 +55,7 @@ struct TimeFlag {
   std::vector<double> values = {};  // all values, if lists are allowed
 };
 
+/// Costs of all ops and messages. The times of ops are those of a worker with all its stages.
 struct CostFlags {
   double forward = 1;
   double backward = 2;
@@ -66,13 +75,17 @@ struct CostFlags {
   CLI::Option* slice_lengths_option = nullptr;
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
+  /// Returns whether the command line has the flag of this time.
   [[nodiscard]] bool given(double CostFlags::*time) const;
+  /// Returns the flags with more than one value.
   [[nodiscard]] std::vector<const TimeFlag*> lists() const;
-  /// The first flag varies slowest. Throws ConfigError for more than kMostListed combinations.
+  /// Returns a copy with single times for each combination of the lists. The first flag varies slowest. Throws
+  /// ConfigError for more than kMostListed combinations.
   [[nodiscard]] std::vector<CostFlags> listed() const;
-  /// Throws ConfigError if flags contradict each other, or if a file cannot be read or does not fit the schedule.
+  /// Returns the costs of the schedule's ops. Throws ConfigError if flags contradict each other, or if a file cannot be
+  /// read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
-  /// `any`: whether any schedule has slices.
+  /// Unless `any` schedule has slices, reports on messages() that flags of slices have no effect.
   void report_without_slices(bool any) const;
 
  private:
@@ -86,16 +99,18 @@ struct CostFlags {
 /// for other texts and for lengths of 0.
 [[nodiscard]] std::vector<double> parse_slice_lengths(const std::string& text);
 
+/// The flags --pairs and --pair-time
 struct PairFlags {
   PairChoice choice = PairChoice::Own;
-  double time = 1;
+  double time = 1;                     // of a pair, relative to the sum of its two ops
   CLI::Option* time_option = nullptr;  // null: the command has no times
 
   void add_to(CLI::App& app);
   void add_time_to(CLI::App& app);
   [[nodiscard]] Schedule paired(Schedule schedule) const;
-  /// Throws ConfigError if `costs` has a time of pairs.
+  /// Returns `costs` with the time of --pair-time, if given. Throws ConfigError if `costs` has one already.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
+  /// Unless `any` schedule has pairs, reports on messages() that --pair-time has no effect.
   void report_without_pairs(bool any) const;
 };
 
@@ -116,8 +131,9 @@ struct LimitFlags {
   std::vector<CLI::Option*> bytes_options_;
 };
 
-/// Returns a function that generates the fastest of the schedules among which costs decide (Tried::ByCosts), with
-/// pairs as in `pairs`. `makespan` receives schedules with these pairs. `shape` and `pairs` must outlive the function.
+/// Returns a function that generates the schedule of least `makespan` among all values of the parameters that no flag
+/// gives and that only costs can decide (Tried::ByCosts). The schedules that `makespan` receives, and the result, have
+/// pairs as in `pairs`. `shape` and `pairs` must outlive the function.
 [[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                                    const std::function<double(const Schedule&)>& makespan);
 

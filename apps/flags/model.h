@@ -13,20 +13,24 @@
 
 namespace chimera::apps {
 
-/// The given flags, each of which overrides a field of the model.
+/// Values of the given flags. Each overrides one field of the model.
 struct ModelFlags {
   ModelOverrides given;
 
+  /// This object must outlive the parsing of `app`.
   void add_to(CLI::App& app);
 };
 
 /// Flag for the type of exported tensors; `word` receives one of element_type_names().
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description);
+/// Flag for the maximum bytes of tensors per exported file.
 CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes);
 
+/// Adds --partition, which sets how layers are distributed over stages.
 void add_partition(CLI::App& app, PartitionChoice& partition);
 
+/// Returns the names of the preset models, separated by commas.
 [[nodiscard]] std::string listed_models();
 
 }  // namespace chimera::apps

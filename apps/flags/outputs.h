@@ -39,10 +39,13 @@ CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vec
 /// Sets the format by the ending of the output file, such as .json, unless --format (`given`) is there.
 void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats);
 
-/// Adds --overwrite. When the command line is parsed, throws ConfigError if one of these outputs is a file that another
-/// argument names, or a model, tokenizer, text or metrics in a folder that one names, or exists and is not empty,
-/// unless --overwrite is given. If `continuing` is given on the command line, the command continues the first output,
-/// which may exist. Call once per command.
+/// Adds --overwrite, and a check of these outputs after the command line is parsed. The check throws ConfigError if
+/// - another argument names the same file;
+/// - the output exists, its name is that of a model, tokenizer, text or metrics file, and another argument names its
+///   folder;
+/// - the output is a file that is not empty, and --overwrite is not given.
+/// If `continuing` is given on the command line, the first output may exist, because the command continues it. Call
+/// once per command.
 void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing = nullptr);
 
 /// Writes as write_whole() does or, if `path` is empty or "-", to standard output. Throws Error if standard output

@@ -1,5 +1,13 @@
 #pragma once
 
+// Results of `chimera check` as text and JSON, and of `chimera search` as JSON. The playground (answers/playground.h)
+// builds its answers from the same JSON.
+//
+// examine() runs every check of src/check on a schedule and on the programs that lower() makes of it. Its CheckReport
+// has a Finding per violation or note, with an excerpt of the rows around it, and a Proof per program without
+// violations. check_text() and check_json() format the report; search_json() formats the result of a search. A
+// NamedPlacement is a value of --placement and of the playground's field `placement`.
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,18 +22,16 @@
 #include "search/layout.h"
 #include "search/search.h"
 
-// Output of `chimera check` and of a search, as text and JSON, for the program and for the playground. examine()
-// runs every check of src/check on a schedule and its programs, and collects violations with an excerpt of the rows
-// around them.
-
 namespace chimera {
 
+/// A placement that a search accepts by name: layout_of() builds its layout from `kind` and a PipelineShape.
 struct NamedPlacement {
   const char* name;
   PlacementKind kind;
-  std::vector<Axis> axes = {};
-  std::int64_t chunks = 1;
+  std::vector<Axis> axes = {};  // shape parameters that the placement has, besides stages, micro-batches and slices
+  std::int64_t chunks = 1;      // default of PipelineShape::chunks
 
+  /// Returns whether `axes` contains the parameter.
   [[nodiscard]] bool takes(Axis axis) const;
 };
 

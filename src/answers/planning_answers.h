@@ -1,21 +1,21 @@
 #pragma once
 
+// Answers to three requests of the playground: `model` partitions a model into stages, `search` looks for a faster
+// order of ops, and `plan` ranks configurations. playground::answer() parses the request and calls one of these
+// functions. All throw ConfigError for an invalid request, and ScheduleError for an invalid schedule.
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/json_value.h"
 
-// The playground's answers that look for something: the stages of a model, a better order of ops, the best plan.
-// answers/playground.h reads the request and calls one of these functions. All throw ConfigError for an invalid
-// request, and ScheduleError for an invalid schedule.
-
 namespace chimera::playground {
 
 using Json = nlohmann::ordered_json;
 using ReportProgress = std::function<void(const std::string&)>;
 
-/// Returns the stages of a partitioned model and the memory of each worker.
+/// Returns the stages of a partitioned model, their costs, and the FLOPs and memory of each worker.
 [[nodiscard]] Json answer_model(const JsonValue& request);
 /// Returns the best schedule that a search found. `progress` is playground::Progress.
 [[nodiscard]] Json answer_search(const JsonValue& request, const ReportProgress& progress);

@@ -1,11 +1,14 @@
 #pragma once
 
+// One line that describes the machine and the build. `chimera bench` writes it with its results, and `chimera profile`
+// into the profile, so that a reader can tell under which conditions the numbers were measured.
+
 #include <string>
 
 namespace chimera {
 
-/// Returns a line to print above tables: `2026-01-31 12:00 UTC, AMD EPYC, 2 cores, load 0.12, LibTorch 2.11.0, release
-/// build`. `library` is the name and version of a dependency; empty: none.
+/// Returns, for example, `2026-01-31 12:00 UTC, AMD EPYC, 2 cores, load 0.12, LibTorch 2.11.0, release build`.
+/// `library` is the name and version of a dependency; empty: none.
 [[nodiscard]] std::string machine_line(const std::string& library = {});
 
 /// Returns the load average of the last minute, such as `0.12`, or `unknown`.

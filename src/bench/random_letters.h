@@ -1,5 +1,7 @@
 #pragma once
 
+// The text on which `chimera plan --run` trains if it gets no --data. Its runs only measure step times.
+
 #include <string>
 
 namespace chimera {

@@ -55,8 +55,9 @@ struct BurstLine {
 };
 
 /// Fits a network that passes a burst at full speed. alpha is the time of the shortest message. The line has the
-/// smallest relative errors over sizes from 64 KiB, because repeated shorter messages profit from a partly refilled
-/// burst. `points` needs two entries, ascending by size.
+/// smallest relative errors over sizes from 64 KiB: between shorter messages, the burst refills partly, which makes
+/// them faster. With fewer than three such sizes that take longer than alpha, uses line_between_ends(). `points` needs
+/// two entries, ascending by size.
 [[nodiscard]] inline BurstLine regress_behind_burst(const std::vector<TimedSize>& points) {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;

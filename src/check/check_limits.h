@@ -1,7 +1,7 @@
 #pragma once
-// Limits of memory, and a note about the order of sums, for schedules that are valid. `chimera check --max-in-flight`
-// and
-// `--memory` report violations; `search` accepts only orders without one.
+// Checks that a valid schedule can fail: limits of memory (--max-in-flight, --memory), and the order in which gradients
+// are summed. `chimera check` reports the violations of both. `simulate` rejects a schedule that exceeds a limit, and
+// `sweep` leaves it out. The limits of `search` are in search/limits.h.
 
 #include <optional>
 #include <vector>
@@ -25,13 +25,15 @@ struct Limits {
   std::optional<MemoryLimit> memory = std::nullopt;
 };
 
-/// Returns each worker's first op over each limit, in order of start (unit_start_times). Activations count from F to
-/// the end of B or W; each of k slices is 1/k of its micro-batch. Weights count once per stage of each replica, and
-/// once per older version that a later op uses. Message buffers do not count. Requires a schedule that check() accepts.
+/// Returns the first op of each worker that exceeds a limit, for each limit, sorted by start (unit_start_times).
+/// Activations count from F to the end of B or W; each of k slices is 1/k of its micro-batch. Weights count once per
+/// stage of each replica, and once per older version that a later op uses. Message buffers do not count. Requires a
+/// schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits);
 
 /// Returns, for each stage of each replica, the first op that accumulates gradients out of ascending micro-batch order,
-/// with this severity. The unpipelined model uses ascending order. Requires a schedule that check() accepts.
+/// as a violation of this severity. Training without a pipeline sums in ascending order. Requires a schedule that
+/// check() accepts.
 [[nodiscard]] std::vector<Violation> check_sample_order(const Schedule& schedule, Severity severity);
 
 }  // namespace chimera

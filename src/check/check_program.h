@@ -8,8 +8,9 @@
 //
 // The check runs the program once, without tensors: an instruction is enabled if its worker is at it and the events
 // that it waits for have happened. One run decides about all runs. Enabled instructions stay enabled, because events
-// are never undone; and two of them, on two workers, commute, because there is no receive-any: the lists alone
-// determine the k-th entry at each end of a queue. By Newman's lemma all maximal runs end in the same state.
+// are never undone. Enabled instructions of two workers have the same effect in either order: there is no receive-any,
+// so that the instruction lists alone determine the k-th entry at each end of a queue. By Newman's lemma all maximal
+// runs end in the same state.
 //
 // Rules of progress: a transfer happens only after both its start-send and its post-receive, matched in queue order by
 // the discipline. Workers block only at waits, in ReduceScalars and, with FirstUse::IdleDevice, at the first op of a

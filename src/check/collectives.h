@@ -35,7 +35,7 @@ class Collectives {
   /// Records that the worker has started the group's all-reduce. Returns whether all members have started it.
   bool start(std::size_t worker, ParameterGroupId group);
   void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
-  /// Allows another all-reduce of a group whose only member is the worker.
+  /// Allows another all-reduce after an update (UpdateWeights). The worker must be the group's only member.
   void restart(std::size_t worker, ParameterGroupId group);
 
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
@@ -83,9 +83,10 @@ class Collectives {
   return kind == InstructionKind::Compute || kind == InstructionKind::Recompute || kind == InstructionKind::Offload;
 }
 
-/// Adds the deadlock if some workers are blocked. `next` [worker] is the first instruction that did not run.
-/// `awaited_peers` [worker] are the peers of its unfinished transfers, which a blocked first use waits for.
-/// Returns whether there is a deadlock.
+/// Adds a violation if a worker did not reach the end of its instructions, and returns whether that is so. `next`
+/// [worker] is the index of its first instruction that did not run. `awaited_peers` [worker] lists the peers of the
+/// transfers that the worker has started and that have no match yet: a first use waits for these
+/// (FirstUse::IdleDevice).
 bool report_deadlock(const Program& program, const std::vector<std::size_t>& next,
                      const std::vector<std::vector<std::uint32_t>>& awaited_peers, const Collectives& collectives,
                      Findings& findings);

@@ -117,7 +117,7 @@ class HeldVersions {
     copy.held.insert(++copy.newest);
     gradients_[index(op)] = 0;
   }
-  /// Adds gradients without an update, and dropped newest versions.
+  /// Adds violations for gradients that no update used, and for stages whose newest weight version was dropped.
   void report_unfinished(Findings& findings) const;
   [[nodiscard]] bool any_updates() const { return !copies_.empty(); }
 

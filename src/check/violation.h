@@ -1,5 +1,6 @@
 #pragma once
-// What the checks report: the kind, one line of text, and a counterexample as places in the workers' lists.
+// An error that a check finds in a schedule or a program: its kind, one line of text, and a counterexample as places in
+// the workers' lists. A check that can find many errors adds them to Findings, and returns the list of take().
 
 #include <fmt/format.h>
 #include <array>
@@ -63,6 +64,7 @@ class Findings {
     listed_.push_back({kind, message(), std::move(places)});
   }
 
+  /// Adds a violation at one op. Its text begins with the op's place and name.
   template <class... Parts>
   void add_at(const Schedule& schedule, ViolationKind kind, Place place, fmt::format_string<Parts...> format,
               Parts... parts) {

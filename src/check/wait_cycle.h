@@ -1,6 +1,7 @@
 #pragma once
-// Shortest cycles, for reports of deadlocks that a person can follow: of workers that wait for each other, and of ops
-// in the orders of a schedule.
+// Finds a shortest cycle in a deadlock, so that its report is as short as possible. shortest_wait_cycle() finds a cycle
+// of ops in a schedule (check_schedule.cc). shortest_cycle() finds one in any graph: workers that wait for each other,
+// or all-reduces in different orders (collectives.cc).
 
 #include <cstdint>
 #include <vector>
@@ -23,11 +24,12 @@ struct Wait {
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
-/// Returns a cycle of waiting ops with the fewest waits. For each wait, the next wait's op is on the worker of its
-/// input, at the input or before it; the first wait follows the last. With Pairs::Together, both ops of a pair wait at
-/// the place of the first and complete at the place of the second. `visited` is the result of
-/// visit_in_dependency_order(). The cycle is empty if all ops were visited, or if only duplicate or misplaced ops block
-/// them. After kSearchEffort waits, the search ends with the shortest cycle found so far.
+/// Returns a cycle of waiting ops with the fewest waits. The input of each wait cannot run because of the next wait:
+/// the op of the next wait is this input, or precedes it on the same worker. The last wait is followed by the first.
+/// With Pairs::Together, both ops of a pair wait at the place of the first and complete at the place of the second.
+/// `visited` is the result of visit_in_dependency_order(). The cycle is empty if all ops were visited, or if only
+/// duplicate or misplaced ops block them. After kSearchEffort waits, the search ends with the shortest cycle found so
+/// far.
 [[nodiscard]] std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited,
                                                     Pairs pairs = Pairs::InOrder);
 inline constexpr std::size_t kSearchEffort = 20'000'000;

@@ -32,7 +32,8 @@ struct Description {
 /// Throws CheckpointError; other checkpoints stay intact.
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description);
 
-/// Ignores errors.
+/// Removes the unfinished checkpoint of this step, for example after a failed save. Ignores errors: the next run
+/// removes the files that are left.
 void abandon(Disk& disk, const std::string& folder, std::int64_t step);
 
 }  // namespace chimera

@@ -1,8 +1,8 @@
 #pragma once
 
-// The safetensors files of a checkpoint. Each rank writes one file of weights and one of optimizer state (a shard), and
-// hashes the bytes on the way. CheckpointTensors reads all shards as one table of tensors, so a run with another layout
-// can load it.
+// The safetensors files (shards) of a checkpoint. Each rank writes one shard of weights and one of optimizer state.
+// write_shard() also computes the hashes for the manifest. CheckpointTensors reads all shards as one table of tensors,
+// so a run with another layout can load it.
 
 #include <cstddef>
 #include <cstdint>
@@ -46,8 +46,8 @@ struct ShardTensor {
   std::span<const std::byte> bytes;
 };
 
-/// Writes and syncs a safetensors file. Returns its manifest entry. Calls `progress` every few megabytes. Throws as
-/// `disk` does.
+/// Writes and syncs a safetensors file. Returns its manifest entry. Calls `progress` at least every 4 MiB. Throws
+/// CheckpointError if the disk fails.
 [[nodiscard]] FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
                                     const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
 

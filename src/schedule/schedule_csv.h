@@ -1,6 +1,8 @@
 #pragma once
-// Schedules in the CSV dialects of torch.distributed.pipelining (2.11), extended for schedules that these cannot
-// express. docs/schedule_format.md has the grammar.
+// Reads and writes schedules as CSV, to exchange them with torch.distributed.pipelining (2.11). A row is a worker, a
+// cell is an op. to_csv() writes PyTorch's compute_only dialect, or compute_comms if it gets a program; both are
+// extended for schedules that they cannot express. schedule_from_csv() reads either dialect, and schedule_from_text()
+// also JSON. docs/schedule_format.md has the grammar.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +16,8 @@
 
 namespace chimera {
 
+/// The shape that the ops of a text without a `# {...}` line imply. The reader takes it for the schedule; the writer
+/// omits that line only if it is the schedule's shape.
 class CsvShape {
  public:
   /// Requires ids that are not negative. Memory is linear in the largest stage.
@@ -50,8 +54,9 @@ class CsvShape {
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
 
 /// Adds the program's messages (PyTorch's compute_comms): SEND_F and SEND_B, RECV_F and RECV_B at the posts, and
-/// REDUCE_GRAD after a stage's last B or W on a worker. Pairs are cells if the program runs them together. PyTorch's
-/// dry run needs `receives_ahead` = 0, because a receive blocks there until the send has run.
+/// REDUCE_GRAD after a stage's last B or W on a worker. Pairs are cells if the program runs them together. For
+/// PyTorch's dry run, lower the program with LoweringOptions::receives_ahead = 0: there, a receive blocks until the
+/// send has run.
 [[nodiscard]] std::string to_csv(const Schedule& schedule, const Program& program);
 
 /// A schedule, and one note per kind of cell that was dropped.

@@ -1,7 +1,7 @@
 #pragma once
 // Times of a schedule: simulate() (simulate/simulate.h) computes a Timeline, explain() derives an Explanation (why
-// workers wait, what is in transit, what is held), and pictures and reports draw both. A run that was measured is the
-// same data.
+// workers wait, what is in transit, what is held), and pictures and reports draw both. measured_step()
+// (train/observe/measured_step.h) returns the same types for a traced training step.
 
 #include <array>
 #include <cstdint>
@@ -77,7 +77,7 @@ struct WorkerTimeline {
   // most (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
   std::int64_t peak_in_flight = 0;
   double inner_idle = 0;                         // Part of `idle` between its first and last op
-  double peak_stage_units = 0;                   // peak_in_flight in activations of a worker's share for a micro-batch
+  double peak_stage_units = 0;                   // peak_in_flight in full micro-batches on 1/D of the model
   std::int64_t peak_weight_versions = 1;         // Maximum number of versions of a stage kept at once
   std::vector<TimedAllReduce> all_reduces = {};  // In order of start; empty if they cost nothing
   std::vector<TimedUpdate> updates = {};         // In order; one per step in a synchronous schedule
@@ -97,11 +97,11 @@ struct WorkerTimeline {
 
 struct Timeline {
   std::vector<WorkerTimeline> workers;
-  double makespan = 0;      // End of the last op, all-reduce or update
-  double bubble_ratio = 0;  // Idle time of all workers / (workers * makespan)
-  double lower_bound = 0;   // No order of these ops on these workers can be faster
-  double ops_end = 0;       // End of the last op
-  double inner_bubble = 0;
+  double makespan = 0;                 // End of the last op, all-reduce or update
+  double bubble_ratio = 0;             // Idle time of all workers / (workers * makespan)
+  double lower_bound = 0;              // No order of these ops on these workers can be faster
+  double ops_end = 0;                  // End of the last op
+  double inner_bubble = 0;             // Maximum of WorkerTimeline::inner_idle
   double makespan_bubble = 0;          // Makespan - busy time of the busiest worker
   std::vector<double> step_ends = {};  // T(k): end of step k on all workers
   double period = 0;                   // T(k+1) - T(k) in the middle of the run; the makespan if there is only one step

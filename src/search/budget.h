@@ -1,5 +1,12 @@
 #pragma once
-// Budget of a search: wall-clock time, or a reproducible count of timed schedules.
+// Limits how long a search runs, by wall-clock time or by a number of timed schedules. Only the second limit makes a
+// search reproducible.
+//
+// A search has one Budget. It passes a Phase, a fraction of what is left, to each of its algorithms (list scheduling,
+// bounds, annealing, branch and bound), which may divide it into inner phases. An algorithm counts its work, in timed
+// schedules or their equivalent, and ends when its phase is over(). Searchers that may run concurrently do not share a
+// budget, because counting is not thread-safe. Each gets its own from Phase::for_one_of(), and its count is added to
+// the phase afterwards.
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +19,7 @@ namespace chimera {
 
 class Budget {
  public:
-  /// Spent as soon as either limit is reached.
+  /// The budget is spent as soon as either limit is reached. It has no end if both are empty.
   Budget(std::optional<double> seconds, std::optional<std::int64_t> iterations)
       : seconds_(seconds), iterations_(iterations) {}
 
@@ -32,8 +39,9 @@ class Budget {
   /// Ends the budget as soon as `is_stopped` is true, too. Holds a reference.
   void stop_when(const std::atomic<bool>& is_stopped) { is_stopped_ = &is_stopped; }
 
-  /// Returns a sharer's budget, out of the rest until `until` is used: the schedules divided by `sharers`, and the time
-  /// by `turns` (1 if sharers run concurrently).
+  /// Returns the budget of one of `sharers` searchers. Together they may use this budget up to the fraction `until`.
+  /// The schedules left until then are divided by `sharers`. The time left is divided by `turns`: 1 if searchers run
+  /// concurrently, else the number of searchers that have not finished.
   [[nodiscard]] Budget part(double until, int sharers, int turns) const {
     std::optional<double> seconds;
     std::optional<std::int64_t> iterations;
@@ -54,7 +62,8 @@ class Budget {
   Clock::time_point start_ = Clock::now();
 };
 
-/// Part of a budget: from now until `share` of the rest is used. Holds a reference.
+/// A part of a budget or of an outer phase. It begins at construction, and is over when the fraction `share` of what
+/// was left then is used. Holds a reference to the budget.
 class Phase {
  public:
   explicit Phase(Budget& budget, double share = 1)
@@ -63,7 +72,7 @@ class Phase {
       : budget_(outer.budget_), from_(budget_->used()), until_(from_ + share * std::max(0.0, outer.until_ - from_)) {}
 
   void count(std::int64_t schedules = 1) { budget_->count(schedules); }
-  /// Returns a sharer's budget; see Budget::part().
+  /// Returns the budget of one of `sharers` searchers; see Budget::part().
   [[nodiscard]] Budget for_one_of(int sharers, int turns) const { return budget_->part(until_, sharers, turns); }
   [[nodiscard]] bool over() const { return budget_->used() >= until_; }
   /// Fraction elapsed, 0 to 1.

@@ -1,17 +1,19 @@
 #pragma once
 
+// Builds the memory limits of a search problem (SearchProblem::limits). A HoldingLimit has a size for each stage, which
+// a micro-batch in flight takes, and the room of each worker. limit_in_flight() counts stage units, for
+// --max-in-flight; limit_memory() counts bytes, for --memory. A stage unit is the activations of one micro-batch on
+// all stages that a replica places on a worker. With S stages on D workers, a stage therefore has D/S units.
+
 #include <string>
 
 #include "search/instance.h"
 #include "search/layout.h"
 #include "simulate/costs.h"
 
-// Memory limits of the search, as sizes of stages and room of workers (HoldingLimit): counted in micro-batches in
-// flight or in bytes.
-
 namespace chimera {
 
-/// Returns a stage's size in stage units: D/S for S stages on D workers.
+/// Returns the size of a stage in stage units, D/S.
 [[nodiscard]] double units_of_stage(const Layout& layout);
 
 /// Returns the size of a slice of a stage in stage units.
@@ -20,13 +22,14 @@ namespace chimera {
 /// Returns the limit of `units` stage units in flight per worker, named `flag` in messages.
 [[nodiscard]] HoldingLimit limit_in_flight(const Layout& layout, double units, const std::string& flag);
 
-/// Returns the limit of `bytes` per worker. A worker's share of the model has `weight_bytes` (with gradients and
-/// optimizer state), and `activation_bytes` per micro-batch in flight. Message buffers do not count.
+/// Returns the limit of `bytes` per worker. The stages that one replica places on a worker have `weight_bytes` (with
+/// gradients and optimizer state) and `activation_bytes` per micro-batch in flight. Message buffers do not count.
 [[nodiscard]] HoldingLimit limit_memory(const Layout& layout, double bytes, double weight_bytes,
                                         double activation_bytes, const std::string& flag);
 
-/// Uses the stages' bytes in `costs.memory`, which must be set. With recomputation, micro-batches in flight hold their
-/// boundary, and one at a time all activations. Slices also hold keys and values, and each counts as the longest.
+/// Returns the limit of `bytes` per worker for stages with the sizes in `costs.memory`, which must be set. With
+/// recomputation, a micro-batch in flight holds only the stage's input, and each worker reserves room for the other
+/// activations of one op. With several slices, a slice also holds keys and values, and counts as the longest slice.
 [[nodiscard]] HoldingLimit limit_memory(const Layout& layout, double bytes, const CostModel& costs,
                                         const std::string& flag);
 

@@ -30,9 +30,9 @@ struct PlacementSearch {
 /// names of workers, which requires equal links.
 void require_equal_links(const std::vector<SearchProblem>& problems);
 
-/// Searches problems that differ only in placement. Rounds have equal time; each keeps the best quarter, without
-/// placements whose lower bound reaches the best makespan. `starts` returns the initial schedules of the problem with
-/// this index. Throws as search() does if no placement has enough memory.
+/// Searches problems that differ only in placement, in rounds of equal time. After each round, drops placements whose
+/// lower bound reaches the best makespan, and keeps the fastest quarter of the others. `starts` returns the initial
+/// schedules of the problem with this index. Throws as search() does if no placement has enough memory.
 [[nodiscard]] PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
                                                 const std::function<std::vector<Schedule>(std::size_t)>& starts,
                                                 const SearchOptions& options);

@@ -39,8 +39,9 @@ struct TokenizerConfig {
 /// Adds an added_tokens.json. Throws as read_tokenizer_config() does.
 void add_listed_tokens(const std::string& text, const std::string& source, TokenizerConfig& config);
 
-/// Returns the special tokens of a vocabulary, named by `config` or else `usual`. Throws ConfigError if `config` has an
-/// unsupported field, an unknown token, or a token with another id.
+/// Returns the special tokens of a vocabulary. Each field, such as "eos_token", has the token in `config` or, without
+/// one, the token in `usual`; tokens of `usual` that the vocabulary lacks are omitted. Throws ConfigError if `config`
+/// has an unsupported field, a token that is not in the vocabulary, or a token with another id.
 [[nodiscard]] std::vector<AddedToken> special_tokens(const TokenizerConfig& config,
                                                      const std::map<std::string, std::string>& usual,
                                                      const TextMap<TokenId>& vocabulary, const std::string& source);

@@ -1,7 +1,8 @@
 #pragma once
 
-// Sets of ranks that communicate: pairs, a tree of all ranks, members of a parameter group. All functions are pure, so
-// every rank computes the same sets without asking.
+// Sets of ranks that communicate: pairs that exchange messages, a tree of all ranks, and the ranks that sum the
+// gradients of a parameter group. The transports use them. All functions are pure, so every rank computes the same sets
+// without communication.
 
 #include <cstddef>
 #include <utility>
@@ -15,7 +16,8 @@ namespace chimera {
 using RankPair = std::pair<int, int>;
 [[nodiscard]] std::vector<RankPair> all_pairs(int world_size);
 
-/// Returns the pairs of `rank` in an order without deadlock: in rounds, with at most one pair per rank.
+/// Returns the pairs of `rank`, in the order in which it connects to them. All ranks pass the same pairs. The order
+/// follows rounds in which each rank has at most one pair, so blocking connections do not deadlock.
 [[nodiscard]] std::vector<RankPair> connecting_order(int rank, std::vector<RankPair> pairs);
 
 /// Ranks first .. end - 1.
@@ -30,13 +32,13 @@ struct RankRange {
 struct TreePlace {
   int parent = -1;  ///< -1 for the root, rank 0
   RankRange subtree = {};
-  /// [child], at most kTreeBranches; begins with the child
+  /// Subtrees of the children, at most kTreeBranches. The first rank of a subtree is the child.
   std::vector<RankRange> children = {};
 };
 inline constexpr int kTreeBranches = 4;
 [[nodiscard]] TreePlace place_in_tree(int rank, int world_size);
 
-/// Throws TransportError if `rank` is not a member.
+/// Returns the position of `rank` among the ranks of the group. Throws TransportError if it is not one of them.
 [[nodiscard]] std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank);
 
 }  // namespace chimera

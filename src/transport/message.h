@@ -1,8 +1,10 @@
 #pragma once
 
-// Messages between stages: activations and their gradients. A message carries a header with its step, op and checksum,
-// so a receiver detects a message that the program did not expect. The header stands in front of the tensor in one
-// block of memory, so a send copies nothing.
+// Messages between stages: activations and their gradients. On the CPU, a message has a tag (message_header.h) with its
+// step and op. The receiver throws TransportError if it expects another step or op. The Gloo transport sends the tag as
+// a header: make_message() writes it in front of the tensor in the same block of memory, so a send copies nothing, and
+// open_message() checks it. The transport between threads passes the tag beside the tensor, and uses only
+// throw_mismatch() and check_bits(). The transport between GPUs (pairs/) sends no tags.
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>

@@ -1,7 +1,9 @@
 #pragma once
 
-// Measured steps in the form that simulate() predicts (schedule/timeline.h), so that the same code explains and draws
-// both, and the costs measured in them (--op-times), with which a simulation can be repeated.
+// Converts traced training steps to the Timeline of simulate() (schedule/timeline.h), so that the same code explains
+// and draws measured and simulated steps. gather_steps() (observation.h) collects a RecordedStep from the tracers of
+// all ranks. measured_step() makes a MeasuredStep of it for one data-parallel group. measured_costs() summarizes such
+// steps in a CostModel, which --op-times writes, and with which --timeline and --report simulate the schedule.
 
 #include <cstdint>
 #include <vector>
@@ -28,15 +30,16 @@ struct RunSummary {
 /// A traced step of all ranks, in seconds of rank 0's clock.
 struct RecordedStep {
   std::int64_t step = 0;                          // Counted from 0
-  std::vector<std::vector<double>> boundaries;    // [rank][instruction + 1]
-  std::vector<std::vector<double>> summed_until;  // [rank][parameter group]; 0: unknown
+  std::vector<std::vector<double>> boundaries;    // [rank][instruction + 1], as in StepTrace
+  std::vector<std::vector<double>> summed_until;  // [rank][parameter group]: end of the all-reduce; 0: unknown
 };
 
+/// A message between two workers of a group, in seconds from the step's start.
 struct MeasuredTransfer {
-  Op made;
+  Op made;               // The op whose result is sent
   std::size_t from = 0;  // Worker index
   std::size_t to = 0;
-  double sent = 0;     // Passed to the transport
+  double sent = 0;     // Start of the instruction that starts the send
   double awaited = 0;  // Start of the receiver's wait
   double arrived = 0;  // End of the receiver's wait
 };
@@ -46,12 +49,12 @@ struct MeasuredRecomputation {
   TimedOp time;
 };
 
-/// One group's step, in seconds from its start.
+/// A step of one data-parallel group, in seconds from the earliest start of a rank of any group.
 struct MeasuredStep {
   std::int64_t step = 0;  // Counted from 0
   double start = 0;       // In seconds of rank 0's clock
-  /// An all-reduce starts at the last member's launch, or at the first wait if that is later and sums form only in
-  /// waits. It ends on each worker separately. The lower bound is 0.
+  /// An all-reduce starts when the last member launches it. If RecordedStep::summed_until is 0 for all members, it
+  /// starts no earlier than the first member's wait. It ends on each worker separately. The lower bound is 0.
   Timeline timeline;
   /// Result of explain_measured(); recomputations are not idle time.
   Explanation explanation;
@@ -60,6 +63,7 @@ struct MeasuredStep {
   std::vector<std::vector<TimedAllReduce>> launched;               // [worker], from its own launch
 };
 
+/// Returns the step of the data-parallel group `group`.
 [[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded);
 
 /// Returns mean seconds of ops and recomputations on the given clock, for full micro-batches.

@@ -1,7 +1,9 @@
 #pragma once
 
-// What a user sees of a run: the start with the schedule's picture, a line per step with loss, speed and the time that
-// is left, and the summary that compares the measured step with its prediction.
+// Console output of `chimera train`, from rank 0 or the launcher. describe() returns the lines before the first step.
+// During the run, Progress writes lines with loss, speed and remaining time. After the run, summary() compares the
+// measured step time with its prediction by forecast(), and ending() lists the files and the next commands. The other
+// functions each format one line or field, and other commands use some of them.
 
 #include <chrono>
 #include <condition_variable>
@@ -18,8 +20,6 @@
 #include "train/observe/measured_step.h"
 #include "train/setup/job.h"
 
-// Console output of a run.
-
 namespace chimera {
 
 /// Returns the FLOPs of a step by model_flops().
@@ -29,8 +29,8 @@ namespace chimera {
 class Pace {
  public:
   explicit Pace(std::int64_t steps) : steps_(steps) {}
-  /// `step` (from 1) took `seconds` including validation before it. Uses the mean of the last 20 steps; the slow first
-  /// step counts only until the second.
+  /// Adds `step` (from 1), which took `seconds` with the validation before it. Returns the remaining seconds by the
+  /// mean of the last 20 steps. The first step is slow, so it is dropped when the second is added.
   [[nodiscard]] double seconds_left(std::int64_t step, double seconds);
 
  private:
@@ -46,22 +46,24 @@ class Pace {
 
 inline constexpr std::size_t kProgressColumns = 100;
 
-/// Returns `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`. Drops
-/// fields that others imply first if the line exceeds `columns`; step and losses stay.
+/// Returns `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`. If the
+/// line exceeds `columns`, drops fields in this order: s/step, grad, memory, MFU, ETA, tok/s. Step and losses stay.
 [[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps,
                                         std::size_t columns = kProgressColumns);
 
 /// Returns `  sample: the king went to`, with blanks for control characters.
 [[nodiscard]] std::string sample_line(const std::string& sample);
 
-/// Steps that have a line in a log.
+/// Selects the steps that have a line in a log, which is an output without a rewritten line.
 class LogPace {
  public:
-  /// Without an interval, about 20 steps have a line, and at least one every kLogSeconds.
+  /// `every` is the interval of --log-every. Without an interval, about 20 steps have a line, and so has any step that
+  /// ends kLogSeconds or more after the last line.
   LogPace(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
-  /// `seconds` have passed since the last line. The first and the last step always have a line.
+  /// Returns whether `step` (from 1) has a line if `seconds` have passed since the last line. The first and the last
+  /// step always have one.
   [[nodiscard]] bool shows(std::int64_t step, double seconds) const;
-  /// Returns the seconds without a line until a running step is reported.
+  /// Returns the seconds without a line after which Progress reports the step that is still running.
   [[nodiscard]] double patience() const { return every_.seconds > 0 ? every_.seconds : kLogSeconds; }
 
   static constexpr double kLogSeconds = 10;
@@ -75,11 +77,13 @@ class LogPace {
 [[nodiscard]] std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time);
 
 /// Shows steps on standard error. A terminal with escape sequences gets one rewritten line. Other outputs get the lines
-/// of LogPace, plus one per validation or sample, each with the time of day. A thread reports long steps.
+/// of LogPace, plus one per validation or sample, each with the time of day. A thread writes running_line() during long
+/// steps.
 class Progress {
  public:
   /// `first_step` counts from 0.
   Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every);
+  /// Call after each step.
   void show(const StepMetrics& metrics);
 
  private:
@@ -101,25 +105,26 @@ class Progress {
 /// Returns `data: 3 files, 1.14 M tokens for training, 60 k for validation`.
 [[nodiscard]] std::string data_line(const Corpus& corpus);
 
-/// Also draws the schedule if it fits a page.
+/// Returns lines about model, schedule and data, and a picture of the schedule if it has several workers, at most 16
+/// stages and at most 32 micro-batches.
 [[nodiscard]] std::string describe(const Job& job);
 
-/// Seconds of a step by `simulate` with measured mean op times.
+/// Prediction of a step by simulate(), with the mean times of the ops that this run measured.
 struct StepForecast {
   double step_seconds = 0;  ///< Includes the optimizer step
   double period = 0;        ///< Makespan of the ops; asynchronous: period of a step
   double bubble_ratio = 0;
-  double turns = 0;  ///< Lower bound if ranks take turns on shared cores; 0 if each rank has a core
+  double turns = 0;  ///< Work divided by cores, a lower bound if ranks share cores; 0 if each rank has a core
 };
 /// `cores` is the number of cores available to this process.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
 
-/// Lists the files of a finished run and next commands; empty without checkpoint or model.
+/// Returns the last lines of a finished run: its checkpoint and exported model, and commands that use them.
 [[nodiscard]] std::string ending(const Job& job);
 
-/// Compares the measured step time with the forecast. `load` is the machine's load average. If it is far above the
-/// cores and the times differ much, the text says that other programs may be the cause, and omits the difference. It
-/// has a line about the memory of a GPU.
+/// Returns the measured and the predicted step time and their difference, and the memory in use if the run uses GPUs.
+/// `load` is the machine's load average. If the times differ by more than 25 % and other programs use the cores too,
+/// the text says so instead of the difference.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores, double load = 0);
 
 }  // namespace chimera

@@ -1,7 +1,8 @@
 #pragma once
 
-// Times of the steps and updates that this rank has run, for the summary at the end of a run. The first step is slower,
-// because memory and caches are used for the first time, so it does not count unless it is the only one.
+// Times of the steps and optimizer updates on this rank. Trainer adds each of them, and calls summarize() at the end of
+// the run to get the RunSummary of all ranks. The first step is slower, because memory and caches are used for the
+// first time, so it does not count unless it is the only one.
 
 #include <vector>
 
@@ -14,19 +15,21 @@ namespace chimera {
 
 class RunTimes {
  public:
-  /// Adds the time of a step. `is_warm_up`: forgets the times of its updates instead.
+  /// Adds the time of a step, after add_update() for its updates. If `is_warm_up`, omits the step and drops the updates
+  /// added so far.
   void note_step(const StepMetrics& metrics, bool is_warm_up);
   void add_update(double seconds) { update_seconds_ += seconds; }
+  /// Returns the maximum of StepMetrics::used_memory_bytes over all steps; 0 on the CPU.
   [[nodiscard]] double used_memory_bytes() const { return used_memory_bytes_; }
 
-  /// Returns the summary of all ranks, but for RunSummary::is_whole and the memory. `own` are the times of this rank's
-  /// ops. All ranks call it.
+  /// Returns the summary of all ranks. The caller sets RunSummary::is_whole and the two memory fields. `own` are the
+  /// times of this rank's ops. All ranks must call it, because it sums over the ranks.
   [[nodiscard]] RunSummary summarize(const OpTimes& own, const RankContext& self) const;
 
  private:
   std::vector<double> step_seconds_;
   double update_seconds_ = 0;
-  double used_memory_bytes_ = 0;  // Maximum
+  double used_memory_bytes_ = 0;
 };
 
 }  // namespace chimera

@@ -1,7 +1,9 @@
 #pragma once
 
-// Forecast of a run (--dry-run): the simulator's step time, and the memory of every rank, from a machine profile or
-// from an assumed one. No training starts, and training does not use it.
+// Forecast of a run for `chimera train --dry-run`, which prints it instead of training. forecast() simulates one step
+// of the job on a MachineProfile, and returns the step time and the memory and idle time of every rank. The profile is
+// the file of --machine. By default, it is a profile of H100s if the job uses GPUs, else the estimate of
+// assumed_machine().
 
 #include <cstdint>
 #include <set>
@@ -46,8 +48,8 @@ struct Forecast {
   [[nodiscard]] bool fits() const { return memory_bytes <= 0 || peak_bytes() <= memory_bytes; }
 };
 
-/// Returns an estimated machine profile. Layers take their FLOPs at the speed of a matrix product, measured in a few
-/// milliseconds; messages and updates run at 4 GB/s.
+/// Returns an estimated profile of this machine. A layer's time is its FLOPs divided by the speed of a matrix product,
+/// which this function measures. Messages, all-reduces and optimizer steps are assumed to move 4 GB/s.
 [[nodiscard]] MachineProfile assumed_machine(const Job& job);
 
 /// Simulates one step of the job on `machine`. Uses only options, model, schedule, partition and ranks. Throws

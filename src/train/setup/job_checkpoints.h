@@ -47,7 +47,8 @@ struct JobCheckpoints {
 /// --checkpoint folder has newer checkpoints.
 void open_checkpoints(Job& job);
 
-/// Section of a manifest's run: the retention of the run that saved it.
+/// Key in Manifest::run of the saved run's Retention (--keep, --keep-every). A resumed run keeps these values unless
+/// the flags are given.
 inline constexpr const char* kKeepSection = "keep";
 
 /// Returns the bytes of the tensors of one checkpoint.
