@@ -77,7 +77,7 @@ using Folders = std::map<std::string, std::set<std::string>>;
 const std::map<std::string, Folders> kFolders = {
     {"train",
      {{"setup", {}},
-      {"recover", {"setup", "observe"}},
+      {"recover", {"setup"}},
       {"observe", {"setup"}},
       {"export", {"setup"}},
       {"loop", {"setup", "recover", "observe", "export"}}}},

@@ -1,6 +1,6 @@
 // Progress of a rank whose device lags behind its host, and during hashes and copies of many tensors.
 
-#include "train/observe/device_progress.h"
+#include "train/setup/device_progress.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -9,7 +9,7 @@
 
 #include "engine/step_driver.h"
 #include "train/loop/loader.h"
-#include "train/observe/device_progress.h"
+#include "train/setup/device_progress.h"
 #include "train/setup/rank_context.h"
 #include "train/setup/trained_model.h"
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/observe/device_progress.h"
 #include "train/recover/copies.h"
+#include "train/setup/device_progress.h"
 #include "train/setup/rank_context.h"
 #include "train/setup/trained_model.h"
 

@@ -1,4 +1,4 @@
-#include "train/observe/device_progress.h"
+#include "train/setup/device_progress.h"
 
 #include <thread>
 
