@@ -159,7 +159,6 @@ TEST(OutputsTest, FlagsWithoutEffectAreRefused) {
            {{"launch", "--ssh", "x", "--", "train"}, {"--ssh is for --hosts"}},
            {{"profile", "--program", "x"}, {"--program is for --hosts"}},
            {{"model", "gpt2-tiny", "--micro-batches", "4"}, {"--micro-batches is for --schedule"}},
-           {{"reference", "all", "--folder", scratch.path("r"), "--command", "train"}, {"--command: reference all"}},
            {{"bench", "--export", scratch.path("e"), "--most-disturbed", "3"},
             {"--most-disturbed: --export runs nothing"}},
            {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--save-every", "2"},
