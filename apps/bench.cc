@@ -16,8 +16,6 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
-#include "launch/local/launcher.h"
-#include "program.h"
 #include "train/loop/export_job.h"
 #include "train/setup/prepare_job.h"
 #include "train_options.h"
@@ -43,14 +41,6 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// Later words override earlier ones. Throws ConfigError for invalid flags.
-Contender training(const std::string& name, const Words& words) {
-  (void)prepare_job(train_options(words));
-  std::string command = shell_word(own_executable()) + " train";
-  for (const std::string& word : words) command += " " + shell_word(word);
-  return {name, command + " --metrics \"$CHIMERA_METRICS\""};
-}
-
 Contender foreign(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -60,11 +50,13 @@ Contender foreign(const std::string& text) {
 }
 
 std::vector<Contender> contenders(const Options& options, const Words& shared) {
-  const Words base = joined({"--steps", "8"}, shared);
+  const Words base = joined({"--steps", "8"}, shared);  // later words override earlier ones
   std::vector<Contender> list;
-  for (const std::string& name : options.schedules) list.push_back(training(name, joined(base, {"--schedule", name})));
+  for (const std::string& name : options.schedules) {
+    list.push_back(training_contender(name, joined(base, {"--schedule", name})));
+  }
   for (const std::string& run : options.runs) {
-    list.push_back(training(run, joined(base, CLI::detail::split_up(run))));
+    list.push_back(training_contender(run, joined(base, CLI::detail::split_up(run))));
   }
   for (const std::string& command : options.commands) list.push_back(foreign(command));
   if (list.empty()) throw ConfigError("nothing to run; give --schedules NAME,NAME, --run FLAGS or --command NAME=LINE");

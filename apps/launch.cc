@@ -212,7 +212,7 @@ void add_launch(CLI::App& program, int& exit_code) {
       return;
     }
     check_flags(*options);
-    require_hosts(*command, {"--ssh", "--master"});
+    require_effect(*command, {"--ssh", "--master"}, command->count("--hosts") > 0, "--hosts");
     static_cast<void>(spares_of(*options));
     if (options->dry_run) {
       return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));

@@ -293,7 +293,7 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
     for (const char* flag : {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model"}) {
       if (command->count(flag) > 0) flags->measuring = flag;
     }
-    require_hosts(*command, {"--ssh", "--master", "--program"});
+    require_effect(*command, {"--ssh", "--master", "--program"}, command->count("--hosts") > 0, "--hosts");
     exit_code = run(*flags, invocation);
   });
 }

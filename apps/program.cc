@@ -1,8 +1,6 @@
 #include "program.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -23,30 +22,12 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "core/file_descriptor.h"
 #include "flags/config_file.h"
 #include "help.h"
 #include "launch/local/launcher.h"
 
 namespace chimera::apps {
 namespace {
-
-std::string all_of(int descriptor) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (ssize_t count = 0; (count = ::read(descriptor, buffer.data(), buffer.size())) != 0;) {
-    if (count < 0 && errno != EINTR) break;
-    if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
-  }
-  return text;
-}
-
-int exit_code_of(pid_t process) {
-  int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -184,26 +165,17 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 }  // namespace
 
 CommandResult run_own(const std::vector<std::string>& words) {
-  std::vector<std::string> all = {"chimera"};
-  all.insert(all.end(), words.begin(), words.end());
-  std::vector<char*> arguments;
-  for (std::string& word : all) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::array<int, 2> ends{};
-  check_system(::pipe2(ends.data(), O_CLOEXEC), "make a pipe");
-  const FileDescriptor reader(ends[0]);
-  FileDescriptor writer(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
-  pid_t process = 0;
-  const int error = ::posix_spawn(&process, own_executable().c_str(), &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(error)));
-  writer = FileDescriptor();
+  // `exec` replaces the shell, so the exit status, and a signal that ends the command, are those of the command itself.
+  const std::string line = fmt::format("exec {} {}", shell_word(own_executable()), shell_words(words));
+  std::FILE* pipe = ::popen(line.c_str(), "re");
+  if (pipe == nullptr) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(errno)));
   CommandResult result;
-  result.output = all_of(reader.get());
-  result.exit_code = exit_code_of(process);
+  std::array<char, 4096> buffer;
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    result.output.append(buffer.data(), count);
+  }
+  const int status = ::pclose(pipe);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }
 

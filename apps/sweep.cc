@@ -40,11 +40,9 @@ struct SweepArguments {
   }
 };
 
-void require_fitting_flags(const SweepArguments& options, const std::vector<std::string>& more) {
-  if (options.chart.empty() && !(options.value.empty() && options.over.empty())) {
-    throw ConfigError(
-        fmt::format("{} is for --chart; give that too, or leave it out", options.value.empty() ? "--over" : "--value"));
-  }
+void require_fitting_flags(const SweepArguments& options, const CLI::App& command) {
+  const std::vector<std::string> more = command.remaining();
+  require_effect(command, {"--value", "--over"}, !options.chart.empty(), "--chart");
   if (options.train.empty()) {
     if (more.empty()) return;
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
@@ -69,8 +67,8 @@ std::string formatted(const SweepResult& result, Format format) {
   return format == Format::Json ? to_json_lines(result.rows) : to_csv(result.rows);
 }
 
-void run(const SweepArguments& options, const std::vector<std::string>& more) {
-  require_fitting_flags(options, more);
+void run(const SweepArguments& options, const CLI::App& command) {
+  require_fitting_flags(options, command);
   const bool is_trained = !options.train.empty();
   SweepResult result = rank_schedules(
       {.schedules = options.schedules.empty() ? std::vector<std::string>() : parse_schedules(options.schedules),
@@ -81,7 +79,8 @@ void run(const SweepArguments& options, const std::vector<std::string>& more) {
        .keeps_variants = options.pareto && options.schedules.empty()});
   if (options.pareto) result.rows = pareto_fronts(result.rows);
   if (is_trained) {
-    result.rows = train_rows(std::move(result.rows), {.data = options.train, .flags = more, .output = options.output});
+    result.rows = train_rows(std::move(result.rows),
+                             {.data = options.train, .flags = command.remaining(), .output = options.output});
   }
   std::string chart;
   if (!options.chart.empty()) {
@@ -155,7 +154,7 @@ void add_sweep(CLI::App& program, int&) {
       ->type_name("COLUMN");
   set_common_flags(*command, {"--schedules", "--stages", "--micro-batches", "--chunks", "--forward", "--backward",
                               "--latency", "--costs", "--max-in-flight", "--train", "--output", "--format", "--chart"});
-  command->callback([options, command] { run(*options, command->remaining()); });
+  command->callback([options, command] { run(*options, *command); });
 }
 
 }  // namespace chimera::apps

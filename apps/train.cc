@@ -57,12 +57,10 @@ bool is_restart(const Variables& variables) {
 }
 
 void require_positive_shape(const TrainCommandLine& flags) {
-  const auto& shape = flags.shape;
-  const auto require = [](const char* flag, std::int64_t value) {
-    if (value < 1) throw ConfigError(fmt::format("{} must be at least 1, not {}", flag, value));
-  };
-  if (shape.stages->count() > 0) require("--stages", shape.shape.stages);
-  if (shape.micro_batches->count() > 0) require("--micro-batches", shape.shape.micro_batches);
+  for (const auto& [flag, value] : {std::pair("--stages", flags.shape.shape.stages),
+                                    std::pair("--micro-batches", flags.shape.shape.micro_batches)}) {
+    if (flags.has(flag) && value < 1) throw ConfigError(fmt::format("{} must be at least 1, not {}", flag, value));
+  }
 }
 
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
@@ -73,27 +71,22 @@ std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, co
   return std::make_shared<const Schedule>(load_schedule(path));
 }
 
+/// Completes the options with what flags say only together, and with what is known of this process.
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
-  options.overrides = flags.model.given;
-  flags.optimizer.complete(options.optimizer, options.learning_rate);
-  if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
-  flags.exports.check_flags(options);
-  constexpr std::int64_t kUsualRestarts = 3;
-  if (!invocation.place && flags.checkpoints.restarts_as_usual(options)) options.max_restarts = kUsualRestarts;
-  flags.checkpoints.check_flags(options);
+  if (!options.from.empty() && !flags.has("--model")) options.model.clear();
   while (options.checkpoint.folder.size() > 1 && options.checkpoint.folder.ends_with('/')) {
     options.checkpoint.folder.pop_back();
   }
   options.resume.is_checked = invocation.rank.has_value();
-  options.checkpoint.keeps_last = flags.checkpoints.keep->count() > 0;
-  options.checkpoint.keeps_every = flags.checkpoints.keep_every->count() > 0;
+  options.checkpoint.keeps_last = flags.has("--keep");
+  options.checkpoint.keeps_every = flags.has("--keep-every");
   options.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
   options.is_restart = is_restart(own_variables());
   if (options.metrics.empty() && !options.checkpoint.folder.empty()) {
     options.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
-  options.files_read = {flags.config, flags.plan.machine};
+  options.files_read = {flags.config, flags.planner.machine};
   if (names_schedule_file(options.schedule)) {
     options.given = given_schedule(flags, invocation);
     options.schedule_file = std::exchange(options.schedule, kDefaultSchedule);
@@ -108,19 +101,10 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   } else {
     options.shape = flags.shape.shape_for(find_generator(options.schedule));
   }
-  options.shape.stages = flags.shape.stages->count() > 0 ? flags.shape.shape.stages : defaults.stages;
-  options.shape.micro_batches =
-      flags.shape.micro_batches->count() > 0 ? flags.shape.shape.micro_batches : defaults.micro_batches;
+  options.shape.stages = flags.has("--stages") ? flags.shape.shape.stages : defaults.stages;
+  options.shape.micro_batches = flags.has("--micro-batches") ? flags.shape.shape.micro_batches : defaults.micro_batches;
   return options;
 }
-
-struct TrainRequest {
-  TrainOptions options;
-  std::optional<Format> dry_run;  // its output format
-  std::string machine;            // profile for the prediction or for MFU; empty: not given
-  bool plans = false;             // whether the profile is for planning
-  std::string interface;
-};
 
 /// None of these flags may be given, except --schedule and --replica-layout, which restrict the plan. Slices are
 /// planned on CPUs, where they are measured, and without canonical sums, whose bits depend on them.
@@ -131,55 +115,52 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   for (const std::string& flag : chosen) {
     if (command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
   }
-  TrainOptions options = flags.options;
-  options.overrides = flags.model.given;
+  const TrainOptions& options = flags.options;
   PlanOptions restrictions{.schedules = {}, .top = 1};
   if (names_schedule_file(options.schedule))
     throw ConfigError("--plan auto chooses --schedule; give a name or nothing");
-  if (flags.schedule->count() > 0) restrictions.schedules = {options.schedule};
+  if (flags.has("--schedule")) restrictions.schedules = {options.schedule};
   if (options.device == DeviceKind::Cpu && options.reduction == ReductionOrder::Natural) restrictions.given.slices = {};
-  if (command.get_option("--replica-layout")->count() > 0) restrictions.given.replica_layout = options.replica_layout;
-  for (const TrainFlag& flag : flags.plan.planned_flags(options, restrictions)) {
-    set_flag(command, flag.name, value_text(flag));
-  }
+  if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.replica_layout;
+  for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));
   set_flag(command, "plan", "none");  // ranks do not plan again
 }
 
-void require_effects(const CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
+/// Only the launcher checks. Ranks get the words of a plan too, of which some have no effect on their own.
+void require_effects(const TrainCommandLine& flags, const Invocation& invocation) {
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
   const bool is_joined = invocation.place.has_value() || flags.dry_run;
   // With `--plan none`, --memory may come from a file that plans.
-  const bool is_planned = flags.plan.is_auto() || command.get_option("--plan")->count() > 0;
   const bool fits_memory =
-      options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || is_planned;
-  constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
-  const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
-    if (command.get_option(flag)->count() == 0 || has_effect) return;
-    throw ConfigError(fmt::format("{} is for {}; give that too, or leave it out", flag, purpose));
-  };
-  require("--validate-batches", options.validate_every > 0, "--validate-every");
-  require("--memory", fits_memory, "--recompute auto, --offload auto or --plan auto");
-  require("--force-bfloat16", options.dtype == DataType::BFloat16, "--dtype bfloat16");
-  require("--interface", is_joined, kJoined);
-  require("--rendezvous-seconds", is_joined, kJoined);
+      options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || flags.has("--plan");
+  const CLI::App& command = *flags.command;
+  require_effect(command, {"--validate-batches"}, options.validate_every > 0, "--validate-every");
+  require_effect(command, {"--memory"}, fits_memory, "--recompute auto, --offload auto or --plan auto");
+  require_effect(command, {"--force-bfloat16"}, options.dtype == DataType::BFloat16, "--dtype bfloat16");
+  require_effect(command, {"--interface", "--rendezvous-seconds"}, is_joined,
+                 "ranks that torchrun, srun, mpirun or `chimera launch` starts");
 }
 
 /// Precedence, highest first: the command line; the file of --config (alias --recipe); the plan of --plan auto; the
 /// defaults of TrainOptions.
-TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
+TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation& invocation) {
   if (!flags.config.empty()) {
     merge_config(command, flags.config);
     command.get_option("--config")->clear();  // ranks get the values of the file
   }
-  flags.plan.check_flags();
-  require_effects(command, flags, invocation);
-  if (!flags.dry_run && command.get_option("--format")->count() > 0) {
+  require_effect(command, {"--workers", "--mini-batch"}, flags.has("--plan"), "--plan auto");
+  require_effects(flags, invocation);
+  if (!flags.dry_run && flags.has("--format")) {
     throw ConfigError("--format is for --dry-run; --metrics writes JSON during training");
   }
-  if (flags.plan.is_auto()) merge_plan(command, flags);
-  return {resolve(flags, invocation), flags.dry_run ? std::optional(flags.format) : std::nullopt, flags.plan.machine,
-          flags.plan.plan_option->count() > 0, flags.interface};
+  if (flags.plan == PlanChoice::Auto) merge_plan(command, flags);
+  // Another launcher has to restart its ranks itself.
+  constexpr std::int64_t kUsualRestarts = 3;
+  const bool restarts = flags.options.recover == Recover::Restart && flags.has("--recover");
+  if (restarts && !flags.has("--max-restarts") && !invocation.place) flags.options.max_restarts = kUsualRestarts;
+  flags.check_flags();
+  return resolve(flags, invocation);
 }
 
 /// Without --machine, a run on GPUs is forecast for H100s, as gpu_resources() does.
@@ -215,15 +196,15 @@ void report_without_effect(const Job& job) {
          "--validate-every is 0; the other data are for training");
 }
 
-ExitCode print_dry_run(const TrainRequest& all) {
-  Job job = cut_job(job_shape(all.options));
+ExitCode print_dry_run(const TrainOptions& options, const TrainCommandLine& flags) {
+  Job job = cut_job(job_shape(options));
   report_without_effect(job);
   require_space(job, 0);
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
-  const Forecast expected = forecast(job, machine_of(job, all.machine));
-  write_output("",
-               *all.dry_run == Format::Json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
+  const Forecast expected = forecast(job, machine_of(job, flags.planner.machine));
+  const bool is_json = flags.format == Format::Json;
+  write_output("", is_json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
   if (expected.fits()) return ExitCode::Success;
   messages().write(fmt::format(
       "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
@@ -232,24 +213,26 @@ ExitCode print_dry_run(const TrainRequest& all) {
   return ExitCode::Usage;
 }
 
-/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs.
-double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
+/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs. One process of the job `reports`.
+double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
+  const std::string& machine = flags.planner.machine;
+  const bool plans = flags.has("--plan");
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);
-    if (!all.machine.empty() && !all.plans && speaks) {
+    if (!machine.empty() && !plans && reports) {
       messages().write("chimera: --machine has no effect: the MFU of a run on GPUs is of their own peak\n");
     }
-    if (peak.flops == 0 && speaks) {
+    if (peak.flops == 0 && reports) {
       messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
     }
     return peak.flops;
   }
-  if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
-  const double peak = matrix_peak(read_machine(machine_file(all.machine)), job.options.dtype, job.run.num_ranks(),
-                                  intra_op_threads(job));
-  if (peak == 0 && !all.plans) {
-    throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them",
-                                  all.machine, to_text(job.options.dtype)));
+  if (machine.empty() || machine == "-") return 0;  // standard input can be read only once
+  const double peak =
+      matrix_peak(read_machine(machine_file(machine)), job.options.dtype, job.run.num_ranks(), intra_op_threads(job));
+  if (peak == 0 && !plans) {
+    throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them", machine,
+                                  to_text(job.options.dtype)));
   }
   return peak;
 }
@@ -379,10 +362,17 @@ TrainOptions train_options(const std::vector<std::string>& words) {
   flags.add_to(command);
   try {
     command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the words in reverse order
-    return merged(command, flags, Invocation{}).options;
+    return merged(command, flags, Invocation{});
   } catch (const CLI::ParseError& error) {
     throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
   }
+}
+
+Contender training_contender(const std::string& name, const Words& words) {
+  (void)prepare_job(train_options(words));
+  std::string command = shell_word(own_executable()) + " train";
+  for (const std::string& word : words) command += " " + shell_word(word);
+  return {name, command + " --metrics \"$CHIMERA_METRICS\""};
 }
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
@@ -401,33 +391,32 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   flags->add_to(*command);
   command->callback([command, flags, &invocation, &exit_code] {
     keep_freed_memory();
-    TrainRequest all = merged(*command, *flags, invocation);
-    if (!all.options.from.empty() && !invocation.rank) {  // ranks use the same model folder
-      all.options.from = resolve_model_folder(all.options.from, available_cores());
-      set_flag(*command, "from", all.options.from);
+    TrainOptions options = merged(*command, *flags, invocation);
+    if (!options.from.empty() && !invocation.rank) {  // ranks use the same model folder
+      options.from = resolve_model_folder(options.from, available_cores());
+      set_flag(*command, "from", options.from);
     }
-    if (all.dry_run) {
-      exit_code = static_cast<int>(print_dry_run(all));
+    if (flags->dry_run) {
+      exit_code = static_cast<int>(print_dry_run(options, *flags));
       return;
     }
     if (const auto& place = invocation.place) {
-      all.options.local_ranks = place->local_size;
-      take_gpu(all.options, place->local_rank, place->local_size);
+      options.local_ranks = place->local_size;
+      take_gpu(options, place->local_rank, place->local_size);
     }
-    Job job = prepare_job(all.options);
+    Job job = prepare_job(options);
     if (job.options.reports) {
       report_threads(job);
       report_without_effect(job);
     }
-    const bool speaks = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
-    job.peak_flops = peak_flops(job, all, speaks);
-    if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
+    job.peak_flops = peak_flops(job, *flags, options.reports);
+    if (!options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }
     if (invocation.rank) {
       exit_code = run_rank(job, *invocation.rank);
     } else if (invocation.place) {
-      exit_code = run_placed(job, *invocation.place, all.interface);
+      exit_code = run_placed(job, *invocation.place, flags->interface);
     } else {
       exit_code = run(job, rank_words(*command), invocation.entry);
       if (exit_code == static_cast<int>(ExitCode::No)) {

@@ -139,6 +139,12 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
       description);
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
+                        const std::string& description) {
+  return add_text(
+      app, flag, [&value, flag](const std::string& text) { value = parse_amount(flag, text); }, "X", description);
+}
+
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind) {
   const bool is_folder = kind == PathKind::Folder;
@@ -174,6 +180,15 @@ CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::s
         take(name_for(flag, word, names));
       },
       listed, description);
+}
+
+void require_effect(const CLI::App& command, std::initializer_list<const char*> flags, bool has_effect,
+                    const char* purpose) {
+  if (has_effect) return;
+  for (const char* flag : flags) {
+    if (command.count(flag) == 0) continue;
+    throw ConfigError(fmt::format("{} is for {}; give that too, or leave it out", flag, purpose));
+  }
 }
 
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ inline constexpr double kMostNumber = 1e100;
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
+CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
+                        const std::string& description);
 enum class PathKind : std::uint8_t { File, Folder };
 /// The flag throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
@@ -83,6 +86,11 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
 /// names with the same meaning. Throws ConfigError if there is none.
 [[nodiscard]] std::string name_for(const std::string& flag, const std::string& word,
                                    const std::vector<std::string>& names);
+
+/// Throws ConfigError if one of the flags is given and `has_effect` is false: `--keep is for --checkpoint; give that
+/// too, or leave it out`. `purpose` names the flag that gives them an effect.
+void require_effect(const CLI::App& command, std::initializer_list<const char*> flags, bool has_effect,
+                    const char* purpose);
 
 /// Reports on standard error if `processes` processes of this host with `threads` threads each, more than one, are more
 /// than the cores that they may use.
