@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <memory>
 
+#include "answers/check_answer.h"
 #include "commands.h"
 #include "core/error.h"
 #include "flags/costs.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
 #include "help.h"
-#include "passes/lower.h"
 #include "pictures.h"
 #include "render/slots.h"
 #include "schedule/schedule_csv.h"
@@ -27,12 +27,6 @@ struct ScheduleArguments {
   std::string output;
 };
 
-bool splits_backwards(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
-    return std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::BackwardInput; });
-  });
-}
-
 std::string pictures_as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   if (panels.size() == 1) return to_text(panels.front().schedule, panels.front().timeline, style);
   std::string text;
@@ -47,10 +41,7 @@ std::string as_csv(const Schedule& schedule, bool communication) {
   if (schedule.updates) {
     throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
   }
-  // Receives as in PyTorch, which matches both directions of a pair of workers in one order, without receives ahead.
-  return to_csv(
-      schedule,
-      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
+  return csv_with_messages(schedule);
 }
 
 /// Uses the default costs of `chimera simulate`.
@@ -75,7 +66,7 @@ std::string written(const ScheduleArguments& options) {
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
   // A whole backward then takes two units, so that all pictures have the same work.
-  const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
+  const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, has_split_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));
   if (options.format == Format::Text) return pictures_as_text(panels, options.pictures.text_style(options.output));

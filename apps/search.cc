@@ -33,18 +33,12 @@ struct SearchArguments {
   CostFlags costs;
   std::string placement;
   bool whole_backward = false;
-  double max_in_flight = 0;
-  double memory = 0;
-  double activation_bytes = 0;
-  double weight_bytes = 0;
+  LimitFlags limits;
   double seconds = 10;
   std::int64_t iterations = 0;
   std::int64_t seed = 0;
   Format format = Format::Text;
   std::string output;
-  CLI::Option* max_in_flight_option = nullptr;
-  CLI::Option* memory_option = nullptr;
-  std::vector<CLI::Option*> bytes_options;
   CLI::Option* seconds_option = nullptr;
   CLI::Option* iterations_option = nullptr;
 };
@@ -91,10 +85,7 @@ std::string flags_of(const NamedPlacement& placement) {
 
 PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement& placement) {
   const ShapeFlags& flags = options.shape;
-  if (flags.stages->count() == 0) throw ConfigError("search: --stages is missing; give D, the workers of one pipeline");
-  if (flags.micro_batches->count() == 0) {
-    throw ConfigError("search: --micro-batches is missing; give N, the micro-batches of one step");
-  }
+  flags.require_counts("search");
   for (const AxisFlag& flag : flags.axes) {
     if (!flag.given() || takes(placement, flag.axis.axis)) continue;
     throw ConfigError(fmt::format("search: {} does not apply to --placement {}, which takes {}", flag.axis.flag(),
@@ -110,44 +101,23 @@ bool splits_backward(const SearchArguments& options) {
   return !options.whole_backward && !options.costs.given(&CostFlags::backward);
 }
 
-HoldingLimit memory_limit(const SearchArguments& options, const Layout& layout, const CostModel& costs) {
-  const auto given = [](const CLI::Option* option) { return option->count() > 0; };
-  const auto& bytes = options.bytes_options;
-  if (std::all_of(bytes.begin(), bytes.end(), given)) {
-    return limit_memory(layout, options.memory, options.weight_bytes, options.activation_bytes, "--memory");
-  }
-  if (std::any_of(bytes.begin(), bytes.end(), given) || costs.memory.empty()) {
-    throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
-  }
-  return limit_memory(layout, options.memory, costs, "--memory");
-}
-
 SearchProblem problem_of(const SearchArguments& options, const Layout& layout, bool splits) {
   SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits, {}};
-  if (options.max_in_flight_option->count() > 0) {
-    problem.limits.push_back(limit_in_flight(layout, options.max_in_flight, "--max-in-flight"));
+  if (const auto units = options.limits.in_flight()) {
+    problem.limits.push_back(limit_in_flight(layout, *units, "--max-in-flight"));
   }
-  if (options.memory_option->count() > 0) {
-    problem.limits.push_back(memory_limit(options, layout, problem.costs));
-  } else if (options.bytes_options[0]->count() + options.bytes_options[1]->count() > 0) {
-    throw ConfigError("search: --activation-bytes and --weight-bytes say what --memory limits; give that too");
+  // Bytes of stages come from the flags or, for --memory alone, from the cost file.
+  if (const auto bytes = options.limits.memory_alone()) {
+    if (problem.costs.memory.empty()) {
+      throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
+    }
+    problem.limits.push_back(limit_memory(layout, *bytes, problem.costs, "--memory"));
+  } else if (const auto memory = options.limits.limits().memory) {
+    problem.limits.push_back(
+        limit_memory(layout, memory->bytes, memory->weight_bytes, memory->activation_bytes, "--memory"));
   }
   return problem;
 }
-
-class ProgressLines {
- public:
-  void operator()(const SearchProgress& progress) {
-    if (progress.seconds < next_) return;
-    next_ = progress.seconds + kSecondsBetween;
-    messages().write(fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", progress.seconds,
-                                 progress.makespan, progress.origin, progress.lower_bound));
-  }
-
- private:
-  static constexpr double kSecondsBetween = 5;
-  double next_ = kSecondsBetween;
-};
 
 SearchOptions search_options(const SearchArguments& options) {
   SearchOptions chosen;
@@ -161,7 +131,13 @@ SearchOptions search_options(const SearchArguments& options) {
     chosen.iterations = options.iterations;
     if (options.seconds_option->count() == 0) chosen.seconds.reset();
   }
-  chosen.progress = ProgressLines();
+  constexpr double kSecondsBetween = 5;  // progress lines
+  chosen.progress = [next = kSecondsBetween](const SearchProgress& now) mutable {
+    if (now.seconds < next) return;
+    next = now.seconds + kSecondsBetween;
+    messages().write(fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", now.seconds,
+                                 now.makespan, now.origin, now.lower_bound));
+  };
   return chosen;
 }
 
@@ -218,15 +194,9 @@ SearchedPlacements around_schedule(const SearchArguments& options) {
   const bool is_file = names_schedule_file(options.name);
   if (is_file) require_no_shape(options.shape, "search: " + options.name);
   Schedule schedule = is_file ? read_schedule(options.name) : options.shape.generate(options.name);
-  if (schedule.updates || schedule.micro_batch_scale != 1)
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  const Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-                      micro_batches_of_replicas(schedule), schedule.slices};
-  const auto has_input_gradient = [](const std::vector<Op>& ops) {
-    return std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::BackwardInput; });
-  };
-  const bool splits = splits_backward(options) && std::ranges::any_of(schedule.workers, has_input_gradient);
-  return {{problem_of(options, layout, splits)}, {schedule.name}, {PipelineShape{}}, std::move(schedule)};
+  const bool splits = splits_backward(options) && has_split_backwards(schedule);
+  return {
+      {problem_of(options, layout_around(schedule), splits)}, {schedule.name}, {PipelineShape{}}, std::move(schedule)};
 }
 
 /// Throws ConfigError if no placement fits shape and costs.
@@ -300,17 +270,7 @@ void add_search(CLI::App& program, int&) {
   begin_group(*command, heading::kSearch);
   command->add_flag("--whole-backward", options->whole_backward,
                     "do not split backwards into input and weight gradients (default with --backward)");
-  begin_group(*command, heading::kLimits);
-  options->max_in_flight_option = add_number(*command, "--max-in-flight", options->max_in_flight,
-                                             "maximum activations of a worker, in stage units (default: no limit)");
-  options->memory_option =
-      add_number(*command, "--memory", options->memory,
-                 "maximum bytes of a worker; needs --activation-bytes and --weight-bytes, or `memory` in --costs");
-  options->bytes_options = {
-      add_number(*command, "--activation-bytes", options->activation_bytes, "bytes of one stage unit of activations"),
-      add_number(
-          *command, "--weight-bytes", options->weight_bytes,
-          "bytes of the weights of one worker's share, with gradients and optimizer state; each replica counts again")};
+  options->limits.add_to(*command, "default: no limit");
   begin_group(*command, heading::kSearch);
   options->seconds_option = add_number(*command, "--seconds", options->seconds, "seconds to search (default 10)");
   options->iterations_option = add_count(*command, "--iterations", options->iterations,

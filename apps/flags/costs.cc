@@ -223,36 +223,45 @@ void PairFlags::report_without_pairs(bool any) const {
 }
 
 void LimitFlags::add_to(CLI::App& app, const std::string& consequence) {
+  app_ = &app;
   begin_group(app, heading::kLimits);
   const std::string end = consequence.empty() ? "" : "; " + consequence;
-  in_flight_option_ = add_number(app, "--max-in-flight", in_flight_,
-                                 "maximum activations of a worker, in stage units: one full micro-batch on the whole "
-                                 "share of a worker is one unit" +
-                                     end);
-  memory_option_ = add_number(app, "--memory", memory_.bytes,
-                              "maximum bytes of a worker; needs --activation-bytes and --weight-bytes" + end);
-  bytes_options_ = {
-      add_number(app, "--activation-bytes", memory_.activation_bytes, "bytes of one stage unit of activations"),
-      add_number(app, "--weight-bytes", memory_.weight_bytes,
-                 "bytes of the weights of one worker's share, with gradients and optimizer state if they count; each "
-                 "replica and each stashed version counts again")};
+  add_number(app, "--max-in-flight", in_flight_,
+             "maximum activations of a worker, in stage units: one full micro-batch on the whole share of a worker is "
+             "one unit" +
+                 end);
+  add_number(app, "--memory", memory_.bytes,
+             "maximum bytes of a worker; needs --activation-bytes and --weight-bytes" + end);
+  add_number(app, "--activation-bytes", memory_.activation_bytes, "bytes of one stage unit of activations");
+  add_number(app, "--weight-bytes", memory_.weight_bytes,
+             "bytes of the weights of one worker's share, with gradients and optimizer state if they count; each "
+             "replica and each stashed version counts again");
 }
 
 Limits LimitFlags::limits() const {
-  Limits limits;
-  if (in_flight_option_->count() > 0) limits.in_flight = in_flight_;
-  if (memory_option_->count() > 0) limits.memory = memory_;
-  for (const CLI::Option* option : bytes_options_) {
-    if ((option->count() > 0) == limits.memory.has_value()) continue;
+  Limits limits{.in_flight = in_flight()};
+  require_effect(*app_, {"--activation-bytes", "--weight-bytes"}, app_->count("--memory") > 0, "--memory");
+  if (app_->count("--memory") == 0) return limits;
+  if (app_->count("--activation-bytes") == 0 || app_->count("--weight-bytes") == 0) {
     throw ConfigError("--memory, --activation-bytes and --weight-bytes come together");
   }
+  limits.memory = memory_;
   return limits;
+}
+
+std::optional<double> LimitFlags::in_flight() const {
+  return app_->count("--max-in-flight") > 0 ? std::optional(in_flight_) : std::nullopt;
+}
+
+std::optional<double> LimitFlags::memory_alone() const {
+  const bool has_bytes = app_->count("--activation-bytes") + app_->count("--weight-bytes") > 0;
+  return app_->count("--memory") > 0 && !has_bytes ? std::optional(memory_.bytes) : std::nullopt;
 }
 
 std::string LimitFlags::in_words() const {
   std::string text;
-  if (in_flight_option_->count() > 0) text += fmt::format("--max-in-flight {:g}", in_flight_);
-  if (memory_option_->count() > 0) text += fmt::format("{}--memory {:g}", text.empty() ? "" : ", ", memory_.bytes);
+  if (in_flight()) text += fmt::format("--max-in-flight {:g}", in_flight_);
+  if (app_->count("--memory") > 0) text += fmt::format("{}--memory {:g}", text.empty() ? "" : ", ", memory_.bytes);
   return text;
 }
 

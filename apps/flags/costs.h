@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -120,15 +121,16 @@ struct LimitFlags {
   void add_to(CLI::App& app, const std::string& consequence = "");
   /// Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are given.
   [[nodiscard]] Limits limits() const;
+  /// Returns --memory if it is given without the bytes, which then are in --costs.
+  [[nodiscard]] std::optional<double> memory_alone() const;
+  [[nodiscard]] std::optional<double> in_flight() const;
   /// Example: `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string in_words() const;
 
  private:
   double in_flight_ = 0;
   MemoryLimit memory_;
-  CLI::Option* in_flight_option_ = nullptr;
-  CLI::Option* memory_option_ = nullptr;
-  std::vector<CLI::Option*> bytes_options_;
+  const CLI::App* app_ = nullptr;
 };
 
 /// Returns a function that generates the schedule of least `makespan` among all values of the parameters that no flag

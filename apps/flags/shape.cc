@@ -133,6 +133,13 @@ bool ShapeFlags::given() const {
   return stages->count() + micro_batches->count() > 0 || std::ranges::any_of(axes, &AxisFlag::given);
 }
 
+void ShapeFlags::require_counts(const std::string& what) const {
+  if (stages->count() == 0) throw ConfigError(what + ": --stages is missing; give D, the workers of one pipeline");
+  if (micro_batches->count() == 0) {
+    throw ConfigError(what + ": --micro-batches is missing; give N, the micro-batches of one step");
+  }
+}
+
 PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vector<std::string>& beside) const {
   for (const AxisFlag& flag : axes) {
     if (!flag.given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
@@ -189,10 +196,7 @@ Schedule as_asked(const Generator& generator, const PipelineShape& asked) { retu
 Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& beside,
                               const MakeSchedule& make) const {
   const Generator& generator = find_generator(name);
-  if (stages->count() == 0) throw ConfigError(name + ": --stages is missing; give D, the workers of one pipeline");
-  if (micro_batches->count() == 0) {
-    throw ConfigError(name + ": --micro-batches is missing; give N, the micro-batches of one step");
-  }
+  require_counts(name);
   return make(generator, shape_for(generator, beside));
 }
 

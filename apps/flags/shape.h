@@ -46,6 +46,8 @@ struct ShapeFlags {
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given() const;
+  /// Throws ConfigError if --stages or --micro-batches is missing. `what` starts the message.
+  void require_counts(const std::string& what) const;
   /// D varies slowest, then N. Throws ConfigError if --stages or --micro-batches is missing, or for more than
   /// kMostListed shapes.
   [[nodiscard]] std::vector<PipelineShape> listed() const;

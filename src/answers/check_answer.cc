@@ -7,9 +7,11 @@
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
+#include "core/error.h"
 #include "core/json.h"
 #include "passes/lower.h"
 #include "render/text.h"
+#include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera {
@@ -27,6 +29,27 @@ std::span<const NamedPlacement> named_placements() {
 }
 
 bool NamedPlacement::takes(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+bool has_split_backwards(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
+    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
+  });
+}
+
+Layout layout_around(const Schedule& schedule) {
+  if (schedule.updates || schedule.micro_batch_scale != 1) {
+    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+  }
+  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
+          micro_batches_of_replicas(schedule), schedule.slices};
+}
+
+std::string csv_with_messages(const Schedule& schedule) {
+  // PyTorch matches both directions of a pair of workers in one order, and posts no receive ahead of its use.
+  return to_csv(
+      schedule,
+      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
+}
 
 std::string search_json(const SearchResult& result, const std::string& placement) {
   std::string text = "{";

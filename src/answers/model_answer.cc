@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
+#include "plan/worker_memory.h"
 #include "render/bars.h"
 #include "render/panel.h"
 
@@ -131,12 +132,6 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
-std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
-  std::vector<std::int64_t> stages;
-  for (const StageId stage : worker.stages) stages.push_back(stage.value());
-  return stages;
-}
-
 std::string worker_table(const ModelReport& report) {
   if (report.workers.empty()) return "";
   std::size_t width = 6;
@@ -160,6 +155,38 @@ std::string head_words(const ModelConfig& model) {
 }
 
 }  // namespace
+
+std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const StageModel& model,
+                                               const std::set<StageId>& recompute) {
+  const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
+  std::vector<WorkerFootprint> workers(schedule.workers.size());
+  for (const auto& replica : schedule.placement.worker_of) {
+    for (std::size_t s = 0; s < replica.size(); ++s) {
+      WorkerFootprint& worker = workers[replica[s].index()];
+      const StageMemory& memory = model.footprints[s].memory;
+      worker.stages.emplace_back(static_cast<std::int64_t>(s));
+      worker.held_bytes += memory.weights + memory.gradients + memory.optimizer;
+    }
+  }
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    std::ranges::sort(workers[w].stages);
+    workers[w].peak_bytes = peaks[w];
+    for (const Op& op : schedule.workers[w]) {
+      const StageFootprint& stage = model.footprints[op.stage.index()];
+      const bool recomputes = gives_input_gradient(op.kind) && recompute.contains(op.stage);
+      if (op.kind == OpKind::Forward || recomputes) workers[w].flops += stage.forward_flops;
+      if (gives_input_gradient(op.kind)) workers[w].flops += stage.input_gradient_flops;
+      if (gives_weight_gradient(op.kind)) workers[w].flops += stage.weight_gradient_flops;
+    }
+  }
+  return workers;
+}
+
+std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
+  std::vector<std::int64_t> stages;
+  for (const StageId stage : worker.stages) stages.push_back(stage.value());
+  return stages;
+}
 
 std::string model_text(const ModelReport& report) {
   const ModelConfig& model = report.model;

@@ -24,33 +24,6 @@
 namespace chimera::playground {
 namespace {
 
-Json model_workers_json(const Schedule& schedule, const StageModel& model, const std::set<StageId>& recompute) {
-  const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
-  Json workers = Json::array();
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    double flops = 0;
-    for (const Op& op : schedule.workers[w]) {
-      const StageFootprint& stage = model.footprints[op.stage.index()];
-      if (op.kind == OpKind::Forward) flops += stage.forward_flops;
-      if (gives_input_gradient(op.kind)) flops += stage.input_gradient_flops;
-      if (gives_weight_gradient(op.kind)) flops += stage.weight_gradient_flops;
-      if (gives_input_gradient(op.kind) && recompute.contains(op.stage)) flops += stage.forward_flops;
-    }
-    Json held = Json::array();
-    double state = 0;
-    for (const auto& replica : schedule.placement.worker_of) {
-      for (std::size_t s = 0; s < replica.size(); ++s) {
-        if (replica[s].index() != w) continue;
-        held.push_back(s);
-        const StageMemory& memory = model.footprints[s].memory;
-        state += memory.weights + memory.gradients + memory.optimizer;
-      }
-    }
-    workers.push_back({{"stages", held}, {"flops", flops}, {"state_bytes", state}, {"peak_bytes", peaks[w]}});
-  }
-  return workers;
-}
-
 constexpr double kSecondsBetweenReports = 0.1;
 
 struct Start {
@@ -61,10 +34,7 @@ struct Start {
 /// Uses the placement and order of a schedule.
 Start start_from(const JsonValue& value) {
   Schedule schedule = valid_schedule(value);
-  if (schedule.updates || schedule.micro_batch_scale != 1)
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-                micro_batches_of_replicas(schedule), schedule.slices};
+  Layout layout = layout_around(schedule);
   return {std::move(layout), {std::move(schedule)}};
 }
 
@@ -83,14 +53,6 @@ Start start_of_shape(const JsonValue& request) {
     return {std::move(layout), std::move(schedules)};
   }
   throw ConfigError(unknown_name("placement", name, known));
-}
-
-bool splits_backwards(const Start& start) {
-  if (start.schedules.empty()) return true;
-  return std::any_of(
-      start.schedules.front().workers.begin(), start.schedules.front().workers.end(), [](const std::vector<Op>& ops) {
-        return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::BackwardInput; });
-      });
 }
 
 std::function<void(const SearchProgress&)> reporter(const ReportProgress& progress) {
@@ -240,11 +202,18 @@ Json answer_model(const JsonValue& request) {
   CostModel costs = flop_costs(report);
   if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
   for (const StageId stage : recompute) costs.recompute[stage.index()] = costs.stages[stage.index()].forward;
+  Json workers = Json::array();
+  for (const WorkerFootprint& worker : worker_footprints(schedule, stages, recompute)) {
+    workers.push_back({{"stages", stages_of(worker)},
+                       {"flops", worker.flops},
+                       {"state_bytes", worker.held_bytes},
+                       {"peak_bytes", worker.peak_bytes}});
+  }
   return {
       {"model", read_json(model_json(report))},
       {"partition", to_text(partition)},
       {"recompute", workload.recompute_attention ? to_text(choice) : to_text(stage_choice(recompute, schedule.stages))},
-      {"workers", model_workers_json(schedule, stages, recompute)},
+      {"workers", workers},
       {"model_flops", model_flops(model, workload)},
       {"costs", {{"file", costs_to_json(costs)}}}};
 }
@@ -252,8 +221,8 @@ Json answer_model(const JsonValue& request) {
 Json answer_search(const JsonValue& request, const ReportProgress& progress) {
   Start start = request.has("schedule") ? start_from(request.field("schedule")) : start_of_shape(request);
   const Schedule empty = without_ops(start.layout);
-  SearchProblem problem{
-      start.layout, requested_costs(request, empty), truth_or(request, "split_backward", splits_backwards(start)), {}};
+  const bool splits = start.schedules.empty() || has_split_backwards(start.schedules.front());
+  SearchProblem problem{start.layout, requested_costs(request, empty), truth_or(request, "split_backward", splits), {}};
   if (request.has("max_in_flight"))
     problem.limits.push_back(limit_in_flight(problem.layout, request.number("max_in_flight"), "max_in_flight"));
   const SearchResult result = search(problem, start.schedules, search_options(request, progress));

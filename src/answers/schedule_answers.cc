@@ -9,7 +9,6 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "passes/lower.h"
 #include "passes/unroll.h"
 #include "render/html.h"
 #include "render/page_data.h"
@@ -176,18 +175,12 @@ Json totals_json(const Panel& panel) {
           {"workers", workers_json(panel)}};
 }
 
-std::string csv_of(const Schedule& schedule, bool communication) {
-  if (!communication) return to_csv(schedule);
-  if (schedule.updates) throw ConfigError("PyTorch's CSV has no updates between ops; export it without messages");
-  return to_csv(
-      schedule,
-      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
-}
-
 std::string file_of(const std::string& format, const JsonValue& request) {
   if (format == "json" || format == "csv" || format == "csv-communication") {
     const Schedule schedule = valid_schedule(request.field("schedule"));
-    return format == "json" ? to_json(schedule) : csv_of(schedule, format == "csv-communication");
+    if (format != "csv-communication") return format == "json" ? to_json(schedule) : to_csv(schedule);
+    if (schedule.updates) throw ConfigError("PyTorch's CSV has no updates between ops; export it without messages");
+    return csv_with_messages(schedule);
   }
   if (format == "figure" || format == "figure-text") {
     const Panel figure = figure_of(valid_schedule(request.field("schedule")));
