@@ -10,7 +10,7 @@
 #include "flags/outputs.h"
 #include "generate/registry.h"
 #include "help.h"
-#include "text_table.h"
+#include "render/text_table.h"
 
 namespace chimera::apps {
 namespace {

@@ -11,7 +11,7 @@
 #include "flags/shape.h"
 #include "generate/registry.h"
 #include "render/chart.h"
-#include "text_table.h"
+#include "render/text_table.h"
 
 namespace chimera::apps {
 namespace {

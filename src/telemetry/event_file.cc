@@ -65,15 +65,12 @@ std::string masked_checksum(std::string_view bytes) {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-std::string new_path(const std::string& folder) {
+/// TensorBoard reads files of this name, in the order of their times.
+AppendFile new_file(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw ConfigError(fmt::format("--tensorboard {}: cannot be made ({})", folder, error.message()));
-  return fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host_name(), ::getpid());
-}
-
-AppendFile new_file(const std::string& folder) {
-  const std::string path = new_path(folder);
+  const std::string path = fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host_name(), ::getpid());
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (file.get() < 0) {
     throw ConfigError(fmt::format("--tensorboard {}: cannot be written ({})", folder, system_message(errno)));
