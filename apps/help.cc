@@ -85,12 +85,6 @@ std::vector<std::string> wrapped(const std::vector<std::string>& words, std::siz
   return lines;
 }
 
-std::string paragraph(const std::string& text, std::size_t columns) {
-  std::string result;
-  for (const std::string& line : wrapped(words_of(text, false), columns)) result += line + "\n";
-  return result;
-}
-
 std::size_t help_columns(int descriptor) {
   std::size_t columns = 0;
   if (const char* given = std::getenv("COLUMNS"); given != nullptr) {
@@ -219,6 +213,12 @@ std::string HelpFormatter::example(const std::string& line) const {
   const auto parts = wrapped(flags_of_line(line.substr(0, comment)), columns_ - 4, " \\");
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "  " : "    ") + parts[i] + "\n";
   return text;
+}
+
+std::string paragraph(const std::string& text, std::size_t columns) {
+  std::string result;
+  for (const std::string& line : wrapped(words_of(text, false), columns)) result += line + "\n";
+  return result;
 }
 
 std::string called_as(const CLI::App& command) {

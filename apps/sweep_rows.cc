@@ -35,6 +35,10 @@ std::string changed_parameters(const Generator& generator, const PipelineShape& 
   return fmt::format("{}", fmt::join(flags, " "));
 }
 
+SweepCell count_cell(const char* column, std::int64_t count) {
+  return {.column = column, .text = std::to_string(count), .number = static_cast<double>(count)};
+}
+
 bool is_condition(const SweepCell& cell) {
   return cell.column == "stages" || cell.column == "micro_batches" || is_time(cell.column);
 }
@@ -165,16 +169,19 @@ class Sweeper {
     const bool has_slices = std::ranges::any_of(
         sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.given(); });
     SweepRow row{.cells = {{.column = "schedule", .text = name, .is_number = false},
-                           {.column = "stages", .text = std::to_string(shape.stages)},
-                           {.column = "micro_batches", .text = std::to_string(shape.micro_batches)}},
+                           count_cell("stages", shape.stages),
+                           count_cell("micro_batches", shape.micro_batches)},
                  .parameters = generator == nullptr ? "" : changed_parameters(*generator, shape)};
     for (const ShapeAxis& axis : shape_axes()) {
       if (axis.axis == Axis::Slices && !has_slices) continue;
       const bool taken = generator != nullptr && find_axis(*generator, axis.axis) != nullptr;
-      row.cells.push_back({std::string(axis.name), taken ? axis.text(shape) : "", axis.is_number()});
+      SweepCell& cell = row.cells.emplace_back(SweepCell{std::string(axis.name), "", axis.is_number()});
+      if (!taken) continue;
+      cell.text = axis.text(shape);
+      if (axis.is_number()) cell.number = static_cast<double>(axis.get(shape));
     }
     const auto add_number = [&](const std::string& column, double value) {
-      row.cells.push_back({column, fmt::format("{:.10g}", value)});
+      row.cells.push_back({column, fmt::format("{:.10g}", value), true, value});
     };
     for (const TimeFlag* flag : flags.lists()) add_number(flag->column, flags.*flag->time);
     add_number(kFirstFigure, panel.timeline.makespan);
@@ -240,8 +247,8 @@ const std::string& SweepRow::text(const std::string& column) const {
 }
 
 double SweepRow::number(const std::string& column) const {
-  const std::string& found = text(column);
-  return found.empty() ? std::numeric_limits<double>::quiet_NaN() : std::stod(found);
+  const auto cell = std::ranges::find(cells, column, &SweepCell::column);
+  return cell == cells.end() ? std::numeric_limits<double>::quiet_NaN() : cell->number;
 }
 
 SweepResult rank_schedules(const Sweep& sweep) { return Sweeper(sweep).run(); }

@@ -58,6 +58,13 @@ std::map<std::string, Cells> read_measured(const std::string& path, const SweepR
   return found;
 }
 
+/// A loss may be `nan`, and a table from a file may hold anything.
+SweepCell measured_cell(const char* column, const std::string& text) {
+  SweepCell cell{column, text};
+  cell.number = parse_number<double>(text).value_or(cell.number);
+  return cell;
+}
+
 Cells train_row(const SweepRow& row, const SweepTraining& training) {
   const TemporaryFolder folder;
   const std::string metrics = folder.file("metrics.jsonl");
@@ -98,7 +105,7 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
     const Cells cells = known != before.end() ? known->second : train_row(row, training);
-    for (std::size_t c = 0; c < kMeasured.size(); ++c) row.cells.push_back({kMeasured[c], cells[c]});
+    for (std::size_t c = 0; c < kMeasured.size(); ++c) row.cells.push_back(measured_cell(kMeasured[c], cells[c]));
     done.push_back(std::move(row));
     if (!is_file || known != before.end()) continue;
     if (content() != own)
