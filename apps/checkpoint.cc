@@ -45,8 +45,10 @@ Json loss_of(const Manifest& manifest) {
   return progress->at("loss");
 }
 
-/// Returns the path itself if it is a checkpoint. Throws CheckpointError if there is none.
+/// Returns the path itself if it is a checkpoint. A step folder without a manifest counts as one, a damaged one, which
+/// the caller reports. Throws CheckpointError if there is none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
+  // A folder of checkpoints stands for all of them, a checkpoint for itself.
   std::vector<std::string> paths;
   for (const std::int64_t step : list_steps(path)) paths.push_back(checkpoint_path(path, step));
   if (!paths.empty()) return paths;
@@ -54,6 +56,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   std::error_code absent;
   if (fs::exists(path + "/" + kManifestName, absent) || step_of_name(fs::path(path).filename().string())) return {path};
   if (!fs::is_directory(path, absent)) throw CheckpointError(path + ": is not a folder of checkpoints");
+  // Says why no folder counts: unfinished saves look like checkpoints to a user.
   const Newest none = newest_checkpoint(path, 0);
   throw CheckpointError(path + ": has no checkpoints" + (none.refused.empty() ? "" : "; " + none.refused.front()));
 }
@@ -72,6 +75,7 @@ int list(const CheckpointCommand& command) {
   std::string text;
   for (const std::string& path : checkpoints_at(command.path)) {
     try {
+      // A damaged checkpoint has a row with its error, because a list that ended there would hide the good ones.
       const Manifest manifest = read_manifest(path);
       const Json loss = loss_of(manifest);
       rows.push_back({{"path", path}, {"step", manifest.step}, {"bytes", bytes_of(manifest)}, {"loss", loss}});
@@ -142,6 +146,7 @@ int diff(const CheckpointCommand& command) {
   Json rows = Json::array();
   std::string text;
   for (const TensorDifference& tensor : differing) {
+    // A tensor that only one side has, or of another shape or type, has no elements to compare.
     if (!tensor.reason.empty()) {
       rows.push_back({{"tensor", tensor.name}, {"reason", tensor.reason}});
       text += fmt::format("{}: {}\n", tensor.name, tensor.reason);

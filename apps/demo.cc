@@ -77,6 +77,7 @@ class DemoStage {
   [[nodiscard]] std::string text() const {
     const std::string path = file("text.txt");
     if (std::filesystem::exists(path)) return path;
+    // Written once, so that all demos of a folder train on the same samples.
     std::string all;
     for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"}) {
       all += run_own({command, "--help-all"}).output;
@@ -130,6 +131,7 @@ void show_schedule(DemoStage& stage) {
   print_paragraph(
       "A schedule is a file, and yours can be one. The checker proves that its program cannot get stuck, or shows who "
       "waits for whom. This one is PyTorch's CSV with two ops in the wrong order:");
+  // Worker 1 has its first backward before the forward that this backward needs.
   const std::string broken = stage.file("broken.csv");
   write_whole(broken, "0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n");
   stage.run({"check", broken}, 1);
@@ -216,6 +218,7 @@ Contender train_contender(DemoStage& stage, const std::string& schedule, const s
       {"simulate", schedule, "--stages", workers, "--micro-batches", workers, "--costs", times, "--format", "json"});
   const RunFigures figures = figures_of(read_run(metrics));
   const double makespan = read_json(simulated)["makespan"].get<double>();
+  // Tokens of a step, from its median speed and its median time.
   const double tokens = figures.tokens_per_second * figures.step_seconds;
   return {schedule, figures.tokens_per_second, tokens / makespan};
 }

@@ -66,6 +66,7 @@ constexpr std::int64_t kByteVocabulary = 256;
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   if (std::string own = tokenizer_of_folder(options.from); !own.empty()) return own;
+  // A model of 256 tokens can only be a model of bytes. Any other vocabulary needs its tokenizer.
   return model.vocabulary == kByteVocabulary ? kBytes : "";
 }
 
@@ -102,6 +103,7 @@ void add_prompt(GenerateJob& job, const GivenPrompt& given) {
   const std::string what = job.options.prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", number + 1);
   const ModelConfig& model = job.folder->model();
   TokenIds ids = given.is_tokens ? listed_tokens(given.words) : encoded(given.words, job);
+  // Checked for all prompts before the first token is computed, as a refusal after an hour of text helps nobody.
   const std::int64_t room = most_new_tokens(model, std::ssize(ids), what);
   require_in_vocabulary(ids, model, what);
   const std::int64_t tokens = job.options.tokens.value_or(std::min(kUsualTokens, room));
@@ -135,6 +137,7 @@ class Writer {
   }
   void add(TokenId id, std::string_view text) {
     if (is_json()) return;
+    // Text comes in pieces of whole characters; continue_prompt() keeps the bytes of an unfinished one.
     if (job_.tokenizer != nullptr) return write(text);
     write(fmt::format("{}{}", std::exchange(any_, true) ? "," : "", id));
   }
@@ -167,11 +170,13 @@ StageRanks one_stage_a_rank(const GenerateJob& job, RankId self) {
 }
 
 void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
+  // Each process loads the layers of its stage only, so that a model may exceed the memory of one process.
   const LoneStage own(job.folder->model(), job.partition[rank.index()], scalar_type(job.options.dtype),
                       stored_values(job.folder));
   DistributedModel model({{StageId(rank.value()), own.stage.get()}}, one_stage_a_rank(job, rank), transport,
                          job.folder->model().hidden, scalar_type(job.options.dtype));
   Writer writer(job);
+  // The rank of the last stage chooses each token and sends it to all. Rank 0 prints it.
   const bool speaks = rank == RankId(0);
   ContinuationOptions options = job.options.continuation;
   for (const Prompt& prompt : job.prompts) {
@@ -211,6 +216,7 @@ void add_prompts(CLI::App& command, GenerateOptions& options) {
           options.prompts.push_back({words, is_tokens});
         },
         type, description)
+        // CLI11 would else collect all values of a flag first, and lose the order of --prompt and --prompt-ids.
         ->trigger_on_parse();  // once per flag, in the order of the command line
   };
   add("--prompt", false, "TEXT", "text to continue; repeatable");

@@ -56,6 +56,7 @@ std::vector<std::string> words_of(const std::string& text, bool is_shell) {
 /// A flag and its value stay together.
 std::vector<std::string> flags_of_line(const std::string& line) {
   std::vector<std::string> parts;
+  // A line break between a flag and its value would make an example hard to read and to copy.
   bool lacks_value = false;
   for (std::string& word : words_of(line, true)) {
     const bool is_flag = word.starts_with("--");
@@ -87,6 +88,7 @@ std::vector<std::string> wrapped(const std::vector<std::string>& words, std::siz
 
 std::size_t help_columns(int descriptor) {
   std::size_t columns = 0;
+  // COLUMNS is not exported by most shells, so it is there only if the user or a test wants a width.
   if (const char* given = std::getenv("COLUMNS"); given != nullptr) {
     const std::string_view text = given;
     std::from_chars(text.data(), text.data() + text.size(), columns);
@@ -143,12 +145,14 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 }
 
 bool HelpFormatter::is_shown(const CLI::Option* option, bool all) const {
+  // Hidden flags have an empty group.
   const bool is_flag = option->nonpositional() && !option->get_group().empty();
   return is_flag && (all || option->get_group() == heading::kHelp || std::ranges::count(common_, option) > 0);
 }
 
 std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
   std::vector<std::string> names = app->get_groups();
+  // --help belongs to every command, so that its group comes last.
   std::stable_partition(names.begin(), names.end(), [](const std::string& group) { return group != heading::kHelp; });
   std::string text;
   for (const std::string& group : names) {
@@ -161,6 +165,7 @@ std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
   if (is_positional) return beside(make_option_name(option, true), option->get_description());
+  // CLI11 appends checks and REQUIRED to the type: `N:POSITIVE`. Messages say these if they are violated.
   const std::string takes = make_option_opts(option);
   return beside(make_option_name(option, false) + takes.substr(0, takes.find(':')), option->get_description());
 }
@@ -207,6 +212,8 @@ std::string HelpFormatter::beside(const std::string& name, const std::string& te
 
 std::string HelpFormatter::example(const std::string& line) const {
   if (line.size() + 2 <= columns_) return "  " + line + "\n";
+  // An example that does not fit beside its comment gets the comment as a line above it, and is then continued with
+  // backslashes, so that it can still be copied.
   const std::size_t comment = line.find(kComment);
   std::string text;
   if (comment != std::string::npos) text = "  " + line.substr(comment + kComment.size() - 2) + "\n";
@@ -236,6 +243,8 @@ void set_common_flags(CLI::App& command, const std::vector<std::string>& names) 
 
 void lay_out_help(CLI::App& program, int descriptor) {
   const std::size_t columns = help_columns(descriptor);
+  // A formatter of its own, made by set_common_flags(), stays. All others get one, as CLI11 copies the formatter of a
+  // parent only when a subcommand is added.
   std::vector<CLI::App*> commands = {&program};
   while (!commands.empty()) {
     CLI::App* command = commands.back();
@@ -245,6 +254,7 @@ void lay_out_help(CLI::App& program, int descriptor) {
     if (formatter == nullptr) formatter = std::make_shared<HelpFormatter>();
     formatter->set_columns(columns);
     command->formatter(formatter);
+    // The const overloads are the only accessors of these flags.
     const CLI::App& made = *command;
     const std::array meta = {made.get_help_ptr(), made.get_help_all_ptr(), made.get_version_ptr()};
     for (CLI::Option* option : command->get_options()) {

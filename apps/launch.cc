@@ -39,6 +39,8 @@ struct LaunchArguments {
 
 /// The port is below the ephemeral range.
 std::int64_t any_port() {
+  // A random port avoids the ports of other jobs on the same host; a free one cannot be asked for, because the ranks
+  // that listen are on another host.
   const Proof numbers = random_numbers();
   return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
 }
@@ -110,6 +112,7 @@ void check_flags(const LaunchArguments& options) {
 
 std::vector<HostCommand> host_commands(const LaunchArguments& options, const std::vector<HostRanks>& hosts,
                                        const Words& arguments) {
+  // All hosts get the same variables: the address of the first host, the port, and what the user set here.
   const Words variables = variables_of(options, hosts);
   std::vector<HostCommand> commands;
   for (const HostRanks& ranks : hosts) {
@@ -137,6 +140,7 @@ HostResume resume_of(const LaunchArguments& options) {
   const auto newest = newest_checkpoint(folder, 0).checkpoint;
   HostResume resume{0, {}, fmt::format("no checkpoint is seen in {}", folder)};
   if (newest) resume = {newest->manifest.step, {}, fmt::format("continues from {}", newest->path)};
+  // A --resume of the user names the start of the first attempt. It stays until the job has saved.
   if (newest || !value_of("--resume", options.command)) resume.arguments = {"--resume", "auto"};
   return resume;
 }
@@ -144,6 +148,7 @@ HostResume resume_of(const LaunchArguments& options) {
 int start(const LaunchArguments& options) {
   const auto commands_for = [&](const std::vector<HostRanks>& hosts, const Words& arguments) {
     std::vector<HostCommand> commands = host_commands(options, hosts, arguments);
+    // A new secret for each attempt: a rank of the last attempt that lives on cannot join this one.
     const std::string secret = make_secret();
     for (HostCommand& command : commands) {
       command.order.variables.push_back(fmt::format("{}={}", kSecretVariable, secret));

@@ -34,6 +34,7 @@ void PictureFlags::add_to(CLI::App& app) {
 }
 
 TextStyle PictureFlags::text_style(const std::string& output) const {
+  // A picture in a file keeps its width and has no colors unless asked for. On a terminal it is folded.
   return {.colored = color == ColorChoice::Always || (color == ColorChoice::Auto && output.empty() &&
                                                       takes_escapes(STDOUT_FILENO) && !is_set("NO_COLOR")),
           .columns = output.empty() ? terminal_columns(STDOUT_FILENO) : 0};

@@ -116,6 +116,7 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
       to_text(options.partition), to_text(options.recompute),
       options.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(options.offload)),
       to_text(flags.sync))};
+  // What the user did not choose is said below the title, because sequences and types change all figures.
   const std::vector<std::int64_t>& slices = options.given.slices;
   if (slices.empty()) notes.front() += ", slices auto";
   if (slices.size() > 1 || (!slices.empty() && slices.front() > 1))
@@ -135,6 +136,7 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
 }
 
 PlanReport make_report(const PlanArguments& options) {
+  // Flags that the paper's rule would ignore are refused, else its answer would look like an answer to them.
   if (options.rule == PlanRule::Paper) require_papers_choice(options);
   const PlanOptions plan_options{.schedules = options.schedules,
                                  .given = options.given,
@@ -167,6 +169,7 @@ std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem
 
 void measure(const PlanArguments& options, PlanReport& report) {
   std::vector<std::vector<std::string>> runs;
+  // All candidates are checked before the first run starts.
   for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
     require_trainable(report.candidates[i].ranked.candidate, "--run");
     runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
@@ -214,6 +217,7 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
   const bool has_gpus = report.problem.machine.cores == 0;
   std::int64_t ranks_of_node = options.ranks_of_node;
   if (has_gpus && options.ranks_option->count() == 0) {
+    // A node with some idle GPUs is better than ranks of one job on nodes of unequal numbers.
     ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
   }
   require_whole_nodes(ranks, ranks_of_node);
@@ -271,6 +275,7 @@ void check_flags(const CLI::App& command, const PlanArguments& options) {
 
 void write_costs(const PlanArguments& options, const PlanReport& report) {
   if (options.costs.empty()) return;
+  // The costs of the chosen plan, as the planner simulated them: `simulate --costs` then gives the same step.
   Predictor predictor(report.problem);
   write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
 }
@@ -345,6 +350,7 @@ void add_plan(CLI::App& program, int& exit_code) {
                               "--recompute", "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
   command->callback([command, options, &exit_code] {
     check_flags(*command, *options);
+    // Files are written before the table, so that a reader that closes the pipe early loses none.
     PlanReport report = make_report(*options);
     measure(*options, report);
     write_plan(*options, report);

@@ -17,6 +17,7 @@ namespace chimera::apps {
 
 std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs, const std::string& data) {
   const TemporaryFolder folder;
+  // Step times do not depend on the letters, only on their number.
   std::string text = data;
   if (text.empty()) write_random_letters(text = folder.file("text.txt"));
   std::vector<Contender> contenders;

@@ -55,6 +55,7 @@ Words options_as_words(const ProfileOptions& options) {
 
 std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vector<HostRanks>& hosts,
                                          const ProfileOptions& options) {
+  // Hosts share no cores, so they measure themselves at the same time.
   std::vector<Words> commands;
   for (const HostRanks& host : hosts) {
     Words words = options_as_words(options);
@@ -79,6 +80,7 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
 
 NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& hosts, double seconds,
                         const std::string& interface) {
+  // Two hosts stand for all: a plan assumes equal links between nodes.
   const std::string pair = hosts[0].host + "," + hosts[1].host;
   Words words = {"launch", "--hosts", pair, "--ssh", flags.ssh, "--program", flags.program};
   if (!flags.master.empty()) words.insert(words.end(), {"--master", flags.master});
@@ -123,6 +125,7 @@ void merge(const Flags& flags) {
 }
 
 int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
+  // As in a rank of training, whose times the profile stands for.
   at::set_num_interop_threads(1);
   at::set_num_threads(static_cast<int>(flags.options.threads));
   const auto transport = connect_gloo(
@@ -150,6 +153,7 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   const int self = invocation.place->rank;
   const bool has_profile = self == 0 && !flags.between.empty();
   const MachineProfile machine = has_profile ? read_machine(machine_file(flags.between)) : MachineProfile{};
+  // Only rank 0 writes.
   if (self == 0) check_output(flags);
   at::set_num_threads(1);
   RankEnvironment rank = join_place(*invocation.place);
@@ -190,6 +194,7 @@ MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& optio
 }
 
 int measure_hosts(const Flags& flags) {
+  // A path that cannot be written is found before the minute of measurements.
   check_output(flags);
   MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
   if (!flags.name.empty()) machine.name = flags.name;

@@ -97,6 +97,8 @@ std::string one_line(std::string text) {
 
 /// A rank sends the error to its launcher.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
+  // All ranks of a job would print the same error. A rank of ours sends it to the launcher, which prints one. Of the
+  // ranks that another launcher started, each host prints a usage error once.
   if (invocation.rank) {
     report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
   } else if (!invocation.place || invocation.place->rank == 0) {
@@ -136,6 +138,8 @@ void require_fitting_place(const RankPlace& place, const std::vector<std::string
 }
 
 int parse_and_run(CLI::App& program, int argc, char** argv) {
+  // CLI11 reports an unknown subcommand as an extra argument. The first word is therefore checked before parsing, to
+  // suggest the nearest name.
   const auto names = subcommand_names(program);
   if (argc < 2) {
     lay_out_help(program, STDERR_FILENO);
@@ -143,6 +147,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
     return static_cast<int>(ExitCode::Usage);
   }
   const std::string first = argv[1];
+  // Words that have been replaced are refused before CLI11 can call them unknown.
   require_current_words({argv + 1, argv + argc});
   const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
   if (!of_program && std::find(names.begin(), names.end(), first) == names.end()) {
@@ -152,6 +157,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& help) {
+    // --help, --help-all and --version arrive as exceptions.
     return program.exit(help);
   } catch (const CLI::ExtrasError&) {
     const auto words = program.remaining(true);
@@ -195,6 +201,8 @@ std::string as_typed(const std::vector<std::string>& words) {
 
 std::string shipped_file(const std::string& name) {
   namespace fs = std::filesystem;
+  // Candidates, in this order: an installed program (PREFIX/bin, with data in PREFIX/share/chimera), a program in a
+  // build folder of the sources, and one in a folder below the build folder.
   const fs::path folder = fs::path(own_executable()).parent_path();
   for (const fs::path& file : {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
                                folder.parent_path().parent_path() / name}) {
@@ -210,6 +218,7 @@ std::string machine_file(const std::string& word) {
   if (word == "-" || word.find('/') != std::string::npos || word.ends_with(".json") || fs::exists(word, none)) {
     return word;
   }
+  // Every shipped profile is in the same folder as this one.
   const fs::path folder = fs::path(shipped_file("machines/h100-80gb.json")).parent_path();
   std::vector<std::string> names;
   for (const auto& file : fs::directory_iterator(folder)) names.push_back(file.path().stem().string());
@@ -228,6 +237,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   program.require_subcommand(1);
   int exit_code = 0;
   Invocation invocation;
+  // The order here is the order of suggestions and completions; help.cc groups them for --help.
   add_schedules(program, exit_code);
   add_schedule(program, exit_code);
   add_check(program, exit_code);
@@ -249,6 +259,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_reference(program, exit_code);
   add_training(program, invocation, exit_code);
   lay_out_help(program, STDOUT_FILENO);
+  // All errors end here as one line and an exit code: 2 for what the user wrote, 1 for what failed.
   const auto run = [&] {
     try {
       check_fault_plan();

@@ -46,6 +46,7 @@ std::string as_csv(const Schedule& schedule, bool communication) {
 
 /// Uses the default costs of `chimera simulate`.
 double usual_makespan(const Schedule& schedule) {
+  // CostFlags asks its command which flags are given. This one has none, so the defaults count.
   CLI::App nothing_given;
   CostFlags usual;
   usual.add_to(nothing_given);
@@ -61,6 +62,7 @@ Schedule named_schedule(const ScheduleArguments& options, const MakeSchedule& ma
 std::string written(const ScheduleArguments& options) {
   const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
   const Schedule schedule = named_schedule(options, make);
+  // Files hold the schedule, pictures its slots.
   if (options.format == Format::Json) return to_json(schedule);
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);

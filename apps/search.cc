@@ -72,6 +72,7 @@ std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {
                                                       : options.placement == placement.name;
     if (is_allowed) chosen.push_back(placement);
   }
+  // The error of the first placement then names the flag that none accepts.
   if (chosen.empty()) chosen.push_back(named_placements().front());
   return chosen;
 }
@@ -127,6 +128,7 @@ SearchOptions search_options(const SearchArguments& options) {
   }
   chosen.seed = static_cast<std::uint64_t>(options.seed);
   chosen.seconds = options.seconds;
+  // A limit of iterations makes the result reproducible, which a limit of time would undo.
   if (options.iterations_option->count() > 0) {
     chosen.iterations = options.iterations;
     if (options.seconds_option->count() == 0) chosen.seconds.reset();
@@ -180,6 +182,7 @@ void add_layouts(const SearchArguments& options, const NamedPlacement& placement
   const bool any = placement.name == any_placement().name;
   for (const Layout& layout : any ? every_layout(shape) : std::vector{layout_of(placement.kind, shape)}) {
     const auto has_layout = [&](const SearchProblem& problem) { return problem.layout.placement == layout.placement; };
+    // For example, wave with w = 1 is v.
     if (std::ranges::any_of(searched.problems, has_layout)) continue;
     searched.problems.push_back(problem_of(options, layout, splits_backward(options)));
     searched.names.emplace_back(placement.name);
@@ -191,6 +194,7 @@ void add_layouts(const SearchArguments& options, const NamedPlacement& placement
 SearchedPlacements around_schedule(const SearchArguments& options) {
   if (!options.placement.empty())
     throw ConfigError(fmt::format("search: {} has a placement already; leave out --placement", options.name));
+  // The schedule says where its stages are; the search changes only the order of ops.
   const bool is_file = names_schedule_file(options.name);
   if (is_file) require_no_shape(options.shape, "search: " + options.name);
   Schedule schedule = is_file ? read_schedule(options.name) : options.shape.generate(options.name);
@@ -208,6 +212,7 @@ SearchedPlacements searched_placements(const SearchArguments& options) {
     try {
       add_layouts(options, placement, searched);
     } catch (const ConfigError& error) {
+      // A placement that the shape does not fit is left out while another fits.
       if (refusal.empty()) refusal = error.what();
     }
   }

@@ -48,6 +48,7 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Sim
   SharedCores shared;
   if (options.cores_option->count() > 0) {
     if (options.cores < 1) throw ConfigError(fmt::format("--cores: {} is not 1 or more", options.cores));
+    // The simulation has one of W equal groups, which gets its part of the cores.
     shared.cores = static_cast<double>(options.cores) / static_cast<double>(options.costs.data_parallel);
   }
   if (!options.contention.empty()) {
@@ -67,6 +68,7 @@ Schedule all_steps(const Schedule& step, const SimulateArguments& options) {
 
 /// Returns infinity if the schedule exceeds the limits.
 double makespan_of(const Schedule& step, const SimulateArguments& options) {
+  // Among the orders of a schedule, one within the limits is preferred; require_limit() reports if there is none.
   if (!check_limits(step, options.limits.limits()).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
   return timeline_of(schedule, costs_of(schedule, options), options).makespan;
@@ -140,7 +142,9 @@ std::string critical_path_as_text(const Panel& panel) {
     const int count = counts[static_cast<std::size_t>(k)];
     if (count > 0) kinds.push_back(fmt::format("{} {}", count, letter(static_cast<OpKind>(k))));
   }
+  // The path ends at the last op; all-reduces and updates may follow it.
   const double after = panel.timeline.makespan - time(path.back()).end;
+  // Rounding may make the difference of sums slightly negative.
   const double between = std::max(0.0, panel.timeline.makespan - after - in_ops);
   return fmt::format(
       "critical path: {:.6g} in {}, {:.6g} between them, {:.6g} after them; {} on worker {} to {} on {}\n", in_ops,

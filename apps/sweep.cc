@@ -77,11 +77,13 @@ void run(const SweepArguments& options, const CLI::App& command) {
        .pairs = options.pairs,
        .limits = options.limits,
        .keeps_variants = options.pareto && options.schedules.empty()});
+  // Before training, which would else train rows that the front leaves out.
   if (options.pareto) result.rows = pareto_fronts(result.rows);
   if (is_trained) {
     result.rows = train_rows(std::move(result.rows),
                              {.data = options.train, .flags = command.remaining(), .output = options.output});
   }
+  // Drawn before the table is written, so that an unknown column fails before any output.
   std::string chart;
   if (!options.chart.empty()) {
     const char* usual = is_trained ? "tokens_per_second" : options.pareto ? "makespan" : "bubble_ratio";

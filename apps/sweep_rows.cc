@@ -63,6 +63,7 @@ class Sweeper {
   SweepResult run() {
     require_taken_axes();
     const std::vector<CostFlags> all_costs = sweep_.costs.listed();
+    // Files have a D and N of their own, so that they need no --stages and --micro-batches.
     const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.given();
     for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
       for (const CostFlags& costs : all_costs) {
@@ -79,6 +80,7 @@ class Sweeper {
       const LeftOutSchedule& first = result_.left_out.front();
       throw ConfigError(fmt::format("sweep: no schedule is left; {}: {}", first.name, first.reason));
     }
+    // Reported last: the user has not asked for them by name, and they come after schedules that failed.
     for (const Generator& generator : generators()) {
       if (tries_all() && !generator.synchronous) leave_out(generator.name, "updates weights without a flush");
     }
@@ -114,6 +116,7 @@ class Sweeper {
       }
       auto row = try_row(generator.name, &generator, shape, flags, generator.generate(shape), reason);
       if (!row) continue;
+      // The parameters with the least makespan stand for the schedule, unless all are wanted for a front.
       if (kept.empty() || sweep_.keeps_variants) {
         kept.push_back(*std::move(row));
       } else if (rank(*row) < rank(kept.front())) {
@@ -125,6 +128,7 @@ class Sweeper {
   }
 
   void add_file(const std::string& path, const PipelineShape& lists, const CostFlags& flags) {
+    // Standard input can be read once, and a file need not be parsed for each condition.
     const auto [entry, is_new] = files_.try_emplace(path);
     if (is_new) entry->second = read_schedule(path);
     const Schedule& schedule = entry->second;
@@ -201,6 +205,7 @@ class Sweeper {
   }
 
   void sort_rows() {
+    // Conditions keep the order of the lists, which stable sorting by position preserves.
     std::map<std::string, std::size_t> positions;
     for (const SweepRow& row : result_.rows) positions.try_emplace(condition_of(row), positions.size());
     std::ranges::stable_sort(
@@ -258,6 +263,7 @@ std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     const auto replaces = [&](const SweepRow& other) {
       return &other != &row && are_alternatives(other, row) && covers(other, row) &&
+             // Of two equal rows, the first stays.
              (&other < &row || !covers(row, other));
     };
     if (std::ranges::none_of(rows, replaces)) fronts.push_back(row);

@@ -50,6 +50,7 @@ std::map<std::string, Cells> read_measured(const std::string& path, const SweepR
   while (std::getline(lines, line)) {
     const auto parts = parts_of(line);
     const Cells cells(parts.begin(), parts.end());
+    // A line that was cut is trained again.
     if (cells.size() != like.cells.size() + kMeasured.size()) continue;
     std::string key;
     for (std::size_t c = 0; c < keys; ++c) key += cells[c] + ",";
@@ -78,6 +79,7 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
     words.insert(words.end(), {flag, cell.text});
   }
   words.insert(words.end(), training.flags.begin(), training.flags.end());
+  // The command as typed, so that a user can repeat one row.
   std::cerr << "$ " << as_typed(words) << "\n" << std::flush;
   const CommandResult result = run_own(words);
   if (result.exit_code != 0) {
@@ -108,6 +110,8 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
     for (std::size_t c = 0; c < kMeasured.size(); ++c) row.cells.push_back(measured_cell(kMeasured[c], cells[c]));
     done.push_back(std::move(row));
     if (!is_file || known != before.end()) continue;
+    // Rows of two sweeps in one file would be mixed. The file is replaced as a whole, so a change since the last row
+    // comes from another process.
     if (content() != own)
       throw Error(fmt::format("--output {}: another sweep writes this file, too; give another file", path));
     own = to_csv(done);

@@ -36,6 +36,7 @@ double rate(double amount, const TokenizeReport& report) { return amount / std::
 
 std::string progress(const TokenizeReport& report) {
   const double done = static_cast<double>(report.bytes);
+  // What an earlier, interrupted run has done counts as done, but not for the speed.
   const double left = static_cast<double>(report.total_bytes - report.resumed) - done;
   std::string line = fmt::format("{:.1f} MB", (done + static_cast<double>(report.resumed)) / kMega);
   if (report.total_bytes > 0) {
@@ -89,6 +90,7 @@ void run(TokenizeFlags& flags) {
   if (prints && options.overwrite) throw ConfigError("--overwrite: --output - writes no file; leave it out");
   options.inputs.all_jsonl = flags.field->count() > 0;
   options.workers = flags.workers == 0 ? available_cores() : static_cast<int>(flags.workers);
+  // MiB to bytes.
   options.save_every = flags.save_every << 20;
   options.print = [](const std::string& text) {
     std::cout << text;

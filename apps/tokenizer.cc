@@ -43,12 +43,14 @@ std::string learn(const TrainTokenizerOptions& options) {
   WordCounts words;
   for (const std::string& path : options.files) {
     const std::string text = read_whole(path, kMostText);
+    // A JSONL or compressed file would give a tokenizer of quotes and escapes, without an error.
     require_text_content(path, text, "give its text: jq -r .text FILE | chimera tokenizer train -");
     if (const auto place = find_invalid_utf8(text)) {
       throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8", name_of_input(path), *place));
     }
     words.add(text);
   }
+  // A tokenizer of bytes alone is `bytes`, so an empty text is an error of the user.
   if (words.counts().empty()) throw ConfigError("the files have no text to learn from");
   const TrainedBpe trained = train_bpe(words, options.training);
   if (static_cast<std::int64_t>(trained.tokens.size()) < options.training.vocabulary) {

@@ -46,9 +46,11 @@ void show_live(const TopArguments& options) {
   std::signal(SIGTERM, end_view);
   const auto interval = std::chrono::duration<double>(options.interval);
   while (!is_over) {
+    // From the start of a view, as watching takes part of the interval.
     const auto next = std::chrono::steady_clock::now() + interval;
     const std::string view = to_text(look_at(options.run, watched(options.interval)), view_columns());
     const std::string note = fmt::format("\nevery {} s; Ctrl-C ends this view, not the run\n", options.interval);
+    // Home and clear, then the whole view at once, so that the terminal does not flicker.
     std::cout << "\033[H\033[2J" << clipped(view + note, view_columns()) << std::flush;
     std::this_thread::sleep_until(next);
   }

@@ -66,6 +66,7 @@ void require_positive_shape(const TrainCommandLine& flags) {
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
   require_no_shape(flags.shape, flags.options.schedule);
+  // The launcher has read the schedule and passes it as JSON, whatever its file was.
   const bool launched = invocation.rank && !invocation.rank->input_path.empty();
   const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule;
   return std::make_shared<const Schedule>(load_schedule(path));
@@ -122,6 +123,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   if (flags.has("--schedule")) restrictions.schedules = {options.schedule};
   if (options.device == DeviceKind::Cpu && options.reduction == ReductionOrder::Natural) restrictions.given.slices = {};
   if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.replica_layout;
+  // As if typed: ranks and checkpoints then see an ordinary command line.
   for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));
   set_flag(command, "plan", "none");  // ranks do not plan again
 }
@@ -199,6 +201,7 @@ void report_without_effect(const Job& job) {
 ExitCode print_dry_run(const TrainOptions& options, const TrainCommandLine& flags) {
   Job job = cut_job(job_shape(options));
   report_without_effect(job);
+  // A run whose first checkpoint does not fit on the disk would fail at its end.
   require_space(job, 0);
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
@@ -267,6 +270,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
+  // Another launcher has fixed the number of processes. It must be the number of ranks, since nothing starts or stops
+  // them here.
   const bool has_processes = job.run.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
   if (!has_processes || job.run.num_ranks() != place.world_size) {
     throw ConfigError(
@@ -324,6 +329,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.run.num_ranks()), "use fewer ranks");
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
+  // Written and drained before ranks start, so that their messages follow the description.
   ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
   output().write(describe(job));
   output().drain(kPromptEnd);
@@ -335,6 +341,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     end_cleanly_on_signals(job);
     return run_threads(job);
   }
+  // Ranks then find the hashes in the cache.
   hash_large_data(job);
   return launch({.ranks = static_cast<int>(job.run.num_ranks()),
                  .arguments = arguments,

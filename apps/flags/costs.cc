@@ -30,6 +30,7 @@ std::string read_again(const std::string& path) {
 
 void CostFlags::add_to(CLI::App& app, Counts counts) {
   begin_group(app, heading::kCosts);
+  // In the order of kTimeColumns, which names the flags and the columns of `sweep`.
   const std::array<std::pair<double CostFlags::*, const char*>, kTimeColumns.size()> described = {
       {{&CostFlags::forward, "forward time of a worker, all its stages together (default 1)"},
        {&CostFlags::backward, "backward time of a worker (default 2)"},
@@ -106,6 +107,7 @@ std::vector<const TimeFlag*> CostFlags::lists() const {
 }
 
 std::vector<CostFlags> CostFlags::listed() const {
+  // Each list multiplies the combinations so far, which makes the first list vary slowest.
   std::vector<CostFlags> all = {*this};
   for (const TimeFlag* flag : lists()) {
     if (all.size() * flag->values.size() > kMostListed)
@@ -127,6 +129,7 @@ CostModel CostFlags::given_times(const Schedule& schedule) const {
   if (split && given(&CostFlags::backward)) {
     throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
   }
+  // Without other times, a backward is half input gradients and half weight gradients, as in a linear layer.
   StageCosts share{
       .forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
   if (split) share = {forward, input_gradient + weight_gradient, input_gradient, weight_gradient};
@@ -151,6 +154,7 @@ void CostFlags::set_bounds(const Schedule& schedule, CostModel& costs) const {
   auto& bounds = costs.slices.bounds;
   bounds.clear();
   if (slice_lengths.empty()) return;
+  // One length stands for equal slices of any number.
   std::vector<double> lengths = slice_lengths;
   if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(schedule.slices), 1);
   if (static_cast<std::int64_t>(lengths.size()) != schedule.slices)
@@ -158,6 +162,7 @@ void CostFlags::set_bounds(const Schedule& schedule, CostModel& costs) const {
                                   schedule.slices, lengths.size()));
   double sum = 0;
   for (const double length : lengths) sum += length;
+  // Bounds are shares of the sequence: 0, then the end of each slice, up to 1.
   double before = 0;
   for (const double length : lengths) {
     bounds.push_back(before / sum);
@@ -176,6 +181,7 @@ CostModel CostFlags::read_file(const Schedule& schedule) const {
 
 void CostFlags::add_links(CostModel& costs) const {
   if (given(&CostFlags::latency)) throw ConfigError("--latency: --links gives it already; give one of the two");
+  // A cost file may hold the bytes of messages, which betas of --links need.
   if (!costs.links) costs.links.emplace();
   costs.links->matrix = links_from_text(read_again(links), links);
   if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
@@ -270,6 +276,7 @@ MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
     const std::vector<PipelineShape> shapes = shape.variants(generator, asked, Tried::ByCosts);
     Schedule best = pairs.paired(generator.generate(shapes.front()));
+    // Nothing to choose: `makespan` may be costly, and may fail for this schedule with a better message later.
     if (shapes.size() == 1) return best;
     double least = makespan(best);
     for (const PipelineShape& other : std::span(shapes).subspan(1)) {

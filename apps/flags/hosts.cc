@@ -34,6 +34,8 @@ std::vector<std::string> program_on(const HostFlags& flags, const std::string& h
   const std::string folder = std::filesystem::current_path().string();
   std::vector<std::string> program = arguments;
   program.insert(program.begin(), flags.program);
+  // ssh starts in the home directory, but paths of the user are relative to the current one. exec hands signals to the
+  // program itself.
   const std::string command = fmt::format("cd {} && exec {}", shell_words({folder}), shell_words(program));
   if (flags.hosts.empty()) return {"/bin/sh", "-c", command};
   std::istringstream ssh(flags.ssh);

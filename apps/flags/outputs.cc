@@ -44,12 +44,15 @@ void require_no_input(const CLI::Option& output, const std::string& path, const 
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
   std::error_code absent;
+  // A command that reads a folder reads files of such names in it. Another file there, such as a picture, is none of
+  // its inputs.
   const bool may_be_read = std::filesystem::exists(path, absent) && has_name_of_input(path);
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{} {}: {}; give another one", output.get_name(), path, why));
   };
   for (const std::string& word : words) {
     for (const std::string& name : names_in(word)) {
+      // Names the same file by any path: the file itself is compared, not the text.
       if (names_this(path, name)) refuse("another argument names this file");
       if (!may_be_read || parse_number<double>(name) || !names_this(folder, name)) continue;
       refuse(fmt::format("exists in the folder {}, which another argument names", name));
@@ -106,6 +109,7 @@ CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vec
 }
 
 void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats) {
+  // Called while words are parsed, so that it sees --format only if this comes first; a later --format overrides.
   file.each([&given, &format, formats](const std::string& path) {
     const std::string ending = std::filesystem::path(path).extension().string();
     for (const Format one : formats) {
@@ -117,6 +121,7 @@ void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, 
 void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing) {
   const auto overwrites = std::make_shared<bool>(false);
   app.add_flag("--overwrite", *overwrites, "replace output files that exist");
+  // After parsing, when all arguments are known, and before the command runs for an hour.
   app.parse_complete_callback([&app, outputs, continuing, overwrites] {
     for (const CLI::Option* output : outputs) {
       const std::string path = named_file(*output);

@@ -60,6 +60,7 @@ PlanProblem PlanFlags::problem() const {
   problem.workload = workload_of(dtype_for(problem.model), optimizer);
   problem.workload.sequence = sequence_for(problem.model);
   problem.workload.dropout = dropout;
+  // A profile without cores is one of GPUs.
   if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;
   problem.sync = sync;
   problem.shard_optimizer = shard_optimizer;

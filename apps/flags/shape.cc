@@ -29,6 +29,7 @@ std::string defaults_of(const ShapeAxis& axis) {
     if (found == schedules_by_value.end()) found = schedules_by_value.insert(found, {value, {}});
     found->second.push_back(generator.name);
   }
+  // The usual default needs no list of schedules.
   std::ranges::stable_sort(schedules_by_value, std::greater<>{}, [](const auto& entry) { return entry.second.size(); });
   std::string text;
   for (const auto& [value, schedules] : schedules_by_value) {
@@ -99,6 +100,7 @@ std::vector<PipelineShape> ShapeFlags::listed() const {
   };
   for (const std::int64_t d : parse_count_list("--stages", stages_list)) {
     if (d < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", d));
+    // Micro-batches may be multiples of D, so their list is read for each D.
     for (const std::int64_t n : parse_count_list("--micro-batches", micro_batches_list, d)) {
       shapes.push_back({.stages = d, .micro_batches = n});
       require_few(shapes.size());
@@ -144,6 +146,7 @@ PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vecto
   for (const AxisFlag& flag : axes) {
     if (!flag.given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
     const auto takers = schedules_with(flag.axis.axis);
+    // The flag is for one of the other schedules in the same picture.
     if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(beside, name) > 0; })) continue;
     std::vector<std::string> taken;
     for (const TakenAxis& own : generator.axes) taken.push_back(shape_axis(own.axis).flag());
@@ -165,6 +168,7 @@ PipelineShape ShapeFlags::as_given(const PipelineShape& usual) const {
 
 std::vector<PipelineShape> ShapeFlags::variants(const Generator& generator, const PipelineShape& asked,
                                                 Tried tried) const {
+  // Values for one axis may depend on those before it (TakenAxis::planned), hence the loop over shapes so far.
   std::vector<PipelineShape> shapes = {asked};
   for (const AxisFlag& flag : axes) {
     const TakenAxis* taken = find_axis(generator, flag.axis.axis);

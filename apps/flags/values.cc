@@ -17,6 +17,7 @@ namespace {
 /// Parses texts such as 4, 1e3 or 2.5e6.
 std::optional<std::int64_t> whole_number(std::string_view text) {
   if (const auto value = parse_number<std::int64_t>(text)) return value;
+  // Above 2^53, a double skips whole numbers.
   constexpr double kMostExact = std::int64_t{1} << 53;
   if (text.find_first_of("eE") == std::string_view::npos) return std::nullopt;
   const auto number = parse_number<double>(text);
@@ -32,6 +33,7 @@ constexpr std::array<SameWord, 6> kSameWords = {SameWord{"bf16", "bfloat16"},  S
                                                 SameWord{"float", "float32"},  SameWord{"fp64", "float64"},
                                                 SameWord{"double", "float64"}, SameWord{"gpu", "cuda"}};
 
+/// Reads `1..4,8` or, with a depth, `D,2D..4D`. Ranges of multiples of D go in steps of D.
 class CountList {
  public:
   CountList(const std::string& flag, const std::string& text, std::int64_t depth)
@@ -168,6 +170,7 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
   };
   return app.add_option_function<std::vector<std::string>>(flag, join, description)
       ->type_name("DATA")
+      // An option keeps only the last occurrence otherwise, and a forgotten first file would be ignored in silence.
       ->trigger_on_parse();  // so that each occurrence is seen
 }
 
@@ -193,6 +196,7 @@ void require_effect(const CLI::App& command, std::initializer_list<const char*> 
 
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {
   const int cores = available_cores();
+  // A number out of range is refused elsewhere; one thread is the least.
   if (threads <= 1 || threads > kMostThreads || threads * processes <= cores) return;
   messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
                                processes > 1 ? fmt::format("{} times ", processes) : "", threads,

@@ -70,6 +70,7 @@ std::string search_json(const SearchResult& result, const std::string& placement
 
 namespace {
 
+// Gloo has a channel per direction, NCCL one serial queue per pair of ranks. A program may be right for one only.
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
 void add(const std::vector<Violation>& violations, CheckReport& report) {
@@ -114,6 +115,7 @@ std::size_t CheckReport::count(Severity severity) const {
 
 CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) {
   CheckReport report{std::move(schedule), {}, {}};
+  // The other checks and lower() need a schedule that can run.
   add(check(report.schedule), report);
   if (!report.findings.empty()) return report;
   add(check_limits(report.schedule, limits), report);
@@ -137,6 +139,7 @@ std::string check_text(const CheckReport& report) {
   text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
                       schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
                       schedule.workers.size(), num_ops(schedule));
+  // Also what was proven is said, because a bare `valid` would leave open of what.
   text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {

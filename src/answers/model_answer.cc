@@ -80,6 +80,7 @@ std::string layer_table(const ModelReport& report) {
                                  "activations", "I to W");
   for (const LayerKind kind : kKinds) {
     const LayerFootprint layer = layer_footprint(report.model, kind, report.workload);
+    // The figures are those of one block.
     const bool many = kind == LayerKind::Block && report.model.layers > 1;
     text += fmt::format("{:<12} {:>14} {:>12} {:>12} {:>11} {:>10}\n",
                         many ? fmt::format("block x {}", report.model.layers) : to_text(kind), layer.parameters,
@@ -173,6 +174,7 @@ std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const S
     workers[w].peak_bytes = peaks[w];
     for (const Op& op : schedule.workers[w]) {
       const StageFootprint& stage = model.footprints[op.stage.index()];
+      // The first op of a backward recomputes; W finds the activations in memory.
       const bool recomputes = gives_input_gradient(op.kind) && recompute.contains(op.stage);
       if (op.kind == OpKind::Forward || recomputes) workers[w].flops += stage.forward_flops;
       if (gives_input_gradient(op.kind)) workers[w].flops += stage.input_gradient_flops;
@@ -190,6 +192,7 @@ std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
 
 std::string model_text(const ModelReport& report) {
   const ModelConfig& model = report.model;
+  // From the model to its layers, its stages, the picture of these and, with a schedule, its workers.
   const auto stages = footprints(report);
   return fmt::format(
              "{}: {} parameters\n  {}, {} layers, {} wide, {}, feed-forward {}, vocabulary {}, {} positions, "
@@ -235,6 +238,7 @@ CostModel flop_costs(const ModelReport& report) {
     const StageFootprint stage = stage_footprint(report.model, layers, report.workload);
     const double input = stage.input_gradient_flops / 1e9;
     const double weight = stage.weight_gradient_flops / 1e9;
+    // FLOPs stand for time: only ratios of times matter to a schedule.
     costs.stages.push_back({stage.forward_flops / 1e9, input + weight, input, weight});
     costs.memory.push_back(stage.memory);
   }

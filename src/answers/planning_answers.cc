@@ -72,6 +72,7 @@ SearchOptions search_options(const JsonValue& request, const ReportProgress& pro
   options.seed = static_cast<std::uint64_t>(count_or(request, "seed", 0));
   options.progress = reporter(progress);
   if (request.has("iterations")) options.iterations = request.count("iterations", 1);
+  // A page that names only iterations gets a reproducible answer.
   options.seconds.reset();
   if (request.has("seconds") || !options.iterations) options.seconds = number_or(request, "seconds", 1);
   return options;
@@ -91,6 +92,7 @@ OwnLayer requested_layer(const JsonValue& value) {
       {}, value.number("weights"), value.number("state"), value.number("activations"), value.number("output")};
   for (const JsonValue& time : value.field("times").list()) {
     const LayerTime& next = layer.times.emplace_back(requested_time(time));
+    // Times between two sizes are interpolated, which needs ascending sizes.
     const bool ascends = layer.times.size() < 2 || (layer.times.rbegin() + 1)->micro_batch_size < next.micro_batch_size;
     if (!ascends) time.field("micro_batch_size").fail("must be larger than the one before");
   }
@@ -190,6 +192,7 @@ Json answer_model(const JsonValue& request) {
   const auto partition = named_partition(
       parse_partition(text_or(request, "partition", "even")),
       {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == StageRule::Full});
+  // Bytes alone: `auto` chooses stages by memory, not by time.
   const StageModel stages = stage_bytes(model, partition, schedule, workload);
   const double memory = number_or(request, "memory_bytes", 0);
   // With `auto`, all stages if even this does not fit.
@@ -199,6 +202,7 @@ Json answer_model(const JsonValue& request) {
   const ModelReport report{model, partition, workload,
                            parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
                            parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw"))};
+  // A recomputing stage runs its forward again, so this takes as long as the forward.
   CostModel costs = flop_costs(report);
   if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
   for (const StageId stage : recompute) costs.recompute[stage.index()] = costs.stages[stage.index()].forward;
@@ -238,6 +242,7 @@ Json answer_plan(const JsonValue& request) {
                {"machine", problem.machine.name},
                {"memory_bytes", problem.memory_bytes},
                {"open", Json::array()}};
+  // The page opens any row in its other tabs, with the same schedule, layers and costs.
   Predictor predictor(problem);
   for (const ReportedCandidate& each : report.candidates)
     json["open"].push_back(candidate_to_open(problem, predictor, each.ranked.candidate));

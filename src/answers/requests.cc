@@ -63,6 +63,7 @@ void require_taken(const JsonValue& value, const Generator& generator) {
 Schedule generate_requested(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
   const Generator& generator = find_generator(value.text("name"));
+  // Negative counts are read too, so that the refusal of the schedule says what it needs.
   constexpr std::int64_t kLeast = -1'000'000'000;
   if (const std::int64_t stages = value.count("stages", kLeast);
       stages < 1) {  // The schedule names what would be right
@@ -92,6 +93,7 @@ void scale(StageCosts& costs, double factor) {
 CostModel given_costs(const JsonValue& value, const Schedule& schedule) {
   value.expect_object({"forward", "input_gradient", "weight_gradient", "latency", "stage_factors", "all_reduce",
                        "weights", "activations"});
+  // Sliders of the page set times of a worker's whole share, as the flags of `chimera simulate` do.
   CostModel costs = CostModel::uniform(schedule, share_of(value), number_or(value, "latency", 0));
   if (value.has("stage_factors")) {
     const std::vector<double> factors = value.field("stage_factors").numbers(schedule.stages, "stage");
@@ -160,6 +162,7 @@ Schedule valid_schedule(const JsonValue& value) {
 }
 
 CostModel requested_costs(const JsonValue& request, const Schedule& schedule) {
+  // A request without costs is one with all defaults.
   const nlohmann::json usual = nlohmann::json::object();
   const JsonValue value = request.has("costs") ? request.field("costs") : JsonValue(usual, "costs");
   CostModel costs =

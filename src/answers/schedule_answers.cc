@@ -72,6 +72,7 @@ std::vector<std::size_t> time_running(const OpTable& table, const CostTable& cos
   };
   std::vector<double> free(timeline.workers.size(), 0);
   return visit_in_dependency_order(table, [&](OpIndex op) {
+    // An op starts when its worker is free and its inputs are there; messages take no time.
     double start = free[table.worker(op)];
     for (const OpIndex input : table.inputs(table.op(op))) {
       if (input != kNoOp) start = std::max(start, timed(input).end);
@@ -93,6 +94,7 @@ PartialRun run_as_far_as_possible(const Schedule& schedule, const CostModel& cos
     for (const TimedOp& op : worker.ops) reached = std::max(reached, op.end);
   }
   for (std::size_t w = 0; w < visited.size(); ++w) {
+    // Ops that cannot run are drawn behind all others, in the order of their worker, where the page marks them.
     double time = reached;
     for (std::size_t i = visited[w]; i < timeline.workers[w].ops.size(); ++i) {
       const double end = time + durations.duration(schedule.workers[w][i]);
@@ -125,6 +127,7 @@ TimedSteps time_steps(const JsonValue& request) {
   }
   CostModel costs = requested_costs(request, schedule);
   Timeline timeline = simulate(schedule, costs, {.steps = steps});
+  // Also false for NaN.
   if (!(timeline.makespan < 1e30)) throw ConfigError("the makespan is too large for a picture; use a larger unit");
   return {std::move(schedule), std::move(costs), std::move(timeline)};
 }
@@ -160,6 +163,7 @@ Json totals_json(const Panel& panel) {
   const auto idle = idle_by_cause(panel.explanation.bubbles);
   Json causes = Json::object();
   for (int c = 0; c < kIdleCauses; ++c) causes[to_text(static_cast<IdleCause>(c))] = idle[static_cast<std::size_t>(c)];
+  // The largest peak of a worker.
   double peak = 0;
   for (const Json& worker : workers_json(panel)) peak = std::max(peak, worker["peak"].get<double>());
   return {{"makespan", timeline.makespan},

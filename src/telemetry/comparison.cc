@@ -73,6 +73,7 @@ std::vector<Row> difference_rows(const std::vector<RunHistory>& runs) {
 
 /// Returns why no differences are shown; may be empty.
 std::string no_differences(const std::vector<RunHistory>& runs) {
+  // Runs without --checkpoint have no record of their configuration.
   std::string without;
   for (const RunHistory& run : runs) {
     if (run.configuration.empty()) without += (without.empty() ? "" : ", ") + run.name;
@@ -116,6 +117,7 @@ std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver o
       training.points.emplace_back(x, step.loss);
       if (step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
     }
+    // The index of the training curve, whose color it takes.
     validation.like = static_cast<int>(curves.size());
     validation.style = CurveStyle::Marks;
     curves.push_back(std::move(training));
@@ -143,6 +145,7 @@ LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over) {
 
 std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
   std::vector<Difference> found;
+  // In the order of the first run that has the field. Sorting would separate fields that belong together.
   std::vector<std::string> seen;
   for (const RunHistory& run : runs) {
     for (const auto& [field, any] : run.configuration) {

@@ -25,6 +25,7 @@ void add_little_endian(std::string& out, std::uint64_t number, int bytes) {
 }
 
 void add_varint(std::string& out, std::uint64_t number) {
+  // Seven bits a byte, low bits first; the high bit says that another byte follows.
   for (; number >= 0x80; number >>= 7U) out += static_cast<char>((number & 0x7FU) | 0x80U);
   out += static_cast<char>(number);
 }
@@ -59,6 +60,7 @@ void add_scalar(std::string& summary, std::string_view tag, double number) {
 std::string masked_checksum(std::string_view bytes) {
   const std::uint32_t sum = crc32c(bytes);
   std::string text;
+  // TensorFlow masks checksums, because a CRC of data that contain CRCs is weak.
   add_little_endian(text, ((sum >> 15U) | (sum << 17U)) + 0xA282EAD8U, 4);
   return text;
 }

@@ -64,6 +64,7 @@ std::string timeline_pictures(const std::vector<Panel>& panels) {
   std::string text;
   for (const Panel& panel : panels) {
     const std::int64_t ops = num_ops(panel.schedule);
+    // A page has several pictures and is read on a screen.
     if (ops > kMostSvgOps / 20) {
       text += fmt::format("<p>{}: {} ops are too many for this page; `--timeline` draws them.</p>\n",
                           escaped_markup(panel.title), ops);

@@ -24,6 +24,7 @@ std::optional<ProgressPage> page_of(const fs::path& files) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(files, error)) {
     const std::string target = fs::read_symlink(entry.path(), error).string();
+    // Ranks write their position to memory that the launcher has made under this name.
     if (!target.starts_with(std::string("/memfd:") + kProgressName)) continue;
     FileDescriptor page(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
     if (page.get() < 0) continue;
@@ -40,6 +41,8 @@ bool writes_to(const fs::path& files, const fs::path& file) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(files, error)) {
     if (fs::read_symlink(entry.path(), error) != file) continue;
+    // The link of a descriptor is writable if the file is open for writing. A reader, such as `tail -f`, is not the
+    // run.
     if ((fs::symlink_status(entry.path(), error).permissions() & fs::perms::owner_write) != fs::perms::none)
       return true;
   }
@@ -61,6 +64,7 @@ std::string sparkline(const std::vector<double>& values, std::size_t columns) {
   std::vector<double> means;
   const std::size_t bars = std::min(columns, values.size());
   for (std::size_t b = 0; b < bars; ++b) {
+    // Bars cover all values without gaps, in groups that differ by one value at most.
     const std::size_t first = b * values.size() / bars;
     const std::size_t end = (b + 1) * values.size() / bars;
     double sum = 0;
@@ -214,6 +218,7 @@ std::vector<LiveRank> LiveRun::watch(std::chrono::milliseconds time) const {
       if (waits_for_others(progress)) seen[r].waiting += 1;
     }
     ++looks;
+    // Samples at random moments count instructions by their time. Ranks are not disturbed: they only write memory.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } while (std::chrono::steady_clock::now() < end);
   for (LiveRank& rank : seen) rank.waiting /= static_cast<double>(looks);
@@ -224,6 +229,7 @@ std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks) {
   constexpr double kMuchWaiting = 0.2;
   std::vector<double> waiting;
   for (const LiveRank& rank : ranks) waiting.push_back(rank.waiting);
+  // Ranks wait for a straggler, which itself hardly waits.
   const double usual = median_of(std::move(waiting));
   std::vector<std::size_t> found;
   if (usual < kMuchWaiting) return found;
@@ -241,6 +247,7 @@ TopView look_at(const std::string& path, std::chrono::milliseconds watched) {
     view.run = read_run(path);  // includes steps done meanwhile
   }
   std::error_code error;
+  // The metrics have no clock times, but each step writes a line when it ends.
   const auto written = std::filesystem::last_write_time(view.run.metrics, error);
   const auto age = std::filesystem::file_time_type::clock::now() - written;
   if (!error) view.seconds_since_last = std::max(0.0, std::chrono::duration<double>(age).count());
