@@ -27,9 +27,9 @@ Schedule checked_schedule(const CheckArguments& options) {
   const std::string& name = options.name;
   std::error_code none;
   if (!names_schedule_file(name) && !std::filesystem::exists(name, none))
-    return options.pairs.paired(options.shape.generate(name));
+    return options.pairs.apply_to(options.shape.generate(name));
   require_no_shape(options.shape, name);
-  return options.pairs.paired(load_schedule(name));
+  return options.pairs.apply_to(load_schedule(name));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ struct CompareArguments {
   std::string output;
 };
 
-std::string compared(const CompareArguments& options) {
+std::string print_comparison(const CompareArguments& options) {
   std::vector<RunHistory> runs;
   for (const std::string& path : options.runs) runs.push_back(read_run(path));
   for (const RunHistory& run : runs) (void)figures_of(run);  // throws if a run has no step
@@ -46,7 +46,7 @@ void add_compare(CLI::App& program, int&) {
   begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html},
                         options->output);
-  command->callback([options] { write_output(options->output, compared(*options)); });
+  command->callback([options] { write_output(options->output, print_comparison(*options)); });
 }
 
 }  // namespace chimera::apps

@@ -81,7 +81,7 @@ ModelReport report_of(const ModelArguments& options) {
   return report;
 }
 
-std::string printed(const ModelReport& report, Format format) {
+std::string print_model(const ModelReport& report, Format format) {
   if (format == Format::Json) return model_json(report);
   if (format == Format::Costs) return costs_to_json(flop_costs(report));
   return format == Format::Svg ? model_svg(report) : model_text(report);
@@ -138,7 +138,7 @@ void add_model(CLI::App& program, int&) {
     const bool has_schedule = options->schedule_option->count() > 0;
     require_effect(*command, {"--micro-batches"}, has_schedule || options->partition.rule == PartitionRule::Balanced,
                    "--schedule");
-    write_output(options->output, printed(report_of(*options), options->format));
+    write_output(options->output, print_model(report_of(*options), options->format));
   });
 }
 

@@ -59,7 +59,7 @@ std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFla
   return schedules;
 }
 
-std::string drawn(Format format, const std::vector<Panel>& panels) {
+std::string draw_panels(Format format, const std::vector<Panel>& panels) {
   const Panel& first = panels.front();
   if (format == Format::Svg) return to_svg(first);
   if (format == Format::Perfetto) return to_perfetto(first.schedule, first.timeline, first.explanation);

@@ -179,7 +179,7 @@ void measure(const PlanArguments& options, PlanReport& report) {
   for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
 }
 
-std::string printed(const PlanReport& report, Format format) {
+std::string print_plan(const PlanReport& report, Format format) {
   if (format == Format::Json) return plan_json(report);
   return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
@@ -356,7 +356,7 @@ void add_plan(CLI::App& program, int& exit_code) {
     write_plan(*options, report);
     write_costs(*options, report);
     write_job(*options, report);
-    if (options->sbatch != "-") write_output("", printed(report, options->format));
+    if (options->sbatch != "-") write_output("", print_plan(report, options->format));
     exit_code = static_cast<int>(ExitCode::Success);
   });
 }

@@ -56,10 +56,10 @@ double usual_makespan(const Schedule& schedule) {
 Schedule named_schedule(const ScheduleArguments& options, const MakeSchedule& make) {
   if (!names_schedule_file(options.name)) return options.shape.generate(options.name, options.pictures.with, make);
   require_no_shape(options.shape, "schedule: " + options.name);
-  return options.pairs.paired(read_schedule(options.name));
+  return options.pairs.apply_to(read_schedule(options.name));
 }
 
-std::string written(const ScheduleArguments& options) {
+std::string print_schedule(const ScheduleArguments& options) {
   const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
   const Schedule schedule = named_schedule(options, make);
   // Files hold the schedule, pictures its slots.
@@ -72,7 +72,7 @@ std::string written(const ScheduleArguments& options) {
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));
   if (options.format == Format::Text) return pictures_as_text(panels, options.pictures.text_style(options.output));
-  return drawn(options.format, panels);
+  return draw_panels(options.format, panels);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void add_schedule(CLI::App& program, int&) {
       throw ConfigError("schedule: --communication goes with --format csv");
     }
     options->pictures.check_format(options->format);
-    write_output(options->output, written(*options));
+    write_output(options->output, print_schedule(*options));
   });
 }
 

@@ -67,7 +67,7 @@ std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {
   if (options.placement == kAnyPlacement) return {any_placement()};
   std::vector<NamedPlacement> chosen;
   for (const NamedPlacement& placement : named_placements()) {
-    const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !takes(placement, flag.axis.axis); };
+    const auto is_refused = [&](const AxisFlag& flag) { return flag.is_given() && !takes(placement, flag.axis.axis); };
     const bool is_allowed = options.placement.empty() ? std::ranges::none_of(options.shape.axes, is_refused)
                                                       : options.placement == placement.name;
     if (is_allowed) chosen.push_back(placement);
@@ -88,7 +88,7 @@ PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement&
   const ShapeFlags& flags = options.shape;
   flags.require_counts("search");
   for (const AxisFlag& flag : flags.axes) {
-    if (!flag.given() || takes(placement, flag.axis.axis)) continue;
+    if (!flag.is_given() || takes(placement, flag.axis.axis)) continue;
     throw ConfigError(fmt::format("search: {} does not apply to --placement {}, which takes {}", flag.axis.flag(),
                                   placement.name, flags_of(placement)));
   }
@@ -99,7 +99,7 @@ PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement&
 
 /// A backward is whole if only --backward gives its cost.
 bool splits_backward(const SearchArguments& options) {
-  return !options.whole_backward && !options.costs.given(&CostFlags::backward);
+  return !options.whole_backward && !options.costs.is_given(&CostFlags::backward);
 }
 
 SearchProblem problem_of(const SearchArguments& options, const Layout& layout, bool splits) {
@@ -220,7 +220,7 @@ SearchedPlacements searched_placements(const SearchArguments& options) {
   return searched;
 }
 
-std::string found(const SearchArguments& options) {
+std::string print_search(const SearchArguments& options) {
   const SearchedPlacements searched = searched_placements(options);
   const auto& problems = searched.problems;
   options.costs.report_without_slices(
@@ -289,7 +289,7 @@ void add_search(CLI::App& program, int&) {
   set_common_flags(*command, {"--stages", "--micro-batches", "--placement", "--forward", "--backward",
                               "--input-gradient", "--weight-gradient", "--latency", "--costs", "--max-in-flight",
                               "--seconds", "--iterations", "--seed", "--format", "--output"});
-  command->callback([options] { write_output("", found(*options)); });
+  command->callback([options] { write_output("", print_search(*options)); });
 }
 
 }  // namespace chimera::apps

@@ -81,10 +81,10 @@ Schedule chosen_schedule(const SimulateArguments& options, const MakeSchedule& m
   if (is_named && !names_schedule_file(options.name))
     return options.shape.generate(options.name, options.pictures.with, make);
   require_no_shape(options.shape, "simulate: " + (is_named ? options.name : "--file"));
-  return options.pairs.paired(read_schedule(is_named ? options.name : options.file));
+  return options.pairs.apply_to(read_schedule(is_named ? options.name : options.file));
 }
 
-Panel simulated(const Schedule& step, const SimulateArguments& options) {
+Panel simulate_panel(const Schedule& step, const SimulateArguments& options) {
   const Schedule schedule = all_steps(step, options);
   const CostModel costs = costs_of(schedule, options);
   Timeline timeline = timeline_of(schedule, costs, options);
@@ -194,9 +194,9 @@ std::string simulate_all(const SimulateArguments& options) {
   const MakeSchedule make =
       fastest(options.shape, options.pairs, [&](const Schedule& step) { return makespan_of(step, options); });
   const Schedule schedule = chosen_schedule(options, make);
-  std::vector<Panel> panels = {simulated(schedule, options)};
+  std::vector<Panel> panels = {simulate_panel(schedule, options)};
   for (const Schedule& other : options.pictures.beside(schedule, options.shape, make)) {
-    panels.push_back(simulated(other, options));
+    panels.push_back(simulate_panel(other, options));
   }
   const Panel& first = panels.front();
   require_limit(options, first);
@@ -206,7 +206,7 @@ std::string simulate_all(const SimulateArguments& options) {
       std::ranges::any_of(panels, [](const Panel& panel) { return has_pairs(panel.schedule); }));
   if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
   if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
-  return drawn(options.format, panels);
+  return draw_panels(options.format, panels);
 }
 
 }  // namespace

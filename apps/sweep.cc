@@ -61,7 +61,7 @@ void require_fitting_flags(const SweepArguments& options, const CLI::App& comman
   }
 }
 
-std::string formatted(const SweepResult& result, Format format) {
+std::string print_rows(const SweepResult& result, Format format) {
   if (format == Format::Text) return to_text(result);
   for (const LeftOutSchedule& each : result.left_out) messages().write("chimera: " + to_text(each) + "\n");
   return format == Format::Json ? to_json_lines(result.rows) : to_csv(result.rows);
@@ -91,7 +91,7 @@ void run(const SweepArguments& options, const CLI::App& command) {
     chart = draw_chart(result.rows, options.value.empty() ? usual : options.value,
                        options.over.empty() ? over : options.over, options.pareto || options.schedules.empty());
   }
-  write_output(options.output, formatted(result, options.chosen_format()));
+  write_output(options.output, print_rows(result, options.chosen_format()));
   if (!options.chart.empty()) write_whole(options.chart, chart);
 }
 

@@ -64,7 +64,7 @@ class Sweeper {
     require_taken_axes();
     const std::vector<CostFlags> all_costs = sweep_.costs.listed();
     // Files have a D and N of their own, so that they need no --stages and --micro-batches.
-    const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.given();
+    const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.is_given();
     for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
       for (const CostFlags& costs : all_costs) {
         for (const std::string& name : names_) {
@@ -98,7 +98,7 @@ class Sweeper {
       const auto takes = [&](const std::string& name) {
         return !names_schedule_file(name) && find_axis(find_generator(name), flag.axis.axis) != nullptr;
       };
-      if (!flag.given() || std::ranges::any_of(names_, takes)) continue;
+      if (!flag.is_given() || std::ranges::any_of(names_, takes)) continue;
       throw ConfigError(fmt::format("{} applies to none of {}", flag.axis.flag(), fmt::join(names_, ", ")));
     }
   }
@@ -136,7 +136,7 @@ class Sweeper {
         .stages = static_cast<std::int64_t>(schedule.workers.size()),
         .micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale)};
     const auto is_first = [&](const AxisFlag& flag) {
-      return !flag.given() || flag.axis.get(lists) == flag.values.front();
+      return !flag.is_given() || flag.axis.get(lists) == flag.values.front();
     };
     if (!std::ranges::all_of(sweep_.shape.axes, is_first)) return;  // duplicate
     if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches)) {
@@ -153,7 +153,7 @@ class Sweeper {
   std::optional<SweepRow> try_row(const std::string& name, const Generator* generator, const PipelineShape& shape,
                                   const CostFlags& flags, const Schedule& unpaired, std::string& reason) {
     try {
-      const Schedule schedule = sweep_.pairs.paired(unpaired);
+      const Schedule schedule = sweep_.pairs.apply_to(unpaired);
       if (!check_limits(schedule, limits_).empty()) {
         reason = "holds more than " + sweep_.limits.in_words();
         return std::nullopt;
@@ -171,7 +171,7 @@ class Sweeper {
   [[nodiscard]] SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
                                 const CostFlags& flags, const Panel& panel) const {
     const bool has_slices = std::ranges::any_of(
-        sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.given(); });
+        sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.is_given(); });
     SweepRow row{.cells = {{.column = "schedule", .text = name, .is_number = false},
                            count_cell("stages", shape.stages),
                            count_cell("micro_batches", shape.micro_batches)},

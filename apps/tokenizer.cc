@@ -38,7 +38,7 @@ void check(const TrainTokenizerOptions& options) {
   }
 }
 
-std::string learn(const TrainTokenizerOptions& options) {
+std::string train_tokenizer(const TrainTokenizerOptions& options) {
   check(options);
   WordCounts words;
   for (const std::string& path : options.files) {
@@ -91,7 +91,7 @@ void add_tokenizer(CLI::App& program, int&) {
   begin_group(*train, heading::kOutput);
   guard_outputs(*train, {add_path(*train, "--output", options->output,
                                   "write tokenizer.json to this file (default: standard output)")});
-  train->callback([options] { write_output(options->output, learn(*options)); });
+  train->callback([options] { write_output(options->output, train_tokenizer(*options)); });
 }
 
 }  // namespace chimera::apps

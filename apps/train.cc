@@ -97,7 +97,7 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   const PipelineShape defaults = options.shape;
   if (options.schedule == "none") {
     for (const AxisFlag& axis : flags.shape.axes) {
-      if (axis.given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis.flag()));
+      if (axis.is_given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis.flag()));
     }
   } else {
     options.shape = flags.shape.shape_for(find_generator(options.schedule));

@@ -90,11 +90,11 @@ void CostFlags::report_without_slices(bool any) const {
   const auto report = [&](bool is_given, const char* flag) {
     if (is_given && !any) messages().write(fmt::format("chimera: {} has no effect without --slices\n", flag));
   };
-  report(given(&CostFlags::attention), "--attention");
+  report(is_given(&CostFlags::attention), "--attention");
   report(slice_lengths_option->count() > 0, "--slice-lengths");
 }
 
-bool CostFlags::given(double CostFlags::*time) const {
+bool CostFlags::is_given(double CostFlags::*time) const {
   return std::ranges::find(times, time, &TimeFlag::time)->option->count() > 0;
 }
 
@@ -122,11 +122,11 @@ std::vector<CostFlags> CostFlags::listed() const {
 }
 
 CostModel CostFlags::given_times(const Schedule& schedule) const {
-  const bool split = given(&CostFlags::input_gradient);
-  if (split != given(&CostFlags::weight_gradient)) {
+  const bool split = is_given(&CostFlags::input_gradient);
+  if (split != is_given(&CostFlags::weight_gradient)) {
     throw ConfigError("--input-gradient and --weight-gradient come together");
   }
-  if (split && given(&CostFlags::backward)) {
+  if (split && is_given(&CostFlags::backward)) {
     throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
   }
   // Without other times, a backward is half input gradients and half weight gradients, as in a linear layer.
@@ -180,7 +180,7 @@ CostModel CostFlags::read_file(const Schedule& schedule) const {
 }
 
 void CostFlags::add_links(CostModel& costs) const {
-  if (given(&CostFlags::latency)) throw ConfigError("--latency: --links gives it already; give one of the two");
+  if (is_given(&CostFlags::latency)) throw ConfigError("--latency: --links gives it already; give one of the two");
   // A cost file may hold the bytes of messages, which betas of --links need.
   if (!costs.links) costs.links.emplace();
   costs.links->matrix = links_from_text(read_again(links), links);
@@ -201,7 +201,7 @@ void PairFlags::add_time_to(CLI::App& app) {
                  "time of an overlapped pair relative to the sum of its two ops; at least the longer op (default 1)");
 }
 
-Schedule PairFlags::paired(Schedule schedule) const {
+Schedule PairFlags::apply_to(Schedule schedule) const {
   switch (choice) {
     case PairChoice::Own: return schedule;
     case PairChoice::Neighbors:
@@ -275,12 +275,12 @@ MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                      const std::function<double(const Schedule&)>& makespan) {
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
     const std::vector<PipelineShape> shapes = shape.variants(generator, asked, Tried::ByCosts);
-    Schedule best = pairs.paired(generator.generate(shapes.front()));
+    Schedule best = pairs.apply_to(generator.generate(shapes.front()));
     // Nothing to choose: `makespan` may be costly, and may fail for this schedule with a better message later.
     if (shapes.size() == 1) return best;
     double least = makespan(best);
     for (const PipelineShape& other : std::span(shapes).subspan(1)) {
-      Schedule schedule = pairs.paired(generator.generate(other));
+      Schedule schedule = pairs.apply_to(generator.generate(other));
       const double time = makespan(schedule);
       if (time >= least) continue;
       least = time;

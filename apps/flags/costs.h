@@ -6,7 +6,7 @@
 //
 // A command calls add_to() before it parses the command line. Afterwards it applies the flags to each schedule:
 //
-//   schedule = pairs.paired(schedule)                     ops that may overlap
+//   schedule = pairs.apply_to(schedule)                     ops that may overlap
 //   costs    = pairs.with_time(costs.costs_of(schedule))  CostModel for simulate()
 //   check_limits(schedule, limits.limits())               violations if the schedule exceeds a limit
 
@@ -77,7 +77,7 @@ struct CostFlags {
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   /// Returns whether the command line has the flag of this time.
-  [[nodiscard]] bool given(double CostFlags::*time) const;
+  [[nodiscard]] bool is_given(double CostFlags::*time) const;
   /// Returns the flags with more than one value.
   [[nodiscard]] std::vector<const TimeFlag*> lists() const;
   /// Returns a copy with single times for each combination of the lists. The first flag varies slowest. Throws
@@ -108,7 +108,7 @@ struct PairFlags {
 
   void add_to(CLI::App& app);
   void add_time_to(CLI::App& app);
-  [[nodiscard]] Schedule paired(Schedule schedule) const;
+  [[nodiscard]] Schedule apply_to(Schedule schedule) const;
   /// Returns `costs` with the time of --pair-time, if given. Throws ConfigError if `costs` has one already.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
   /// Unless `any` schedule has pairs, reports on messages() that --pair-time has no effect.

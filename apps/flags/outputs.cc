@@ -109,7 +109,7 @@ CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vec
 }
 
 void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats) {
-  // Called while words are parsed, so that it sees --format only if this comes first; a later --format overrides.
+  // A --format on the command line counts, whatever the ending says.
   file.each([&given, &format, formats](const std::string& path) {
     const std::string ending = std::filesystem::path(path).extension().string();
     for (const Format one : formats) {

@@ -107,7 +107,7 @@ std::vector<PipelineShape> ShapeFlags::listed() const {
     }
   }
   for (const AxisFlag& flag : axes) {
-    if (!flag.given()) continue;
+    if (!flag.is_given()) continue;
     require_few(shapes.size() * flag.values.size());
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
@@ -121,7 +121,7 @@ std::vector<PipelineShape> ShapeFlags::listed() const {
 std::optional<PipelineShape> ShapeFlags::applicable_shape(const Generator& generator, const PipelineShape& one) const {
   PipelineShape asked = default_shape(generator, one.stages, one.micro_batches);
   for (const AxisFlag& flag : axes) {
-    if (!flag.given()) continue;
+    if (!flag.is_given()) continue;
     if (find_axis(generator, flag.axis.axis) != nullptr) {
       flag.axis.set(asked, flag.axis.get(one));
     } else if (flag.axis.get(one) != flag.values.front()) {
@@ -131,8 +131,8 @@ std::optional<PipelineShape> ShapeFlags::applicable_shape(const Generator& gener
   return asked;
 }
 
-bool ShapeFlags::given() const {
-  return stages->count() + micro_batches->count() > 0 || std::ranges::any_of(axes, &AxisFlag::given);
+bool ShapeFlags::is_given() const {
+  return stages->count() + micro_batches->count() > 0 || std::ranges::any_of(axes, &AxisFlag::is_given);
 }
 
 void ShapeFlags::require_counts(const std::string& what) const {
@@ -144,7 +144,7 @@ void ShapeFlags::require_counts(const std::string& what) const {
 
 PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vector<std::string>& beside) const {
   for (const AxisFlag& flag : axes) {
-    if (!flag.given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
+    if (!flag.is_given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
     const auto takers = schedules_with(flag.axis.axis);
     // The flag is for one of the other schedules in the same picture.
     if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(beside, name) > 0; })) continue;
@@ -161,7 +161,7 @@ PipelineShape ShapeFlags::as_given(const PipelineShape& usual) const {
   asked.stages = shape.stages;
   asked.micro_batches = shape.micro_batches;
   for (const AxisFlag& flag : axes) {
-    if (flag.given()) flag.axis.set(asked, flag.values.front());
+    if (flag.is_given()) flag.axis.set(asked, flag.values.front());
   }
   return asked;
 }
@@ -172,7 +172,7 @@ std::vector<PipelineShape> ShapeFlags::variants(const Generator& generator, cons
   std::vector<PipelineShape> shapes = {asked};
   for (const AxisFlag& flag : axes) {
     const TakenAxis* taken = find_axis(generator, flag.axis.axis);
-    if (taken == nullptr || flag.given() || (tried == Tried::ByCosts && !taken->by_costs)) continue;
+    if (taken == nullptr || flag.is_given() || (tried == Tried::ByCosts && !taken->by_costs)) continue;
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
       for (const std::int64_t value : taken->planned(each)) flag.axis.set(varied.emplace_back(each), value);
@@ -190,7 +190,7 @@ PipelineShape ShapeFlags::shape_beside(const Schedule& schedule, const Generator
 PipelineShape ShapeFlags::shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const {
   PipelineShape asked = default_shape(generator, depth, count);
   for (const AxisFlag& flag : axes) {
-    if (flag.given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.values.front());
+    if (flag.is_given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.values.front());
   }
   return asked;
 }
@@ -209,7 +209,7 @@ bool names_schedule_file(const std::string& name) {
 }
 
 void require_no_shape(const ShapeFlags& shape, const std::string& what) {
-  if (!shape.given()) return;
+  if (!shape.is_given()) return;
   throw ConfigError(what + " has a shape already; leave out --stages, --micro-batches and the other shape flags");
 }
 

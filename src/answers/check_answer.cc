@@ -139,7 +139,7 @@ std::string check_text(const CheckReport& report) {
   text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
                       schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
                       schedule.workers.size(), num_ops(schedule));
-  // Also what was proven is said, because a bare `valid` would leave open of what.
+  // The proofs are listed, because a bare `valid` would not say what was checked.
   text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {

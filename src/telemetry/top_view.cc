@@ -239,7 +239,7 @@ std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks) {
   return found;
 }
 
-TopView look_at(const std::string& path, std::chrono::milliseconds watched) {
+TopView observe_run(const std::string& path, std::chrono::milliseconds watched) {
   TopView view{.run = read_run(path)};
   if (const auto live = LiveRun::find(view.run.metrics)) {
     view.process = live->process();
