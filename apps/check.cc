@@ -8,6 +8,7 @@
 #include "flags/costs.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
+#include "flags/values.h"
 #include "help.h"
 
 namespace chimera::apps {
@@ -48,10 +49,10 @@ void add_check(CLI::App& program, int& exit_code) {
       "\nExit codes: 0 valid; 1 invalid; 2 the text is not a schedule.\n"
       "\nMore: docs/schedule_format.md");
   auto options = std::make_shared<CheckArguments>();
-  command
-      ->add_option("NAME", options->name,
-                   "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input")
-      ->required();
+  auto* name = command->add_option(
+      "NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input");
+  name->required();
+  complete_names(name, schedule_names());
   options->shape.add_to(*command);
   options->pairs.add_to(*command);
   options->limits.add_to(*command);

@@ -106,7 +106,9 @@ void add_model(CLI::App& program, int&) {
       "\nPresets: " +
       listed_models() + ".\n\nMore: docs/models.md");
   auto options = std::make_shared<ModelArguments>();
-  command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required();
+  complete_names(
+      command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required(),
+      preset_names());
   begin_group(*command, heading::kModel);
   add_model_fields(*command, options->fields);
   add_number(*command, "--dropout", options->dropout, "dropout probability (default 0)");
@@ -127,6 +129,7 @@ void add_model(CLI::App& program, int&) {
                                    "printed; some have more than D stages (default ") +
                            kPlainSchedule + ")")
           ->type_name("NAME");
+  complete_names(options->schedule_option, schedule_names());
   add_count(*command, "--micro-batches", options->micro_batches,
             "micro-batches per step, for --schedule (N; default: as many as --stages)");
   begin_group(*command, heading::kOutput);

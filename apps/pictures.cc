@@ -25,11 +25,13 @@ bool is_set(const char* name) {
 }  // namespace
 
 void PictureFlags::add_to(CLI::App& app) {
-  app.add_option("--with", with,
-                 "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; repeatable")
-      ->type_name("NAME")
-      ->take_all()
-      ->allow_extra_args(false);
+  complete_names(app.add_option("--with", with,
+                                "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; "
+                                "repeatable")
+                     ->type_name("NAME")
+                     ->take_all()
+                     ->allow_extra_args(false),
+                 schedule_names());
   add_choice(app, "--color", color, "whether text is colored (default auto: on a terminal, unless NO_COLOR is set)");
 }
 

@@ -300,9 +300,12 @@ void add_plan(CLI::App& program, int& exit_code) {
   auto options = std::make_shared<PlanArguments>();
   options->problem.add_to(*command);
   begin_group(*command, heading::kPlanning);
-  command->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous schedules)")
-      ->delimiter(',')
-      ->type_name("NAME,NAME");
+  complete_names(
+      command
+          ->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous schedules)")
+          ->delimiter(',')
+          ->type_name("NAME,NAME"),
+      schedule_names());
   add_choice(*command, "--rule", options->rule,
              "how to choose: by simulated step time, or by the rule of the Chimera paper (default simulation)");
   options->partition_option = add_text(

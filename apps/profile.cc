@@ -244,9 +244,11 @@ int run(const Flags& flags, const Invocation& invocation) {
 void add_flags(CLI::App& command, Flags& flags) {
   ProfileOptions& o = flags.options;
   begin_group(command, heading::kMeasuring);
-  command.add_option("--model", o.models, "models whose layers are measured (default gpt2-mini,bert-tiny)")
-      ->delimiter(',')
-      ->type_name("NAME,NAME");
+  complete_names(
+      command.add_option("--model", o.models, "models whose layers are measured (default gpt2-mini,bert-tiny)")
+          ->delimiter(',')
+          ->type_name("NAME,NAME"),
+      preset_names());
   command.add_option("--micro-batch-sizes", o.micro_batch_sizes, "micro-batch sizes to measure (default 1,2,4,8)")
       ->delimiter(',')
       ->type_name("N,N");

@@ -23,6 +23,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "flags/config_file.h"
+#include "flags/values.h"
 #include "help.h"
 #include "launch/local/launcher.h"
 
@@ -212,20 +213,34 @@ std::string shipped_file(const std::string& name) {
       fmt::format("{} does not exist; install the program again, or run it in the folder of its build", name));
 }
 
-std::string machine_file(const std::string& word) {
+namespace {
+
+/// `any` is a shipped file, whose folder and ending all files of its kind have.
+std::string named_file(const char* what, const std::string& word, const std::string& any) {
   namespace fs = std::filesystem;
   std::error_code none;
-  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(".json") || fs::exists(word, none)) {
+  const std::string ending = fs::path(any).extension().string();
+  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(ending) || fs::exists(word, none)) {
     return word;
   }
-  // Every shipped profile is in the same folder as this one.
-  const fs::path folder = fs::path(shipped_file("machines/h100-80gb.json")).parent_path();
+  const fs::path folder = fs::path(shipped_file(any)).parent_path();
   std::vector<std::string> names;
-  for (const auto& file : fs::directory_iterator(folder)) names.push_back(file.path().stem().string());
+  for (const auto& file : fs::directory_iterator(folder)) {
+    if (file.path().extension() == ending) names.push_back(file.path().stem().string());
+  }
   std::ranges::sort(names);
-  if (std::ranges::count(names, word) > 0) return (folder / (word + ".json")).string();
-  throw ConfigError(unknown_name("machine profile", word, names));
+  const std::string name = complete_name(word, names);
+  if (std::ranges::count(names, name) > 0) return (folder / (name + ending)).string();
+  throw ConfigError(unknown_name(what, word, names));
 }
+
+}  // namespace
+
+std::string machine_file(const std::string& word) {
+  return named_file("machine profile", word, "machines/h100-80gb.json");
+}
+
+std::string recipe_file(const std::string& word) { return named_file("recipe", word, "recipes/gpt2.toml"); }
 
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk

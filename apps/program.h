@@ -32,9 +32,10 @@ struct CommandResult {
 /// ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
-/// Returns `word` if it is a path or `-`, or the shipped profile of that name, such as h100-80gb. Throws ConfigError,
-/// with the shipped names, for another name.
+/// Return `word` if it is a path or `-`, or the shipped machine profile or recipe of that name, such as h100-80gb. The
+/// beginning of a name suffices if no other begins with it. Throw ConfigError, with the shipped names, for other words.
 [[nodiscard]] std::string machine_file(const std::string& word);
+[[nodiscard]] std::string recipe_file(const std::string& word);
 
 /// Adds the subcommands that need LibTorch, or only their names for the help.
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;

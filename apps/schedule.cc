@@ -7,6 +7,7 @@
 #include "flags/costs.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
+#include "flags/values.h"
 #include "help.h"
 #include "pictures.h"
 #include "render/slots.h"
@@ -91,7 +92,10 @@ void add_schedule(CLI::App& program, int&) {
       "the order that ends first is shown, as in `chimera simulate`.\n"
       "\nMore: docs/schedules.md, docs/schedule_format.md");
   auto options = std::make_shared<ScheduleArguments>();
-  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file")->required();
+  complete_names(
+      command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file")
+          ->required(),
+      schedule_names());
   options->shape.add_to(*command);
   options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);

@@ -260,9 +260,10 @@ void add_search(CLI::App& program, int&) {
       "only on --seed.\n"
       "\nMore: docs/search.md");
   auto options = std::make_shared<SearchArguments>();
-  command->add_option("NAME", options->name,
-                      "schedule to improve on its own placement: a name, or a JSON or CSV file (default: the best "
-                      "placement)");
+  complete_names(command->add_option("NAME", options->name,
+                                     "schedule to improve on its own placement: a name, or a JSON or CSV file "
+                                     "(default: the best placement)"),
+                 schedule_names());
   options->shape.add_to(*command);
   add_word(
       *command, "--placement", placement_names(),

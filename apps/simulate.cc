@@ -227,7 +227,9 @@ void add_simulate(CLI::App& program, int&) {
       "schedules, for lists of shapes and times.\n"
       "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
-  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file");
+  complete_names(
+      command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file"),
+      schedule_names());
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", options->file, "the same as NAME, for a file of any name");
   options->shape.add_to(*command);

@@ -275,7 +275,7 @@ std::vector<std::string> parse_schedules(const std::string& text) {
   if (text == "all") return schedule_names();
   std::vector<std::string> names;
   for (const std::string_view part : parts_of(text)) {
-    names.emplace_back(part);
+    names.push_back(complete_name(std::string(part), schedule_names()));
     if (!names_schedule_file(names.back())) (void)find_generator(names.back());
   }
   return names;

@@ -148,6 +148,7 @@ void require_effects(const TrainCommandLine& flags, const Invocation& invocation
 /// defaults of TrainOptions.
 TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation& invocation) {
   if (!flags.config.empty()) {
+    flags.config = recipe_file(flags.config);
     merge_config(command, flags.config);
     command.get_option("--config")->clear();  // ranks get the values of the file
   }

@@ -130,8 +130,10 @@ void add_planning(CLI::App& app, TrainCommandLine& flags) {
 
 void add_model_and_data(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kModel);
-  command.add_option("--model", o.model, "preset (see `chimera model --help`) or TOML file (default gpt2-mini)")
-      ->type_name("NAME");
+  complete_names(
+      command.add_option("--model", o.model, "preset (see `chimera model --help`) or TOML file (default gpt2-mini)")
+          ->type_name("NAME"),
+      preset_names());
   add_path(command, "--from", o.from, "Hugging Face folder to start from: config.json and safetensors",
            PathKind::Folder);
   add_model_fields(command, o.overrides);
@@ -177,8 +179,13 @@ std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
 void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kSchedule);
-  command.add_option("--schedule", o.schedule, "name, JSON or CSV file, - (standard input), or none (default chimera)")
-      ->type_name("NAME");
+  std::vector<std::string> schedules = schedule_names();
+  schedules.emplace_back("none");
+  complete_names(
+      command
+          .add_option("--schedule", o.schedule, "name, JSON or CSV file, - (standard input), or none (default chimera)")
+          ->type_name("NAME"),
+      std::move(schedules));
   flags.shape.add_to(command);
   flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
   flags.shape.micro_batches->description(
@@ -249,7 +256,8 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kRunning);
   add_path(command, "--config,--recipe", flags.config,
-           "TOML file of flags such as `stages = 4` (see recipes/); the command line overrides it");
+           "TOML file of flags such as `stages = 4`, or a shipped recipe such as gpt2 (see recipes/); the command line "
+           "overrides it");
   command.add_flag("--dry-run", flags.dry_run,
                    "print stages, parameters, memory, bubbles and predicted step time of every rank; start nothing");
   add_number(command, "--hang-seconds", o.hang_seconds,

@@ -17,9 +17,11 @@ namespace chimera::apps {
 
 void PlanFlags::add_to(CLI::App& app) {
   begin_group(app, heading::kModel);
-  app.add_option("--model", model,
-                 "preset (see `chimera model --help`), TOML file or Hugging Face folder (default gpt2-mini)")
-      ->type_name("NAME");
+  complete_names(app.add_option("--model", model,
+                                "preset (see `chimera model --help`), TOML file or Hugging Face folder (default "
+                                "gpt2-mini)")
+                     ->type_name("NAME"),
+                 preset_names());
   add_model_fields(app, fields);
   app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention probabilities in memory");
   begin_group(app, heading::kPlanning);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -90,11 +91,27 @@ class CountList {
 
 }  // namespace
 
+std::string complete_name(const std::string& word, const std::vector<std::string>& names) {
+  if (word.empty() || std::ranges::count(names, word) > 0) return word;
+  const auto is_longer = [&](const std::string& name) { return name.starts_with(word); };
+  if (std::ranges::count_if(names, is_longer) != 1) return word;
+  return *std::ranges::find_if(names, is_longer);
+}
+
+void complete_names(CLI::Option* option, std::vector<std::string> names) {
+  option->transform([names = std::move(names)](const std::string& word) {
+    std::error_code none;
+    const bool is_path = word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, none);
+    return is_path ? word : complete_name(word, names);
+  });
+}
+
 std::string name_for(const std::string& flag, const std::string& word, const std::vector<std::string>& names) {
-  const auto is_name = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
-  if (is_name(word)) return word;
   const auto same = std::ranges::find(kSameWords, std::string_view(word), &SameWord::first);
-  if (same != kSameWords.end() && is_name(same->second)) return std::string(same->second);
+  const std::string meant = same == kSameWords.end() ? word : std::string(same->second);
+  for (const std::string& name : {word, meant, complete_name(word, names)}) {
+    if (std::ranges::count(names, name) > 0) return name;
+  }
   throw ConfigError(unknown_name(flag, word, names));
 }
 
