@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
 #include "core/error.h"
+#include "core/shell_words.h"
 #include "flags/hosts.h"
 #include "flags/outputs.h"
 #include "flags/values.h"

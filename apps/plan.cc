@@ -13,6 +13,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/shell_words.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"
 #include "flags/values.h"

@@ -16,12 +16,12 @@
 #include <new>
 #include <string_view>
 
-#include "bench/training_run.h"
 #include "build_information.h"
 #include "core/choices.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/shell_words.h"
 #include "flags/config_file.h"
 #include "flags/values.h"
 #include "help.h"
@@ -184,16 +184,6 @@ CommandResult run_own(const std::vector<std::string>& words) {
   const int status = ::pclose(pipe);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
-}
-
-std::string shell_words(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`*?[]{}()<>|&;#~!") == std::string::npos;
-    if (!line.empty()) line += " ";
-    line += is_plain ? word : shell_word(word);
-  }
-  return line;
 }
 
 std::string as_typed(const std::vector<std::string>& words) {

@@ -23,8 +23,6 @@ struct CommandResult {
 /// standard error. Throws Error if no process can be started.
 [[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
 
-/// Returns the words in one line, separated by spaces and quoted for the shell if necessary.
-[[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
 /// Returns the shell line `chimera WORDS`.
 [[nodiscard]] std::string as_typed(const std::vector<std::string>& words);
 

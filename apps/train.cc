@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/resident_memory.h"
+#include "core/shell_words.h"
 #include "dry_run_report.h"
 #include "flags/config_file.h"
 #include "flags/outputs.h"
@@ -316,13 +317,16 @@ std::string way_to_continue(const Job& job, Words typed) {
     if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
   } catch (const Error&) {  // the rest helps, too
   }
+  const std::string why = fmt::format("  why: chimera diagnose {}\n", shell_word(folder));
+  if (steps.empty()) {
+    return text + fmt::format("  newest checkpoint: none\n  start again: {}\n{}", as_typed(typed), why);
+  }
   const Words automatic = {"--resume", "auto"};
   const bool resumes = std::search(typed.begin(), typed.end(), automatic.begin(), automatic.end()) != typed.end() ||
                        std::ranges::count(typed, "--resume=auto") > 0;
   if (!resumes) typed.insert(typed.end(), automatic.begin(), automatic.end());
-  text += steps.empty() ? "  newest checkpoint: none\n"
-                        : fmt::format("  newest checkpoint: {}\n", checkpoint_path(folder, steps.back()));
-  return text + fmt::format("  continue: {}\n  why: chimera diagnose {}\n", as_typed(typed), folder);
+  return text + fmt::format("  newest checkpoint: {}\n  continue: {}\n{}", checkpoint_path(folder, steps.back()),
+                            as_typed(typed), why);
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/shell_words.h"
 #include "flags/values.h"
 #include "program.h"
 

@@ -10,6 +10,7 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "core/shell_words.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
@@ -223,7 +224,8 @@ Schedule read_schedule(const std::string& path) {
   Schedule schedule = load_schedule(path);
   const auto violations = check(schedule);
   if (!violations.empty()) {
-    throw ScheduleError(fmt::format("{}: {}; `chimera check {}` lists all", path, violations.front().message, path));
+    throw ScheduleError(
+        fmt::format("{}: {}; `chimera check {}` lists all", path, violations.front().message, shell_word(path)));
   }
   return schedule;
 }
