@@ -272,6 +272,9 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
       invocation.place = place_among_others(invocation.arguments);
       if (invocation.place) require_fitting_place(*invocation.place, invocation.arguments);
       const int code = parse_and_run(program, argc, argv);
+      // Also of what commands print without a check, such as help. Training writes to output(), whose reader may be
+      // gone.
+      if (!(std::cout << std::flush)) throw Error("standard output cannot be written");
       return code != 0 ? code : exit_code;
     } catch (const ConfigError& error) {
       return fail(invocation, error.what(), ExitCode::Usage);
