@@ -201,7 +201,7 @@ Schedule as_asked(const Generator& generator, const PipelineShape& asked) { retu
 Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& beside,
                               const MakeSchedule& make) const {
   const Generator& generator = find_generator(name);
-  require_counts(name);
+  require_counts("schedule " + name);
   return make(generator, shape_for(generator, beside));
 }
 

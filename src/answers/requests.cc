@@ -67,7 +67,8 @@ Schedule generate_requested(const JsonValue& value) {
   constexpr std::int64_t kLeast = -1'000'000'000;
   if (const std::int64_t stages = value.count("stages", kLeast);
       stages < 1) {  // The schedule names what would be right
-    throw ConfigError(fmt::format("{}: {}", generator.name, *generator.refusal(default_shape(generator, stages, 1))));
+    throw ConfigError(
+        fmt::format("schedule {}: {}", generator.name, *generator.refusal(default_shape(generator, stages, 1))));
   }
   const PipelineShape shape =
       requested_shape(value, default_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
