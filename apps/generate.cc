@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "commands.h"
 #include "core/choices.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "engine/stored_values.h"
@@ -132,8 +134,13 @@ class Writer {
   explicit Writer(const GenerateJob& job) : job_(job) {}
 
   void begin(const Prompt& prompt) {
-    if (is_json() || job_.prompts.size() == 1) return;
-    write(fmt::format("{}prompt {}:\n", prompt.number == 0 ? "" : "\n", prompt.number + 1));
+    if (is_json()) return;
+    if (job_.prompts.size() > 1) {
+      write(fmt::format("{}prompt {}:\n", prompt.number == 0 ? "" : "\n", prompt.number + 1));
+    }
+    // A person reads the continuation after its prompt. Another program has the prompt already.
+    const GivenPrompt& given = job_.options.prompts[static_cast<std::size_t>(prompt.number)];
+    if (!given.is_tokens && ::isatty(STDOUT_FILENO) == 1) write(given.words);
   }
   void add(TokenId id, std::string_view text) {
     if (is_json()) return;
@@ -144,6 +151,13 @@ class Writer {
   void end(const Continuation& continuation) {
     if (!is_json()) write("\n");
     any_ = false;
+    const bool is_blank = continuation.text.find_first_not_of(" \t\r\n\v\f") == std::string::npos;
+    if (job_.tokenizer != nullptr && is_blank && !continuation.ids.empty()) {
+      messages().write(
+          fmt::format("chimera: the model continues with {} tokens of blanks only; see --prompt and "
+                      "--temperature, or train it longer\n",
+                      continuation.ids.size()));
+    }
     nlohmann::ordered_json entry = {{"ids", continuation.ids}, {"text", nullptr}};
     if (job_.tokenizer != nullptr) entry["text"] = continuation.text;
     json_["prompts"].push_back(std::move(entry));
