@@ -92,6 +92,14 @@ void add_programs(CheckReport& report, Pairs pairs) {
   }
 }
 
+/// The order of ops deadlocks every program (Cycle); the order of messages or all-reduces, one of the programs.
+bool can_deadlock(const CheckReport& report) {
+  constexpr std::array kKinds = {ViolationKind::Cycle, ViolationKind::Deadlock, ViolationKind::AllReduceOrder};
+  return std::ranges::any_of(report.findings, [&](const Finding& finding) {
+    return std::ranges::find(kKinds, finding.violation.kind) != kKinds.end();
+  });
+}
+
 const char* to_text(Severity severity) { return severity == Severity::Violation ? "violation" : "note"; }
 
 nlohmann::ordered_json finding_json(const Finding& finding) {
@@ -134,7 +142,8 @@ std::string check_text(const CheckReport& report) {
   }
   if (!report.is_valid()) {
     const std::size_t violations = report.count(Severity::Violation);
-    return text + fmt::format("invalid: {} violation{}\n", violations, violations == 1 ? "" : "s");
+    return text + fmt::format("invalid: {} violation{}{}\n", violations, violations == 1 ? "" : "s",
+                              can_deadlock(report) ? ", among them a deadlock: workers that wait in a cycle" : "");
   }
   text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
                       schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
@@ -143,8 +152,8 @@ std::string check_text(const CheckReport& report) {
   text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {
-    text += fmt::format("  {}: cannot get stuck; at most {} receives posted ahead on a worker\n", proof.level,
-                        proof.receives_ahead);
+    text += fmt::format("  {}: cannot get stuck (free of deadlock); at most {} receives posted ahead on a worker\n",
+                        proof.level, proof.receives_ahead);
   }
   return text;
 }

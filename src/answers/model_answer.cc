@@ -200,8 +200,9 @@ std::string model_text(const ModelReport& report) {
              model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, head_words(model),
              model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +
-         layer_table(report) + "\n" + stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) +
-         worker_table(report);
+         layer_table(report) +
+         "F of the head also computes the gradient of its input, so that no logits are kept.\n\n" +
+         stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) + worker_table(report);
 }
 
 std::string model_json(const ModelReport& report) {
