@@ -21,7 +21,9 @@ void add_checkpoints(CLI::App& app, TrainOptions& options) {
   CheckpointOptions& checkpoint = options.checkpoint;
   begin_group(app, heading::kCheckpoints);
   add_path(app, "--checkpoint", checkpoint.folder,
-           "save weights, optimizer state and data position here, regularly and at the end", PathKind::Folder);
+           "save weights, optimizer state and data position here: after every 10 minutes of training, or as "
+           "--save-every says, and at the end",
+           PathKind::Folder);
   add_count(app, "--keep", checkpoint.keep.last,
             "number of newest checkpoints to keep (default 3, or as in the resumed run)");
   add_count(app, "--keep-every", checkpoint.keep.every,

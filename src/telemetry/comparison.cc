@@ -1,6 +1,7 @@
 #include "telemetry/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -74,12 +75,14 @@ std::vector<Row> difference_rows(const std::vector<RunHistory>& runs) {
 /// Returns why no differences are shown; may be empty.
 std::string no_differences(const std::vector<RunHistory>& runs) {
   // Runs without --checkpoint have no record of their configuration.
-  std::string without;
+  std::vector<std::string> without;
   for (const RunHistory& run : runs) {
-    if (run.configuration.empty()) without += (without.empty() ? "" : ", ") + run.name;
+    if (run.configuration.empty()) without.push_back(run.name);
   }
-  if (!without.empty())
-    return "no configuration known of " + without + "; the checkpoints of a run contain its configuration";
+  if (!without.empty()) {
+    return fmt::format("settings are not compared: {} {} trained without --checkpoint, which records them",
+                       fmt::join(without, ", "), without.size() == 1 ? "was" : "were");
+  }
   return differences_of(runs).empty() ? "the configurations are the same" : "";
 }
 
