@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::string output_of(const Words& words) {
+std::string whole_output(const Words& words) {
   const ProgramResult result = run_program(words);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   return result.output;
@@ -25,7 +25,7 @@ TEST(ShortNamesTest, AUniqueBeginningStandsForTheName) {
   const Words shape = {"--stages", "2", "--micro-batches", "2"};
   const auto with_shape = [&](Words words) {
     words.insert(words.end(), shape.begin(), shape.end());
-    return output_of(words);
+    return whole_output(words);
   };
   EXPECT_EQ(with_shape({"schedule", "gpi"}), with_shape({"schedule", "gpipe"}));
   EXPECT_EQ(with_shape({"check", "gpi"}), with_shape({"check", "gpipe"}));
@@ -33,8 +33,9 @@ TEST(ShortNamesTest, AUniqueBeginningStandsForTheName) {
   EXPECT_EQ(with_shape({"sweep", "--schedules", "gpi,1f"}), with_shape({"sweep", "--schedules", "gpipe,1f1b"}));
   EXPECT_EQ(with_shape({"search", "--placement", "bidir", "--iterations", "10", "--format", "js"}),
             with_shape({"search", "--placement", "bidirectional", "--iterations", "10", "--format", "json"}));
-  EXPECT_EQ(output_of({"model", "bert-4", "--schedule", "gpi"}), output_of({"model", "bert-48", "--schedule", "gpipe"}));
-  EXPECT_EQ(output_of(plan_on("h100")), output_of(plan_on("h100-80gb")));
+  EXPECT_EQ(whole_output({"model", "bert-4", "--schedule", "gpi"}),
+            whole_output({"model", "bert-48", "--schedule", "gpipe"}));
+  EXPECT_EQ(whole_output(plan_on("h100")), whole_output(plan_on("h100-80gb")));
 }
 
 TEST(ShortNamesTest, SeveralNamesAreListed) {
@@ -44,7 +45,8 @@ TEST(ShortNamesTest, SeveralNamesAreListed) {
            {{"model", "gpt2-"}, {"unknown model 'gpt2-'; several begin with it: ", "gpt2-mini", "gpt2-tiny"}},
            {plan_on("h"), {"unknown machine profile 'h'; several begin with it: h100-80gb, h200"}},
            {plan_on("h300"), {"unknown machine profile 'h300'; did you mean 'h200'?"}},
-           {{"search", "--placement", "l", "--stages", "2", "--micro-batches", "2"}, {"begin with it: linear, loop"}}}) {
+           {{"search", "--placement", "l", "--stages", "2", "--micro-batches", "2"},
+            {"begin with it: linear, loop"}}}) {
     expect_refusal(refusal);
   }
 }
@@ -52,12 +54,12 @@ TEST(ShortNamesTest, SeveralNamesAreListed) {
 /// A schedule's own name, and a file, take precedence over longer names.
 TEST(ShortNamesTest, AFullNameIsNoBeginning) {
   const Words shape = {"--stages", "2", "--micro-batches", "2"};
-  EXPECT_THAT(output_of({"schedule", "chimera", "--stages", "2", "--micro-batches", "2", "--format", "json"}),
+  EXPECT_THAT(whole_output({"schedule", "chimera", "--stages", "2", "--micro-batches", "2", "--format", "json"}),
               ::testing::HasSubstr("\"name\": \"chimera\""));
   const Scratch scratch;
-  const std::string file = scratch.write("gpi.json", output_of({"schedule", "1f1b", "--stages", "2", "--micro-batches",
-                                                                "2", "--format", "json"}));
-  EXPECT_THAT(output_of({"check", file}), ::testing::HasSubstr("valid: 1f1b"));
+  const std::string file = scratch.write(
+      "gpi.json", whole_output({"schedule", "1f1b", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
+  EXPECT_THAT(whole_output({"check", file}), ::testing::HasSubstr("valid: 1f1b"));
 }
 
 }  // namespace
