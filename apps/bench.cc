@@ -50,6 +50,7 @@ Contender foreign(const std::string& text) {
 }
 
 std::vector<Contender> contenders(const Options& options, const Words& shared) {
+  // Every contender gets the shared flags first, so that its own flags may override them.
   const Words base = joined({"--steps", "8"}, shared);  // later words override earlier ones
   std::vector<Contender> list;
   for (const std::string& name : options.schedules) {
@@ -71,6 +72,7 @@ std::string as_text(const std::vector<Contender>& list, const std::vector<Score>
                       "s/step", "ratio", "quartiles", "loss off");
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Spread speed = spread_of(scores[i].tokens_per_second);
+    // Ratios compare runs of the same round, which a slow change of the machine affects alike.
     const Spread ratio = speed_ratio(scores[i], scores.front());
     text +=
         fmt::format("{:<{}}  {:>9.0f}  {:>6.0f} .. {:<6.0f}  {:>8.4f}  {:>6.3f}  {:>5.3f} .. {:<5.3f}  {:>8.1e}{}\n",
@@ -155,6 +157,7 @@ void add_bench(CLI::App& program, int& exit_code) {
       "speed relative to the first run of the same round: median and quartiles over the rounds. `loss off` is the "
       "largest relative difference from the loss of the first run.\n"
       "\nMore: docs/planner.md, docs/choosing.md");
+  // Unknown flags are flags of `chimera train`, which checks them.
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);
@@ -165,6 +168,7 @@ void add_bench(CLI::App& program, int& exit_code) {
     if (options->folder.empty()) {
       compare(*options, shared);
     } else {
+      // --export writes a job for other programs; flags of the comparison would have no effect.
       for (const char* flag : {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries",
                                "--most-disturbed", "--format", "--output"}) {
         if (command->count(flag) > 0) throw ConfigError(fmt::format("{}: --export runs nothing; leave one out", flag));

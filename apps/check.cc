@@ -26,6 +26,7 @@ struct CheckArguments {
 /// Does not validate a file.
 Schedule checked_schedule(const CheckArguments& options) {
   const std::string& name = options.name;
+  // An existing file may have any name. A name of a schedule without such a file is generated.
   std::error_code none;
   if (!names_schedule_file(name) && !std::filesystem::exists(name, none))
     return options.pairs.apply_to(options.shape.generate(name));
@@ -61,6 +62,7 @@ void add_check(CLI::App& program, int& exit_code) {
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
+    // A schedule may come from standard input, and waiting for it would hide the error.
     (void)options->limits.limits();  // reject bad flags before reading
     const CheckReport report = examine(checked_schedule(*options), options->limits.limits(), options->strict_order);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));

@@ -45,10 +45,10 @@ Json loss_of(const Manifest& manifest) {
   return progress->at("loss");
 }
 
-/// Returns the path itself if it is a checkpoint. A step folder without a manifest counts as one, a damaged one, which
-/// the caller reports. Throws CheckpointError if there is none.
+/// Returns the path itself if it is a checkpoint. A step folder without a manifest counts as a damaged checkpoint,
+/// which the caller reports. Throws CheckpointError if there is none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
-  // A folder of checkpoints stands for all of them, a checkpoint for itself.
+  // A folder of checkpoints means all of them.
   std::vector<std::string> paths;
   for (const std::int64_t step : list_steps(path)) paths.push_back(checkpoint_path(path, step));
   if (!paths.empty()) return paths;

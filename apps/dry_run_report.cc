@@ -60,8 +60,8 @@ Json rank_json(const Forecast& forecast, const RankForecast& rank) {
           {"step_seconds", forecast.step_seconds}};
 }
 
-/// Ranks without a core wait. That time counts as idle, so the ratio is above the one that `chimera simulate` has for
-/// the schedule on cores of its own.
+/// Ranks wait for a free core. This time counts as idle. `chimera simulate` assumes a core for each worker, so its
+/// bubble ratio of the same schedule is lower.
 std::string shared_cores_text(const Job& job, const Forecast& forecast) {
   if (forecast.shared_cores == 0) return "";
   return fmt::format(" ({} ranks on {} core{})", job.run.num_ranks(), forecast.shared_cores,

@@ -105,7 +105,7 @@ void add_prompt(GenerateJob& job, const GivenPrompt& given) {
   const std::string what = job.options.prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", number + 1);
   const ModelConfig& model = job.folder->model();
   TokenIds ids = given.is_tokens ? listed_tokens(given.words) : encoded(given.words, job);
-  // Checked for all prompts before the first token is computed, as a refusal after an hour of text helps nobody.
+  // All prompts are checked before the first token is computed.
   const std::int64_t room = most_new_tokens(model, std::ssize(ids), what);
   require_in_vocabulary(ids, model, what);
   const std::int64_t tokens = job.options.tokens.value_or(std::min(kUsualTokens, room));

@@ -76,6 +76,7 @@ std::vector<std::string> wrapped(const std::vector<std::string>& words, std::siz
   std::vector<std::string> lines;
   std::string line;
   for (const std::string& word : words) {
+    // The continuation needs room even on a line that will be the last, because that is not yet known.
     if (!line.empty() && line.size() + 1 + word.size() + continuation.size() > columns) {
       lines.push_back(line.append(continuation));
       line.clear();
@@ -93,6 +94,7 @@ std::size_t help_columns(int descriptor) {
     const std::string_view text = given;
     std::from_chars(text.data(), text.data() + text.size(), columns);
   }
+  // A pipe has no width, so that help in a file has the usual one.
   winsize size{};
   if (columns == 0 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
   return columns == 0 ? HelpFormatter::kUsualColumns : std::clamp(columns, kFewestColumns, kMostColumns);
@@ -131,6 +133,7 @@ std::string HelpFormatter::full_help(const CLI::App* app, const std::string& nam
 }
 
 std::size_t HelpFormatter::num_omitted(const CLI::App* app, const std::string& name) const {
+  // A command without common flags shows all.
   if (common_.empty()) return 0;
   HelpFormatter usual = *this;
   usual.set_columns(kUsualColumns);  // so that every width shows the same flags

@@ -79,6 +79,7 @@ std::vector<HostRanks> spares_of(const LaunchArguments& options) {
 
 Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>& hosts) {
   Words variables = variables_for_others();
+  // NAME=VALUE sets a value, NAME takes the value of this process.
   for (const std::string& each : options.variables) {
     const char* own = each.find('=') == std::string::npos ? std::getenv(each.c_str()) : "";
     if (own == nullptr) throw ConfigError(fmt::format("--variable {}: it is not set here; give NAME=VALUE", each));
@@ -113,7 +114,7 @@ void check_flags(const LaunchArguments& options) {
 
 std::vector<HostCommand> host_commands(const LaunchArguments& options, const std::vector<HostRanks>& hosts,
                                        const Words& arguments) {
-  // All hosts get the same variables: the address of the first host, the port, and what the user set here.
+  // All hosts get the same variables: the address of the first host, the port, and the variables of --variable.
   const Words variables = variables_of(options, hosts);
   std::vector<HostCommand> commands;
   for (const HostRanks& ranks : hosts) {
@@ -213,12 +214,15 @@ void add_launch(CLI::App& program, int& exit_code) {
   auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);
   command->callback([command, options, &exit_code] {
+    // A host runs this command again with --part. It reads its order, with the secret, from standard input, because a
+    // command line is visible to all users of the host.
     if (options->part) {
       exit_code = run_host_ranks(STDIN_FILENO);
       return;
     }
     check_flags(*options);
     require_effect(*command, {"--ssh", "--master"}, command->count("--hosts") > 0, "--hosts");
+    // Checks --spare also in a dry run.
     static_cast<void>(spares_of(*options));
     if (options->dry_run) {
       return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));

@@ -44,6 +44,7 @@ Workload workload_of(const ModelArguments& options, const ModelConfig& model) {
   Workload workload = chimera::workload_of(options.dtype, options.optimizer);
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
+  // The default must fit every model, also one with few positions or a narrow window.
   if (options.sequence_option->count() == 0)
     workload.sequence = std::min({kSequence, model.positions, model.sliding_window.value_or(kSequence)});
   workload.dropout = options.dropout > 0;
@@ -70,6 +71,7 @@ ModelReport report_of(const ModelArguments& options) {
   require_between("--sequence", options.sequence, 1, kMany);
   require_between("--micro-batches", options.micro_batches, 0, kMany);
   if (options.dropout >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", options.dropout));
+  // The partition may need the schedule (balanced), and the memory of workers needs both.
   const Workload workload = workload_of(options, model);
   const Schedule schedule = schedule_of(options);
   ModelReport report{model,

@@ -35,7 +35,7 @@ void use_threads(const ModelRanks& model) {
 }
 
 void run_rank(const ModelRank& body, const std::optional<RankEnvironment>& rank) {
-  // One rank needs no processes; its transport has nobody to talk to.
+  // One rank needs no other process, and its transport no peers.
   if (!rank) return run_rank_threads(1, {}, body);
   const auto transport =
       connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .rendezvous = rank->rendezvous, .groups = {}});

@@ -27,6 +27,7 @@ namespace chimera::apps {
 namespace {
 
 std::string as_comment(const std::string& text) {
+  // TOML and shell scripts have the same comments.
   std::string comment;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) comment += "# " + line + "\n";
@@ -162,6 +163,7 @@ void require_trainable(const Candidate& candidate, const char* flag) {
 }
 
 std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
+  // Model and workload first, then what the planner chose for them.
   auto flags = options.problem.workload_flags(problem);
   const auto planned = train_flags(problem, candidate);
   flags.insert(flags.end(), planned.begin(), planned.end());
@@ -186,6 +188,7 @@ std::string print_plan(const PlanReport& report, Format format) {
 }
 
 std::string description(const PlanReport& report) {
+  // A file should say on its own what it is for.
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"

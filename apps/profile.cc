@@ -125,7 +125,7 @@ void merge(const Flags& flags) {
 }
 
 int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
-  // As in a rank of training, whose times the profile stands for.
+  // A rank of training has the same threads, and the profile predicts its times.
   at::set_num_interop_threads(1);
   at::set_num_threads(static_cast<int>(flags.options.threads));
   const auto transport = connect_gloo(

@@ -98,8 +98,8 @@ std::string one_line(std::string text) {
 
 /// A rank sends the error to its launcher.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
-  // All ranks of a job would print the same error. A rank of ours sends it to the launcher, which prints one. Of the
-  // ranks that another launcher started, each host prints a usage error once.
+  // All ranks of a job would print the same error. A rank of `chimera` sends it to its launcher, which prints it once.
+  // Ranks of another launcher print a usage error once per host.
   if (invocation.rank) {
     report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
   } else if (!invocation.place || invocation.place->rank == 0) {

@@ -29,6 +29,7 @@ struct ScheduleArguments {
 };
 
 std::string pictures_as_text(const std::vector<Panel>& panels, const TextStyle& style) {
+  // A single picture needs no title.
   if (panels.size() == 1) return to_text(panels.front().schedule, panels.front().timeline, style);
   std::string text;
   for (const Panel& panel : panels) {
@@ -61,6 +62,7 @@ Schedule named_schedule(const ScheduleArguments& options, const MakeSchedule& ma
 }
 
 std::string print_schedule(const ScheduleArguments& options) {
+  // A schedule with two orders is drawn in the order that `chimera simulate` chooses at its default costs.
   const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
   const Schedule schedule = named_schedule(options, make);
   // Files hold the schedule, pictures its slots.

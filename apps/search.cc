@@ -182,7 +182,7 @@ void add_layouts(const SearchArguments& options, const NamedPlacement& placement
   const bool any = placement.name == any_placement().name;
   for (const Layout& layout : any ? every_layout(shape) : std::vector{layout_of(placement.kind, shape)}) {
     const auto has_layout = [&](const SearchProblem& problem) { return problem.layout.placement == layout.placement; };
-    // For example, wave with w = 1 is v.
+    // The placements `wave` with w = 1 and `v` are the same, for example.
     if (std::ranges::any_of(searched.problems, has_layout)) continue;
     searched.problems.push_back(problem_of(options, layout, splits_backward(options)));
     searched.names.emplace_back(placement.name);
@@ -225,11 +225,13 @@ std::string print_search(const SearchArguments& options) {
   const auto& problems = searched.problems;
   options.costs.report_without_slices(
       std::ranges::any_of(problems, [](const SearchProblem& problem) { return problem.layout.slices > 1; }));
+  // A given schedule is the only start of its problem. Otherwise generators make the starts of each layout.
   const auto starts = [&](std::size_t i) {
     return searched.given ? std::vector{*searched.given} : generated_starts(problems[i].layout, searched.shapes[i]);
   };
   const auto [result, best] = search_placements(problems, starts, search_options(options));
   const std::string& name = searched.names[best];
+  // The file is written first: a closed pipe then loses only the report.
   if (!options.output.empty()) write_output(options.output, to_json(result.schedule));
   if (options.format == Format::Json) return search_json(result, name);
   std::string text = as_text(result, problems[best].costs);

@@ -68,7 +68,7 @@ Schedule all_steps(const Schedule& step, const SimulateArguments& options) {
 
 /// Returns infinity if the schedule exceeds the limits.
 double makespan_of(const Schedule& step, const SimulateArguments& options) {
-  // Among the orders of a schedule, one within the limits is preferred; require_limit() reports if there is none.
+  // fastest() then prefers an order within the limits. require_limit() reports that no order is.
   if (!check_limits(step, options.limits.limits()).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
   return timeline_of(schedule, costs_of(schedule, options), options).makespan;
@@ -77,6 +77,7 @@ double makespan_of(const Schedule& step, const SimulateArguments& options) {
 Schedule chosen_schedule(const SimulateArguments& options, const MakeSchedule& make) {
   if (options.name.empty() == options.file.empty())
     throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
+  // --file reads a schedule of any name; NAME is a file only if it looks like one.
   const bool is_named = options.file.empty();
   if (is_named && !names_schedule_file(options.name))
     return options.shape.generate(options.name, options.pictures.with, make);
@@ -88,6 +89,7 @@ Panel simulate_panel(const Schedule& step, const SimulateArguments& options) {
   const Schedule schedule = all_steps(step, options);
   const CostModel costs = costs_of(schedule, options);
   Timeline timeline = timeline_of(schedule, costs, options);
+  // Sums of times up to 1e100 stay finite for any usual number of ops.
   if (!std::isfinite(timeline.makespan)) {
     throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
   }
@@ -105,6 +107,7 @@ std::string workers_as_text(const Panel& panel) {
     text += fmt::format("{:>6} {:>10.6g} {:>10.6g} {:>10.6g} {:>15} {:>15.6g} {:>15}", w, worker.busy, worker.idle,
                         worker.inner_idle, in_flight, worker.peak_stage_units, worker.peak_weight_versions);
     if (in_bytes) {
+      // The memory over time has a point for each change.
       double peak = 0;
       for (const MemoryPoint& point : explanation.memory[w]) peak = std::max(peak, point.amount);
       text += fmt::format(" {:>12.6g}", peak);

@@ -43,6 +43,7 @@ struct SweepArguments {
 void require_fitting_flags(const SweepArguments& options, const CLI::App& command) {
   const std::vector<std::string> more = command.remaining();
   require_effect(command, {"--value", "--over"}, !options.chart.empty(), "--chart");
+  // Without --train, an unknown word is an error here, as for every other command.
   if (options.train.empty()) {
     if (more.empty()) return;
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
@@ -87,6 +88,7 @@ void run(const SweepArguments& options, const CLI::App& command) {
   std::string chart;
   if (!options.chart.empty()) {
     const char* usual = is_trained ? "tokens_per_second" : options.pareto ? "makespan" : "bubble_ratio";
+    // A front shows time against memory, other sweeps show a figure against N.
     const std::string over = options.pareto ? "peak_stage_units" : "micro_batches";
     chart = draw_chart(result.rows, options.value.empty() ? usual : options.value,
                        options.over.empty() ? over : options.over, options.pareto || options.schedules.empty());

@@ -115,7 +115,7 @@ std::string to_text(const SweepResult& result) {
       "share of the model); weights: copies of a worker's share; gap: to the lower bound of the placement\n";
   if (!result.left_out.empty()) text += "\n";
   for (const LeftOutSchedule& each : result.left_out) text += to_text(each) + "\n";
-  // With several conditions there is no single best schedule, and a file cannot be named by its shape.
+  // Several conditions have several best schedules, and the suggested commands cannot name a file by its shape.
   if (!listed_conditions(result.rows).empty() || names_schedule_file(best.schedule())) return text;
   return text + next_commands(best);
 }

@@ -94,6 +94,7 @@ class Sweeper {
   [[nodiscard]] bool tries_all() const { return sweep_.schedules.empty(); }
 
   void require_taken_axes() const {
+    // A flag may be for some of the schedules; one that no schedule takes is a mistake.
     for (const AxisFlag& flag : sweep_.shape.axes) {
       const auto takes = [&](const std::string& name) {
         return !names_schedule_file(name) && find_axis(find_generator(name), flag.axis.axis) != nullptr;
@@ -110,6 +111,7 @@ class Sweeper {
     std::string reason;
     for (const PipelineShape& shape :
          sweep_.shape.variants(generator, *asked, tries_all() ? Tried::All : Tried::ByCosts)) {
+      // Refused shapes are left out. The first reason is reported if no shape is left.
       if (const auto refusal = generator.refusal(shape)) {
         if (reason.empty()) reason = *refusal;
         continue;
@@ -170,6 +172,7 @@ class Sweeper {
 
   [[nodiscard]] SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
                                 const CostFlags& flags, const Panel& panel) const {
+    // Only sweeps over slices have a column for them, so that other tables keep their columns.
     const bool has_slices = std::ranges::any_of(
         sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.is_given(); });
     SweepRow row{.cells = {{.column = "schedule", .text = name, .is_number = false},
@@ -263,7 +266,7 @@ std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     const auto replaces = [&](const SweepRow& other) {
       return &other != &row && are_alternatives(other, row) && covers(other, row) &&
-             // Of two equal rows, the first stays.
+             // The first of two equal rows stays.
              (&other < &row || !covers(row, other));
     };
     if (std::ranges::none_of(rows, replaces)) fronts.push_back(row);

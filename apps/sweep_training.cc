@@ -67,6 +67,7 @@ SweepCell measured_cell(const char* column, const std::string& text) {
 }
 
 Cells train_row(const SweepRow& row, const SweepTraining& training) {
+  // The metrics are read and then removed.
   const TemporaryFolder folder;
   const std::string metrics = folder.file("metrics.jsonl");
   std::vector<std::string> words = {"train", "--data", training.data, "--metrics", metrics};
@@ -96,6 +97,7 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   const std::string& path = training.output;
   const auto before = read_measured(path, rows.front());
   for (const auto& [key, cells] : before) {
+    // A row of another sweep would be lost when the file is replaced.
     if (std::ranges::find(rows, key, key_of) != rows.end()) continue;
     throw ConfigError(fmt::format("--output {}: has the row {}... of another sweep; give another file", path, key));
   }

@@ -76,6 +76,7 @@ std::string summary_json(const TokenizeReport& report) {
 
 void run(TokenizeFlags& flags) {
   TokenizeOptions& options = flags.options;
+  // Ids on standard output leave no room for a report or for resuming.
   const bool prints = options.output == "-";
   require_between("--workers", flags.workers, 0, kMostWorkers);
   require_between("--save-every", flags.save_every, 1, 1'000'000);
@@ -100,6 +101,7 @@ void run(TokenizeFlags& flags) {
   ProgressLine line;
   const TokenizeReport report =
       tokenize(options, [&](const TokenizeReport& now) { line.show([&] { return progress(now); }); });
+  // The summary goes to standard error, unless it is the only output.
   line.clear();
   if (flags.format == Format::Json) {
     write_output("", summary_json(report));

@@ -46,7 +46,7 @@ void show_live(const TopArguments& options) {
   std::signal(SIGTERM, end_view);
   const auto interval = std::chrono::duration<double>(options.interval);
   while (!is_over) {
-    // From the start of a view, as watching takes part of the interval.
+    // The interval begins with the view, because watching the ranks takes a part of it.
     const auto next = std::chrono::steady_clock::now() + interval;
     const std::string view = to_text(observe_run(options.run, watch_time(options.interval)), view_columns());
     const std::string note = fmt::format("\nevery {} s; Ctrl-C ends this view, not the run\n", options.interval);

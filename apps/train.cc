@@ -67,7 +67,7 @@ void require_positive_shape(const TrainCommandLine& flags) {
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
   require_no_shape(flags.shape, flags.options.schedule);
-  // The launcher has read the schedule and passes it as JSON, whatever its file was.
+  // The launcher has read the schedule, also from CSV, and passes it as JSON.
   const bool launched = invocation.rank && !invocation.rank->input_path.empty();
   const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule;
   return std::make_shared<const Schedule>(load_schedule(path));
@@ -124,12 +124,12 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   if (flags.has("--schedule")) restrictions.schedules = {options.schedule};
   if (options.device == DeviceKind::Cpu && options.reduction == ReductionOrder::Natural) restrictions.given.slices = {};
   if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.replica_layout;
-  // As if typed: ranks and checkpoints then see an ordinary command line.
+  // The plan becomes part of the command line, which ranks and checkpoints receive.
   for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));
   set_flag(command, "plan", "none");  // ranks do not plan again
 }
 
-/// Only the launcher checks. Ranks get the words of a plan too, of which some have no effect on their own.
+/// Only the launcher checks. Ranks also get the words of a plan, and some of these have no effect alone.
 void require_effects(const TrainCommandLine& flags, const Invocation& invocation) {
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
@@ -252,6 +252,7 @@ void report_threads(const Job& job) {
   report_surplus_threads("--threads", job.options.threads, job.local_ranks());
   const char* usual = std::getenv("OMP_NUM_THREADS");
   if (usual == nullptr || job.options.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
+  // LibTorch would obey this variable, but each rank sets its own number.
   if (const int threads = intra_op_threads(job); std::to_string(threads) != usual) {
     messages().write(
         fmt::format("chimera: OMP_NUM_THREADS={} has no effect; each rank has {}, and --threads changes that\n", usual,
@@ -308,6 +309,7 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
 std::string way_to_continue(const Job& job, Words typed) {
   const std::string& folder = job.options.checkpoint.folder;
   if (folder.empty()) return "";
+  // Flight records contain the last op of the guilty rank.
   std::string text;
   std::vector<std::int64_t> steps;
   try {
@@ -333,6 +335,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   const bool has_twins = job.options.recover == Recover::Twin;
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.run.num_ranks()), "use fewer ranks");
+  // A new run in an old folder must not leave out the steps that an earlier run excluded.
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
   // Written and drained before ranks start, so that their messages follow the description.
   ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
@@ -343,6 +346,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     if (job.options.max_restarts > 0) {
       throw ConfigError("--max-restarts needs a run of several processes; this run has one");
     }
+    // There are no other processes to end.
     end_cleanly_on_signals(job);
     return run_threads(job);
   }

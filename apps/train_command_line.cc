@@ -170,6 +170,7 @@ std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
   std::vector<std::int64_t> tokens;
   for (const double length : parse_slice_lengths(text)) {
     constexpr double kMostTokens = 1e9;
+    // `simulate` takes fractions as lengths; tokens are whole.
     if (length != std::floor(length) || length > kMostTokens) {
       throw ConfigError(fmt::format("--slice-lengths {}: must be whole numbers of tokens up to 10^9", text));
     }
@@ -181,6 +182,7 @@ std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
 void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kSchedule);
+  // `none` is no schedule: one process trains without a pipeline.
   std::vector<std::string> schedules = schedule_names();
   schedules.emplace_back("none");
   complete_names(

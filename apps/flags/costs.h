@@ -1,6 +1,6 @@
 #pragma once
 
-// The flags that say what a simulation assumes: times of ops or a file with all costs (CostFlags), pairs of ops that
+// Flags for the assumptions of a simulation: times of ops or a file with all costs (CostFlags), pairs of ops that
 // overlap (PairFlags), and limits that a schedule must meet (LimitFlags). `check`, `schedule`, `search`, `simulate` and
 // `sweep` use some of them.
 //

@@ -22,6 +22,7 @@ bool names_this(const std::string& path, const std::string& word) {
 
 /// Includes paths in `--data=FILE`, lists, mixtures and several words.
 std::vector<std::string> names_in(const std::string& word) {
+  // The word as a whole comes first, as a path may contain these signs.
   std::vector<std::string> names = {word, ""};
   for (const char letter : word) {
     if (std::string_view(" =:,").find(letter) == std::string_view::npos) {
@@ -34,6 +35,7 @@ std::vector<std::string> names_in(const std::string& word) {
 }
 
 bool has_name_of_input(const std::string& path) {
+  // Files that commands read by name from a folder that an argument names.
   constexpr std::array kEndings = {"config.json",  "manifest.json", "tokenizer.json", "vocab.json",
                                    "_map.json",    "_tokens.json",  "metrics.jsonl",  ".index.json",
                                    ".safetensors", ".bin",          ".idx",           ".txt"};
@@ -44,8 +46,8 @@ void require_no_input(const CLI::Option& output, const std::string& path, const 
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
   std::error_code absent;
-  // A command that reads a folder reads files of such names in it. Another file there, such as a picture, is none of
-  // its inputs.
+  // A command that reads a folder reads files of such names in it. It does not read other files there, such as
+  // pictures.
   const bool may_be_read = std::filesystem::exists(path, absent) && has_name_of_input(path);
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{} {}: {}; give another one", output.get_name(), path, why));
@@ -77,6 +79,7 @@ void require_only_output(const CLI::App& app, const CLI::Option& output, const s
   if (is_device(path)) return;
   for (const CLI::Option* other : app.get_options()) {
     if (other == &output || other->count() == 0) continue;
+    // An argument that is no output is an input.
     if (std::ranges::find(outputs, other) == outputs.end()) {
       require_no_input(output, path, other->results());
     } else if (is_same_file(path, other->results().back())) {

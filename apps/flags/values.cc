@@ -20,6 +20,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   if (const auto value = parse_number<std::int64_t>(text)) return value;
   // Above 2^53, a double skips whole numbers.
   constexpr double kMostExact = std::int64_t{1} << 53;
+  // 1e6 is a count, 4.0 is not.
   if (text.find_first_of("eE") == std::string_view::npos) return std::nullopt;
   const auto number = parse_number<double>(text);
   if (!number || !(std::abs(*number) <= kMostExact) || *number != std::floor(*number)) return std::nullopt;
@@ -101,12 +102,14 @@ std::string complete_name(const std::string& word, const std::vector<std::string
 void complete_names(CLI::Option* option, std::vector<std::string> names) {
   option->transform([names = std::move(names)](const std::string& word) {
     std::error_code none;
+    // No name of a list contains a slash or a dot.
     const bool is_path = word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, none);
     return is_path ? word : complete_name(word, names);
   });
 }
 
 std::string name_for(const std::string& flag, const std::string& word, const std::vector<std::string>& names) {
+  // Words of other programs count as exact names.
   const auto same = std::ranges::find(kSameWords, std::string_view(word), &SameWord::first);
   const std::string meant = same == kSameWords.end() ? word : std::string(same->second);
   for (const std::string& name : {word, meant, complete_name(word, names)}) {

@@ -88,6 +88,7 @@ void add_programs(CheckReport& report, Pairs pairs) {
     for (const Violation& violation : violations) {
       report.findings.push_back({level, violation, excerpt(program, violation.places)});
     }
+    // Only a program without violations has a number of receives to report.
     if (violations.empty()) report.proofs.push_back({level, peak_posted_receives(program)});
   }
 }
@@ -127,6 +128,7 @@ CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) 
   add(check(report.schedule), report);
   if (!report.findings.empty()) return report;
   add(check_limits(report.schedule, limits), report);
+  // The order of gradient sums changes results by rounding only, unless the user wants it strict.
   add(check_sample_order(report.schedule, strict_order ? Severity::Violation : Severity::Note), report);
   add_programs(report, Pairs::InOrder);
   if (has_pairs(report.schedule)) add_programs(report, Pairs::Together);

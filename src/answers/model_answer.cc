@@ -80,7 +80,7 @@ std::string layer_table(const ModelReport& report) {
                                  "activations", "I to W");
   for (const LayerKind kind : kKinds) {
     const LayerFootprint layer = layer_footprint(report.model, kind, report.workload);
-    // The figures are those of one block.
+    // The row has the figures of a single block.
     const bool many = kind == LayerKind::Block && report.model.layers > 1;
     text += fmt::format("{:<12} {:>14} {:>12} {:>12} {:>11} {:>10}\n",
                         many ? fmt::format("block x {}", report.model.layers) : to_text(kind), layer.parameters,
@@ -192,7 +192,7 @@ std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
 
 std::string model_text(const ModelReport& report) {
   const ModelConfig& model = report.model;
-  // From the model to its layers, its stages, the picture of these and, with a schedule, its workers.
+  // The order is: model, layers, stages, a picture of the stages, workers.
   const auto stages = footprints(report);
   return fmt::format(
              "{}: {} parameters\n  {}, {} layers, {} wide, {}, feed-forward {}, vocabulary {}, {} positions, "

@@ -45,6 +45,7 @@ std::string workers_text(const Candidate& candidate, bool split) {
 
 std::string csv_line(std::vector<std::string> cells) {
   for (std::string& cell : cells) {
+    // Quotes as in RFC 4180; no cell contains a quote itself.
     if (cell.find(',') != std::string::npos) cell = "\"" + cell + "\"";  // list of stages
   }
   return fmt::format("{}\n", fmt::join(cells, ","));
@@ -105,6 +106,7 @@ std::string explained_rows(const std::vector<ReportedCandidate>& candidates) {
 
 std::string parts_of_a_step(const Prediction& prediction) {
   std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
+  // Causes without idle time are left out of the line.
   for (int cause = 0; cause < kIdleCauses; ++cause) {
     const double seconds = prediction.idle_seconds[static_cast<std::size_t>(cause)];
     if (seconds > 0) text += fmt::format(", {:.4g} s {}", seconds, to_text(static_cast<IdleCause>(cause)));
@@ -199,6 +201,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"micro_batch_size", candidate.micro_batch_size},
                {"micro_batches", candidate.shape.micro_batches}};
   for (const ShapeAxis& axis : shape_axes()) {
+    // Only plans with slices have this field.
     if (axis.axis == Axis::Slices && candidate.shape.slices == 1) continue;
     json[std::string(axis.name)] = axis_json(axis, axis.get(candidate.shape));
   }
@@ -223,6 +226,7 @@ Json candidate_json(const ReportedCandidate& reported) {
 
 ReportedCandidate report_candidate(Predictor& predictor, const RankedCandidate& ranked) {
   ReportedCandidate result{.ranked = ranked, .gains = possible_gains(predictor, ranked.candidate)};
+  // Equation 1 covers the schedules of the paper only.
   if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
   return result;
 }

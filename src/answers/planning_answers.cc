@@ -103,6 +103,7 @@ OwnLayer requested_layer(const JsonValue& value) {
 /// Sets a preset model on a machine, or measured `layers` with an optional machine for messages, all-reduces and
 /// updates.
 void set_model(const JsonValue& request, PlanProblem& problem) {
+  // A user's own layers have measured times, so that a machine is needed only for messages.
   const bool own = request.has("layers");
   if (!own || request.has("machine")) problem.machine = machine_from_json(request.text("machine"), "machine");
   if (!own) {
@@ -124,6 +125,7 @@ PlanProblem requested_problem(const JsonValue& request) {
   if (problem.memory_bytes <= 0) problem.memory_bytes = problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("memory is missing, and the machine's profile has none");
   problem.workload = requested_workload(request);
+  // The planner chooses it.
   problem.workload.micro_batch_size = 1;
   problem.sync =
       parse_named<AllReducePlacement>("sync", text_or(request, "sync", to_text(AllReducePlacement::EagerOpt)));
@@ -136,6 +138,7 @@ std::vector<std::int64_t> given_counts(const JsonValue& request, const char* nam
   if (!request.has(name)) return counts;
   for (const JsonValue& value : request.field(name).list()) {
     const double number = value.number(1e9);
+    // JSON has only one kind of number.
     if (number < 1 || number != std::floor(number)) value.fail("must be a whole number of at least 1");
     counts.push_back(static_cast<std::int64_t>(number));
   }

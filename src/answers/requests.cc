@@ -49,6 +49,7 @@ void require_few(std::int64_t ops) {
 /// Refuses parameters of other schedules.
 void require_taken(const JsonValue& value, const Generator& generator) {
   if (!value.has("parameters")) return;
+  // A parameter that a schedule lacks would be ignored, and the page would show a wrong setting.
   std::vector<std::string_view> taken;
   for (const TakenAxis& axis : generator.axes) taken.push_back(shape_axis(axis.axis).name);
   const JsonValue parameters = value.field("parameters");
@@ -117,6 +118,7 @@ Schedule read(const JsonValue& value) {
   value.expect_object({"text"});
   const std::string text = value.text("text");
   TextSource source(text, "schedule");
+  // Not validated: the page shows the faults of a schedule that a user edits.
   Schedule schedule = schedule_from_text(source).schedule;
   require_few(num_ops(schedule));
   return schedule;

@@ -94,7 +94,7 @@ PartialRun run_as_far_as_possible(const Schedule& schedule, const CostModel& cos
     for (const TimedOp& op : worker.ops) reached = std::max(reached, op.end);
   }
   for (std::size_t w = 0; w < visited.size(); ++w) {
-    // Ops that cannot run are drawn behind all others, in the order of their worker, where the page marks them.
+    // The page draws ops that cannot run after all others, in the order of their worker, and marks them.
     double time = reached;
     for (std::size_t i = visited[w]; i < timeline.workers[w].ops.size(); ++i) {
       const double end = time + durations.duration(schedule.workers[w][i]);
@@ -120,6 +120,7 @@ TimedSteps time_steps(const JsonValue& request) {
   Schedule schedule = valid_schedule(request.field("schedule"));
   const std::int64_t steps = count_or(request, "steps", 1, 1);
   if (steps > 1) {
+    // Checked before the steps are made.
     if (steps * num_ops(schedule) > kMostPlayedOps)
       throw ConfigError(
           fmt::format("{} steps are more ops than the {} that the playground holds", steps, kMostPlayedOps));
@@ -145,6 +146,7 @@ Json workers_json(const Panel& panel) {
   Json workers = Json::array();
   for (std::size_t w = 0; w < panel.timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = panel.timeline.workers[w];
+    // Slices are fractions of micro-batches.
     const bool is_whole = panel.schedule.slices == 1;
     double peak = 0;
     for (const MemoryPoint& point : panel.explanation.memory[w]) peak = std::max(peak, point.amount);

@@ -16,7 +16,7 @@
 namespace chimera {
 namespace {
 
-using Row = std::vector<std::string>;  // what is compared, then a value per run
+using Row = std::vector<std::string>;  // name of a figure or setting, then its value per run
 
 std::vector<RunFigures> all_figures(const std::vector<RunHistory>& runs) {
   std::vector<RunFigures> figures;
@@ -156,6 +156,7 @@ std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
       seen.push_back(field);
       Difference difference{field, {}};
       for (const RunHistory& other : runs) difference.values.push_back(value_of(other.configuration, field));
+      // A field that some run lacks has an empty value there, which differs.
       const bool all_equal = std::ranges::all_of(
           difference.values, [&](const std::string& value) { return value == difference.values.front(); });
       if (!all_equal) found.push_back(std::move(difference));

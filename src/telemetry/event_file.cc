@@ -107,6 +107,7 @@ std::string step_event(const StepMetrics& metrics, double wall_time) {
 }
 
 EventFile::EventFile(const std::string& folder) : records_(new_file(folder)) {
+  // Readers expect the version as the first event.
   std::string version = event_at(now());
   add_bytes(version, 3, "brain.Event:2");  // Event.file_version
   records_.add(event_record(version));

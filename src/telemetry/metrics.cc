@@ -98,6 +98,7 @@ void AppendFile::finish() {
 
 int AppendFile::write_waiting() {
   if (waiting_.empty()) return 0;
+  // All waiting records in one call: a reader never sees half a record, unless the disk is full.
   const auto written = ::write(file_.get(), waiting_.data(), waiting_.size());
   // A short write to a regular file means a full disk. EPIPE means a pipe without a reader, whose records are dropped.
   const int cause = written < 0 ? errno : ENOSPC;
@@ -165,8 +166,9 @@ void require_continuable_lines(const std::string& path, std::int64_t last_step,
       refuse("is not a file of metrics");
     }
     const std::int64_t step = metrics["step"];
+    // A file of one run has every step once.
     if (before > 0 && step != before + 1) refuse(fmt::format("step {} follows step {}", step, before));
-    // The loss of the checkpoint's step identifies the run: another run of the same shape has another one.
+    // The loss at the checkpoint's step identifies the run: it differs in every other run.
     if (loss && step == last_step && metrics["loss"] == *loss) return;
     if (loss && step >= last_step) {
       refuse(fmt::format("its step {} is not the one of this run's checkpoint", step));

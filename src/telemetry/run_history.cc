@@ -21,6 +21,7 @@ void add(const std::string& name, const nlohmann::ordered_json& value, Configura
   if (value.is_object()) {
     for (const auto& [field, inner] : value.items())
       add(name.empty() ? field : name + "." + field, inner, configuration);
+    // Null stands for a setting that is not given.
   } else if (!value.is_null()) {
     configuration.emplace_back(name, value.is_string() ? value.get<std::string>() : json_text(value));
   }
@@ -118,6 +119,7 @@ std::string metrics_path(const std::string& run) {
 
 RunHistory read_run(const std::string& path) {
   RunHistory run{.name = path, .metrics = metrics_path(path), .steps = {}, .configuration = {}};
+  // Shells complete folders with a slash.
   while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
   const std::string text = read_whole(run.metrics, kMostMetricsBytes);
   require_no_foreign_content(run.metrics, text);

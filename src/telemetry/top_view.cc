@@ -71,6 +71,7 @@ std::string sparkline(const std::vector<double>& values, std::size_t columns) {
     for (std::size_t i = first; i < end; ++i) sum += values[i];
     means.push_back(sum / static_cast<double>(end - first));
   }
+  // Skipped losses are not finite.
   std::erase_if(means, [](double mean) { return !std::isfinite(mean); });
   if (means.empty()) return "";
   const auto [least, most] = std::ranges::minmax(means);
@@ -103,6 +104,7 @@ bool is_done(const TopView& view) {
 }
 
 const char* state_of(const TopView& view) {
+  // A run without a process here may run on another host, whose processes are not visible.
   if (view.process) return "running";
   return is_done(view) ? "ended" : "unknown";
 }
@@ -212,6 +214,7 @@ std::vector<LiveRank> LiveRun::watch(std::chrono::milliseconds time) const {
   do {
     for (std::size_t r = 0; r < ranks; ++r) {
       const RankProgress progress = page_->last(static_cast<int>(r));
+      // Before and after the steps, a rank has a phase instead of an instruction.
       const bool in_steps = progress.phase == RankProgress::Phase::Steps;
       seen[r].step = in_steps ? progress.step : 0;
       seen[r].doing = in_steps ? to_text(progress.instruction) : to_text(progress);
