@@ -169,6 +169,25 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   return 0;
 }
 
+/// `any` is a shipped file, whose folder and ending all files of its kind have.
+std::string named_file(const char* what, const std::string& word, const std::string& any) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const std::string ending = fs::path(any).extension().string();
+  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(ending) || fs::exists(word, none)) {
+    return word;
+  }
+  const fs::path folder = fs::path(shipped_file(any)).parent_path();
+  std::vector<std::string> names;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    if (file.path().extension() == ending) names.push_back(file.path().stem().string());
+  }
+  std::ranges::sort(names);
+  const std::string name = complete_name(word, names);
+  if (std::ranges::count(names, name) > 0) return (folder / (name + ending)).string();
+  throw ConfigError(unknown_name(what, word, names));
+}
+
 }  // namespace
 
 CommandResult run_own(const std::vector<std::string>& words) {
@@ -202,29 +221,6 @@ std::string shipped_file(const std::string& name) {
   throw ConfigError(
       fmt::format("{} does not exist; install the program again, or run it in the folder of its build", name));
 }
-
-namespace {
-
-/// `any` is a shipped file, whose folder and ending all files of its kind have.
-std::string named_file(const char* what, const std::string& word, const std::string& any) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  const std::string ending = fs::path(any).extension().string();
-  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(ending) || fs::exists(word, none)) {
-    return word;
-  }
-  const fs::path folder = fs::path(shipped_file(any)).parent_path();
-  std::vector<std::string> names;
-  for (const auto& file : fs::directory_iterator(folder)) {
-    if (file.path().extension() == ending) names.push_back(file.path().stem().string());
-  }
-  std::ranges::sort(names);
-  const std::string name = complete_name(word, names);
-  if (std::ranges::count(names, name) > 0) return (folder / (name + ending)).string();
-  throw ConfigError(unknown_name(what, word, names));
-}
-
-}  // namespace
 
 std::string machine_file(const std::string& word) {
   return named_file("machine profile", word, "machines/h100-80gb.json");

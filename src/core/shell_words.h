@@ -1,6 +1,6 @@
 #pragma once
-// Command lines for a POSIX shell: the ones that the program starts, and the ones that its messages suggest to the user.
-// A path may contain blanks and quotes, so that each word of a line goes through these functions.
+// Command lines for a POSIX shell: lines that the program runs, and lines that its messages suggest to the user. A path
+// may contain blanks and quotes, so that each word of a line goes through these functions.
 
 #include <string>
 #include <vector>
