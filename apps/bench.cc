@@ -16,8 +16,6 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
-#include "launch/local/launcher.h"
-#include "program.h"
 #include "train/loop/export_job.h"
 #include "train/setup/prepare_job.h"
 #include "train_options.h"
@@ -43,14 +41,6 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// Later words override earlier ones. Throws ConfigError for invalid flags.
-Contender training(const std::string& name, const Words& words) {
-  (void)prepare_job(train_options(words));
-  std::string command = shell_word(own_executable()) + " train";
-  for (const std::string& word : words) command += " " + shell_word(word);
-  return {name, command + " --metrics \"$CHIMERA_METRICS\""};
-}
-
 Contender foreign(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -60,11 +50,14 @@ Contender foreign(const std::string& text) {
 }
 
 std::vector<Contender> contenders(const Options& options, const Words& shared) {
-  const Words base = joined({"--steps", "8"}, shared);
+  // Every contender gets the shared flags first, so that its own flags may override them.
+  const Words base = joined({"--steps", "8"}, shared);  // later words override earlier ones
   std::vector<Contender> list;
-  for (const std::string& name : options.schedules) list.push_back(training(name, joined(base, {"--schedule", name})));
+  for (const std::string& name : options.schedules) {
+    list.push_back(training_contender(name, joined(base, {"--schedule", name})));
+  }
   for (const std::string& run : options.runs) {
-    list.push_back(training(run, joined(base, CLI::detail::split_up(run))));
+    list.push_back(training_contender(run, joined(base, CLI::detail::split_up(run))));
   }
   for (const std::string& command : options.commands) list.push_back(foreign(command));
   if (list.empty()) throw ConfigError("nothing to run; give --schedules NAME,NAME, --run FLAGS or --command NAME=LINE");
@@ -79,6 +72,7 @@ std::string as_text(const std::vector<Contender>& list, const std::vector<Score>
                       "s/step", "ratio", "quartiles", "loss off");
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Spread speed = spread_of(scores[i].tokens_per_second);
+    // Ratios compare runs of the same round, which a slow change of the machine affects alike.
     const Spread ratio = speed_ratio(scores[i], scores.front());
     text +=
         fmt::format("{:<{}}  {:>9.0f}  {:>6.0f} .. {:<6.0f}  {:>8.4f}  {:>6.3f}  {:>5.3f} .. {:<5.3f}  {:>8.1e}{}\n",
@@ -163,6 +157,7 @@ void add_bench(CLI::App& program, int& exit_code) {
       "speed relative to the first run of the same round: median and quartiles over the rounds. `loss off` is the "
       "largest relative difference from the loss of the first run.\n"
       "\nMore: docs/planner.md, docs/choosing.md");
+  // Unknown flags are flags of `chimera train`, which checks them.
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);
@@ -173,6 +168,7 @@ void add_bench(CLI::App& program, int& exit_code) {
     if (options->folder.empty()) {
       compare(*options, shared);
     } else {
+      // --export writes a job for other programs; flags of the comparison would have no effect.
       for (const char* flag : {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries",
                                "--most-disturbed", "--format", "--output"}) {
         if (command->count(flag) > 0) throw ConfigError(fmt::format("{}: --export runs nothing; leave one out", flag));

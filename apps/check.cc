@@ -8,6 +8,7 @@
 #include "flags/costs.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
+#include "flags/values.h"
 #include "help.h"
 
 namespace chimera::apps {
@@ -25,11 +26,12 @@ struct CheckArguments {
 /// Does not validate a file.
 Schedule checked_schedule(const CheckArguments& options) {
   const std::string& name = options.name;
+  // An existing file may have any name. A name of a schedule without such a file is generated.
   std::error_code none;
   if (!names_schedule_file(name) && !std::filesystem::exists(name, none))
-    return options.pairs.paired(options.shape.generate(name));
+    return options.pairs.apply_to(options.shape.generate(name));
   require_no_shape(options.shape, name);
-  return options.pairs.paired(load_schedule(name));
+  return options.pairs.apply_to(load_schedule(name));
 }
 
 }  // namespace
@@ -48,10 +50,10 @@ void add_check(CLI::App& program, int& exit_code) {
       "\nExit codes: 0 valid; 1 invalid; 2 the text is not a schedule.\n"
       "\nMore: docs/schedule_format.md");
   auto options = std::make_shared<CheckArguments>();
-  command
-      ->add_option("NAME", options->name,
-                   "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input")
-      ->required();
+  auto* name = command->add_option(
+      "NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input");
+  name->required();
+  complete_names(name, schedule_names());
   options->shape.add_to(*command);
   options->pairs.add_to(*command);
   options->limits.add_to(*command);
@@ -60,6 +62,7 @@ void add_check(CLI::App& program, int& exit_code) {
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
+    // A schedule may come from standard input, and waiting for it would hide the error.
     (void)options->limits.limits();  // reject bad flags before reading
     const CheckReport report = examine(checked_schedule(*options), options->limits.limits(), options->strict_order);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));

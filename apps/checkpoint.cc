@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/diff.h"
@@ -19,6 +20,8 @@ namespace chimera::apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kDiff = "diff";  // the only action with two checkpoints
 
 struct CheckpointCommand {
   std::string path;
@@ -42,8 +45,10 @@ Json loss_of(const Manifest& manifest) {
   return progress->at("loss");
 }
 
-/// Returns the path itself if it is a checkpoint. Throws CheckpointError if there is none.
+/// Returns the path itself if it is a checkpoint. A step folder without a manifest counts as a damaged checkpoint,
+/// which the caller reports. Throws CheckpointError if there is none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
+  // A folder of checkpoints means all of them.
   std::vector<std::string> paths;
   for (const std::int64_t step : list_steps(path)) paths.push_back(checkpoint_path(path, step));
   if (!paths.empty()) return paths;
@@ -51,21 +56,26 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   std::error_code absent;
   if (fs::exists(path + "/" + kManifestName, absent) || step_of_name(fs::path(path).filename().string())) return {path};
   if (!fs::is_directory(path, absent)) throw CheckpointError(path + ": is not a folder of checkpoints");
+  // Says why no folder counts: unfinished saves look like checkpoints to a user.
   const Newest none = newest_checkpoint(path, 0);
   throw CheckpointError(path + ": has no checkpoints" + (none.refused.empty() ? "" : "; " + none.refused.front()));
 }
 
 Checkpoint one_checkpoint(const std::string& path) { return *find_checkpoint(path, available_cores()).checkpoint; }
 
-void print(const CheckpointCommand& command, const Json& json, const std::string& text) {
+/// Returns the exit code.
+int print(const CheckpointCommand& command, const Json& json, const std::string& text,
+          ExitCode code = ExitCode::Success) {
   write_output("", command.format == Format::Json ? json_text(json, 2) + "\n" : text);
+  return static_cast<int>(code);
 }
 
-void list(const CheckpointCommand& command) {
+int list(const CheckpointCommand& command) {
   Json rows = Json::array();
   std::string text;
   for (const std::string& path : checkpoints_at(command.path)) {
     try {
+      // A damaged checkpoint has a row with its error, because a list that ended there would hide the good ones.
       const Manifest manifest = read_manifest(path);
       const Json loss = loss_of(manifest);
       rows.push_back({{"path", path}, {"step", manifest.step}, {"bytes", bytes_of(manifest)}, {"loss", loss}});
@@ -76,10 +86,10 @@ void list(const CheckpointCommand& command) {
       text += fmt::format("{}\n", error.what());
     }
   }
-  print(command, {{"checkpoints", rows}}, text);
+  return print(command, {{"checkpoints", rows}}, text);
 }
 
-void show(const CheckpointCommand& command) {
+int show(const CheckpointCommand& command) {
   const std::string path = checkpoints_at(command.path).back();
   const Manifest manifest = read_manifest(path);
   Json json = {{"path", path}, {"step", manifest.step}, {"run", manifest.run}, {"files", Json::array()}};
@@ -99,7 +109,7 @@ void show(const CheckpointCommand& command) {
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
     text += fmt::format("{:>14}  {}\n", file.bytes, file.name);
   }
-  print(command, json, text);
+  return print(command, json, text);
 }
 
 std::vector<std::string> faults_of(const std::string& path) {
@@ -114,7 +124,7 @@ std::vector<std::string> faults_of(const std::string& path) {
   }
 }
 
-bool verify(const CheckpointCommand& command) {
+int verify(const CheckpointCommand& command) {
   Json rows = Json::array();
   std::string text;
   bool all_good = true;
@@ -125,11 +135,10 @@ bool verify(const CheckpointCommand& command) {
     if (faults.empty()) text += fmt::format("{}: good\n", path);
     for (const std::string& fault : faults) text += fault + "\n";
   }
-  print(command, {{"checkpoints", rows}}, text);
-  return all_good;
+  return print(command, {{"checkpoints", rows}}, text, all_good ? ExitCode::Success : ExitCode::No);
 }
 
-bool differ(const CheckpointCommand& command) {
+int diff(const CheckpointCommand& command) {
   const Checkpoint first = one_checkpoint(command.path);
   const Checkpoint second = one_checkpoint(command.other);
   const auto differing = compare_tensors(CheckpointTensors(first.path, first.manifest),
@@ -137,6 +146,7 @@ bool differ(const CheckpointCommand& command) {
   Json rows = Json::array();
   std::string text;
   for (const TensorDifference& tensor : differing) {
+    // A tensor that only one side has, or of another shape or type, has no elements to compare.
     if (!tensor.reason.empty()) {
       rows.push_back({{"tensor", tensor.name}, {"reason", tensor.reason}});
       text += fmt::format("{}: {}\n", tensor.name, tensor.reason);
@@ -151,18 +161,43 @@ bool differ(const CheckpointCommand& command) {
                         tensor.elements, tensor.largest, tensor.relative);
   }
   if (differing.empty()) text = "equal in every bit\n";
-  print(command, {{"first", first.path}, {"second", second.path}, {"tensors", rows}}, text);
-  return !differing.empty();
+  return print(command, {{"first", first.path}, {"second", second.path}, {"tensors", rows}}, text,
+               differing.empty() ? ExitCode::Success : ExitCode::No);
 }
 
-/// Converts CheckpointError to ConfigError.
-template <class Act>
-auto refusing_as_usage(const Act& act) {
-  try {
-    return act();
-  } catch (const CheckpointError& error) {
-    throw ConfigError(error.what());
-  }
+/// An action returns the exit code.
+struct Action {
+  const char* name;
+  const char* description;
+  const char* path;  // name of the first argument
+  const char* more;  // examples and text
+  std::function<int(const CheckpointCommand&)> run;
+};
+
+const std::vector<Action>& actions() {
+  static const std::vector<Action> all = {
+      {"list", "List the checkpoints of a folder", "FOLDER",
+       "  chimera checkpoint list run\n"
+       "  chimera checkpoint list run --format json\n",
+       list},
+      {"show", "Show the manifest of a checkpoint", "CHECKPOINT",
+       "  chimera checkpoint show run\n"
+       "  chimera checkpoint show run/step-00000100 --format json\n"
+       "\nIf the argument is a folder of checkpoints, the newest one is shown.\n",
+       show},
+      {"verify", "Verify all bytes against their hashes", "CHECKPOINT",
+       "  chimera checkpoint verify run\n"
+       "  chimera checkpoint verify run/step-00000100\n"
+       "\nIf the argument is a folder of checkpoints, all are verified.\n"
+       "\nExit codes: 0 all are valid; 1 one is not.\n",
+       verify},
+      {kDiff, "List tensors that differ, and by how much", "FIRST",
+       "  chimera checkpoint diff run other\n"
+       "  chimera checkpoint diff run other/step-00000100 --format json\n"
+       "\nIf an argument is a folder of checkpoints, its newest valid one is compared.\n"
+       "\nExit codes: 0 they are equal; 1 they differ.\n",
+       diff}};
+  return all;
 }
 
 }  // namespace
@@ -178,57 +213,25 @@ void add_checkpoint(CLI::App& program, int& exit_code) {
       "\nA folder of checkpoints stands for its newest valid checkpoint. `chimera export` converts a checkpoint for "
       "transformers.\n"
       "\nMore: docs/checkpoints.md");
-  const auto add = [&](const char* name, const char* description, const char* what, const char* footer,
-                       const std::function<int(const CheckpointCommand&)>& act) {
+  for (const Action& action : actions()) {
     auto options = std::make_shared<CheckpointCommand>();
-    auto* sub = command->add_subcommand(name, description);
-    sub->footer(footer);
-    sub->add_option(what, options->path, "a checkpoint, or a folder of checkpoints")->required();
-    sub->callback([options, act, &exit_code] { exit_code = refusing_as_usage([&] { return act(*options); }); });
-    return std::pair(sub, options);
-  };
-  const auto answering = [](const auto& look) {
-    return [look](const CheckpointCommand& c) {
-      look(c);
-      return 0;
-    };
-  };
-  const auto with_format = [](const auto& added) {
-    begin_group(*added.first, heading::kOutput);
-    add_format(*added.first, added.second->format, {Format::Text, Format::Json});
-  };
-  with_format(add("list", "List the checkpoints of a folder", "FOLDER",
-                  "Examples:\n"
-                  "  chimera checkpoint list run\n"
-                  "  chimera checkpoint list run --format json\n"
-                  "\nMore: docs/checkpoints.md",
-                  answering(list)));
-  with_format(add("show", "Show the manifest of a checkpoint", "CHECKPOINT",
-                  "Examples:\n"
-                  "  chimera checkpoint show run\n"
-                  "  chimera checkpoint show run/step-00000100 --format json\n"
-                  "\nIf the argument is a folder of checkpoints, the newest one is shown.\n"
-                  "\nMore: docs/checkpoints.md",
-                  answering(show)));
-  with_format(add("verify", "Verify all bytes against their hashes", "CHECKPOINT",
-                  "Examples:\n"
-                  "  chimera checkpoint verify run\n"
-                  "  chimera checkpoint verify run/step-00000100\n"
-                  "\nIf the argument is a folder of checkpoints, all are verified.\n"
-                  "\nExit codes: 0 all are valid; 1 one is not.\n"
-                  "\nMore: docs/checkpoints.md",
-                  [](const CheckpointCommand& c) { return verify(c) ? 0 : 1; }));
-  const auto diff = add("diff", "List tensors that differ, and by how much", "FIRST",
-                        "Examples:\n"
-                        "  chimera checkpoint diff run other\n"
-                        "  chimera checkpoint diff run other/step-00000100 --format json\n"
-                        "\nIf an argument is a folder of checkpoints, its newest valid one is compared.\n"
-                        "\nExit codes: 0 they are equal; 1 they differ.\n"
-                        "\nMore: docs/checkpoints.md",
-                        [](const CheckpointCommand& c) { return differ(c) ? 1 : 0; });
-  diff.first->add_option("SECOND", diff.second->other, "the checkpoint to compare with, or a folder of checkpoints")
-      ->required();
-  with_format(diff);
+    auto* inner = command->add_subcommand(action.name, action.description);
+    inner->footer(fmt::format("Examples:\n{}\nMore: docs/checkpoints.md", action.more));
+    inner->add_option(action.path, options->path, "a checkpoint, or a folder of checkpoints")->required();
+    if (std::string_view(action.name) == kDiff) {
+      inner->add_option("SECOND", options->other, "the checkpoint to compare with, or a folder of checkpoints")
+          ->required();
+    }
+    begin_group(*inner, heading::kOutput);
+    add_format(*inner, options->format, {Format::Text, Format::Json});
+    inner->callback([options, &action, &exit_code] {
+      try {
+        exit_code = action.run(*options);
+      } catch (const CheckpointError& error) {  // the argument names no checkpoint, or a damaged one
+        throw ConfigError(error.what());
+      }
+    });
+  }
 }
 
 }  // namespace chimera::apps

@@ -15,9 +15,10 @@ struct CompareArguments {
   std::string output;
 };
 
-std::string compared(const CompareArguments& options) {
+std::string print_comparison(const CompareArguments& options) {
   std::vector<RunHistory> runs;
   for (const std::string& path : options.runs) runs.push_back(read_run(path));
+  // All runs are checked first, so that a page is written for all or for none.
   for (const RunHistory& run : runs) (void)figures_of(run);  // throws if a run has no step
   switch (options.format) {
     case Format::Json: return comparison_json(runs);
@@ -46,7 +47,7 @@ void add_compare(CLI::App& program, int&) {
   begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html},
                         options->output);
-  command->callback([options] { write_output(options->output, compared(*options)); });
+  command->callback([options] { write_output(options->output, print_comparison(*options)); });
 }
 
 }  // namespace chimera::apps

@@ -21,105 +21,89 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/shell_words.h"
 #include "flags/values.h"
 #include "help.h"
 #include "program.h"
-#include "telemetry/run_history.h"
 
 namespace chimera::apps {
 namespace {
 
 using Words = std::vector<std::string>;
 
+void print_title(const std::string& text) { std::cout << "\n== " << text << "\n\n" << std::flush; }
+
+void print_paragraph(const std::string& text) {
+  constexpr std::size_t kColumns = 96;
+  std::cout << paragraph(text, kColumns) << "\n" << std::flush;
+}
+
+/// Runs commands of this program on files of its folder.
 class DemoStage {
  public:
   /// An empty `folder` stands for a temporary one. `pauses` waits for Enter before each command.
-  DemoStage(const std::string& folder, bool pauses);
+  DemoStage(const std::string& folder, bool pauses) : folder_(folder), pauses_(pauses) {
+    if (folder.empty()) folder_ = temporary_.emplace().path();
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    if (error) throw ConfigError(fmt::format("--folder {}: cannot be made ({})", folder_.string(), error.message()));
+  }
   DemoStage(const DemoStage&) = delete;
   DemoStage& operator=(const DemoStage&) = delete;
 
-  void title(const std::string& words);
-  void say(const std::string& words);
   /// Shows the command and its output. Throws Error if its exit code is not `expected`.
-  void run(const Words& words, int expected = 0);
-  /// Does the same, but returns the output.
-  [[nodiscard]] std::string ask(const Words& words);
-  struct Bar {
-    std::string name;
-    double value = 0;
-    std::string label;
-  };
-  void bars(const std::vector<Bar>& bars);
+  void run(const Words& words, int expected = 0) {
+    std::istringstream lines(output_of(words, expected));
+    for (std::string line; std::getline(lines, line);) std::cout << (line.empty() ? "" : "  ") << line << "\n";
+    std::cout << "\n" << std::flush;
+  }
+
+  /// Shows the command and returns its output. Throws as run() does.
+  std::string output_of(const Words& words, int expected = 0) {
+    if (pauses_) {
+      std::cout << "[Enter: " << as_typed(words) << "] " << std::flush;
+      std::string answer;
+      if (!std::getline(std::cin, answer)) pauses_ = false;  // the terminal has gone
+    }
+    std::cout << "$ " << as_typed(words) << "\n" << std::flush;
+    const CommandResult result = run_own(words);
+    if (result.exit_code == expected) return result.output;
+    throw Error(fmt::format("`{}` ended with {}; the demo ends here", as_typed(words), result.exit_code));
+  }
+
   [[nodiscard]] std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  [[nodiscard]] std::string text();
+
+  /// Returns a text to train on: the help of some commands, so that a demo needs no download.
+  [[nodiscard]] std::string text() const {
+    const std::string path = file("text.txt");
+    if (std::filesystem::exists(path)) return path;
+    // Written once, so that all demos of a folder train on the same samples.
+    std::string all;
+    for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"}) {
+      all += run_own({command, "--help-all"}).output;
+    }
+    write_whole(path, all);
+    return path;
+  }
 
  private:
-  void show(const Words& words);
-
   std::filesystem::path folder_;
   std::optional<TemporaryFolder> temporary_;  // set if no folder is given
   bool pauses_;
 };
 
-constexpr std::size_t kColumns = 96;
+struct DemoBar {
+  std::string name;
+  double value = 0;
+  std::string label;
+};
 
-DemoStage::DemoStage(const std::string& folder, bool pauses) : folder_(folder), pauses_(pauses) {
-  if (folder.empty()) folder_ = temporary_.emplace().path();
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  if (error) throw ConfigError(fmt::format("--folder {}: cannot be made ({})", folder_.string(), error.message()));
-}
-
-void DemoStage::title(const std::string& words) { std::cout << "\n== " << words << "\n\n" << std::flush; }
-
-void DemoStage::say(const std::string& words) {
-  std::istringstream stream(words);
-  std::string line;
-  for (std::string word; stream >> word;) {
-    if (!line.empty() && line.size() + 1 + word.size() > kColumns) {
-      std::cout << line << "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  std::cout << line << "\n\n" << std::flush;
-}
-
-void DemoStage::show(const Words& words) {
-  if (pauses_) {
-    std::cout << "[Enter: " << as_typed(words) << "] " << std::flush;
-    std::string answer;
-    if (!std::getline(std::cin, answer)) pauses_ = false;
-  }
-  std::cout << "$ " << as_typed(words) << "\n" << std::flush;
-}
-
-void DemoStage::run(const Words& words, int expected) {
-  show(words);
-  const CommandResult result = run_own(words);
-  std::istringstream lines(result.output);
-  for (std::string line; std::getline(lines, line);) std::cout << (line.empty() ? "" : "  ") << line << "\n";
-  std::cout << "\n" << std::flush;
-  if (result.exit_code == expected) return;
-  throw Error(fmt::format("`{}` ended with {}; the demo ends here", as_typed(words), result.exit_code));
-}
-
-std::string DemoStage::ask(const Words& words) {
-  show(words);
-  const CommandResult result = run_own(words);
-  if (result.exit_code == 0) return result.output;
-  throw Error(fmt::format("`{}` ended with {}; the demo ends here", as_typed(words), result.exit_code));
-}
-
-void DemoStage::bars(const std::vector<Bar>& bars) {
+void print_bars(const std::vector<DemoBar>& bars) {
   constexpr double kLongest = 40;
-  std::size_t widest = 0;
-  double most = 0;
-  for (const Bar& bar : bars) {
-    widest = std::max(widest, bar.name.size());
-    most = std::max(most, bar.value);
-  }
-  for (const Bar& bar : bars) {
+  const std::size_t widest =
+      std::ranges::max_element(bars, {}, [](const auto& bar) { return bar.name.size(); })->name.size();
+  const double most = std::ranges::max_element(bars, {}, &DemoBar::value)->value;
+  for (const DemoBar& bar : bars) {
     std::string blocks;
     for (int i = 0; i < std::lround(kLongest * bar.value / most); ++i) blocks += "█";
     std::cout << fmt::format("  {:<{}}  {} {}\n", bar.name, widest, blocks, bar.label);
@@ -127,75 +111,66 @@ void DemoStage::bars(const std::vector<Bar>& bars) {
   std::cout << "\n" << std::flush;
 }
 
-std::string DemoStage::text() {
-  const std::string path = file("text.txt");
-  if (std::filesystem::exists(path)) return path;
-  std::string all;
-  for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"}) {
-    all += run_own({command, "--help-all"}).output;
-  }
-  write_whole(path, all);
-  return path;
-}
-
 void show_schedule(DemoStage& stage) {
-  stage.title("Schedules: who computes what, and who waits");
-  stage.say(
+  print_title("Schedules: who computes what, and who waits");
+  print_paragraph(
       "A model too large for one device is cut into stages, one a worker. A mini-batch is cut into micro-batches that "
       "flow through the stages. GPipe runs all forwards, then all backwards. Rows are workers, columns are time, `1F2` "
       "is the forward of micro-batch 2 on stage 1, and a dot is a worker that waits: a bubble. A backward takes twice "
       "as long as a forward.");
   stage.run({"simulate", "gpipe", "--stages", "4", "--micro-batches", "4"});
-  stage.say(
+  print_paragraph(
       "43 % of the time is lost. Chimera runs a second pipeline through the same workers in the opposite direction, so "
       "that each fills the other's bubbles. The model is held twice; gradients stay those of plain mini-batch SGD, as "
       "both copies are summed before the one update.");
   stage.run({"simulate", "chimera", "--stages", "4", "--micro-batches", "4"});
-  stage.say(
+  print_paragraph(
       "16 instead of 21 units of time, and no worker holds more activations than before. Schedules that split the "
       "backward into input gradients and weight gradients go further. All of them on eight workers:");
   stage.run({"sweep", "--schedules", "gpipe,1f1b,zb-h1,chimera,chimera-zb", "--stages", "8", "--micro-batches", "8"});
-  stage.say(
+  print_paragraph(
       "A schedule is a file, and yours can be one. The checker proves that its program cannot get stuck, or shows who "
       "waits for whom. This one is PyTorch's CSV with two ops in the wrong order:");
+  // Worker 1 has its first backward before the forward that this backward needs.
   const std::string broken = stage.file("broken.csv");
   write_whole(broken, "0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n");
   stage.run({"check", broken}, 1);
-  stage.say("More: `chimera schedules` lists all of them; `chimera playground --output page.html` lets you edit them.");
+  print_paragraph(
+      "More: `chimera schedules` lists all of them; `chimera playground --output page.html` lets you edit them.");
 }
 
 void show_model(DemoStage& stage) {
-  stage.title("Models: what each stage holds and costs");
-  stage.say(
+  print_title("Models: what each stage holds and costs");
+  print_paragraph(
       "Nothing is allocated here: sizes alone say what a stage has to hold. BERT with 48 layers, as the Chimera paper "
       "trains it, cut into four stages:");
   stage.run({"model", "bert-48", "--stages", "4", "--micro-batch-size", "8"});
-  stage.say(
+  print_paragraph(
       "The bars hold one micro-batch's activations. A schedule holds several at once, and Chimera two stages a worker. "
       "What its workers come to:");
   stage.run({"model", "bert-48", "--stages", "4", "--micro-batch-size", "8", "--schedule", "chimera", "--micro-batches",
              "4"});
-  stage.say(
+  print_paragraph(
       "Embedding and head make the first and the last stage heavier. A balanced cut gives these fewer blocks. More: "
       "`chimera model --help`, docs/models.md.");
   stage.run({"model", "gpt2", "--stages", "4", "--partition", "4,3,3,2"});
 }
 
 void show_plan(DemoStage& stage) {
-  stage.title("Plans: which depth, width and schedule for this model and machine?");
-  stage.say(
+  print_title("Plans: which depth, width and schedule for this model and machine?");
+  print_paragraph(
       "P workers can be W pipelines of depth D. Deeper means smaller stages and more bubbles; wider means larger sums "
       "of gradients. The planner simulates every combination at the measured speed of a machine, drops what does not "
       "fit, and ranks the rest. This machine is 32 nodes with a P100 each, as in the paper:");
   const std::string machine = "p100-aries";
   stage.run({"plan", "--model", "bert-48", "--workers", "32", "--mini-batch", "512", "--memory", "16", "--machine",
              machine, "--top", "6"});
-  stage.say(
+  print_paragraph(
       "The paper chooses by a closed formula, among Chimera's configurations alone. There W = 8, D = 4 was best. With "
       "this profile, fitted to all of the paper's figures, the formula prefers W = 4, D = 8, within its error:");
   stage.run({"plan", "--model", "bert-48", "--workers", "32", "--mini-batch", "512", "--memory", "16", "--machine",
              machine, "--rule", "paper", "--schedules", "chimera", "--top", "4"});
-  stage.say(
+  print_paragraph(
       "For the machine in front of you, `chimera profile --output here.json` measures a profile in a minute, and "
       "`chimera train --plan auto --machine here.json` trains what the planner chooses.");
 }
@@ -207,8 +182,8 @@ Words training(DemoStage& stage, const Words& more) {
 }
 
 void show_train(DemoStage& stage) {
-  stage.title("Training: the same gradients, through a pipeline");
-  stage.say(
+  print_title("Training: the same gradients, through a pipeline");
+  print_paragraph(
       "A small GPT learns this program's own --help-all, byte by byte, on four processes with the Chimera schedule. "
       "Each "
       "process holds one stage of either direction.");
@@ -216,64 +191,80 @@ void show_train(DemoStage& stage) {
   stage.run(
       training(stage, {"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--micro-batches", "4",
                        "--steps", "40", "--overwrite", "--metrics", pipelined, "--report", stage.file("report.html")}));
-  stage.say("Now without a pipeline: one process, the same samples, the same initial weights.");
+  print_paragraph("Now without a pipeline: one process, the same samples, the same initial weights.");
   const std::string plain = stage.file("unpipelined.jsonl");
   stage.run(training(stage, {"--model", "gpt2-tiny", "--schedule", "none", "--micro-batches", "4", "--steps", "40",
                              "--overwrite", "--metrics", plain}));
-  stage.say("Both have learned the same: their losses agree to the rounding of float32.");
+  print_paragraph("Both have learned the same: their losses agree to the rounding of float32.");
   stage.run({"compare", plain, pipelined});
-  stage.say(
+  print_paragraph(
       "`chimera top chimera.jsonl` would have shown the run while it trained, and report.html shows it now. Add "
       "--checkpoint to go on after any end, --export for a folder that transformers load.");
 }
 
-struct Contender {
+struct MeasuredSchedule {
   std::string schedule;
   double measured = 0;   // tokens per second
   double predicted = 0;  // tokens per second
+  bool is_disturbed = false;
 };
 
-Contender train_contender(DemoStage& stage, const std::string& schedule, const std::string& workers) {
-  const std::string metrics = stage.file(schedule + ".jsonl");
-  const std::string times = stage.file(schedule + ".json");
-  (void)stage.ask(
-      training(stage, {"--model", "gpt2-mini", "--schedule", schedule, "--stages", workers, "--micro-batches", workers,
-                       "--steps", "14", "--overwrite", "--metrics", metrics, "--op-times", times}));
-  const std::string simulated = stage.ask(
-      {"simulate", schedule, "--stages", workers, "--micro-batches", workers, "--costs", times, "--format", "json"});
-  const RunFigures figures = figures_of(read_run(metrics));
-  const double makespan = read_json(simulated)["makespan"].get<double>();
-  const double tokens = figures.tokens_per_second * figures.step_seconds;
-  return {schedule, figures.tokens_per_second, tokens / makespan};
+/// Trains with each schedule, and simulates each with the mean times of its own ops. `chimera bench` repeats runs
+/// during which other programs used the cores.
+std::vector<MeasuredSchedule> measure(DemoStage& stage, const Words& schedules, const std::string& workers) {
+  Words words = {"bench", "--rounds", "1", "--retries", "8", "--format", "json"};
+  for (const std::string& schedule : schedules) {
+    const std::string times = stage.file(schedule + ".json");
+    words.insert(words.end(),
+                 {"--run", fmt::format("--schedule {} --op-times {} --overwrite", schedule, shell_word(times))});
+  }
+  words.insert(words.end(), {"--data", stage.text(), "--sequence", "64", "--micro-batch-size", "4", "--seed", "1",
+                             "--model", "gpt2-mini", "--stages", workers, "--micro-batches", workers, "--steps", "14"});
+  const auto runs = read_json(stage.output_of(words)).at("runs");
+  std::vector<MeasuredSchedule> measured;
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    const std::string simulated =
+        stage.output_of({"simulate", schedules[i], "--stages", workers, "--micro-batches", workers, "--costs",
+                         stage.file(schedules[i] + ".json"), "--format", "json"});
+    const double speed = runs[i].at("tokens_per_second")[0];
+    const double seconds = runs[i].at("step_seconds")[0];
+    const double tokens = speed * seconds;  // of a step
+    measured.push_back({schedules[i], speed, tokens / read_json(simulated).at("makespan").get<double>(),
+                        runs[i].at("disturbed_rounds") > 0});
+  }
+  return measured;
 }
 
 void show_performance(DemoStage& stage) {
   constexpr int kFourWorkers = 4;
   const std::string workers = available_cores() >= kFourWorkers ? "4" : "2";
-  stage.title("Performance: four schedules train the same model, in turn");
-  stage.say(fmt::format(
+  print_title("Performance: four schedules train the same model, in turn");
+  print_paragraph(fmt::format(
       "Every schedule gets {0} workers, {0} micro-batches a step, the same samples and the same initial weights: few "
-      "micro-batches, where bubbles hurt most. Beside each measured speed stands what the simulator says of it, fed "
-      "with the times of that run's ops, messages and sums.",
+      "micro-batches, where bubbles hurt most. A run that other programs disturb is repeated. Beside each measured "
+      "speed stands what the simulator says of it, fed with the times of that run's ops, messages and sums.",
       workers));
-  std::vector<Contender> contenders;
-  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "chimera"}) {
-    contenders.push_back(train_contender(stage, schedule, workers));
-  }
+  const auto measured = measure(stage, {"gpipe", "1f1b", "zb-h1", "chimera"}, workers);
   std::cout << "\n";
-  std::vector<DemoStage::Bar> bars;
-  for (const Contender& one : contenders) {
-    bars.push_back({one.schedule, one.measured, fmt::format("{:.0f} tokens/s measured", one.measured)});
+  std::vector<DemoBar> bars;
+  for (const MeasuredSchedule& one : measured) {
+    bars.push_back({one.schedule, one.measured,
+                    fmt::format("{:.0f} tokens/s measured{}", one.measured, one.is_disturbed ? ", disturbed" : "")});
     bars.push_back(
         {"", one.predicted,
          fmt::format("{:.0f} predicted ({:+.1f} %)", one.predicted, 100 * (one.predicted / one.measured - 1))});
   }
-  stage.bars(bars);
-  const auto times = [&](std::size_t other) { return contenders.back().measured / contenders.at(other).measured; };
-  stage.say(fmt::format(
+  print_bars(bars);
+  if (std::ranges::any_of(measured, &MeasuredSchedule::is_disturbed)) {
+    return print_paragraph(
+        "Other programs used the cores during some of these runs, also when they were repeated. The speeds therefore "
+        "do "
+        "not say which schedule is faster. Run the demo again when the machine is idle.");
+  }
+  const auto times = [&](std::size_t other) { return measured.back().measured / measured.at(other).measured; };
+  print_paragraph(fmt::format(
       "Chimera trains {:.2f} times as fast as GPipe here, {:.2f} times as fast as 1F1B and {:.2f} times as fast as "
-      "ZB-H1. One short run each, on a machine that may do other things: `chimera bench` trains them in rounds that "
-      "take turns, and gives medians with quartiles.",
+      "ZB-H1, in one short run each. `chimera bench` with --rounds 5 gives medians with quartiles.",
       times(0), times(1), times(2)));
 }
 

@@ -33,6 +33,7 @@ void print_diagnosis(const DiagnoseCommand& command) {
   require_between("--events", command.events, 0, static_cast<std::int64_t>(kFlightEvents));
   const Flight flight = read_flight_folder(command.run);
   Diagnosis diagnosis = diagnose(flight);
+  // Flight records are in a folder below the folder of checkpoints.
   diagnosis.newest_checkpoint = newest_of_run(std::filesystem::path(flight.folder).parent_path());
   const auto events = static_cast<std::size_t>(command.events);
   write_output(

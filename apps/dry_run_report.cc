@@ -60,6 +60,14 @@ Json rank_json(const Forecast& forecast, const RankForecast& rank) {
           {"step_seconds", forecast.step_seconds}};
 }
 
+/// Ranks wait for a free core. This time counts as idle. `chimera simulate` assumes a core for each worker, so its
+/// bubble ratio of the same schedule is lower.
+std::string shared_cores_text(const Job& job, const Forecast& forecast) {
+  if (forecast.shared_cores == 0) return "";
+  return fmt::format(" ({} ranks on {} core{})", job.run.num_ranks(), forecast.shared_cores,
+                     forecast.shared_cores == 1 ? "" : "s");
+}
+
 std::string gpu_text(const Job& job, const GpuResources& gpus) {
   const auto& [gpu, count, blocks] = gpus;
   return fmt::format(
@@ -93,13 +101,13 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
       "schedule {}: {} stages on {} ranks ({} x {}), {} micro-batches of {} x {} tokens a step\n"
-      "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}; a rank takes {} at most, of {}{}\n"
+      "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}{}; a rank takes {} at most, of {}{}\n"
       "  for {}\n\n",
       job.model.name, parameter_count(job.model), job.run.schedule.name, job.run.schedule.stages, job.run.num_ranks(),
       job.run.ranks.data_parallel, job.run.ranks.workers, job.run.micro_batches(), job.run.samples_per_op(),
       job.options.sequence, forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio,
-      bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
-      forecast.machine);
+      shared_cores_text(job, forecast), bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes),
+      forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
   std::size_t width = 6;
   for (const RankForecast& rank : forecast.ranks) width = std::max(width, stages_text(rank).size());
   text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}\n", "rank", "group",
@@ -135,6 +143,7 @@ std::string dry_run_json(const Job& job, const Forecast& forecast, const std::op
                    {"machine", forecast.machine},
                    {"step_seconds", forecast.step_seconds},
                    {"bubble_ratio", forecast.bubble_ratio},
+                   {"shared_cores", forecast.shared_cores},
                    {"peak_memory_bytes", forecast.peak_bytes()},
                    {"memory_bytes", forecast.memory_bytes},
                    {"fits", forecast.fits()},

@@ -20,6 +20,7 @@ std::string rendezvous_text(const RankPlace& place, const Variables& variables) 
                         : rendezvous.secret.empty() ? "without a secret: see CHIMERA_SECRET"
                                                     : "with a secret";
     return fmt::format("{}:{}, {}", rendezvous.host, rendezvous.port, guard);
+    // A rank that cannot find the rendezvous would fail in training. This command shows why.
   } catch (const Error& error) {
     return fmt::format("not known: {}", error.what());
   }

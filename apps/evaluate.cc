@@ -50,6 +50,7 @@ void evaluate_and_print(const EvaluateFlags& flags) {
   ProgressLine line;
   const Evaluation evaluation =
       evaluate(flags.options, [&](const EvaluationProgress& now) { line.show([&] { return progress(now); }); });
+  // The result must not follow half a progress line on a terminal.
   line.clear();
   write_output("", flags.format == Format::Json ? report_json(evaluation) : report(evaluation));
   finish_output(kPatientEnd);
@@ -63,6 +64,7 @@ int run(EvaluateFlags flags, const Invocation& invocation) {
   require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
   require_between("--threads", options.threads, 0, kMostThreads);
   const ModelRanks ranks{.from = options.from, .threads = options.threads};
+  // The folder of a run is resolved to one checkpoint, so that a run that saves meanwhile changes nothing.
   return run_on_model(ranks, invocation, [&flags](const std::string& folder) -> ModelRank {
     flags.options.from = folder;
     return [&flags](RankId, Transport&) { evaluate_and_print(flags); };

@@ -52,6 +52,7 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
   command->callback([options, &invocation, &exit_code] {
     exit_code = run_on_model({.from = options->source}, invocation, [&](const std::string& folder) -> ModelRank {
       return [&, folder](RankId, Transport&) {
+        // An unchanged type copies the bytes of all tensors.
         std::optional<ElementType> type;
         if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
         convert_folder(folder, options->output, type, options->shard_bytes, options->tokenizer);

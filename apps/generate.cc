@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "commands.h"
 #include "core/choices.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "engine/stored_values.h"
@@ -66,6 +68,7 @@ constexpr std::int64_t kByteVocabulary = 256;
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   if (std::string own = tokenizer_of_folder(options.from); !own.empty()) return own;
+  // A model of 256 tokens can only be a model of bytes. Any other vocabulary needs its tokenizer.
   return model.vocabulary == kByteVocabulary ? kBytes : "";
 }
 
@@ -102,6 +105,7 @@ void add_prompt(GenerateJob& job, const GivenPrompt& given) {
   const std::string what = job.options.prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", number + 1);
   const ModelConfig& model = job.folder->model();
   TokenIds ids = given.is_tokens ? listed_tokens(given.words) : encoded(given.words, job);
+  // All prompts are checked before the first token is computed.
   const std::int64_t room = most_new_tokens(model, std::ssize(ids), what);
   require_in_vocabulary(ids, model, what);
   const std::int64_t tokens = job.options.tokens.value_or(std::min(kUsualTokens, room));
@@ -130,17 +134,30 @@ class Writer {
   explicit Writer(const GenerateJob& job) : job_(job) {}
 
   void begin(const Prompt& prompt) {
-    if (is_json() || job_.prompts.size() == 1) return;
-    write(fmt::format("{}prompt {}:\n", prompt.number == 0 ? "" : "\n", prompt.number + 1));
+    if (is_json()) return;
+    if (job_.prompts.size() > 1) {
+      write(fmt::format("{}prompt {}:\n", prompt.number == 0 ? "" : "\n", prompt.number + 1));
+    }
+    // A person reads the continuation after its prompt. Another program has the prompt already.
+    const GivenPrompt& given = job_.options.prompts[static_cast<std::size_t>(prompt.number)];
+    if (!given.is_tokens && ::isatty(STDOUT_FILENO) == 1) write(given.words);
   }
   void add(TokenId id, std::string_view text) {
     if (is_json()) return;
+    // Text comes in pieces of whole characters; continue_prompt() keeps the bytes of an unfinished one.
     if (job_.tokenizer != nullptr) return write(text);
     write(fmt::format("{}{}", std::exchange(any_, true) ? "," : "", id));
   }
   void end(const Continuation& continuation) {
     if (!is_json()) write("\n");
     any_ = false;
+    const bool is_blank = continuation.text.find_first_not_of(" \t\r\n\v\f") == std::string::npos;
+    if (job_.tokenizer != nullptr && is_blank && !continuation.ids.empty()) {
+      messages().write(
+          fmt::format("chimera: the model continues with {} tokens of blanks only; see --prompt and "
+                      "--temperature, or train it longer\n",
+                      continuation.ids.size()));
+    }
     nlohmann::ordered_json entry = {{"ids", continuation.ids}, {"text", nullptr}};
     if (job_.tokenizer != nullptr) entry["text"] = continuation.text;
     json_["prompts"].push_back(std::move(entry));
@@ -167,11 +184,13 @@ StageRanks one_stage_a_rank(const GenerateJob& job, RankId self) {
 }
 
 void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
+  // Each process loads the layers of its stage only, so that a model may exceed the memory of one process.
   const LoneStage own(job.folder->model(), job.partition[rank.index()], scalar_type(job.options.dtype),
                       stored_values(job.folder));
   DistributedModel model({{StageId(rank.value()), own.stage.get()}}, one_stage_a_rank(job, rank), transport,
                          job.folder->model().hidden, scalar_type(job.options.dtype));
   Writer writer(job);
+  // The rank of the last stage chooses each token and sends it to all. Rank 0 prints it.
   const bool speaks = rank == RankId(0);
   ContinuationOptions options = job.options.continuation;
   for (const Prompt& prompt : job.prompts) {
@@ -211,6 +230,7 @@ void add_prompts(CLI::App& command, GenerateOptions& options) {
           options.prompts.push_back({words, is_tokens});
         },
         type, description)
+        // CLI11 would else collect all values of a flag first, and lose the order of --prompt and --prompt-ids.
         ->trigger_on_parse();  // once per flag, in the order of the command line
   };
   add("--prompt", false, "TEXT", "text to continue; repeatable");

@@ -56,6 +56,7 @@ std::vector<std::string> words_of(const std::string& text, bool is_shell) {
 /// A flag and its value stay together.
 std::vector<std::string> flags_of_line(const std::string& line) {
   std::vector<std::string> parts;
+  // A line break between a flag and its value would make an example hard to read and to copy.
   bool lacks_value = false;
   for (std::string& word : words_of(line, true)) {
     const bool is_flag = word.starts_with("--");
@@ -75,6 +76,7 @@ std::vector<std::string> wrapped(const std::vector<std::string>& words, std::siz
   std::vector<std::string> lines;
   std::string line;
   for (const std::string& word : words) {
+    // The continuation needs room even on a line that will be the last, because that is not yet known.
     if (!line.empty() && line.size() + 1 + word.size() + continuation.size() > columns) {
       lines.push_back(line.append(continuation));
       line.clear();
@@ -85,18 +87,14 @@ std::vector<std::string> wrapped(const std::vector<std::string>& words, std::siz
   return lines;
 }
 
-std::string paragraph(const std::string& text, std::size_t columns) {
-  std::string result;
-  for (const std::string& line : wrapped(words_of(text, false), columns)) result += line + "\n";
-  return result;
-}
-
 std::size_t help_columns(int descriptor) {
   std::size_t columns = 0;
+  // COLUMNS is not exported by most shells, so it is there only if the user or a test wants a width.
   if (const char* given = std::getenv("COLUMNS"); given != nullptr) {
     const std::string_view text = given;
     std::from_chars(text.data(), text.data() + text.size(), columns);
   }
+  // A pipe has no width, so that help in a file has the usual one.
   winsize size{};
   if (columns == 0 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
   return columns == 0 ? HelpFormatter::kUsualColumns : std::clamp(columns, kFewestColumns, kMostColumns);
@@ -135,6 +133,7 @@ std::string HelpFormatter::full_help(const CLI::App* app, const std::string& nam
 }
 
 std::size_t HelpFormatter::num_omitted(const CLI::App* app, const std::string& name) const {
+  // A command without common flags shows all.
   if (common_.empty()) return 0;
   HelpFormatter usual = *this;
   usual.set_columns(kUsualColumns);  // so that every width shows the same flags
@@ -149,12 +148,14 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 }
 
 bool HelpFormatter::is_shown(const CLI::Option* option, bool all) const {
+  // Hidden flags have an empty group.
   const bool is_flag = option->nonpositional() && !option->get_group().empty();
   return is_flag && (all || option->get_group() == heading::kHelp || std::ranges::count(common_, option) > 0);
 }
 
 std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
   std::vector<std::string> names = app->get_groups();
+  // --help belongs to every command, so that its group comes last.
   std::stable_partition(names.begin(), names.end(), [](const std::string& group) { return group != heading::kHelp; });
   std::string text;
   for (const std::string& group : names) {
@@ -167,6 +168,7 @@ std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
   if (is_positional) return beside(make_option_name(option, true), option->get_description());
+  // CLI11 appends checks and REQUIRED to the type: `N:POSITIVE`. Messages say these if they are violated.
   const std::string takes = make_option_opts(option);
   return beside(make_option_name(option, false) + takes.substr(0, takes.find(':')), option->get_description());
 }
@@ -213,12 +215,20 @@ std::string HelpFormatter::beside(const std::string& name, const std::string& te
 
 std::string HelpFormatter::example(const std::string& line) const {
   if (line.size() + 2 <= columns_) return "  " + line + "\n";
+  // An example that does not fit beside its comment gets the comment as a line above it, and is then continued with
+  // backslashes, so that it can still be copied.
   const std::size_t comment = line.find(kComment);
   std::string text;
   if (comment != std::string::npos) text = "  " + line.substr(comment + kComment.size() - 2) + "\n";
   const auto parts = wrapped(flags_of_line(line.substr(0, comment)), columns_ - 4, " \\");
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "  " : "    ") + parts[i] + "\n";
   return text;
+}
+
+std::string paragraph(const std::string& text, std::size_t columns) {
+  std::string result;
+  for (const std::string& line : wrapped(words_of(text, false), columns)) result += line + "\n";
+  return result;
 }
 
 std::string called_as(const CLI::App& command) {
@@ -236,6 +246,8 @@ void set_common_flags(CLI::App& command, const std::vector<std::string>& names) 
 
 void lay_out_help(CLI::App& program, int descriptor) {
   const std::size_t columns = help_columns(descriptor);
+  // A formatter of its own, made by set_common_flags(), stays. All others get one, as CLI11 copies the formatter of a
+  // parent only when a subcommand is added.
   std::vector<CLI::App*> commands = {&program};
   while (!commands.empty()) {
     CLI::App* command = commands.back();
@@ -245,6 +257,7 @@ void lay_out_help(CLI::App& program, int descriptor) {
     if (formatter == nullptr) formatter = std::make_shared<HelpFormatter>();
     formatter->set_columns(columns);
     command->formatter(formatter);
+    // The const overloads are the only accessors of these flags.
     const CLI::App& made = *command;
     const std::array meta = {made.get_help_ptr(), made.get_help_all_ptr(), made.get_version_ptr()};
     for (CLI::Option* option : command->get_options()) {

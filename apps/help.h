@@ -70,6 +70,9 @@ inline constexpr const char* kHelp = "Help";
 /// Example: `chimera checkpoint list`.
 [[nodiscard]] std::string called_as(const CLI::App& command);
 
+/// Returns the words of the text in lines of at most `columns`, each with a line end.
+[[nodiscard]] std::string paragraph(const std::string& text, std::size_t columns);
+
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 

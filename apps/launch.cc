@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
 #include "core/error.h"
+#include "core/shell_words.h"
 #include "flags/hosts.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
@@ -39,6 +40,8 @@ struct LaunchArguments {
 
 /// The port is below the ephemeral range.
 std::int64_t any_port() {
+  // A random port avoids the ports of other jobs on the same host; a free one cannot be asked for, because the ranks
+  // that listen are on another host.
   const Proof numbers = random_numbers();
   return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
 }
@@ -76,6 +79,7 @@ std::vector<HostRanks> spares_of(const LaunchArguments& options) {
 
 Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>& hosts) {
   Words variables = variables_for_others();
+  // NAME=VALUE sets a value, NAME takes the value of this process.
   for (const std::string& each : options.variables) {
     const char* own = each.find('=') == std::string::npos ? std::getenv(each.c_str()) : "";
     if (own == nullptr) throw ConfigError(fmt::format("--variable {}: it is not set here; give NAME=VALUE", each));
@@ -110,6 +114,7 @@ void check_flags(const LaunchArguments& options) {
 
 std::vector<HostCommand> host_commands(const LaunchArguments& options, const std::vector<HostRanks>& hosts,
                                        const Words& arguments) {
+  // All hosts get the same variables: the address of the first host, the port, and the variables of --variable.
   const Words variables = variables_of(options, hosts);
   std::vector<HostCommand> commands;
   for (const HostRanks& ranks : hosts) {
@@ -137,6 +142,7 @@ HostResume resume_of(const LaunchArguments& options) {
   const auto newest = newest_checkpoint(folder, 0).checkpoint;
   HostResume resume{0, {}, fmt::format("no checkpoint is seen in {}", folder)};
   if (newest) resume = {newest->manifest.step, {}, fmt::format("continues from {}", newest->path)};
+  // A --resume of the user names the start of the first attempt. It stays until the job has saved.
   if (newest || !value_of("--resume", options.command)) resume.arguments = {"--resume", "auto"};
   return resume;
 }
@@ -144,6 +150,7 @@ HostResume resume_of(const LaunchArguments& options) {
 int start(const LaunchArguments& options) {
   const auto commands_for = [&](const std::vector<HostRanks>& hosts, const Words& arguments) {
     std::vector<HostCommand> commands = host_commands(options, hosts, arguments);
+    // A new secret for each attempt: a rank of the last attempt that lives on cannot join this one.
     const std::string secret = make_secret();
     for (HostCommand& command : commands) {
       command.order.variables.push_back(fmt::format("{}={}", kSecretVariable, secret));
@@ -207,12 +214,15 @@ void add_launch(CLI::App& program, int& exit_code) {
   auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);
   command->callback([command, options, &exit_code] {
+    // A host runs this command again with --part. It reads its order, with the secret, from standard input, because a
+    // command line is visible to all users of the host.
     if (options->part) {
       exit_code = run_host_ranks(STDIN_FILENO);
       return;
     }
     check_flags(*options);
-    require_hosts(*command, {"--ssh", "--master"});
+    require_effect(*command, {"--ssh", "--master"}, command->count("--hosts") > 0, "--hosts");
+    // Checks --spare also in a dry run.
     static_cast<void>(spares_of(*options));
     if (options->dry_run) {
       return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));

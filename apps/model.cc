@@ -15,7 +15,6 @@
 #include "help.h"
 #include "hugging_face/model_folder.h"
 #include "plan/plan.h"
-#include "plan/worker_memory.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
@@ -25,7 +24,7 @@ constexpr std::int64_t kSequence = 128;  // as in `chimera train`
 
 struct ModelArguments {
   std::string name;
-  ModelFlags flags;
+  ModelOverrides fields;
   std::int64_t stages = 1;
   PartitionChoice partition;
   std::string schedule = kPlainSchedule;
@@ -45,6 +44,7 @@ Workload workload_of(const ModelArguments& options, const ModelConfig& model) {
   Workload workload = chimera::workload_of(options.dtype, options.optimizer);
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
+  // The default must fit every model, also one with few positions or a narrow window.
   if (options.sequence_option->count() == 0)
     workload.sequence = std::min({kSequence, model.positions, model.sliding_window.value_or(kSequence)});
   workload.dropout = options.dropout > 0;
@@ -63,43 +63,27 @@ Schedule schedule_of(const ModelArguments& options) {
   return generator.generate(default_shape(generator, options.stages, micro_batches));
 }
 
-std::vector<WorkerFootprint> workers_of(const Schedule& schedule, const ModelReport& report) {
-  const StageModel bytes = stage_bytes(report.model, report.partition, schedule, report.workload);
-  const std::vector<double> peaks = peaks_by_order(schedule, bytes, {});
-  std::vector<WorkerFootprint> workers(schedule.workers.size());
-  for (const auto& row : schedule.placement.worker_of) {
-    for (std::size_t s = 0; s < row.size(); ++s) {
-      WorkerFootprint& worker = workers[row[s].index()];
-      const StageMemory& memory = bytes.costs.memory[s];
-      worker.stages.emplace_back(static_cast<std::int64_t>(s));
-      worker.held_bytes += memory.weights + memory.gradients + memory.optimizer;
-    }
-  }
-  for (std::size_t w = 0; w < workers.size(); ++w) {
-    std::ranges::sort(workers[w].stages);
-    workers[w].peak_bytes = peaks[w];
-  }
-  return workers;
-}
-
 ModelReport report_of(const ModelArguments& options) {
-  const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.flags.given);
+  const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.fields);
   constexpr std::int64_t kMany = 1'000'000'000;
   if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
   require_between("--sequence", options.sequence, 1, kMany);
   require_between("--micro-batches", options.micro_batches, 0, kMany);
   if (options.dropout >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", options.dropout));
+  // The partition may need the schedule (balanced), and the memory of workers needs both.
   const Workload workload = workload_of(options, model);
   const Schedule schedule = schedule_of(options);
   ModelReport report{model,
                      named_partition(options.partition, {.schedule = schedule, .model = model, .workload = workload}),
                      workload, options.dtype, options.optimizer};
-  if (options.schedule_option->count() > 0) report.workers = workers_of(schedule, report);
+  if (options.schedule_option->count() > 0) {
+    report.workers = worker_footprints(schedule, stage_bytes(model, report.partition, schedule, workload));
+  }
   return report;
 }
 
-std::string printed(const ModelReport& report, Format format) {
+std::string print_model(const ModelReport& report, Format format) {
   if (format == Format::Json) return model_json(report);
   if (format == Format::Costs) return costs_to_json(flop_costs(report));
   return format == Format::Svg ? model_svg(report) : model_text(report);
@@ -124,9 +108,11 @@ void add_model(CLI::App& program, int&) {
       "\nPresets: " +
       listed_models() + ".\n\nMore: docs/models.md");
   auto options = std::make_shared<ModelArguments>();
-  command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required();
+  complete_names(
+      command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required(),
+      preset_names());
   begin_group(*command, heading::kModel);
-  options->flags.add_to(*command);
+  add_model_fields(*command, options->fields);
   add_number(*command, "--dropout", options->dropout, "dropout probability (default 0)");
   add_count(*command, "--micro-batch-size", options->micro_batch_size, "sequences per micro-batch (default 4)");
   options->sequence_option =
@@ -145,20 +131,19 @@ void add_model(CLI::App& program, int&) {
                                    "printed; some have more than D stages (default ") +
                            kPlainSchedule + ")")
           ->type_name("NAME");
-  const CLI::Option* micro_batches =
-      add_count(*command, "--micro-batches", options->micro_batches,
-                "micro-batches per step, for --schedule (N; default: as many as --stages)");
+  complete_names(options->schedule_option, schedule_names());
+  add_count(*command, "--micro-batches", options->micro_batches,
+            "micro-batches per step, for --schedule (N; default: as many as --stages)");
   begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs},
                         options->output);
   set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",
                               "--partition", "--schedule", "--format", "--output"});
-  command->callback([options, micro_batches] {
+  command->callback([options, command] {
     const bool has_schedule = options->schedule_option->count() > 0;
-    if (micro_batches->count() > 0 && !has_schedule && options->partition.rule != PartitionRule::Balanced) {
-      throw ConfigError("--micro-batches is for --schedule; give that too, or leave it out");
-    }
-    write_output(options->output, printed(report_of(*options), options->format));
+    require_effect(*command, {"--micro-batches"}, has_schedule || options->partition.rule == PartitionRule::Balanced,
+                   "--schedule");
+    write_output(options->output, print_model(report_of(*options), options->format));
   });
 }
 

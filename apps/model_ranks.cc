@@ -20,18 +20,22 @@ namespace chimera::apps {
 namespace {
 
 std::string model_folder(const std::string& from, const Invocation& invocation) {
+  // The launcher resolves the folder and passes it on as input. A rank that resolved it again could find a newer
+  // checkpoint.
   if (!invocation.rank) return resolve_model_folder(from, available_cores());
   std::ifstream found(invocation.rank->input_path);
   return {std::istreambuf_iterator<char>(found), {}};
 }
 
 void use_threads(const ModelRanks& model) {
+  // One op at a time: the ops of a forward depend on each other.
   at::set_num_interop_threads(1);
   at::set_num_threads(
       static_cast<int>(model.threads > 0 ? model.threads : std::max<std::int64_t>(available_cores() / model.ranks, 1)));
 }
 
 void run_rank(const ModelRank& body, const std::optional<RankEnvironment>& rank) {
+  // One rank needs no other process, and its transport no peers.
   if (!rank) return run_rank_threads(1, {}, body);
   const auto transport =
       connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .rendezvous = rank->rendezvous, .groups = {}});
@@ -57,6 +61,7 @@ int run_on_model(const ModelRanks& model, const Invocation& invocation,
     run_rank(body, invocation.rank);
     return static_cast<int>(ExitCode::Success);
   } catch (const PeerLostError& error) {
+    // Another rank has failed and is to blame. The launcher reports that one.
     report_failure({.message = error.what(), .own_cause = false});
     return static_cast<int>(ExitCode::PeerLost);
   } catch (const c10::Error& error) {

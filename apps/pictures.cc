@@ -25,15 +25,18 @@ bool is_set(const char* name) {
 }  // namespace
 
 void PictureFlags::add_to(CLI::App& app) {
-  app.add_option("--with", with,
-                 "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; repeatable")
-      ->type_name("NAME")
-      ->take_all()
-      ->allow_extra_args(false);
+  complete_names(app.add_option("--with", with,
+                                "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; "
+                                "repeatable")
+                     ->type_name("NAME")
+                     ->take_all()
+                     ->allow_extra_args(false),
+                 schedule_names());
   add_choice(app, "--color", color, "whether text is colored (default auto: on a terminal, unless NO_COLOR is set)");
 }
 
 TextStyle PictureFlags::text_style(const std::string& output) const {
+  // A picture in a file keeps its width and has no colors unless asked for. On a terminal it is folded.
   return {.colored = color == ColorChoice::Always || (color == ColorChoice::Auto && output.empty() &&
                                                       takes_escapes(STDOUT_FILENO) && !is_set("NO_COLOR")),
           .columns = output.empty() ? terminal_columns(STDOUT_FILENO) : 0};
@@ -58,7 +61,7 @@ std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFla
   return schedules;
 }
 
-std::string drawn(Format format, const std::vector<Panel>& panels) {
+std::string draw_panels(Format format, const std::vector<Panel>& panels) {
   const Panel& first = panels.front();
   if (format == Format::Svg) return to_svg(first);
   if (format == Format::Perfetto) return to_perfetto(first.schedule, first.timeline, first.explanation);

@@ -43,7 +43,7 @@ struct PictureFlags {
 };
 
 /// Returns the first panel as `svg` or `perfetto`, or all panels as `html`.
-[[nodiscard]] std::string drawn(Format format, const std::vector<Panel>& panels);
+[[nodiscard]] std::string draw_panels(Format format, const std::vector<Panel>& panels);
 
 }  // namespace apps
 }  // namespace chimera

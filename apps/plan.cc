@@ -13,6 +13,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/shell_words.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"
 #include "flags/values.h"
@@ -26,6 +27,7 @@ namespace chimera::apps {
 namespace {
 
 std::string as_comment(const std::string& text) {
+  // TOML and shell scripts have the same comments.
   std::string comment;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) comment += "# " + line + "\n";
@@ -53,15 +55,15 @@ struct PlanArguments {
   CLI::Option* ranks_option = nullptr;
 };
 
+/// The flag takes a number, a list or a range. An empty list, for `auto`, leaves the choice to the planner.
 void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::int64_t>& values,
-                 const std::string& description) {
-  add_text(
-      command, flag,
-      [&values, flag](const std::string& text) {
-        values = parse_count_list(flag, text);
-        for (const std::int64_t value : values) require_between(flag.c_str(), value, 1, 1'000'000'000);
-      },
-      "N,N..N", description);
+                 const std::string& description, const char* type = "N,N..N", std::int64_t most = 1'000'000'000) {
+  const bool has_default = !values.empty();
+  const auto take = [&values, flag, most, has_default](const std::string& text) {
+    values = has_default && text == "auto" ? std::vector<std::int64_t>{} : parse_count_list(flag, text);
+    for (const std::int64_t value : values) require_between(flag.c_str(), value, 1, most);
+  };
+  add_text(command, flag, take, type, description);
 }
 
 void add_given(CLI::App& command, PlanArguments& options) {
@@ -74,34 +76,15 @@ void add_given(CLI::App& command, PlanArguments& options) {
   add_choice(command, "--replica-layout", options.given.replica_layout,
              "which ranks share a node: replicas of a worker (near), or workers of a pipeline (far) (default: the "
              "faster layout)");
-  add_text(
-      command, "--tensor-parallel",
-      [&values = options.given.tensor_parallel](const std::string& text) {
-        values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--tensor-parallel", text);
-        for (const std::int64_t value : values) require_between("--tensor-parallel", value, 1, 1'000'000);
-      },
-      "T",
-      "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all divisors of the "
-      "heads; planning only, training does not support it (default 1)");
-  add_text(
-      command, "--slices",
-      [&values = options.given.slices](const std::string& text) {
-        values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--slices", text);
-        for (const std::int64_t value : values) require_between("--slices", value, 1, kMostSlices);
-      },
-      "K",
-      "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 with "
-      "at least 128 tokens each; causal models (default 1)");
-  add_text(
-      command, "--recompute",
-      [&choice = options.recompute](const std::string& text) { choice = parse_stages(kRecomputeFlag, text); }, "STAGES",
-      "activation checkpointing of stages: none, full, a list such as 0,1, or auto for the stages that need it "
-      "to fit in memory; attention for only the attention sub-layers of all stages (default auto)");
-  add_text(
-      command, "--offload",
-      [&choice = options.offload](const std::string& text) { choice = parse_stages(kOffloadFlag, text); }, "STAGES",
-      "activations of stages in host memory between forward and backward: none, full, a list such as 0,1, or auto "
-      "for the stages that need it to fit in memory (default none)");
+  add_allowed(command, "--tensor-parallel", options.given.tensor_parallel,
+              "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all divisors of "
+              "the heads; planning only, training does not support it (default 1)",
+              "T", 1'000'000);
+  add_allowed(command, "--slices", options.given.slices,
+              "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 "
+              "with at least 128 tokens each; causal models (default 1)",
+              "K", kMostSlices);
+  add_stage_choices(command, options.recompute, options.offload, "auto");
 }
 
 /// The paper's rule covers only its own schedule with even partitions.
@@ -111,23 +94,19 @@ void require_papers_choice(const PlanArguments& options) {
     throw ConfigError(
         fmt::format("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name));
   }
-  if (options.given.tensor_parallel != std::vector<std::int64_t>{1})
-    throw ConfigError("--rule paper knows no tensor parallelism; leave out --tensor-parallel, or --rule");
-  if (options.given.slices != std::vector<std::int64_t>{1})
-    throw ConfigError("--rule paper knows no slices; leave out --slices, or --rule");
-  if (!options.given.empty() || options.recompute.rule != StageRule::Auto) {
-    throw ConfigError(
-        "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and "
-        "--recompute itself; leave them out, or --rule");
-  }
-  if (options.offload.rule != StageRule::None)
-    throw ConfigError("--rule paper knows no offloading; leave out --offload, or --rule");
-  if (options.questions.pareto)
-    throw ConfigError("--rule paper takes all the memory there is; leave out --pareto, or --rule");
-  if (options.partition_option->count() > 0 && options.partition.rule != PartitionRule::Even) {
-    throw ConfigError(fmt::format("--rule paper cuts the model evenly, not as {}; leave out --partition, or --rule",
-                                  to_text(options.partition)));
-  }
+  const std::vector<std::int64_t> one = {1};
+  const auto require = [](bool holds, const char* lack, const char* flag) {
+    if (!holds) throw ConfigError(fmt::format("--rule paper {}; leave out {}, or --rule", lack, flag));
+  };
+  require(options.given.tensor_parallel == one, "knows no tensor parallelism", "--tensor-parallel");
+  require(options.given.slices == one, "knows no slices", "--slices");
+  require(options.given.empty() && options.recompute.rule == StageRule::Auto,
+          "decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and --recompute itself",
+          "them");
+  require(options.offload.rule == StageRule::None, "knows no offloading", "--offload");
+  require(!options.questions.pareto, "takes all the memory there is", "--pareto");
+  const bool is_even = options.partition_option->count() == 0 || options.partition.rule == PartitionRule::Even;
+  require(is_even, fmt::format("cuts the model evenly, not as {}", to_text(options.partition)).c_str(), "--partition");
 }
 
 std::vector<std::string> notes_of(const PlanArguments& options, const PlanProblem& problem) {
@@ -139,6 +118,7 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
       to_text(options.partition), to_text(options.recompute),
       options.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(options.offload)),
       to_text(flags.sync))};
+  // What the user did not choose is said below the title, because sequences and types change all figures.
   const std::vector<std::int64_t>& slices = options.given.slices;
   if (slices.empty()) notes.front() += ", slices auto";
   if (slices.size() > 1 || (!slices.empty() && slices.front() > 1))
@@ -158,6 +138,7 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
 }
 
 PlanReport make_report(const PlanArguments& options) {
+  // Flags that the paper's rule would ignore are refused, else its answer would look like an answer to them.
   if (options.rule == PlanRule::Paper) require_papers_choice(options);
   const PlanOptions plan_options{.schedules = options.schedules,
                                  .given = options.given,
@@ -182,6 +163,7 @@ void require_trainable(const Candidate& candidate, const char* flag) {
 }
 
 std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
+  // Model and workload first, then what the planner chose for them.
   auto flags = options.problem.workload_flags(problem);
   const auto planned = train_flags(problem, candidate);
   flags.insert(flags.end(), planned.begin(), planned.end());
@@ -190,6 +172,7 @@ std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem
 
 void measure(const PlanArguments& options, PlanReport& report) {
   std::vector<std::vector<std::string>> runs;
+  // All candidates are checked before the first run starts.
   for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
     require_trainable(report.candidates[i].ranked.candidate, "--run");
     runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
@@ -199,12 +182,13 @@ void measure(const PlanArguments& options, PlanReport& report) {
   for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
 }
 
-std::string printed(const PlanReport& report, Format format) {
+std::string print_plan(const PlanReport& report, Format format) {
   if (format == Format::Json) return plan_json(report);
   return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
 
 std::string description(const PlanReport& report) {
+  // A file should say on its own what it is for.
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
@@ -223,24 +207,27 @@ void write_plan(const PlanArguments& options, const PlanReport& report) {
                                        description(report) + "chimera train --config THIS --data FILE"));
 }
 
-struct SlurmJob {
-  std::string name;
-  std::string comment;
-  std::int64_t ranks = 1;          ///< D W
-  std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
-  bool has_gpus = false;
-  std::vector<std::string> flags;  ///< flags of `chimera train`
-};
-
 void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
   if (ranks_of_node >= 1 && ranks % ranks_of_node == 0) return;
   throw ConfigError(
       fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
 }
 
-std::string sbatch_script(const SlurmJob& job) {
-  require_whole_nodes(job.ranks, job.ranks_of_node);
-  return fmt::format(
+void write_job(const PlanArguments& options, const PlanReport& report) {
+  if (options.sbatch.empty()) return;
+  const Candidate& chosen = report.plan.ranked.front().candidate;
+  require_trainable(chosen, "--sbatch");
+  const std::int64_t ranks = chosen.data_parallel * chosen.shape.stages;
+  const bool has_gpus = report.problem.machine.cores == 0;
+  std::int64_t ranks_of_node = options.ranks_of_node;
+  if (has_gpus && options.ranks_option->count() == 0) {
+    // A node with some idle GPUs is better than ranks of one job on nodes of unequal numbers.
+    ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
+  }
+  require_whole_nodes(ranks, ranks_of_node);
+  // SLURM signals only the batch shell (B:), 120 s before the time limit, so the shell forwards the signal to all
+  // ranks.
+  const std::string script = fmt::format(
       R"(#!/bin/bash
 {comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
 #SBATCH --job-name={name}
@@ -269,47 +256,30 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code"
 )",
-      fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
-      fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
-      fmt::arg("ranks_of_node", job.ranks_of_node),
-      fmt::arg("gpus", job.has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", job.ranks_of_node) : ""),
-      fmt::arg("flags", shell_words(job.flags)));
+      fmt::arg("comment", as_comment(description(report))), fmt::arg("name", "chimera-" + options.problem.model),
+      fmt::arg("nodes", ranks / ranks_of_node), fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node),
+      fmt::arg("gpus", has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", ranks_of_node) : ""),
+      fmt::arg("flags", shell_words(to_words(all_flags(options, report.problem, chosen)))));
+  write_output(options.sbatch, script);
 }
 
-void write_job(const PlanArguments& options, const PlanReport& report) {
-  if (options.sbatch.empty()) return;
-  const Candidate& chosen = report.plan.ranked.front().candidate;
-  require_trainable(chosen, "--sbatch");
-  const std::string file = options.sbatch == "-" ? "" : options.sbatch;
-  const std::int64_t ranks = chosen.data_parallel * chosen.shape.stages;
-  const bool has_gpus = report.problem.machine.cores == 0;
-  std::int64_t ranks_of_node = options.ranks_of_node;
-  if (has_gpus && options.ranks_option->count() == 0) {
-    ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
-  }
-  write_output(file, sbatch_script({.name = fmt::format("chimera-{}", options.problem.model),
-                                    .comment = description(report),
-                                    .ranks = ranks,
-                                    .ranks_of_node = ranks_of_node,
-                                    .has_gpus = has_gpus,
-                                    .flags = to_words(all_flags(options, report.problem, chosen))}));
-}
-
-void check_flags(const PlanArguments& options) {
+void check_flags(const CLI::App& command, const PlanArguments& options) {
   if (options.top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options.top));
   if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
-  if (options.run == 0 && !options.data.empty())
-    throw ConfigError("--data is for --run; give that too, or leave it out");
+  require_effect(command, {"--data"}, options.run > 0, "--run");
   if (options.format == Format::Csv && options.questions.explain > 0)
     throw ConfigError("--explain: a CSV table has no explanations; use --format text or json");
-  if (options.sbatch.empty() && options.ranks_option->count() > 0) {
-    throw ConfigError("--ranks-per-node is for --sbatch; give that too, or leave it out");
+  require_effect(command, {"--ranks-per-node"}, !options.sbatch.empty(), "--sbatch");
+  for (const char* flag : {"--format", "--explain", "--pareto"}) {
+    if (options.sbatch != "-" || command.count(flag) == 0) continue;
+    throw ConfigError(fmt::format("{}: --sbatch - prints the job in place of the table; leave out one of them", flag));
   }
   require_whole_nodes(options.problem.workers, options.ranks_of_node);  // before the search, which may be long
 }
 
 void write_costs(const PlanArguments& options, const PlanReport& report) {
   if (options.costs.empty()) return;
+  // The costs of the chosen plan, as the planner simulated them: `simulate --costs` then gives the same step.
   Predictor predictor(report.problem);
   write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
 }
@@ -334,9 +304,12 @@ void add_plan(CLI::App& program, int& exit_code) {
   auto options = std::make_shared<PlanArguments>();
   options->problem.add_to(*command);
   begin_group(*command, heading::kPlanning);
-  command->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous schedules)")
-      ->delimiter(',')
-      ->type_name("NAME,NAME");
+  complete_names(
+      command
+          ->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous schedules)")
+          ->delimiter(',')
+          ->type_name("NAME,NAME"),
+      schedule_names());
   add_choice(*command, "--rule", options->rule,
              "how to choose: by simulated step time, or by the rule of the Chimera paper (default simulation)");
   options->partition_option = add_text(
@@ -383,18 +356,14 @@ void add_plan(CLI::App& program, int& exit_code) {
                               "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--slices",
                               "--recompute", "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
   command->callback([command, options, &exit_code] {
-    check_flags(*options);
-    for (const char* flag : {"--format", "--explain", "--pareto"}) {
-      if (options->sbatch != "-" || command->count(flag) == 0) continue;
-      throw ConfigError(
-          fmt::format("{}: --sbatch - prints the job in place of the table; leave out one of them", flag));
-    }
+    check_flags(*command, *options);
+    // Files are written before the table, so that a reader that closes the pipe early loses none.
     PlanReport report = make_report(*options);
     measure(*options, report);
     write_plan(*options, report);
     write_costs(*options, report);
     write_job(*options, report);
-    if (options->sbatch != "-") write_output("", printed(report, options->format));
+    if (options->sbatch != "-") write_output("", print_plan(report, options->format));
     exit_code = static_cast<int>(ExitCode::Success);
   });
 }

@@ -8,8 +8,6 @@
 #ifdef CHIMERA_WITH_TORCH
 #include "bench/contest.h"
 #include "bench/random_letters.h"
-#include "launch/local/launcher.h"
-#include "train/setup/prepare_job.h"
 #include "train_options.h"
 #endif
 
@@ -19,21 +17,18 @@ namespace chimera::apps {
 
 std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs, const std::string& data) {
   const TemporaryFolder folder;
+  // Step times do not depend on the letters, only on their number.
   std::string text = data;
   if (text.empty()) write_random_letters(text = folder.file("text.txt"));
   std::vector<Contender> contenders;
   for (std::vector<std::string> words : runs) {
     words.insert(words.end(), {"--data", text, "--steps", "8"});
-    (void)prepare_job(train_options(words));  // throws if training would reject the flags
-    std::string command = shell_word(own_executable()) + " train";
-    for (const std::string& word : words) command += fmt::format(" {}", shell_word(word));
-    contenders.push_back({fmt::format("run {}", contenders.size() + 1), command + " --metrics \"$CHIMERA_METRICS\""});
+    contenders.push_back(training_contender(fmt::format("run {}", contenders.size() + 1), words));
   }
-  const ContestOptions options{.rounds = 3};
-  const auto say = [](const std::string& words) { messages().write(words); };
   std::vector<double> seconds;
-  for (const Score& score : run_contest(contenders, options, say))
+  for (const Score& score : run_contest(contenders, {.rounds = 3}, [](const auto& text) { messages().write(text); })) {
     seconds.push_back(spread_of(score.step_seconds).median);
+  }
   return seconds;
 }
 

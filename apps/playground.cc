@@ -36,6 +36,7 @@ void answer_lines(const std::string& path) {
   std::ifstream file;
   if (path != "-") file = open_input(path);
   std::istream& in = path == "-" ? std::cin : file;
+  // A line per request, and an answer as soon as it is there, so that another program can talk to this one.
   for (std::string request; std::getline(in, request);) write_output("", playground::answer(request) + "\n");
 }
 

@@ -55,6 +55,7 @@ Words options_as_words(const ProfileOptions& options) {
 
 std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vector<HostRanks>& hosts,
                                          const ProfileOptions& options) {
+  // Hosts share no cores, so they measure themselves at the same time.
   std::vector<Words> commands;
   for (const HostRanks& host : hosts) {
     Words words = options_as_words(options);
@@ -79,6 +80,7 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
 
 NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& hosts, double seconds,
                         const std::string& interface) {
+  // Two hosts stand for all: a plan assumes equal links between nodes.
   const std::string pair = hosts[0].host + "," + hosts[1].host;
   Words words = {"launch", "--hosts", pair, "--ssh", flags.ssh, "--program", flags.program};
   if (!flags.master.empty()) words.insert(words.end(), {"--master", flags.master});
@@ -123,6 +125,7 @@ void merge(const Flags& flags) {
 }
 
 int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
+  // A rank of training has the same threads, and the profile predicts its times.
   at::set_num_interop_threads(1);
   at::set_num_threads(static_cast<int>(flags.options.threads));
   const auto transport = connect_gloo(
@@ -150,6 +153,7 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   const int self = invocation.place->rank;
   const bool has_profile = self == 0 && !flags.between.empty();
   const MachineProfile machine = has_profile ? read_machine(machine_file(flags.between)) : MachineProfile{};
+  // Only rank 0 writes.
   if (self == 0) check_output(flags);
   at::set_num_threads(1);
   RankEnvironment rank = join_place(*invocation.place);
@@ -190,6 +194,7 @@ MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& optio
 }
 
 int measure_hosts(const Flags& flags) {
+  // A path that cannot be written is found before the minute of measurements.
   check_output(flags);
   MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
   if (!flags.name.empty()) machine.name = flags.name;
@@ -239,9 +244,11 @@ int run(const Flags& flags, const Invocation& invocation) {
 void add_flags(CLI::App& command, Flags& flags) {
   ProfileOptions& o = flags.options;
   begin_group(command, heading::kMeasuring);
-  command.add_option("--model", o.models, "models whose layers are measured (default gpt2-mini,bert-tiny)")
-      ->delimiter(',')
-      ->type_name("NAME,NAME");
+  complete_names(
+      command.add_option("--model", o.models, "models whose layers are measured (default gpt2-mini,bert-tiny)")
+          ->delimiter(',')
+          ->type_name("NAME,NAME"),
+      preset_names());
   command.add_option("--micro-batch-sizes", o.micro_batch_sizes, "micro-batch sizes to measure (default 1,2,4,8)")
       ->delimiter(',')
       ->type_name("N,N");
@@ -293,7 +300,7 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
     for (const char* flag : {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model"}) {
       if (command->count(flag) > 0) flags->measuring = flag;
     }
-    require_hosts(*command, {"--ssh", "--master", "--program"});
+    require_effect(*command, {"--ssh", "--master", "--program"}, command->count("--hosts") > 0, "--hosts");
     exit_code = run(*flags, invocation);
   });
 }

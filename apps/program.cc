@@ -1,8 +1,6 @@
 #include "program.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -17,36 +16,19 @@
 #include <new>
 #include <string_view>
 
-#include "bench/training_run.h"
 #include "build_information.h"
 #include "core/choices.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "core/file_descriptor.h"
+#include "core/shell_words.h"
 #include "flags/config_file.h"
+#include "flags/values.h"
 #include "help.h"
 #include "launch/local/launcher.h"
 
 namespace chimera::apps {
 namespace {
-
-std::string all_of(int descriptor) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (ssize_t count = 0; (count = ::read(descriptor, buffer.data(), buffer.size())) != 0;) {
-    if (count < 0 && errno != EINTR) break;
-    if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
-  }
-  return text;
-}
-
-int exit_code_of(pid_t process) {
-  int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -116,6 +98,8 @@ std::string one_line(std::string text) {
 
 /// A rank sends the error to its launcher.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
+  // All ranks of a job would print the same error. A rank of `chimera` sends it to its launcher, which prints it once.
+  // Ranks of another launcher print a usage error once per host.
   if (invocation.rank) {
     report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
   } else if (!invocation.place || invocation.place->rank == 0) {
@@ -155,6 +139,8 @@ void require_fitting_place(const RankPlace& place, const std::vector<std::string
 }
 
 int parse_and_run(CLI::App& program, int argc, char** argv) {
+  // CLI11 reports an unknown subcommand as an extra argument. The first word is therefore checked before parsing, to
+  // suggest the nearest name.
   const auto names = subcommand_names(program);
   if (argc < 2) {
     lay_out_help(program, STDERR_FILENO);
@@ -162,6 +148,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
     return static_cast<int>(ExitCode::Usage);
   }
   const std::string first = argv[1];
+  // Words that have been replaced are refused before CLI11 can call them unknown.
   require_current_words({argv + 1, argv + argc});
   const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
   if (!of_program && std::find(names.begin(), names.end(), first) == names.end()) {
@@ -171,6 +158,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& help) {
+    // --help, --help-all and --version arrive as exceptions.
     return program.exit(help);
   } catch (const CLI::ExtrasError&) {
     const auto words = program.remaining(true);
@@ -181,40 +169,40 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   return 0;
 }
 
+/// `any` is a shipped file, whose folder and ending all files of its kind have.
+std::string named_file(const char* what, const std::string& word, const std::string& any) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const std::string ending = fs::path(any).extension().string();
+  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(ending) || fs::exists(word, none)) {
+    return word;
+  }
+  const fs::path folder = fs::path(shipped_file(any)).parent_path();
+  std::vector<std::string> names;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    if (file.path().extension() == ending) names.push_back(file.path().stem().string());
+  }
+  std::ranges::sort(names);
+  const std::string name = complete_name(word, names);
+  if (std::ranges::count(names, name) > 0) return (folder / (name + ending)).string();
+  throw ConfigError(unknown_name(what, word, names));
+}
+
 }  // namespace
 
 CommandResult run_own(const std::vector<std::string>& words) {
-  std::vector<std::string> all = {"chimera"};
-  all.insert(all.end(), words.begin(), words.end());
-  std::vector<char*> arguments;
-  for (std::string& word : all) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::array<int, 2> ends{};
-  check_system(::pipe2(ends.data(), O_CLOEXEC), "make a pipe");
-  const FileDescriptor reader(ends[0]);
-  FileDescriptor writer(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
-  pid_t process = 0;
-  const int error = ::posix_spawn(&process, own_executable().c_str(), &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(error)));
-  writer = FileDescriptor();
+  // `exec` replaces the shell, so the exit status, and a signal that ends the command, are those of the command itself.
+  const std::string line = fmt::format("exec {} {}", shell_word(own_executable()), shell_words(words));
+  std::FILE* pipe = ::popen(line.c_str(), "re");
+  if (pipe == nullptr) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(errno)));
   CommandResult result;
-  result.output = all_of(reader.get());
-  result.exit_code = exit_code_of(process);
-  return result;
-}
-
-std::string shell_words(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`*?[]{}()<>|&;#~!") == std::string::npos;
-    if (!line.empty()) line += " ";
-    line += is_plain ? word : shell_word(word);
+  std::array<char, 4096> buffer;
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    result.output.append(buffer.data(), count);
   }
-  return line;
+  const int status = ::pclose(pipe);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
 }
 
 std::string as_typed(const std::vector<std::string>& words) {
@@ -223,6 +211,8 @@ std::string as_typed(const std::vector<std::string>& words) {
 
 std::string shipped_file(const std::string& name) {
   namespace fs = std::filesystem;
+  // Candidates, in this order: an installed program (PREFIX/bin, with data in PREFIX/share/chimera), a program in a
+  // build folder of the sources, and one in a folder below the build folder.
   const fs::path folder = fs::path(own_executable()).parent_path();
   for (const fs::path& file : {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
                                folder.parent_path().parent_path() / name}) {
@@ -233,18 +223,10 @@ std::string shipped_file(const std::string& name) {
 }
 
 std::string machine_file(const std::string& word) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(".json") || fs::exists(word, none)) {
-    return word;
-  }
-  const fs::path folder = fs::path(shipped_file("machines/h100-80gb.json")).parent_path();
-  std::vector<std::string> names;
-  for (const auto& file : fs::directory_iterator(folder)) names.push_back(file.path().stem().string());
-  std::ranges::sort(names);
-  if (std::ranges::count(names, word) > 0) return (folder / (word + ".json")).string();
-  throw ConfigError(unknown_name("machine profile", word, names));
+  return named_file("machine profile", word, "machines/h100-80gb.json");
 }
+
+std::string recipe_file(const std::string& word) { return named_file("recipe", word, "recipes/gpt2.toml"); }
 
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk
@@ -256,6 +238,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   program.require_subcommand(1);
   int exit_code = 0;
   Invocation invocation;
+  // The order here is the order of suggestions and completions; help.cc groups them for --help.
   add_schedules(program, exit_code);
   add_schedule(program, exit_code);
   add_check(program, exit_code);
@@ -277,6 +260,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_reference(program, exit_code);
   add_training(program, invocation, exit_code);
   lay_out_help(program, STDOUT_FILENO);
+  // All errors end here as one line and an exit code: 2 for what the user wrote, 1 for what failed.
   const auto run = [&] {
     try {
       check_fault_plan();
@@ -284,6 +268,9 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
       invocation.place = place_among_others(invocation.arguments);
       if (invocation.place) require_fitting_place(*invocation.place, invocation.arguments);
       const int code = parse_and_run(program, argc, argv);
+      // Also of what commands print without a check, such as help. Training writes to output(), whose reader may be
+      // gone.
+      if (!(std::cout << std::flush)) throw Error("standard output cannot be written");
       return code != 0 ? code : exit_code;
     } catch (const ConfigError& error) {
       return fail(invocation, error.what(), ExitCode::Usage);

@@ -23,8 +23,6 @@ struct CommandResult {
 /// standard error. Throws Error if no process can be started.
 [[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
 
-/// Returns the words in one line, separated by spaces and quoted for the shell if necessary.
-[[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
 /// Returns the shell line `chimera WORDS`.
 [[nodiscard]] std::string as_typed(const std::vector<std::string>& words);
 
@@ -32,9 +30,10 @@ struct CommandResult {
 /// ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
-/// Returns `word` if it is a path or `-`, or the shipped profile of that name, such as h100-80gb. Throws ConfigError,
-/// with the shipped names, for another name.
+/// Return `word` if it is a path or `-`, or the shipped machine profile or recipe of that name, such as h100-80gb. The
+/// beginning of a name suffices if no other begins with it. Throw ConfigError, with the shipped names, for other words.
 [[nodiscard]] std::string machine_file(const std::string& word);
+[[nodiscard]] std::string recipe_file(const std::string& word);
 
 /// Adds the subcommands that need LibTorch, or only their names for the help.
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;

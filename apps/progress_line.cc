@@ -20,6 +20,7 @@ void ProgressLine::show(const std::function<std::string()>& make) {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return;
   next_ = now + (on_terminal_ ? kOnTerminal : kElsewhere);
+  // A log gets its first line after ten seconds; a short command leaves none.
   const bool is_first = !has_begun_;
   has_begun_ = true;
   if (on_terminal_) {

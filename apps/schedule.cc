@@ -1,13 +1,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "answers/check_answer.h"
 #include "commands.h"
 #include "core/error.h"
 #include "flags/costs.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
+#include "flags/values.h"
 #include "help.h"
-#include "passes/lower.h"
 #include "pictures.h"
 #include "render/slots.h"
 #include "schedule/schedule_csv.h"
@@ -27,13 +28,8 @@ struct ScheduleArguments {
   std::string output;
 };
 
-bool splits_backwards(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
-    return std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::BackwardInput; });
-  });
-}
-
 std::string pictures_as_text(const std::vector<Panel>& panels, const TextStyle& style) {
+  // A single picture needs no title.
   if (panels.size() == 1) return to_text(panels.front().schedule, panels.front().timeline, style);
   std::string text;
   for (const Panel& panel : panels) {
@@ -47,14 +43,12 @@ std::string as_csv(const Schedule& schedule, bool communication) {
   if (schedule.updates) {
     throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
   }
-  // Receives as in PyTorch, which matches both directions of a pair of workers in one order, without receives ahead.
-  return to_csv(
-      schedule,
-      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
+  return csv_with_messages(schedule);
 }
 
 /// Uses the default costs of `chimera simulate`.
 double usual_makespan(const Schedule& schedule) {
+  // CostFlags asks its command which flags are given. This one has none, so the defaults count.
   CLI::App nothing_given;
   CostFlags usual;
   usual.add_to(nothing_given);
@@ -64,22 +58,24 @@ double usual_makespan(const Schedule& schedule) {
 Schedule named_schedule(const ScheduleArguments& options, const MakeSchedule& make) {
   if (!names_schedule_file(options.name)) return options.shape.generate(options.name, options.pictures.with, make);
   require_no_shape(options.shape, "schedule: " + options.name);
-  return options.pairs.paired(read_schedule(options.name));
+  return options.pairs.apply_to(read_schedule(options.name));
 }
 
-std::string written(const ScheduleArguments& options) {
+std::string print_schedule(const ScheduleArguments& options) {
+  // A schedule with two orders is drawn in the order that `chimera simulate` chooses at its default costs.
   const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
   const Schedule schedule = named_schedule(options, make);
+  // Files hold the schedule, pictures its slots.
   if (options.format == Format::Json) return to_json(schedule);
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
   // A whole backward then takes two units, so that all pictures have the same work.
-  const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
+  const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, has_split_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));
   if (options.format == Format::Text) return pictures_as_text(panels, options.pictures.text_style(options.output));
-  return drawn(options.format, panels);
+  return draw_panels(options.format, panels);
 }
 
 }  // namespace
@@ -98,7 +94,10 @@ void add_schedule(CLI::App& program, int&) {
       "the order that ends first is shown, as in `chimera simulate`.\n"
       "\nMore: docs/schedules.md, docs/schedule_format.md");
   auto options = std::make_shared<ScheduleArguments>();
-  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file")->required();
+  complete_names(
+      command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file")
+          ->required(),
+      schedule_names());
   options->shape.add_to(*command);
   options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);
@@ -112,7 +111,7 @@ void add_schedule(CLI::App& program, int&) {
       throw ConfigError("schedule: --communication goes with --format csv");
     }
     options->pictures.check_format(options->format);
-    write_output(options->output, written(*options));
+    write_output(options->output, print_schedule(*options));
   });
 }
 

@@ -10,7 +10,7 @@
 #include "flags/outputs.h"
 #include "generate/registry.h"
 #include "help.h"
-#include "text_table.h"
+#include "render/text_table.h"
 
 namespace chimera::apps {
 namespace {
@@ -41,6 +41,7 @@ std::string as_table() {
   std::vector<std::vector<std::string>> rows = {{"schedule", "constraints", "closed form", "in flight", "source"}};
   for (const Generator& g : generators())
     rows.push_back({g.name, g.constraints, g.closed_form, g.activations, g.source});
+  // All columns are texts.
   return text_table(rows, rows.front().size());
 }
 

@@ -33,18 +33,12 @@ struct SearchArguments {
   CostFlags costs;
   std::string placement;
   bool whole_backward = false;
-  double max_in_flight = 0;
-  double memory = 0;
-  double activation_bytes = 0;
-  double weight_bytes = 0;
+  LimitFlags limits;
   double seconds = 10;
   std::int64_t iterations = 0;
   std::int64_t seed = 0;
   Format format = Format::Text;
   std::string output;
-  CLI::Option* max_in_flight_option = nullptr;
-  CLI::Option* memory_option = nullptr;
-  std::vector<CLI::Option*> bytes_options;
   CLI::Option* seconds_option = nullptr;
   CLI::Option* iterations_option = nullptr;
 };
@@ -73,11 +67,12 @@ std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {
   if (options.placement == kAnyPlacement) return {any_placement()};
   std::vector<NamedPlacement> chosen;
   for (const NamedPlacement& placement : named_placements()) {
-    const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !takes(placement, flag.axis.axis); };
+    const auto is_refused = [&](const AxisFlag& flag) { return flag.is_given() && !takes(placement, flag.axis.axis); };
     const bool is_allowed = options.placement.empty() ? std::ranges::none_of(options.shape.axes, is_refused)
                                                       : options.placement == placement.name;
     if (is_allowed) chosen.push_back(placement);
   }
+  // The error of the first placement then names the flag that none accepts.
   if (chosen.empty()) chosen.push_back(named_placements().front());
   return chosen;
 }
@@ -91,12 +86,9 @@ std::string flags_of(const NamedPlacement& placement) {
 
 PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement& placement) {
   const ShapeFlags& flags = options.shape;
-  if (flags.stages->count() == 0) throw ConfigError("search: --stages is missing; give D, the workers of one pipeline");
-  if (flags.micro_batches->count() == 0) {
-    throw ConfigError("search: --micro-batches is missing; give N, the micro-batches of one step");
-  }
+  flags.require_counts("search");
   for (const AxisFlag& flag : flags.axes) {
-    if (!flag.given() || takes(placement, flag.axis.axis)) continue;
+    if (!flag.is_given() || takes(placement, flag.axis.axis)) continue;
     throw ConfigError(fmt::format("search: {} does not apply to --placement {}, which takes {}", flag.axis.flag(),
                                   placement.name, flags_of(placement)));
   }
@@ -107,47 +99,26 @@ PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement&
 
 /// A backward is whole if only --backward gives its cost.
 bool splits_backward(const SearchArguments& options) {
-  return !options.whole_backward && !options.costs.given(&CostFlags::backward);
-}
-
-HoldingLimit memory_limit(const SearchArguments& options, const Layout& layout, const CostModel& costs) {
-  const auto given = [](const CLI::Option* option) { return option->count() > 0; };
-  const auto& bytes = options.bytes_options;
-  if (std::all_of(bytes.begin(), bytes.end(), given)) {
-    return limit_memory(layout, options.memory, options.weight_bytes, options.activation_bytes, "--memory");
-  }
-  if (std::any_of(bytes.begin(), bytes.end(), given) || costs.memory.empty()) {
-    throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
-  }
-  return limit_memory(layout, options.memory, costs, "--memory");
+  return !options.whole_backward && !options.costs.is_given(&CostFlags::backward);
 }
 
 SearchProblem problem_of(const SearchArguments& options, const Layout& layout, bool splits) {
   SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits, {}};
-  if (options.max_in_flight_option->count() > 0) {
-    problem.limits.push_back(limit_in_flight(layout, options.max_in_flight, "--max-in-flight"));
+  if (const auto units = options.limits.in_flight()) {
+    problem.limits.push_back(limit_in_flight(layout, *units, "--max-in-flight"));
   }
-  if (options.memory_option->count() > 0) {
-    problem.limits.push_back(memory_limit(options, layout, problem.costs));
-  } else if (options.bytes_options[0]->count() + options.bytes_options[1]->count() > 0) {
-    throw ConfigError("search: --activation-bytes and --weight-bytes say what --memory limits; give that too");
+  // Bytes of stages come from the flags or, for --memory alone, from the cost file.
+  if (const auto bytes = options.limits.memory_alone()) {
+    if (problem.costs.memory.empty()) {
+      throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
+    }
+    problem.limits.push_back(limit_memory(layout, *bytes, problem.costs, "--memory"));
+  } else if (const auto memory = options.limits.limits().memory) {
+    problem.limits.push_back(
+        limit_memory(layout, memory->bytes, memory->weight_bytes, memory->activation_bytes, "--memory"));
   }
   return problem;
 }
-
-class ProgressLines {
- public:
-  void operator()(const SearchProgress& progress) {
-    if (progress.seconds < next_) return;
-    next_ = progress.seconds + kSecondsBetween;
-    messages().write(fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", progress.seconds,
-                                 progress.makespan, progress.origin, progress.lower_bound));
-  }
-
- private:
-  static constexpr double kSecondsBetween = 5;
-  double next_ = kSecondsBetween;
-};
 
 SearchOptions search_options(const SearchArguments& options) {
   SearchOptions chosen;
@@ -157,11 +128,18 @@ SearchOptions search_options(const SearchArguments& options) {
   }
   chosen.seed = static_cast<std::uint64_t>(options.seed);
   chosen.seconds = options.seconds;
+  // A limit of iterations makes the result reproducible, which a limit of time would undo.
   if (options.iterations_option->count() > 0) {
     chosen.iterations = options.iterations;
     if (options.seconds_option->count() == 0) chosen.seconds.reset();
   }
-  chosen.progress = ProgressLines();
+  constexpr double kSecondsBetween = 5;  // progress lines
+  chosen.progress = [next = kSecondsBetween](const SearchProgress& now) mutable {
+    if (now.seconds < next) return;
+    next = now.seconds + kSecondsBetween;
+    messages().write(fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", now.seconds,
+                                 now.makespan, now.origin, now.lower_bound));
+  };
   return chosen;
 }
 
@@ -204,6 +182,7 @@ void add_layouts(const SearchArguments& options, const NamedPlacement& placement
   const bool any = placement.name == any_placement().name;
   for (const Layout& layout : any ? every_layout(shape) : std::vector{layout_of(placement.kind, shape)}) {
     const auto has_layout = [&](const SearchProblem& problem) { return problem.layout.placement == layout.placement; };
+    // The placements `wave` with w = 1 and `v` are the same, for example.
     if (std::ranges::any_of(searched.problems, has_layout)) continue;
     searched.problems.push_back(problem_of(options, layout, splits_backward(options)));
     searched.names.emplace_back(placement.name);
@@ -215,18 +194,13 @@ void add_layouts(const SearchArguments& options, const NamedPlacement& placement
 SearchedPlacements around_schedule(const SearchArguments& options) {
   if (!options.placement.empty())
     throw ConfigError(fmt::format("search: {} has a placement already; leave out --placement", options.name));
+  // The schedule says where its stages are; the search changes only the order of ops.
   const bool is_file = names_schedule_file(options.name);
   if (is_file) require_no_shape(options.shape, "search: " + options.name);
   Schedule schedule = is_file ? read_schedule(options.name) : options.shape.generate(options.name);
-  if (schedule.updates || schedule.micro_batch_scale != 1)
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  const Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-                      micro_batches_of_replicas(schedule), schedule.slices};
-  const auto has_input_gradient = [](const std::vector<Op>& ops) {
-    return std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::BackwardInput; });
-  };
-  const bool splits = splits_backward(options) && std::ranges::any_of(schedule.workers, has_input_gradient);
-  return {{problem_of(options, layout, splits)}, {schedule.name}, {PipelineShape{}}, std::move(schedule)};
+  const bool splits = splits_backward(options) && has_split_backwards(schedule);
+  return {
+      {problem_of(options, layout_around(schedule), splits)}, {schedule.name}, {PipelineShape{}}, std::move(schedule)};
 }
 
 /// Throws ConfigError if no placement fits shape and costs.
@@ -238,6 +212,7 @@ SearchedPlacements searched_placements(const SearchArguments& options) {
     try {
       add_layouts(options, placement, searched);
     } catch (const ConfigError& error) {
+      // A placement that the shape does not fit is left out while another fits.
       if (refusal.empty()) refusal = error.what();
     }
   }
@@ -245,16 +220,18 @@ SearchedPlacements searched_placements(const SearchArguments& options) {
   return searched;
 }
 
-std::string found(const SearchArguments& options) {
+std::string print_search(const SearchArguments& options) {
   const SearchedPlacements searched = searched_placements(options);
   const auto& problems = searched.problems;
   options.costs.report_without_slices(
       std::ranges::any_of(problems, [](const SearchProblem& problem) { return problem.layout.slices > 1; }));
+  // A given schedule is the only start of its problem. Otherwise generators make the starts of each layout.
   const auto starts = [&](std::size_t i) {
     return searched.given ? std::vector{*searched.given} : generated_starts(problems[i].layout, searched.shapes[i]);
   };
   const auto [result, best] = search_placements(problems, starts, search_options(options));
   const std::string& name = searched.names[best];
+  // The file is written first: a closed pipe then loses only the report.
   if (!options.output.empty()) write_output(options.output, to_json(result.schedule));
   if (options.format == Format::Json) return search_json(result, name);
   std::string text = as_text(result, problems[best].costs);
@@ -285,9 +262,10 @@ void add_search(CLI::App& program, int&) {
       "only on --seed.\n"
       "\nMore: docs/search.md");
   auto options = std::make_shared<SearchArguments>();
-  command->add_option("NAME", options->name,
-                      "schedule to improve on its own placement: a name, or a JSON or CSV file (default: the best "
-                      "placement)");
+  complete_names(command->add_option("NAME", options->name,
+                                     "schedule to improve on its own placement: a name, or a JSON or CSV file "
+                                     "(default: the best placement)"),
+                 schedule_names());
   options->shape.add_to(*command);
   add_word(
       *command, "--placement", placement_names(),
@@ -300,17 +278,7 @@ void add_search(CLI::App& program, int&) {
   begin_group(*command, heading::kSearch);
   command->add_flag("--whole-backward", options->whole_backward,
                     "do not split backwards into input and weight gradients (default with --backward)");
-  begin_group(*command, heading::kLimits);
-  options->max_in_flight_option = add_number(*command, "--max-in-flight", options->max_in_flight,
-                                             "maximum activations of a worker, in stage units (default: no limit)");
-  options->memory_option =
-      add_number(*command, "--memory", options->memory,
-                 "maximum bytes of a worker; needs --activation-bytes and --weight-bytes, or `memory` in --costs");
-  options->bytes_options = {
-      add_number(*command, "--activation-bytes", options->activation_bytes, "bytes of one stage unit of activations"),
-      add_number(
-          *command, "--weight-bytes", options->weight_bytes,
-          "bytes of the weights of one worker's share, with gradients and optimizer state; each replica counts again")};
+  options->limits.add_to(*command, "default: no limit");
   begin_group(*command, heading::kSearch);
   options->seconds_option = add_number(*command, "--seconds", options->seconds, "seconds to search (default 10)");
   options->iterations_option = add_count(*command, "--iterations", options->iterations,
@@ -324,7 +292,7 @@ void add_search(CLI::App& program, int&) {
   set_common_flags(*command, {"--stages", "--micro-batches", "--placement", "--forward", "--backward",
                               "--input-gradient", "--weight-gradient", "--latency", "--costs", "--max-in-flight",
                               "--seconds", "--iterations", "--seed", "--format", "--output"});
-  command->callback([options] { write_output("", found(*options)); });
+  command->callback([options] { write_output("", print_search(*options)); });
 }
 
 }  // namespace chimera::apps

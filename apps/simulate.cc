@@ -48,6 +48,7 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Sim
   SharedCores shared;
   if (options.cores_option->count() > 0) {
     if (options.cores < 1) throw ConfigError(fmt::format("--cores: {} is not 1 or more", options.cores));
+    // The simulation has one of W equal groups, which gets its part of the cores.
     shared.cores = static_cast<double>(options.cores) / static_cast<double>(options.costs.data_parallel);
   }
   if (!options.contention.empty()) {
@@ -67,6 +68,7 @@ Schedule all_steps(const Schedule& step, const SimulateArguments& options) {
 
 /// Returns infinity if the schedule exceeds the limits.
 double makespan_of(const Schedule& step, const SimulateArguments& options) {
+  // fastest() then prefers an order within the limits. require_limit() reports that no order is.
   if (!check_limits(step, options.limits.limits()).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
   return timeline_of(schedule, costs_of(schedule, options), options).makespan;
@@ -75,17 +77,19 @@ double makespan_of(const Schedule& step, const SimulateArguments& options) {
 Schedule chosen_schedule(const SimulateArguments& options, const MakeSchedule& make) {
   if (options.name.empty() == options.file.empty())
     throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
+  // --file reads a schedule of any name; NAME is a file only if it looks like one.
   const bool is_named = options.file.empty();
   if (is_named && !names_schedule_file(options.name))
     return options.shape.generate(options.name, options.pictures.with, make);
   require_no_shape(options.shape, "simulate: " + (is_named ? options.name : "--file"));
-  return options.pairs.paired(read_schedule(is_named ? options.name : options.file));
+  return options.pairs.apply_to(read_schedule(is_named ? options.name : options.file));
 }
 
-Panel simulated(const Schedule& step, const SimulateArguments& options) {
+Panel simulate_panel(const Schedule& step, const SimulateArguments& options) {
   const Schedule schedule = all_steps(step, options);
   const CostModel costs = costs_of(schedule, options);
   Timeline timeline = timeline_of(schedule, costs, options);
+  // Sums of times up to 1e100 stay finite for any usual number of ops.
   if (!std::isfinite(timeline.makespan)) {
     throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
   }
@@ -103,6 +107,7 @@ std::string workers_as_text(const Panel& panel) {
     text += fmt::format("{:>6} {:>10.6g} {:>10.6g} {:>10.6g} {:>15} {:>15.6g} {:>15}", w, worker.busy, worker.idle,
                         worker.inner_idle, in_flight, worker.peak_stage_units, worker.peak_weight_versions);
     if (in_bytes) {
+      // The memory over time has a point for each change.
       double peak = 0;
       for (const MemoryPoint& point : explanation.memory[w]) peak = std::max(peak, point.amount);
       text += fmt::format(" {:>12.6g}", peak);
@@ -140,7 +145,9 @@ std::string critical_path_as_text(const Panel& panel) {
     const int count = counts[static_cast<std::size_t>(k)];
     if (count > 0) kinds.push_back(fmt::format("{} {}", count, letter(static_cast<OpKind>(k))));
   }
+  // The path ends at the last op; all-reduces and updates may follow it.
   const double after = panel.timeline.makespan - time(path.back()).end;
+  // Rounding may make the difference of sums slightly negative.
   const double between = std::max(0.0, panel.timeline.makespan - after - in_ops);
   return fmt::format(
       "critical path: {:.6g} in {}, {:.6g} between them, {:.6g} after them; {} on worker {} to {} on {}\n", in_ops,
@@ -190,9 +197,9 @@ std::string simulate_all(const SimulateArguments& options) {
   const MakeSchedule make =
       fastest(options.shape, options.pairs, [&](const Schedule& step) { return makespan_of(step, options); });
   const Schedule schedule = chosen_schedule(options, make);
-  std::vector<Panel> panels = {simulated(schedule, options)};
+  std::vector<Panel> panels = {simulate_panel(schedule, options)};
   for (const Schedule& other : options.pictures.beside(schedule, options.shape, make)) {
-    panels.push_back(simulated(other, options));
+    panels.push_back(simulate_panel(other, options));
   }
   const Panel& first = panels.front();
   require_limit(options, first);
@@ -202,7 +209,7 @@ std::string simulate_all(const SimulateArguments& options) {
       std::ranges::any_of(panels, [](const Panel& panel) { return has_pairs(panel.schedule); }));
   if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
   if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
-  return drawn(options.format, panels);
+  return draw_panels(options.format, panels);
 }
 
 }  // namespace
@@ -223,7 +230,9 @@ void add_simulate(CLI::App& program, int&) {
       "schedules, for lists of shapes and times.\n"
       "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
-  command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file");
+  complete_names(
+      command->add_option("NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file"),
+      schedule_names());
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", options->file, "the same as NAME, for a file of any name");
   options->shape.add_to(*command);

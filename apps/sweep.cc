@@ -40,11 +40,10 @@ struct SweepArguments {
   }
 };
 
-void require_fitting_flags(const SweepArguments& options, const std::vector<std::string>& more) {
-  if (options.chart.empty() && !(options.value.empty() && options.over.empty())) {
-    throw ConfigError(
-        fmt::format("{} is for --chart; give that too, or leave it out", options.value.empty() ? "--over" : "--value"));
-  }
+void require_fitting_flags(const SweepArguments& options, const CLI::App& command) {
+  const std::vector<std::string> more = command.remaining();
+  require_effect(command, {"--value", "--over"}, !options.chart.empty(), "--chart");
+  // Without --train, an unknown word is an error here, as for every other command.
   if (options.train.empty()) {
     if (more.empty()) return;
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
@@ -63,14 +62,14 @@ void require_fitting_flags(const SweepArguments& options, const std::vector<std:
   }
 }
 
-std::string formatted(const SweepResult& result, Format format) {
+std::string print_rows(const SweepResult& result, Format format) {
   if (format == Format::Text) return to_text(result);
   for (const LeftOutSchedule& each : result.left_out) messages().write("chimera: " + to_text(each) + "\n");
   return format == Format::Json ? to_json_lines(result.rows) : to_csv(result.rows);
 }
 
-void run(const SweepArguments& options, const std::vector<std::string>& more) {
-  require_fitting_flags(options, more);
+void run(const SweepArguments& options, const CLI::App& command) {
+  require_fitting_flags(options, command);
   const bool is_trained = !options.train.empty();
   SweepResult result = rank_schedules(
       {.schedules = options.schedules.empty() ? std::vector<std::string>() : parse_schedules(options.schedules),
@@ -79,18 +78,22 @@ void run(const SweepArguments& options, const std::vector<std::string>& more) {
        .pairs = options.pairs,
        .limits = options.limits,
        .keeps_variants = options.pareto && options.schedules.empty()});
+  // Before training, which would else train rows that the front leaves out.
   if (options.pareto) result.rows = pareto_fronts(result.rows);
   if (is_trained) {
-    result.rows = train_rows(std::move(result.rows), {.data = options.train, .flags = more, .output = options.output});
+    result.rows = train_rows(std::move(result.rows),
+                             {.data = options.train, .flags = command.remaining(), .output = options.output});
   }
+  // Drawn before the table is written, so that an unknown column fails before any output.
   std::string chart;
   if (!options.chart.empty()) {
     const char* usual = is_trained ? "tokens_per_second" : options.pareto ? "makespan" : "bubble_ratio";
+    // A front shows time against memory, other sweeps show a figure against N.
     const std::string over = options.pareto ? "peak_stage_units" : "micro_batches";
     chart = draw_chart(result.rows, options.value.empty() ? usual : options.value,
                        options.over.empty() ? over : options.over, options.pareto || options.schedules.empty());
   }
-  write_output(options.output, formatted(result, options.chosen_format()));
+  write_output(options.output, print_rows(result, options.chosen_format()));
   if (!options.chart.empty()) write_whole(options.chart, chart);
 }
 
@@ -155,7 +158,7 @@ void add_sweep(CLI::App& program, int&) {
       ->type_name("COLUMN");
   set_common_flags(*command, {"--schedules", "--stages", "--micro-batches", "--chunks", "--forward", "--backward",
                               "--latency", "--costs", "--max-in-flight", "--train", "--output", "--format", "--chart"});
-  command->callback([options, command] { run(*options, command->remaining()); });
+  command->callback([options, command] { run(*options, *command); });
 }
 
 }  // namespace chimera::apps

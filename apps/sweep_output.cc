@@ -11,7 +11,7 @@
 #include "flags/shape.h"
 #include "generate/registry.h"
 #include "render/chart.h"
-#include "text_table.h"
+#include "render/text_table.h"
 
 namespace chimera::apps {
 namespace {
@@ -34,6 +34,7 @@ std::vector<std::string> listed_conditions(const std::vector<SweepRow>& rows) {
   std::vector<std::string> columns;
   for (const SweepCell& cell : rows.front().inputs()) {
     const bool is_shape = cell.column == "stages" || cell.column == "micro_batches";
+    // Times are listed only if the command line has several, but D and N are in every row.
     if (is_time(cell.column) || (is_shape && !is_equal_in_all(rows, cell.column))) columns.push_back(cell.column);
   }
   return columns;
@@ -90,6 +91,7 @@ std::string curve_of(const SweepRow& row, const std::string& over, bool merges_p
     }
     if (merges_parameters) continue;
     for (const ShapeAxis& axis : shape_axes()) {
+      // Defaults would make names of curves long without telling them apart.
       if (cell.column != axis.name || cell.text == axis.text(PipelineShape())) continue;
       name += axis.is_number() ? fmt::format(", {} {}", cell.text, axis.name) : ", " + cell.text;
     }
@@ -113,6 +115,7 @@ std::string to_text(const SweepResult& result) {
       "share of the model); weights: copies of a worker's share; gap: to the lower bound of the placement\n";
   if (!result.left_out.empty()) text += "\n";
   for (const LeftOutSchedule& each : result.left_out) text += to_text(each) + "\n";
+  // Several conditions have several best schedules, and the suggested commands cannot name a file by its shape.
   if (!listed_conditions(result.rows).empty() || names_schedule_file(best.schedule())) return text;
   return text + next_commands(best);
 }

@@ -35,6 +35,10 @@ std::string changed_parameters(const Generator& generator, const PipelineShape& 
   return fmt::format("{}", fmt::join(flags, " "));
 }
 
+SweepCell count_cell(const char* column, std::int64_t count) {
+  return {.column = column, .text = std::to_string(count), .number = static_cast<double>(count)};
+}
+
 bool is_condition(const SweepCell& cell) {
   return cell.column == "stages" || cell.column == "micro_batches" || is_time(cell.column);
 }
@@ -59,7 +63,8 @@ class Sweeper {
   SweepResult run() {
     require_taken_axes();
     const std::vector<CostFlags> all_costs = sweep_.costs.listed();
-    const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.given();
+    // Files have a D and N of their own, so that they need no --stages and --micro-batches.
+    const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.is_given();
     for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
       for (const CostFlags& costs : all_costs) {
         for (const std::string& name : names_) {
@@ -75,6 +80,7 @@ class Sweeper {
       const LeftOutSchedule& first = result_.left_out.front();
       throw ConfigError(fmt::format("sweep: no schedule is left; {}: {}", first.name, first.reason));
     }
+    // Reported last: the user has not asked for them by name, and they come after schedules that failed.
     for (const Generator& generator : generators()) {
       if (tries_all() && !generator.synchronous) leave_out(generator.name, "updates weights without a flush");
     }
@@ -88,11 +94,12 @@ class Sweeper {
   [[nodiscard]] bool tries_all() const { return sweep_.schedules.empty(); }
 
   void require_taken_axes() const {
+    // A flag may be for some of the schedules; one that no schedule takes is a mistake.
     for (const AxisFlag& flag : sweep_.shape.axes) {
       const auto takes = [&](const std::string& name) {
         return !names_schedule_file(name) && find_axis(find_generator(name), flag.axis.axis) != nullptr;
       };
-      if (!flag.given() || std::ranges::any_of(names_, takes)) continue;
+      if (!flag.is_given() || std::ranges::any_of(names_, takes)) continue;
       throw ConfigError(fmt::format("{} applies to none of {}", flag.axis.flag(), fmt::join(names_, ", ")));
     }
   }
@@ -104,12 +111,14 @@ class Sweeper {
     std::string reason;
     for (const PipelineShape& shape :
          sweep_.shape.variants(generator, *asked, tries_all() ? Tried::All : Tried::ByCosts)) {
+      // Refused shapes are left out. The first reason is reported if no shape is left.
       if (const auto refusal = generator.refusal(shape)) {
         if (reason.empty()) reason = *refusal;
         continue;
       }
       auto row = try_row(generator.name, &generator, shape, flags, generator.generate(shape), reason);
       if (!row) continue;
+      // The parameters with the least makespan stand for the schedule, unless all are wanted for a front.
       if (kept.empty() || sweep_.keeps_variants) {
         kept.push_back(*std::move(row));
       } else if (rank(*row) < rank(kept.front())) {
@@ -121,6 +130,7 @@ class Sweeper {
   }
 
   void add_file(const std::string& path, const PipelineShape& lists, const CostFlags& flags) {
+    // Standard input can be read once, and a file need not be parsed for each condition.
     const auto [entry, is_new] = files_.try_emplace(path);
     if (is_new) entry->second = read_schedule(path);
     const Schedule& schedule = entry->second;
@@ -128,7 +138,7 @@ class Sweeper {
         .stages = static_cast<std::int64_t>(schedule.workers.size()),
         .micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale)};
     const auto is_first = [&](const AxisFlag& flag) {
-      return !flag.given() || flag.axis.get(lists) == flag.values.front();
+      return !flag.is_given() || flag.axis.get(lists) == flag.values.front();
     };
     if (!std::ranges::all_of(sweep_.shape.axes, is_first)) return;  // duplicate
     if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches)) {
@@ -145,7 +155,7 @@ class Sweeper {
   std::optional<SweepRow> try_row(const std::string& name, const Generator* generator, const PipelineShape& shape,
                                   const CostFlags& flags, const Schedule& unpaired, std::string& reason) {
     try {
-      const Schedule schedule = sweep_.pairs.paired(unpaired);
+      const Schedule schedule = sweep_.pairs.apply_to(unpaired);
       if (!check_limits(schedule, limits_).empty()) {
         reason = "holds more than " + sweep_.limits.in_words();
         return std::nullopt;
@@ -162,19 +172,23 @@ class Sweeper {
 
   [[nodiscard]] SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
                                 const CostFlags& flags, const Panel& panel) const {
+    // Only sweeps over slices have a column for them, so that other tables keep their columns.
     const bool has_slices = std::ranges::any_of(
-        sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.given(); });
+        sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.is_given(); });
     SweepRow row{.cells = {{.column = "schedule", .text = name, .is_number = false},
-                           {.column = "stages", .text = std::to_string(shape.stages)},
-                           {.column = "micro_batches", .text = std::to_string(shape.micro_batches)}},
+                           count_cell("stages", shape.stages),
+                           count_cell("micro_batches", shape.micro_batches)},
                  .parameters = generator == nullptr ? "" : changed_parameters(*generator, shape)};
     for (const ShapeAxis& axis : shape_axes()) {
       if (axis.axis == Axis::Slices && !has_slices) continue;
       const bool taken = generator != nullptr && find_axis(*generator, axis.axis) != nullptr;
-      row.cells.push_back({std::string(axis.name), taken ? axis.text(shape) : "", axis.is_number()});
+      SweepCell& cell = row.cells.emplace_back(SweepCell{std::string(axis.name), "", axis.is_number()});
+      if (!taken) continue;
+      cell.text = axis.text(shape);
+      if (axis.is_number()) cell.number = static_cast<double>(axis.get(shape));
     }
     const auto add_number = [&](const std::string& column, double value) {
-      row.cells.push_back({column, fmt::format("{:.10g}", value)});
+      row.cells.push_back({column, fmt::format("{:.10g}", value), true, value});
     };
     for (const TimeFlag* flag : flags.lists()) add_number(flag->column, flags.*flag->time);
     add_number(kFirstFigure, panel.timeline.makespan);
@@ -194,6 +208,7 @@ class Sweeper {
   }
 
   void sort_rows() {
+    // Conditions keep the order of the lists, which stable sorting by position preserves.
     std::map<std::string, std::size_t> positions;
     for (const SweepRow& row : result_.rows) positions.try_emplace(condition_of(row), positions.size());
     std::ranges::stable_sort(
@@ -240,8 +255,8 @@ const std::string& SweepRow::text(const std::string& column) const {
 }
 
 double SweepRow::number(const std::string& column) const {
-  const std::string& found = text(column);
-  return found.empty() ? std::numeric_limits<double>::quiet_NaN() : std::stod(found);
+  const auto cell = std::ranges::find(cells, column, &SweepCell::column);
+  return cell == cells.end() ? std::numeric_limits<double>::quiet_NaN() : cell->number;
 }
 
 SweepResult rank_schedules(const Sweep& sweep) { return Sweeper(sweep).run(); }
@@ -251,6 +266,7 @@ std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     const auto replaces = [&](const SweepRow& other) {
       return &other != &row && are_alternatives(other, row) && covers(other, row) &&
+             // The first of two equal rows stays.
              (&other < &row || !covers(row, other));
     };
     if (std::ranges::none_of(rows, replaces)) fronts.push_back(row);
@@ -262,7 +278,7 @@ std::vector<std::string> parse_schedules(const std::string& text) {
   if (text == "all") return schedule_names();
   std::vector<std::string> names;
   for (const std::string_view part : parts_of(text)) {
-    names.emplace_back(part);
+    names.push_back(complete_name(std::string(part), schedule_names()));
     if (!names_schedule_file(names.back())) (void)find_generator(names.back());
   }
   return names;

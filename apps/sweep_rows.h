@@ -11,6 +11,7 @@
 //                                                                               \-> training (sweep_training.h)
 
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct SweepCell {
   std::string column;
   std::string text;  // empty: a parameter that the schedule lacks
   bool is_number = true;
+  double number = std::numeric_limits<double>::quiet_NaN();  // what `text` says, if it is a number
 };
 
 /// Columns that training adds to a row

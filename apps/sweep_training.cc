@@ -50,6 +50,7 @@ std::map<std::string, Cells> read_measured(const std::string& path, const SweepR
   while (std::getline(lines, line)) {
     const auto parts = parts_of(line);
     const Cells cells(parts.begin(), parts.end());
+    // A line that was cut is trained again.
     if (cells.size() != like.cells.size() + kMeasured.size()) continue;
     std::string key;
     for (std::size_t c = 0; c < keys; ++c) key += cells[c] + ",";
@@ -58,7 +59,15 @@ std::map<std::string, Cells> read_measured(const std::string& path, const SweepR
   return found;
 }
 
+/// A loss may be `nan`, and a table from a file may hold anything.
+SweepCell measured_cell(const char* column, const std::string& text) {
+  SweepCell cell{column, text};
+  cell.number = parse_number<double>(text).value_or(cell.number);
+  return cell;
+}
+
 Cells train_row(const SweepRow& row, const SweepTraining& training) {
+  // The metrics are read and then removed.
   const TemporaryFolder folder;
   const std::string metrics = folder.file("metrics.jsonl");
   std::vector<std::string> words = {"train", "--data", training.data, "--metrics", metrics};
@@ -71,6 +80,7 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
     words.insert(words.end(), {flag, cell.text});
   }
   words.insert(words.end(), training.flags.begin(), training.flags.end());
+  // The command as typed, so that a user can repeat one row.
   std::cerr << "$ " << as_typed(words) << "\n" << std::flush;
   const CommandResult result = run_own(words);
   if (result.exit_code != 0) {
@@ -87,6 +97,7 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   const std::string& path = training.output;
   const auto before = read_measured(path, rows.front());
   for (const auto& [key, cells] : before) {
+    // A row of another sweep would be lost when the file is replaced.
     if (std::ranges::find(rows, key, key_of) != rows.end()) continue;
     throw ConfigError(fmt::format("--output {}: has the row {}... of another sweep; give another file", path, key));
   }
@@ -98,9 +109,11 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
     const Cells cells = known != before.end() ? known->second : train_row(row, training);
-    for (std::size_t c = 0; c < kMeasured.size(); ++c) row.cells.push_back({kMeasured[c], cells[c]});
+    for (std::size_t c = 0; c < kMeasured.size(); ++c) row.cells.push_back(measured_cell(kMeasured[c], cells[c]));
     done.push_back(std::move(row));
     if (!is_file || known != before.end()) continue;
+    // Rows of two sweeps in one file would be mixed. The file is replaced as a whole, so a change since the last row
+    // comes from another process.
     if (content() != own)
       throw Error(fmt::format("--output {}: another sweep writes this file, too; give another file", path));
     own = to_csv(done);

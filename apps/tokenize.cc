@@ -36,6 +36,7 @@ double rate(double amount, const TokenizeReport& report) { return amount / std::
 
 std::string progress(const TokenizeReport& report) {
   const double done = static_cast<double>(report.bytes);
+  // What an earlier, interrupted run has done counts as done, but not for the speed.
   const double left = static_cast<double>(report.total_bytes - report.resumed) - done;
   std::string line = fmt::format("{:.1f} MB", (done + static_cast<double>(report.resumed)) / kMega);
   if (report.total_bytes > 0) {
@@ -75,6 +76,7 @@ std::string summary_json(const TokenizeReport& report) {
 
 void run(TokenizeFlags& flags) {
   TokenizeOptions& options = flags.options;
+  // Ids on standard output leave no room for a report or for resuming.
   const bool prints = options.output == "-";
   require_between("--workers", flags.workers, 0, kMostWorkers);
   require_between("--save-every", flags.save_every, 1, 1'000'000);
@@ -89,6 +91,7 @@ void run(TokenizeFlags& flags) {
   if (prints && options.overwrite) throw ConfigError("--overwrite: --output - writes no file; leave it out");
   options.inputs.all_jsonl = flags.field->count() > 0;
   options.workers = flags.workers == 0 ? available_cores() : static_cast<int>(flags.workers);
+  // MiB to bytes.
   options.save_every = flags.save_every << 20;
   options.print = [](const std::string& text) {
     std::cout << text;
@@ -98,6 +101,7 @@ void run(TokenizeFlags& flags) {
   ProgressLine line;
   const TokenizeReport report =
       tokenize(options, [&](const TokenizeReport& now) { line.show([&] { return progress(now); }); });
+  // The summary goes to standard error, unless it is the only output.
   line.clear();
   if (flags.format == Format::Json) {
     write_output("", summary_json(report));

@@ -38,17 +38,19 @@ void check(const TrainTokenizerOptions& options) {
   }
 }
 
-std::string learn(const TrainTokenizerOptions& options) {
+std::string train_tokenizer(const TrainTokenizerOptions& options) {
   check(options);
   WordCounts words;
   for (const std::string& path : options.files) {
     const std::string text = read_whole(path, kMostText);
+    // A JSONL or compressed file would give a tokenizer of quotes and escapes, without an error.
     require_text_content(path, text, "give its text: jq -r .text FILE | chimera tokenizer train -");
     if (const auto place = find_invalid_utf8(text)) {
       throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8", name_of_input(path), *place));
     }
     words.add(text);
   }
+  // A tokenizer of bytes alone is `bytes`, so an empty text is an error of the user.
   if (words.counts().empty()) throw ConfigError("the files have no text to learn from");
   const TrainedBpe trained = train_bpe(words, options.training);
   if (static_cast<std::int64_t>(trained.tokens.size()) < options.training.vocabulary) {
@@ -89,7 +91,7 @@ void add_tokenizer(CLI::App& program, int&) {
   begin_group(*train, heading::kOutput);
   guard_outputs(*train, {add_path(*train, "--output", options->output,
                                   "write tokenizer.json to this file (default: standard output)")});
-  train->callback([options] { write_output(options->output, learn(*options)); });
+  train->callback([options] { write_output(options->output, train_tokenizer(*options)); });
 }
 
 }  // namespace chimera::apps

@@ -36,7 +36,7 @@ std::size_t view_columns() {
 }
 
 /// Returns the part of the interval in which to observe the ranks.
-std::chrono::milliseconds watched(double interval) {
+std::chrono::milliseconds watch_time(double interval) {
   constexpr double kLongest = 500;
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(interval * 500, kLongest)));
 }
@@ -46,9 +46,11 @@ void show_live(const TopArguments& options) {
   std::signal(SIGTERM, end_view);
   const auto interval = std::chrono::duration<double>(options.interval);
   while (!is_over) {
+    // The interval begins with the view, because watching the ranks takes a part of it.
     const auto next = std::chrono::steady_clock::now() + interval;
-    const std::string view = to_text(look_at(options.run, watched(options.interval)), view_columns());
+    const std::string view = to_text(observe_run(options.run, watch_time(options.interval)), view_columns());
     const std::string note = fmt::format("\nevery {} s; Ctrl-C ends this view, not the run\n", options.interval);
+    // Home and clear, then the whole view at once, so that the terminal does not flicker.
     std::cout << "\033[H\033[2J" << clipped(view + note, view_columns()) << std::flush;
     std::this_thread::sleep_until(next);
   }
@@ -81,7 +83,7 @@ void add_top(CLI::App& program, int&) {
     }
     const bool lives = !options->once && format->count() == 0 && takes_escapes(STDOUT_FILENO);
     if (lives) return show_live(*options);
-    const TopView view = look_at(options->run, watched(options->interval));
+    const TopView view = observe_run(options->run, watch_time(options->interval));
     write_output("", options->format == Format::Json ? to_json(view) : to_text(view, view_columns()));
   });
 }

@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/resident_memory.h"
+#include "core/shell_words.h"
 #include "dry_run_report.h"
 #include "flags/config_file.h"
 #include "flags/outputs.h"
@@ -57,43 +58,37 @@ bool is_restart(const Variables& variables) {
 }
 
 void require_positive_shape(const TrainCommandLine& flags) {
-  const auto& shape = flags.shape;
-  const auto require = [](const char* flag, std::int64_t value) {
-    if (value < 1) throw ConfigError(fmt::format("{} must be at least 1, not {}", flag, value));
-  };
-  if (shape.stages->count() > 0) require("--stages", shape.shape.stages);
-  if (shape.micro_batches->count() > 0) require("--micro-batches", shape.shape.micro_batches);
+  for (const auto& [flag, value] : {std::pair("--stages", flags.shape.shape.stages),
+                                    std::pair("--micro-batches", flags.shape.shape.micro_batches)}) {
+    if (flags.has(flag) && value < 1) throw ConfigError(fmt::format("{} must be at least 1, not {}", flag, value));
+  }
 }
 
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
   require_no_shape(flags.shape, flags.options.schedule);
+  // The launcher has read the schedule, also from CSV, and passes it as JSON.
   const bool launched = invocation.rank && !invocation.rank->input_path.empty();
   const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule;
   return std::make_shared<const Schedule>(load_schedule(path));
 }
 
+/// Completes the options with what flags say only together, and with what is known of this process.
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
-  options.overrides = flags.model.given;
-  flags.optimizer.complete(options.optimizer, options.learning_rate);
-  if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
-  flags.exports.check_flags(options);
-  constexpr std::int64_t kUsualRestarts = 3;
-  if (!invocation.place && flags.checkpoints.restarts_as_usual(options)) options.max_restarts = kUsualRestarts;
-  flags.checkpoints.check_flags(options);
+  if (!options.from.empty() && !flags.has("--model")) options.model.clear();
   while (options.checkpoint.folder.size() > 1 && options.checkpoint.folder.ends_with('/')) {
     options.checkpoint.folder.pop_back();
   }
   options.resume.is_checked = invocation.rank.has_value();
-  options.checkpoint.keeps_last = flags.checkpoints.keep->count() > 0;
-  options.checkpoint.keeps_every = flags.checkpoints.keep_every->count() > 0;
+  options.checkpoint.keeps_last = flags.has("--keep");
+  options.checkpoint.keeps_every = flags.has("--keep-every");
   options.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
   options.is_restart = is_restart(own_variables());
   if (options.metrics.empty() && !options.checkpoint.folder.empty()) {
     options.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
-  options.files_read = {flags.config, flags.plan.machine};
+  options.files_read = {flags.config, flags.planner.machine};
   if (names_schedule_file(options.schedule)) {
     options.given = given_schedule(flags, invocation);
     options.schedule_file = std::exchange(options.schedule, kDefaultSchedule);
@@ -103,24 +98,15 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   const PipelineShape defaults = options.shape;
   if (options.schedule == "none") {
     for (const AxisFlag& axis : flags.shape.axes) {
-      if (axis.given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis.flag()));
+      if (axis.is_given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis.flag()));
     }
   } else {
     options.shape = flags.shape.shape_for(find_generator(options.schedule));
   }
-  options.shape.stages = flags.shape.stages->count() > 0 ? flags.shape.shape.stages : defaults.stages;
-  options.shape.micro_batches =
-      flags.shape.micro_batches->count() > 0 ? flags.shape.shape.micro_batches : defaults.micro_batches;
+  options.shape.stages = flags.has("--stages") ? flags.shape.shape.stages : defaults.stages;
+  options.shape.micro_batches = flags.has("--micro-batches") ? flags.shape.shape.micro_batches : defaults.micro_batches;
   return options;
 }
-
-struct TrainRequest {
-  TrainOptions options;
-  std::optional<Format> dry_run;  // its output format
-  std::string machine;            // profile for the prediction or for MFU; empty: not given
-  bool plans = false;             // whether the profile is for planning
-  std::string interface;
-};
 
 /// None of these flags may be given, except --schedule and --replica-layout, which restrict the plan. Slices are
 /// planned on CPUs, where they are measured, and without canonical sums, whose bits depend on them.
@@ -131,55 +117,54 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   for (const std::string& flag : chosen) {
     if (command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
   }
-  TrainOptions options = flags.options;
-  options.overrides = flags.model.given;
+  const TrainOptions& options = flags.options;
   PlanOptions restrictions{.schedules = {}, .top = 1};
   if (names_schedule_file(options.schedule))
     throw ConfigError("--plan auto chooses --schedule; give a name or nothing");
-  if (flags.schedule->count() > 0) restrictions.schedules = {options.schedule};
+  if (flags.has("--schedule")) restrictions.schedules = {options.schedule};
   if (options.device == DeviceKind::Cpu && options.reduction == ReductionOrder::Natural) restrictions.given.slices = {};
-  if (command.get_option("--replica-layout")->count() > 0) restrictions.given.replica_layout = options.replica_layout;
-  for (const TrainFlag& flag : flags.plan.planned_flags(options, restrictions)) {
-    set_flag(command, flag.name, value_text(flag));
-  }
+  if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.replica_layout;
+  // The plan becomes part of the command line, which ranks and checkpoints receive.
+  for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));
   set_flag(command, "plan", "none");  // ranks do not plan again
 }
 
-void require_effects(const CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
+/// Only the launcher checks. Ranks also get the words of a plan, and some of these have no effect alone.
+void require_effects(const TrainCommandLine& flags, const Invocation& invocation) {
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
   const bool is_joined = invocation.place.has_value() || flags.dry_run;
   // With `--plan none`, --memory may come from a file that plans.
-  const bool is_planned = flags.plan.is_auto() || command.get_option("--plan")->count() > 0;
   const bool fits_memory =
-      options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || is_planned;
-  constexpr const char* kJoined = "ranks that torchrun, srun, mpirun or `chimera launch` starts";
-  const auto require = [&](const char* flag, bool has_effect, const char* purpose) {
-    if (command.get_option(flag)->count() == 0 || has_effect) return;
-    throw ConfigError(fmt::format("{} is for {}; give that too, or leave it out", flag, purpose));
-  };
-  require("--validate-batches", options.validate_every > 0, "--validate-every");
-  require("--memory", fits_memory, "--recompute auto, --offload auto or --plan auto");
-  require("--force-bfloat16", options.dtype == DataType::BFloat16, "--dtype bfloat16");
-  require("--interface", is_joined, kJoined);
-  require("--rendezvous-seconds", is_joined, kJoined);
+      options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || flags.has("--plan");
+  const CLI::App& command = *flags.command;
+  require_effect(command, {"--validate-batches"}, options.validate_every > 0, "--validate-every");
+  require_effect(command, {"--memory"}, fits_memory, "--recompute auto, --offload auto or --plan auto");
+  require_effect(command, {"--force-bfloat16"}, options.dtype == DataType::BFloat16, "--dtype bfloat16");
+  require_effect(command, {"--interface", "--rendezvous-seconds"}, is_joined,
+                 "ranks that torchrun, srun, mpirun or `chimera launch` starts");
 }
 
 /// Precedence, highest first: the command line; the file of --config (alias --recipe); the plan of --plan auto; the
 /// defaults of TrainOptions.
-TrainRequest merged(CLI::App& command, const TrainCommandLine& flags, const Invocation& invocation) {
+TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation& invocation) {
   if (!flags.config.empty()) {
+    flags.config = recipe_file(flags.config);
     merge_config(command, flags.config);
     command.get_option("--config")->clear();  // ranks get the values of the file
   }
-  flags.plan.check_flags();
-  require_effects(command, flags, invocation);
-  if (!flags.dry_run && command.get_option("--format")->count() > 0) {
+  require_effect(command, {"--workers", "--mini-batch"}, flags.has("--plan"), "--plan auto");
+  require_effects(flags, invocation);
+  if (!flags.dry_run && flags.has("--format")) {
     throw ConfigError("--format is for --dry-run; --metrics writes JSON during training");
   }
-  if (flags.plan.is_auto()) merge_plan(command, flags);
-  return {resolve(flags, invocation), flags.dry_run ? std::optional(flags.format) : std::nullopt, flags.plan.machine,
-          flags.plan.plan_option->count() > 0, flags.interface};
+  if (flags.plan == PlanChoice::Auto) merge_plan(command, flags);
+  // Another launcher has to restart its ranks itself.
+  constexpr std::int64_t kUsualRestarts = 3;
+  const bool restarts = flags.options.recover == Recover::Restart && flags.has("--recover");
+  if (restarts && !flags.has("--max-restarts") && !invocation.place) flags.options.max_restarts = kUsualRestarts;
+  flags.check_flags();
+  return resolve(flags, invocation);
 }
 
 /// Without --machine, a run on GPUs is forecast for H100s, as gpu_resources() does.
@@ -215,15 +200,16 @@ void report_without_effect(const Job& job) {
          "--validate-every is 0; the other data are for training");
 }
 
-ExitCode print_dry_run(const TrainRequest& all) {
-  Job job = cut_job(job_shape(all.options));
+ExitCode print_dry_run(const TrainOptions& options, const TrainCommandLine& flags) {
+  Job job = cut_job(job_shape(options));
   report_without_effect(job);
+  // A run whose first checkpoint does not fit on the disk would fail at its end.
   require_space(job, 0);
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
-  const Forecast expected = forecast(job, machine_of(job, all.machine));
-  write_output("",
-               *all.dry_run == Format::Json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
+  const Forecast expected = forecast(job, machine_of(job, flags.planner.machine));
+  const bool is_json = flags.format == Format::Json;
+  write_output("", is_json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
   if (expected.fits()) return ExitCode::Success;
   messages().write(fmt::format(
       "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
@@ -232,24 +218,26 @@ ExitCode print_dry_run(const TrainRequest& all) {
   return ExitCode::Usage;
 }
 
-/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs.
-double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
+/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs. One process of the job `reports`.
+double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
+  const std::string& machine = flags.planner.machine;
+  const bool plans = flags.has("--plan");
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);
-    if (!all.machine.empty() && !all.plans && speaks) {
+    if (!machine.empty() && !plans && reports) {
       messages().write("chimera: --machine has no effect: the MFU of a run on GPUs is of their own peak\n");
     }
-    if (peak.flops == 0 && speaks) {
+    if (peak.flops == 0 && reports) {
       messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
     }
     return peak.flops;
   }
-  if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
-  const double peak = matrix_peak(read_machine(machine_file(all.machine)), job.options.dtype, job.run.num_ranks(),
-                                  intra_op_threads(job));
-  if (peak == 0 && !all.plans) {
-    throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them",
-                                  all.machine, to_text(job.options.dtype)));
+  if (machine.empty() || machine == "-") return 0;  // standard input can be read only once
+  const double peak =
+      matrix_peak(read_machine(machine_file(machine)), job.options.dtype, job.run.num_ranks(), intra_op_threads(job));
+  if (peak == 0 && !plans) {
+    throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them", machine,
+                                  to_text(job.options.dtype)));
   }
   return peak;
 }
@@ -264,6 +252,7 @@ void report_threads(const Job& job) {
   report_surplus_threads("--threads", job.options.threads, job.local_ranks());
   const char* usual = std::getenv("OMP_NUM_THREADS");
   if (usual == nullptr || job.options.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
+  // LibTorch would obey this variable, but each rank sets its own number.
   if (const int threads = intra_op_threads(job); std::to_string(threads) != usual) {
     messages().write(
         fmt::format("chimera: OMP_NUM_THREADS={} has no effect; each rank has {}, and --threads changes that\n", usual,
@@ -284,6 +273,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
+  // Another launcher has fixed the number of processes. It must be the number of ranks, since nothing starts or stops
+  // them here.
   const bool has_processes = job.run.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
   if (!has_processes || job.run.num_ranks() != place.world_size) {
     throw ConfigError(
@@ -318,6 +309,7 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
 std::string way_to_continue(const Job& job, Words typed) {
   const std::string& folder = job.options.checkpoint.folder;
   if (folder.empty()) return "";
+  // Flight records contain the last op of the guilty rank.
   std::string text;
   std::vector<std::int64_t> steps;
   try {
@@ -327,20 +319,25 @@ std::string way_to_continue(const Job& job, Words typed) {
     if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
   } catch (const Error&) {  // the rest helps, too
   }
+  const std::string why = fmt::format("  why: chimera diagnose {}\n", shell_word(folder));
+  if (steps.empty()) {
+    return text + fmt::format("  newest checkpoint: none\n  start again: {}\n{}", as_typed(typed), why);
+  }
   const Words automatic = {"--resume", "auto"};
   const bool resumes = std::search(typed.begin(), typed.end(), automatic.begin(), automatic.end()) != typed.end() ||
                        std::ranges::count(typed, "--resume=auto") > 0;
   if (!resumes) typed.insert(typed.end(), automatic.begin(), automatic.end());
-  text += steps.empty() ? "  newest checkpoint: none\n"
-                        : fmt::format("  newest checkpoint: {}\n", checkpoint_path(folder, steps.back()));
-  return text + fmt::format("  continue: {}\n  why: chimera diagnose {}\n", as_typed(typed), folder);
+  return text + fmt::format("  newest checkpoint: {}\n  continue: {}\n{}", checkpoint_path(folder, steps.back()),
+                            as_typed(typed), why);
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   const bool has_twins = job.options.recover == Recover::Twin;
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.run.num_ranks()), "use fewer ranks");
+  // A new run in an old folder must not leave out the steps that an earlier run excluded.
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
+  // Written and drained before ranks start, so that their messages follow the description.
   ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
   output().write(describe(job));
   output().drain(kPromptEnd);
@@ -349,9 +346,11 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     if (job.options.max_restarts > 0) {
       throw ConfigError("--max-restarts needs a run of several processes; this run has one");
     }
+    // There are no other processes to end.
     end_cleanly_on_signals(job);
     return run_threads(job);
   }
+  // Ranks then find the hashes in the cache.
   hash_large_data(job);
   return launch({.ranks = static_cast<int>(job.run.num_ranks()),
                  .arguments = arguments,
@@ -379,10 +378,17 @@ TrainOptions train_options(const std::vector<std::string>& words) {
   flags.add_to(command);
   try {
     command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the words in reverse order
-    return merged(command, flags, Invocation{}).options;
+    return merged(command, flags, Invocation{});
   } catch (const CLI::ParseError& error) {
     throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
   }
+}
+
+Contender training_contender(const std::string& name, const Words& words) {
+  (void)prepare_job(train_options(words));
+  std::string command = shell_word(own_executable()) + " train";
+  for (const std::string& word : words) command += " " + shell_word(word);
+  return {name, command + " --metrics \"$CHIMERA_METRICS\""};
 }
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
@@ -401,33 +407,32 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   flags->add_to(*command);
   command->callback([command, flags, &invocation, &exit_code] {
     keep_freed_memory();
-    TrainRequest all = merged(*command, *flags, invocation);
-    if (!all.options.from.empty() && !invocation.rank) {  // ranks use the same model folder
-      all.options.from = resolve_model_folder(all.options.from, available_cores());
-      set_flag(*command, "from", all.options.from);
+    TrainOptions options = merged(*command, *flags, invocation);
+    if (!options.from.empty() && !invocation.rank) {  // ranks use the same model folder
+      options.from = resolve_model_folder(options.from, available_cores());
+      set_flag(*command, "from", options.from);
     }
-    if (all.dry_run) {
-      exit_code = static_cast<int>(print_dry_run(all));
+    if (flags->dry_run) {
+      exit_code = static_cast<int>(print_dry_run(options, *flags));
       return;
     }
     if (const auto& place = invocation.place) {
-      all.options.local_ranks = place->local_size;
-      take_gpu(all.options, place->local_rank, place->local_size);
+      options.local_ranks = place->local_size;
+      take_gpu(options, place->local_rank, place->local_size);
     }
-    Job job = prepare_job(all.options);
+    Job job = prepare_job(options);
     if (job.options.reports) {
       report_threads(job);
       report_without_effect(job);
     }
-    const bool speaks = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
-    job.peak_flops = peak_flops(job, all, speaks);
-    if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
+    job.peak_flops = peak_flops(job, *flags, options.reports);
+    if (!options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }
     if (invocation.rank) {
       exit_code = run_rank(job, *invocation.rank);
     } else if (invocation.place) {
-      exit_code = run_placed(job, *invocation.place, all.interface);
+      exit_code = run_placed(job, *invocation.place, flags->interface);
     } else {
       exit_code = run(job, rank_words(*command), invocation.entry);
       if (exit_code == static_cast<int>(ExitCode::No)) {

@@ -15,31 +15,33 @@
 
 namespace chimera::apps {
 
-void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
+namespace {
+
+void add_checkpoints(CLI::App& app, TrainOptions& options) {
   CheckpointOptions& checkpoint = options.checkpoint;
   begin_group(app, heading::kCheckpoints);
   add_path(app, "--checkpoint", checkpoint.folder,
-           "save weights, optimizer state and data position here, regularly and at the end", PathKind::Folder);
-  keep = add_count(app, "--keep", checkpoint.keep.last,
-                   "number of newest checkpoints to keep (default 3, or as in the resumed run)");
-  keep_every = add_count(app, "--keep-every", checkpoint.keep.every,
-                         "also keep checkpoints of steps that are multiples of this number; 0: none (default 0, or as "
-                         "in the resumed run)");
-  details = {
-      keep, keep_every,
-      add_text(
-          app, "--save-every",
-          [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
-          "N|TIME", "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)"),
-      max_restarts = add_count(app, "--max-restarts", options.max_restarts,
-                               "how often the job is restarted from its newest valid checkpoint after a failure or "
-                               "hang (default 0, or 3 with --recover restart)")};
-  recover = add_choice(
+           "save weights, optimizer state and data position here: after every 10 minutes of training, or as "
+           "--save-every says, and at the end",
+           PathKind::Folder);
+  add_count(app, "--keep", checkpoint.keep.last,
+            "number of newest checkpoints to keep (default 3, or as in the resumed run)");
+  add_count(app, "--keep-every", checkpoint.keep.every,
+            "also keep checkpoints of steps that are multiples of this number; 0: none (default 0, or as in the "
+            "resumed run)");
+  add_text(
+      app, "--save-every",
+      [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
+      "N|TIME", "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)");
+  add_count(app, "--max-restarts", options.max_restarts,
+            "how often the job is restarted from its newest valid checkpoint after a failure or hang (default 0, or 3 "
+            "with --recover restart)");
+  add_choice(
       app, "--recover", options.recover,
       "what to do if a rank dies: restart, as often as --max-restarts allows (3 if not given); twin, replace the rank "
       "with the state of its replicas, without losing a step; or none, end the run (default restart)");
-  recoveries = add_count(app, "--max-recoveries", options.max_recoveries,
-                         "how often --recover twin replaces ranks in one attempt of the run (default 100)");
+  add_count(app, "--max-recoveries", options.max_recoveries,
+            "how often --recover twin replaces ranks in one attempt of the run (default 100)");
   add_choice(app, "--non-finite", options.non_finite,
              "what to do if the loss or a gradient is not finite: abort the run; skip the update; or rollback to the "
              "newest checkpoint, as --max-restarts allows, and skip the step if it fails again (default abort)");
@@ -48,8 +50,8 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
       "N[sigma]",
       "roll back to the newest checkpoint, as --max-restarts allows, if a loss is this many deviations above the "
       "expected loss, and skip the updates before it (default: never)");
-  spike_skip = add_count(app, "--spike-skip", options.spike_skip,
-                         "number of mini-batches up to a spike whose updates are skipped (default 10)");
+  add_count(app, "--spike-skip", options.spike_skip,
+            "number of mini-batches up to a spike whose updates are skipped (default 10)");
   add_choice(app, "--on-different-copies", options.different_copies,
              "what to do if the replicas of a stage differ, for example after a bit flip: abort the run; or repair, "
              "compare after every step and overwrite a differing minority (default abort)");
@@ -58,44 +60,32 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
            "continue a run: a checkpoint; a folder of checkpoints (the newest valid one); auto: from the folder of "
            "--checkpoint, if it has any; or none",
            PathKind::Folder);
-  other_data = app.add_flag("--resume-other-data", options.resume.other_data,
-                            "continue even if data, mini-batch, sequence length or seed differ from the saved run");
+  app.add_flag("--resume-other-data", options.resume.other_data,
+               "continue even if data, mini-batch, sequence length or seed differ from the saved run");
 }
 
-bool CheckpointFlags::restarts_as_usual(const TrainOptions& options) const {
-  return options.recover == Recover::Restart && recover->count() > 0 && max_restarts->count() == 0;
-}
-
-void CheckpointFlags::check_flags(const TrainOptions& options) const {
-  for (const CLI::Option* option : details) {
-    if (option->count() > 0 && options.checkpoint.folder.empty()) {
-      throw ConfigError(fmt::format("{} is for --checkpoint", option->get_name()));
-    }
-  }
-  if (options.max_restarts > 0 && options.checkpoint.folder.empty()) {
-    throw ConfigError("--recover restart continues from a checkpoint; give --checkpoint too");
-  }
-  if (options.non_finite == NonFinite::Rollback && options.max_restarts == 0) {
-    throw ConfigError("--non-finite rollback starts the run again, as --max-restarts allows; give that too");
-  }
-  if (options.spike > 0 && options.max_restarts == 0) {
-    throw ConfigError(
-        "--spike starts the run again from its newest checkpoint, as --max-restarts allows; give --checkpoint and that "
-        "too");
-  }
-  if (spike_skip->count() > 0 && options.spike == 0) throw ConfigError("--spike-skip is for --spike");
-  if (other_data->count() > 0 && options.resume.from.empty()) {
-    throw ConfigError("--resume-other-data is for --resume");
-  }
-  if (options.max_restarts > 0 && options.transport == TransportKind::Threads) {
-    throw ConfigError("--max-restarts starts processes again; leave out --transport threads");
-  }
-  if (options.recover == Recover::None && options.max_restarts > 0) {
-    throw ConfigError("--recover none leaves nothing to --max-restarts; leave out one of them");
-  }
-  if (recoveries->count() > 0 && options.recover != Recover::Twin) {
-    throw ConfigError("--max-recoveries is for --recover twin");
-  }
+/// Restarts load the newest checkpoint, so everything that restarts the job needs checkpoints and --max-restarts.
+void check_recovery(const TrainCommandLine& flags) {
+  const TrainOptions& options = flags.options;
+  const bool saves = !options.checkpoint.folder.empty();
+  const bool restarts = options.max_restarts > 0;
+  require_effect(*flags.command, {"--keep", "--keep-every", "--save-every", "--max-restarts"}, saves, "--checkpoint");
+  const auto require = [](bool holds, const char* message) {
+    if (!holds) throw ConfigError(message);
+  };
+  require(!restarts || saves, "--recover restart continues from a checkpoint; give --checkpoint too");
+  require(options.non_finite != NonFinite::Rollback || restarts,
+          "--non-finite rollback starts the run again, as --max-restarts allows; give that too");
+  require(options.spike == 0 || restarts,
+          "--spike starts the run again from its newest checkpoint, as --max-restarts allows; give --checkpoint and "
+          "that too");
+  require_effect(*flags.command, {"--spike-skip"}, options.spike > 0, "--spike");
+  require_effect(*flags.command, {"--resume-other-data"}, !options.resume.from.empty(), "--resume");
+  require(!restarts || options.transport != TransportKind::Threads,
+          "--max-restarts starts processes again; leave out --transport threads");
+  require(!restarts || options.recover != Recover::None,
+          "--recover none leaves nothing to --max-restarts; leave out one of them");
+  require_effect(*flags.command, {"--max-recoveries"}, options.recover == Recover::Twin, "--recover twin");
   constexpr std::int64_t kMany = 1'000'000'000;
   require_between("--max-recoveries", options.max_recoveries, 1, kMany);
   require_between("--spike-skip", options.spike_skip, 1, kMany);
@@ -104,14 +94,14 @@ void CheckpointFlags::check_flags(const TrainOptions& options) const {
   require_between("--keep-every", options.checkpoint.keep.every, 0, kMany);
 }
 
-void OptimizerFlags::add_to(CLI::App& app, OptimizerOptions& optimizer, LearningRate& rate) {
+void add_optimization(CLI::App& app, TrainOptions& options) {
+  OptimizerOptions& optimizer = options.optimizer;
+  LearningRate& rate = options.learning_rate;
+  begin_group(app, heading::kOptimization);
   add_choice(app, "--optimizer", optimizer.kind, "optimizer of the master weights (default adamw)");
-  of_adam = {
-      add_number(app, "--beta1", optimizer.beta1, "decay rate of the mean gradient, for adamw and lamb (default 0.9)"),
-      add_number(app, "--beta2", optimizer.beta2, "decay rate of the mean squared gradient (default 0.999)"),
-      add_number(app, "--epsilon", optimizer.epsilon,
-                 "term added to the root of the mean squared gradient (default 1e-8)"),
-  };
+  add_number(app, "--beta1", optimizer.beta1, "decay rate of the mean gradient, for adamw and lamb (default 0.9)");
+  add_number(app, "--beta2", optimizer.beta2, "decay rate of the mean squared gradient (default 0.999)");
+  add_number(app, "--epsilon", optimizer.epsilon, "term added to the root of the mean squared gradient (default 1e-8)");
   add_number(app, "--weight-decay", optimizer.weight_decay, "decoupled weight decay (default 0.01)");
   add_choice(
       app, "--decay", optimizer.decayed,
@@ -120,95 +110,35 @@ void OptimizerFlags::add_to(CLI::App& app, OptimizerOptions& optimizer, Learning
   add_count(app, "--warmup", rate.warmup, "steps of linear warm-up (default 0)");
   add_choice(app, "--learning-rate-shape", rate.shape,
              "decay of the learning rate: cosine, linear, wsd (only in the last steps), or constant (default cosine)");
-  minimum_option = add_number(app, "--min-learning-rate", minimum, "final learning rate (default a tenth of the peak)");
-  cooldown_option =
-      add_count(app, "--cooldown", cooldown, "number of last steps in which wsd decays (default a tenth of all steps)");
-  cooldown_shape_option =
-      add_choice(app, "--cooldown-shape", rate.cooldown_shape, "shape of the wsd decay (default linear)");
+  add_number(app, "--min-learning-rate", rate.minimum, "final learning rate (default a tenth of the peak)");
+  add_count(app, "--cooldown", rate.cooldown,
+            "number of last steps in which wsd decays (default a tenth of all steps)");
+  add_choice(app, "--cooldown-shape", rate.cooldown_shape, "shape of the wsd decay (default linear)");
+  add_number(app, "--clip", options.clip,
+             "maximum gradient norm: global, or per stage in asynchronous schedules; 0: none (default 1)");
 }
 
-void OptimizerFlags::complete(const OptimizerOptions& optimizer, LearningRate& rate) const {
-  if (minimum_option->count() > 0) rate.minimum = minimum;
-  if (cooldown_option->count() > 0) rate.cooldown = cooldown;
-  if (cooldown_shape_option->count() > 0 && rate.shape != LearningRateShape::Wsd) {
-    throw ConfigError("--cooldown-shape is for --learning-rate-shape wsd");
-  }
-  if (optimizer.kind != OptimizerKind::Sgd) return;
-  for (const CLI::Option* option : of_adam) {
-    if (option->count() == 0) continue;
-    throw ConfigError(fmt::format("{} means nothing to --optimizer sgd; leave it out", option->get_name()));
-  }
+void add_planning(CLI::App& app, TrainCommandLine& flags) {
+  begin_group(app, heading::kPlanning);
+  add_choice(app, "--plan", flags.plan,
+             "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the planner, from "
+             "--machine, --workers, --mini-batch and --memory (default none)");
+  add_path(app, "--machine", flags.planner.machine,
+           "machine profile for --plan auto, --dry-run and the MFU of a run on CPUs: a file of `chimera profile`, or "
+           "a shipped one such as h100-80gb");
+  add_count(app, "--workers", flags.planner.workers, "total number of workers (P = W x D), for --plan auto");
+  add_count(app, "--mini-batch", flags.planner.mini_batch, "sequences per step over all workers, for --plan auto");
 }
 
-void ExportFlags::add_to(CLI::App& app, TrainOptions& options) {
-  add_path(app, "--export", options.export_folder,
-           "write the trained model to this new folder when the run ends, for transformers", PathKind::Folder);
-  details = {add_element_type(app, "--export-dtype", options.export_dtype,
-                              "type of the exported tensors (default: the type of the weights, float32 or float64)"),
-             add_shard_size(app, "--export-shard-size", options.export_shard_bytes)};
-}
-
-void ExportFlags::check_flags(const TrainOptions& options) const {
-  for (const CLI::Option* option : details) {
-    if (option->count() == 0 || !options.export_folder.empty()) continue;
-    throw ConfigError(fmt::format("{} is for --export", option->get_name()));
-  }
-}
-
-void TrainPlanFlags::add_to(CLI::App& app) {
-  plan_option = add_choice(app, "--plan", plan,
-                           "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the "
-                           "planner, from --machine, --workers, --mini-batch and --memory (default none)");
-  others = {
-      add_path(
-          app, "--machine", machine,
-          "machine profile for --plan auto, --dry-run and the MFU of a run on CPUs: a file of `chimera profile`, or "
-          "a shipped one such as h100-80gb"),
-      add_count(app, "--workers", workers, "total number of workers (P = W x D), for --plan auto"),
-      add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers, for --plan auto")};
-}
-
-void TrainPlanFlags::check_flags() const {
-  if (plan_option->count() > 0) return;
-  for (const CLI::Option* option : others) {
-    const bool used = option->get_name() == "--machine";
-    if (option->count() > 0 && !used) throw ConfigError(fmt::format("{} is for --plan auto", option->get_name()));
-  }
-}
-
-std::vector<TrainFlag> TrainPlanFlags::planned_flags(const TrainOptions& options,
-                                                     const PlanOptions& restrictions) const {
-  PlanFlags flags;
-  flags.model = options.from.empty() ? options.model : options.from;
-  flags.workers = workers;
-  flags.mini_batch = mini_batch;
-  flags.machine = machine;
-  flags.sequence = options.sequence;
-  flags.dtype = options.dtype;
-  flags.optimizer = options.optimizer.kind;
-  flags.sync = options.sync;
-  flags.dropout = options.dropout > 0;
-  flags.shard_optimizer = options.shard_optimizer;
-  const PlanProblem problem = flags.problem(options.overrides, options.memory);
-  Predictor predictor(problem);
-  const RankedCandidate best = make_plan(predictor, restrictions).ranked.front();
-  std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", describe(best.candidate),
-                           to_text(recompute_choice(best.candidate)), best.prediction.step_seconds,
-                           best.prediction.peak_memory_bytes / (1 << 30));
-  return train_flags(problem, best.candidate);
-}
-
-namespace {
-
-void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
-  TrainOptions& o = flags.options;
+void add_model_and_data(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kModel);
-  flags.model_name =
+  complete_names(
       command.add_option("--model", o.model, "preset (see `chimera model --help`) or TOML file (default gpt2-mini)")
-          ->type_name("NAME");
+          ->type_name("NAME"),
+      preset_names());
   add_path(command, "--from", o.from, "Hugging Face folder to start from: config.json and safetensors",
            PathKind::Folder);
-  flags.model.add_to(command);
+  add_model_fields(command, o.overrides);
   add_number(command, "--dropout", o.dropout, "dropout probability (default 0)");
   begin_group(command, heading::kData);
   add_data(command, "--data", o.data,
@@ -240,6 +170,7 @@ std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
   std::vector<std::int64_t> tokens;
   for (const double length : parse_slice_lengths(text)) {
     constexpr double kMostTokens = 1e9;
+    // `simulate` takes fractions as lengths; tokens are whole.
     if (length != std::floor(length) || length > kMostTokens) {
       throw ConfigError(fmt::format("--slice-lengths {}: must be whole numbers of tokens up to 10^9", text));
     }
@@ -251,10 +182,14 @@ std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
 void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kSchedule);
-  flags.schedule =
+  // `none` is no schedule: one process trains without a pipeline.
+  std::vector<std::string> schedules = schedule_names();
+  schedules.emplace_back("none");
+  complete_names(
       command
           .add_option("--schedule", o.schedule, "name, JSON or CSV file, - (standard input), or none (default chimera)")
-          ->type_name("NAME");
+          ->type_name("NAME"),
+      std::move(schedules));
   flags.shape.add_to(command);
   flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
   flags.shape.micro_batches->description(
@@ -267,8 +202,7 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
   add_partition(command, o.partition);
 }
 
-void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
-  TrainOptions& o = flags.options;
+void add_parallelism(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kParallelism);
   add_count(command, "--data-parallel", o.data_parallel, "number of data-parallel groups (W; default 1)");
   add_choice(
@@ -291,16 +225,7 @@ void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
       "--reduction canonical)");
 }
 
-void add_optimization(CLI::App& command, TrainCommandLine& flags) {
-  TrainOptions& o = flags.options;
-  begin_group(command, heading::kOptimization);
-  flags.optimizer.add_to(command, o.optimizer, o.learning_rate);
-  add_number(command, "--clip", o.clip,
-             "maximum gradient norm: global, or per stage in asynchronous schedules; 0: none (default 1)");
-}
-
-void add_numbers(CLI::App& command, TrainCommandLine& flags) {
-  TrainOptions& o = flags.options;
+void add_numbers(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kNumbers);
   add_choice(
       command, "--dtype", o.dtype,
@@ -321,20 +246,9 @@ void add_numbers(CLI::App& command, TrainCommandLine& flags) {
             "power of two that divides N W, at most 64)");
 }
 
-void add_memory(CLI::App& command, TrainCommandLine& flags) {
-  TrainOptions& o = flags.options;
+void add_memory(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kMemory);
-  add_text(
-      command, "--recompute", [&o](const std::string& text) { o.recompute = parse_stages(kRecomputeFlag, text); },
-      "none|attention|full|auto|N,N",
-      "activation checkpointing of stages: none, full, auto (only stages that do not fit in --memory otherwise), "
-      "or "
-      "a list such as 0,1; attention: of the attention sub-layers of all stages (default none)");
-  add_text(
-      command, "--offload", [&o](const std::string& text) { o.offload = parse_stages(kOffloadFlag, text); },
-      "none|full|auto|N,N",
-      "keep activations of stages in host memory between forward and backward: none, full, auto (only stages that "
-      "do not fit in --memory otherwise), or a list such as 0,1 (default none)");
+  add_stage_choices(command, o.recompute, o.offload, "none");
   add_number(command, "--memory", o.memory,
              "memory of a worker in GiB, for --recompute auto, --offload auto and --plan auto");
   command
@@ -346,7 +260,8 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
   begin_group(command, heading::kRunning);
   add_path(command, "--config,--recipe", flags.config,
-           "TOML file of flags such as `stages = 4` (see recipes/); the command line overrides it");
+           "TOML file of flags such as `stages = 4`, or a shipped recipe such as gpt2 (see recipes/); the command line "
+           "overrides it");
   command.add_flag("--dry-run", flags.dry_run,
                    "print stages, parameters, memory, bubbles and predicted step time of every rank; start nothing");
   add_number(command, "--hang-seconds", o.hang_seconds,
@@ -390,31 +305,65 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
            "the folder of --checkpoint)",
            PathKind::Folder);
   command.add_flag("--overwrite", o.overwrite, "replace output files of other runs");
-  flags.exports.add_to(command, o);
+  add_path(command, "--export", o.export_folder,
+           "write the trained model to this new folder when the run ends, for transformers", PathKind::Folder);
+  add_element_type(command, "--export-dtype", o.export_dtype,
+                   "type of the exported tensors (default: the type of the weights, float32 or float64)");
+  add_shard_size(command, "--export-shard-size", o.export_shard_bytes);
   add_format(command, flags.format, {Format::Text, Format::Json});
 }
 
 }  // namespace
 
-void TrainCommandLine::add_to(CLI::App& command) {
-  add_model_and_data(command, *this);
-  add_schedule_and_shape(command, *this);
-  add_parallelism(command, *this);
-  add_optimization(command, *this);
-  add_numbers(command, *this);
-  add_memory(command, *this);
-  begin_group(command, heading::kPlanning);
-  plan.add_to(command);
-  add_running(command, *this);
-  checkpoints.add_to(command, options);
-  add_output(command, *this);
-  set_common_flags(
-      command, {"--model", "--from", "--data", "--tokenizer", "--sequence", "--micro-batch-size", "--steps",
-                "--validate-every", "--schedule", "--stages", "--micro-batches", "--data-parallel", "--learning-rate",
-                "--config", "--dry-run", "--checkpoint", "--resume", "--metrics"});
-  for (CLI::Option* option : command.get_options()) {  // so that later flags override those of a script
+void TrainCommandLine::add_to(CLI::App& app) {
+  command = &app;
+  add_model_and_data(app, options);
+  add_schedule_and_shape(app, *this);
+  add_parallelism(app, options);
+  add_optimization(app, options);
+  add_numbers(app, options);
+  add_memory(app, options);
+  add_planning(app, *this);
+  add_running(app, *this);
+  add_checkpoints(app, options);
+  add_output(app, *this);
+  set_common_flags(app, {"--model", "--from", "--data", "--tokenizer", "--sequence", "--micro-batch-size", "--steps",
+                         "--validate-every", "--schedule", "--stages", "--micro-batches", "--data-parallel",
+                         "--learning-rate", "--config", "--dry-run", "--checkpoint", "--resume", "--metrics"});
+  for (CLI::Option* option : app.get_options()) {  // so that later flags override those of a script
     if (option->get_expected_max() <= 1) option->take_last();
   }
+}
+
+void TrainCommandLine::check_flags() const {
+  check_recovery(*this);
+  require_effect(*command, {"--cooldown-shape"}, options.learning_rate.shape == LearningRateShape::Wsd,
+                 "--learning-rate-shape wsd");
+  require_effect(*command, {"--export-dtype", "--export-shard-size"}, !options.export_folder.empty(), "--export");
+  if (options.optimizer.kind != OptimizerKind::Sgd) return;
+  for (const char* flag : {"--beta1", "--beta2", "--epsilon"}) {
+    if (has(flag)) throw ConfigError(fmt::format("{} means nothing to --optimizer sgd; leave it out", flag));
+  }
+}
+
+std::vector<TrainFlag> TrainCommandLine::planned_flags(const PlanOptions& restrictions) const {
+  PlanFlags problem_flags = planner;
+  problem_flags.model = options.from.empty() ? options.model : options.from;
+  problem_flags.fields = options.overrides;
+  problem_flags.memory = options.memory;
+  problem_flags.sequence = options.sequence;
+  problem_flags.dtype = options.dtype;
+  problem_flags.optimizer = options.optimizer.kind;
+  problem_flags.sync = options.sync;
+  problem_flags.dropout = options.dropout > 0;
+  problem_flags.shard_optimizer = options.shard_optimizer;
+  const PlanProblem problem = problem_flags.problem();
+  Predictor predictor(problem);
+  const RankedCandidate best = make_plan(predictor, restrictions).ranked.front();
+  std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", describe(best.candidate),
+                           to_text(recompute_choice(best.candidate)), best.prediction.step_seconds,
+                           best.prediction.peak_memory_bytes / (1 << 30));
+  return train_flags(problem, best.candidate);
 }
 
 }  // namespace chimera::apps

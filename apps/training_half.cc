@@ -21,6 +21,7 @@ constexpr const char* kLibrary = "libchimera_training.so";
 
 std::filesystem::path library_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
+  // In a build both are in one folder; installed, the library is below PREFIX/lib.
   std::filesystem::path beside = folder / kLibrary;
   if (exists(beside)) return beside;
   return folder.parent_path() / CHIMERA_LIBRARY_FOLDER / kLibrary;
@@ -61,8 +62,10 @@ void list_training_commands(CLI::App& program) {
 }
 
 int run_training_half(int argc, char** argv) {
+  // Signals that make a run save may arrive while LibTorch loads, which takes half a second.
   if (saves_checkpoints({argv + 1, argv + argc})) take_early_signals();
   let_waiting_threads_sleep();
+  // RTLD_LAZY: LibTorch has hundreds of thousands of symbols, and a command uses few of them.
   const std::string path = library_path().string();
   void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, "chimera_training_main");

@@ -40,6 +40,7 @@ std::vector<std::string> keys_of(const CLI::App& command) {
 /// Returns nullopt for a flag without value that is false.
 std::optional<std::string> value_of(const std::string& key, const toml::node& node, const CLI::Option& option,
                                     const std::string& at) {
+  // `true` is also a value, as of --tied; a flag without value is then given or not.
   const bool takes_value = option.get_items_expected_max() > 0;
   if (const auto truth = node.value_exact<bool>()) {
     return *truth || takes_value ? std::optional(fmt::format("{}", *truth)) : std::nullopt;
@@ -56,6 +57,7 @@ struct OtherName {
   std::vector<std::string> flags;  // ours with this meaning, in some command
 };
 
+// Names in transformers, PyTorch, Megatron-LM, DeepSpeed, nanoGPT and llm.c.
 const std::vector<OtherName>& other_names() {
   static const std::vector<OtherName> names = {
       {"lr", {"learning-rate"}},
@@ -124,6 +126,7 @@ const std::vector<OtherName>& other_names() {
 
 /// Returns flags in `known` with the meaning of another program's name, or else the nearest flag.
 std::vector<std::string> meant_by(std::string name, const std::vector<std::string>& known) {
+  // Python programs spell flags with underscores.
   std::ranges::replace(name, '_', '-');
   std::vector<std::string> meant;
   if (const auto other = std::ranges::find(other_names(), std::string_view(name), &OtherName::name);
@@ -142,6 +145,7 @@ std::string unknown_flag(const CLI::App& command, const std::string& what, const
   const std::string dashes = what == "flag" ? "--" : "";
   std::vector<std::string> known = keys_of(command);
   if (what == "flag") known.insert(known.end(), {"help", "help-all", "config", "recipe", "version"});
+  // A suggestion must be a flag of this very command that its help shows.
   std::erase_if(known, [&](const std::string& flag) {
     const CLI::Option* option = command.get_option_no_throw("--" + flag);
     return option == nullptr || option->get_group().empty();  // absent or hidden
@@ -170,6 +174,7 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
       throw ConfigError(fmt::format("{}: {}", at, unknown_flag(command, "key", key)));
     const CLI::Option& option = *command.get_option("--" + key);
     const auto value = value_of(key, node, option, at);
+    // The command line takes precedence.
     if (value && option.count() == 0) set_flag(command, key, *value);
   }
 }
@@ -180,6 +185,7 @@ std::vector<std::string> given_words(const CLI::App& command) {
   std::vector<std::string> words;
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;
+    // The first long name: a flag may have others, as --config and --recipe.
     const std::string flag = "--" + option->get_lnames().front();
     // a flag of several words, such as --data, joins them with blanks
     const std::string value = fmt::format("{}", fmt::join(option->reduced_results(), " "));

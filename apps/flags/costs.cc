@@ -30,6 +30,7 @@ std::string read_again(const std::string& path) {
 
 void CostFlags::add_to(CLI::App& app, Counts counts) {
   begin_group(app, heading::kCosts);
+  // In the order of kTimeColumns, which names the flags and the columns of `sweep`.
   const std::array<std::pair<double CostFlags::*, const char*>, kTimeColumns.size()> described = {
       {{&CostFlags::forward, "forward time of a worker, all its stages together (default 1)"},
        {&CostFlags::backward, "backward time of a worker (default 2)"},
@@ -89,11 +90,11 @@ void CostFlags::report_without_slices(bool any) const {
   const auto report = [&](bool is_given, const char* flag) {
     if (is_given && !any) messages().write(fmt::format("chimera: {} has no effect without --slices\n", flag));
   };
-  report(given(&CostFlags::attention), "--attention");
+  report(is_given(&CostFlags::attention), "--attention");
   report(slice_lengths_option->count() > 0, "--slice-lengths");
 }
 
-bool CostFlags::given(double CostFlags::*time) const {
+bool CostFlags::is_given(double CostFlags::*time) const {
   return std::ranges::find(times, time, &TimeFlag::time)->option->count() > 0;
 }
 
@@ -106,6 +107,7 @@ std::vector<const TimeFlag*> CostFlags::lists() const {
 }
 
 std::vector<CostFlags> CostFlags::listed() const {
+  // Each list multiplies the combinations so far, which makes the first list vary slowest.
   std::vector<CostFlags> all = {*this};
   for (const TimeFlag* flag : lists()) {
     if (all.size() * flag->values.size() > kMostListed)
@@ -120,13 +122,14 @@ std::vector<CostFlags> CostFlags::listed() const {
 }
 
 CostModel CostFlags::given_times(const Schedule& schedule) const {
-  const bool split = given(&CostFlags::input_gradient);
-  if (split != given(&CostFlags::weight_gradient)) {
+  const bool split = is_given(&CostFlags::input_gradient);
+  if (split != is_given(&CostFlags::weight_gradient)) {
     throw ConfigError("--input-gradient and --weight-gradient come together");
   }
-  if (split && given(&CostFlags::backward)) {
+  if (split && is_given(&CostFlags::backward)) {
     throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
   }
+  // Without other times, a backward is half input gradients and half weight gradients, as in a linear layer.
   StageCosts share{
       .forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
   if (split) share = {forward, input_gradient + weight_gradient, input_gradient, weight_gradient};
@@ -151,6 +154,7 @@ void CostFlags::set_bounds(const Schedule& schedule, CostModel& costs) const {
   auto& bounds = costs.slices.bounds;
   bounds.clear();
   if (slice_lengths.empty()) return;
+  // One length stands for equal slices of any number.
   std::vector<double> lengths = slice_lengths;
   if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(schedule.slices), 1);
   if (static_cast<std::int64_t>(lengths.size()) != schedule.slices)
@@ -158,6 +162,7 @@ void CostFlags::set_bounds(const Schedule& schedule, CostModel& costs) const {
                                   schedule.slices, lengths.size()));
   double sum = 0;
   for (const double length : lengths) sum += length;
+  // Bounds are shares of the sequence: 0, then the end of each slice, up to 1.
   double before = 0;
   for (const double length : lengths) {
     bounds.push_back(before / sum);
@@ -175,7 +180,8 @@ CostModel CostFlags::read_file(const Schedule& schedule) const {
 }
 
 void CostFlags::add_links(CostModel& costs) const {
-  if (given(&CostFlags::latency)) throw ConfigError("--latency: --links gives it already; give one of the two");
+  if (is_given(&CostFlags::latency)) throw ConfigError("--latency: --links gives it already; give one of the two");
+  // A cost file may hold the bytes of messages, which betas of --links need.
   if (!costs.links) costs.links.emplace();
   costs.links->matrix = links_from_text(read_again(links), links);
   if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
@@ -195,7 +201,7 @@ void PairFlags::add_time_to(CLI::App& app) {
                  "time of an overlapped pair relative to the sum of its two ops; at least the longer op (default 1)");
 }
 
-Schedule PairFlags::paired(Schedule schedule) const {
+Schedule PairFlags::apply_to(Schedule schedule) const {
   switch (choice) {
     case PairChoice::Own: return schedule;
     case PairChoice::Neighbors:
@@ -223,36 +229,45 @@ void PairFlags::report_without_pairs(bool any) const {
 }
 
 void LimitFlags::add_to(CLI::App& app, const std::string& consequence) {
+  app_ = &app;
   begin_group(app, heading::kLimits);
   const std::string end = consequence.empty() ? "" : "; " + consequence;
-  in_flight_option_ = add_number(app, "--max-in-flight", in_flight_,
-                                 "maximum activations of a worker, in stage units: one full micro-batch on the whole "
-                                 "share of a worker is one unit" +
-                                     end);
-  memory_option_ = add_number(app, "--memory", memory_.bytes,
-                              "maximum bytes of a worker; needs --activation-bytes and --weight-bytes" + end);
-  bytes_options_ = {
-      add_number(app, "--activation-bytes", memory_.activation_bytes, "bytes of one stage unit of activations"),
-      add_number(app, "--weight-bytes", memory_.weight_bytes,
-                 "bytes of the weights of one worker's share, with gradients and optimizer state if they count; each "
-                 "replica and each stashed version counts again")};
+  add_number(app, "--max-in-flight", in_flight_,
+             "maximum activations of a worker, in stage units: one full micro-batch on the whole share of a worker is "
+             "one unit" +
+                 end);
+  add_number(app, "--memory", memory_.bytes,
+             "maximum bytes of a worker; needs --activation-bytes and --weight-bytes" + end);
+  add_number(app, "--activation-bytes", memory_.activation_bytes, "bytes of one stage unit of activations");
+  add_number(app, "--weight-bytes", memory_.weight_bytes,
+             "bytes of the weights of one worker's share, with gradients and optimizer state if they count; each "
+             "replica and each stashed version counts again");
 }
 
 Limits LimitFlags::limits() const {
-  Limits limits;
-  if (in_flight_option_->count() > 0) limits.in_flight = in_flight_;
-  if (memory_option_->count() > 0) limits.memory = memory_;
-  for (const CLI::Option* option : bytes_options_) {
-    if ((option->count() > 0) == limits.memory.has_value()) continue;
+  Limits limits{.in_flight = in_flight()};
+  require_effect(*app_, {"--activation-bytes", "--weight-bytes"}, app_->count("--memory") > 0, "--memory");
+  if (app_->count("--memory") == 0) return limits;
+  if (app_->count("--activation-bytes") == 0 || app_->count("--weight-bytes") == 0) {
     throw ConfigError("--memory, --activation-bytes and --weight-bytes come together");
   }
+  limits.memory = memory_;
   return limits;
+}
+
+std::optional<double> LimitFlags::in_flight() const {
+  return app_->count("--max-in-flight") > 0 ? std::optional(in_flight_) : std::nullopt;
+}
+
+std::optional<double> LimitFlags::memory_alone() const {
+  const bool has_bytes = app_->count("--activation-bytes") + app_->count("--weight-bytes") > 0;
+  return app_->count("--memory") > 0 && !has_bytes ? std::optional(memory_.bytes) : std::nullopt;
 }
 
 std::string LimitFlags::in_words() const {
   std::string text;
-  if (in_flight_option_->count() > 0) text += fmt::format("--max-in-flight {:g}", in_flight_);
-  if (memory_option_->count() > 0) text += fmt::format("{}--memory {:g}", text.empty() ? "" : ", ", memory_.bytes);
+  if (in_flight()) text += fmt::format("--max-in-flight {:g}", in_flight_);
+  if (app_->count("--memory") > 0) text += fmt::format("{}--memory {:g}", text.empty() ? "" : ", ", memory_.bytes);
   return text;
 }
 
@@ -260,11 +275,12 @@ MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                      const std::function<double(const Schedule&)>& makespan) {
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
     const std::vector<PipelineShape> shapes = shape.variants(generator, asked, Tried::ByCosts);
-    Schedule best = pairs.paired(generator.generate(shapes.front()));
+    Schedule best = pairs.apply_to(generator.generate(shapes.front()));
+    // Nothing to choose: `makespan` may be costly, and may fail for this schedule with a better message later.
     if (shapes.size() == 1) return best;
     double least = makespan(best);
     for (const PipelineShape& other : std::span(shapes).subspan(1)) {
-      Schedule schedule = pairs.paired(generator.generate(other));
+      Schedule schedule = pairs.apply_to(generator.generate(other));
       const double time = makespan(schedule);
       if (time >= least) continue;
       least = time;

@@ -1,12 +1,12 @@
 #pragma once
 
-// The flags that say what a simulation assumes: times of ops or a file with all costs (CostFlags), pairs of ops that
+// Flags for the assumptions of a simulation: times of ops or a file with all costs (CostFlags), pairs of ops that
 // overlap (PairFlags), and limits that a schedule must meet (LimitFlags). `check`, `schedule`, `search`, `simulate` and
 // `sweep` use some of them.
 //
 // A command calls add_to() before it parses the command line. Afterwards it applies the flags to each schedule:
 //
-//   schedule = pairs.paired(schedule)                     ops that may overlap
+//   schedule = pairs.apply_to(schedule)                     ops that may overlap
 //   costs    = pairs.with_time(costs.costs_of(schedule))  CostModel for simulate()
 //   check_limits(schedule, limits.limits())               violations if the schedule exceeds a limit
 
@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,7 @@ struct CostFlags {
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   /// Returns whether the command line has the flag of this time.
-  [[nodiscard]] bool given(double CostFlags::*time) const;
+  [[nodiscard]] bool is_given(double CostFlags::*time) const;
   /// Returns the flags with more than one value.
   [[nodiscard]] std::vector<const TimeFlag*> lists() const;
   /// Returns a copy with single times for each combination of the lists. The first flag varies slowest. Throws
@@ -107,7 +108,7 @@ struct PairFlags {
 
   void add_to(CLI::App& app);
   void add_time_to(CLI::App& app);
-  [[nodiscard]] Schedule paired(Schedule schedule) const;
+  [[nodiscard]] Schedule apply_to(Schedule schedule) const;
   /// Returns `costs` with the time of --pair-time, if given. Throws ConfigError if `costs` has one already.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
   /// Unless `any` schedule has pairs, reports on messages() that --pair-time has no effect.
@@ -120,15 +121,16 @@ struct LimitFlags {
   void add_to(CLI::App& app, const std::string& consequence = "");
   /// Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are given.
   [[nodiscard]] Limits limits() const;
+  /// Returns --memory if it is given without the bytes, which then are in --costs.
+  [[nodiscard]] std::optional<double> memory_alone() const;
+  [[nodiscard]] std::optional<double> in_flight() const;
   /// Example: `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string in_words() const;
 
  private:
   double in_flight_ = 0;
   MemoryLimit memory_;
-  CLI::Option* in_flight_option_ = nullptr;
-  CLI::Option* memory_option_ = nullptr;
-  std::vector<CLI::Option*> bytes_options_;
+  const CLI::App* app_ = nullptr;
 };
 
 /// Returns a function that generates the schedule of least `makespan` among all values of the parameters that no flag

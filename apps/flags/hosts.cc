@@ -7,18 +7,11 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/shell_words.h"
 #include "flags/values.h"
 #include "program.h"
 
 namespace chimera::apps {
-namespace {
-
-std::vector<std::string> split(const std::string& text) {
-  std::istringstream words(text);
-  return {std::istream_iterator<std::string>(words), {}};
-}
-
-}  // namespace
 
 void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help) {
   command.add_option("--hosts", flags.hosts, help)->type_name("HOSTS");
@@ -37,21 +30,17 @@ void add_ways_to_hosts(CLI::App& command, HostFlags& flags) {
       ->type_name("HOST");
 }
 
-void require_hosts(const CLI::App& command, const std::vector<std::string>& flags) {
-  for (const std::string& flag : flags) {
-    if (command.count(flag) == 0 || command.count("--hosts") > 0) continue;
-    throw ConfigError(fmt::format("{} is for --hosts; give that too, or leave it out", flag));
-  }
-}
-
 std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
                                     const std::vector<std::string>& arguments) {
   const std::string folder = std::filesystem::current_path().string();
   std::vector<std::string> program = arguments;
   program.insert(program.begin(), flags.program);
+  // ssh starts in the home directory, but paths of the user are relative to the current one. exec hands signals to the
+  // program itself.
   const std::string command = fmt::format("cd {} && exec {}", shell_words({folder}), shell_words(program));
   if (flags.hosts.empty()) return {"/bin/sh", "-c", command};
-  std::vector<std::string> words = split(flags.ssh);
+  std::istringstream ssh(flags.ssh);
+  std::vector<std::string> words(std::istream_iterator<std::string>(ssh), {});
   if (words.empty()) throw ConfigError("--ssh has no words; expected a command such as 'ssh -p 2222'");
   words.insert(words.end(), {host, command});
   return words;

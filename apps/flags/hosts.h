@@ -19,8 +19,6 @@ struct HostFlags {
 
 void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help);
 void add_ways_to_hosts(CLI::App& command, HostFlags& flags);
-/// Throws ConfigError if one of these flags is given without --hosts.
-void require_hosts(const CLI::App& command, const std::vector<std::string>& flags);
 
 /// The command runs `program` on a host, in a folder with the path of the current folder; without `hosts`, on this
 /// machine. Throws ConfigError if --ssh is blank.

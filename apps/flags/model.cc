@@ -9,16 +9,16 @@
 
 namespace chimera::apps {
 
-void ModelFlags::add_to(CLI::App& app) {
-  add_count(app, "--layers", given.layers, "number of transformer blocks; overrides the model");
-  add_count(app, "--hidden", given.hidden,
+void add_model_fields(CLI::App& app, ModelOverrides& fields) {
+  add_count(app, "--layers", fields.layers, "number of transformer blocks; overrides the model");
+  add_count(app, "--hidden", fields.hidden,
             "hidden size; overrides the model. The feed-forward size becomes 4 times this size (Llama: 3 times)");
-  add_count(app, "--heads", given.heads, "number of attention heads; overrides the model");
-  add_count(app, "--key-value-heads", given.key_value_heads,
+  add_count(app, "--heads", fields.heads, "number of attention heads; overrides the model");
+  add_count(app, "--key-value-heads", fields.key_value_heads,
             "number of key and value heads (grouped-query attention; Llama only)");
-  add_count(app, "--vocabulary", given.vocabulary, "vocabulary size; overrides the model");
+  add_count(app, "--vocabulary", fields.vocabulary, "vocabulary size; overrides the model");
   add_word(
-      app, "--tied", {"true", "false"}, [this](const std::string& word) { given.tied = word == "true"; },
+      app, "--tied", {"true", "false"}, [&fields](const std::string& word) { fields.tied = word == "true"; },
       "whether head and token embedding share one matrix; overrides the model");
 }
 

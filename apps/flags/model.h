@@ -13,13 +13,8 @@
 
 namespace chimera::apps {
 
-/// Values of the given flags. Each overrides one field of the model.
-struct ModelFlags {
-  ModelOverrides given;
-
-  /// This object must outlive the parsing of `app`.
-  void add_to(CLI::App& app);
-};
+/// Adds a flag for each field that a command may override.
+void add_model_fields(CLI::App& app, ModelOverrides& fields);
 
 /// Flag for the type of exported tensors; `word` receives one of element_type_names().
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,

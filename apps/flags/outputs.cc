@@ -22,6 +22,7 @@ bool names_this(const std::string& path, const std::string& word) {
 
 /// Includes paths in `--data=FILE`, lists, mixtures and several words.
 std::vector<std::string> names_in(const std::string& word) {
+  // The word as a whole comes first, as a path may contain these signs.
   std::vector<std::string> names = {word, ""};
   for (const char letter : word) {
     if (std::string_view(" =:,").find(letter) == std::string_view::npos) {
@@ -34,6 +35,7 @@ std::vector<std::string> names_in(const std::string& word) {
 }
 
 bool has_name_of_input(const std::string& path) {
+  // Files that commands read by name from a folder that an argument names.
   constexpr std::array kEndings = {"config.json",  "manifest.json", "tokenizer.json", "vocab.json",
                                    "_map.json",    "_tokens.json",  "metrics.jsonl",  ".index.json",
                                    ".safetensors", ".bin",          ".idx",           ".txt"};
@@ -44,12 +46,15 @@ void require_no_input(const CLI::Option& output, const std::string& path, const 
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
   std::error_code absent;
+  // A command that reads a folder reads files of such names in it. It does not read other files there, such as
+  // pictures.
   const bool may_be_read = std::filesystem::exists(path, absent) && has_name_of_input(path);
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{} {}: {}; give another one", output.get_name(), path, why));
   };
   for (const std::string& word : words) {
     for (const std::string& name : names_in(word)) {
+      // Names the same file by any path: the file itself is compared, not the text.
       if (names_this(path, name)) refuse("another argument names this file");
       if (!may_be_read || parse_number<double>(name) || !names_this(folder, name)) continue;
       refuse(fmt::format("exists in the folder {}, which another argument names", name));
@@ -74,6 +79,7 @@ void require_only_output(const CLI::App& app, const CLI::Option& output, const s
   if (is_device(path)) return;
   for (const CLI::Option* other : app.get_options()) {
     if (other == &output || other->count() == 0) continue;
+    // An argument that is no output is an input.
     if (std::ranges::find(outputs, other) == outputs.end()) {
       require_no_input(output, path, other->results());
     } else if (is_same_file(path, other->results().back())) {
@@ -106,6 +112,7 @@ CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vec
 }
 
 void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats) {
+  // A --format on the command line counts, whatever the ending says.
   file.each([&given, &format, formats](const std::string& path) {
     const std::string ending = std::filesystem::path(path).extension().string();
     for (const Format one : formats) {
@@ -117,6 +124,7 @@ void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, 
 void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing) {
   const auto overwrites = std::make_shared<bool>(false);
   app.add_flag("--overwrite", *overwrites, "replace output files that exist");
+  // After parsing, when all arguments are known, and before the command runs for an hour.
   app.parse_complete_callback([&app, outputs, continuing, overwrites] {
     for (const CLI::Option* output : outputs) {
       const std::string path = named_file(*output);

@@ -17,10 +17,12 @@ namespace chimera::apps {
 
 void PlanFlags::add_to(CLI::App& app) {
   begin_group(app, heading::kModel);
-  app.add_option("--model", model,
-                 "preset (see `chimera model --help`), TOML file or Hugging Face folder (default gpt2-mini)")
-      ->type_name("NAME");
-  overrides.add_to(app);
+  complete_names(app.add_option("--model", model,
+                                "preset (see `chimera model --help`), TOML file or Hugging Face folder (default "
+                                "gpt2-mini)")
+                     ->type_name("NAME"),
+                 preset_names());
+  add_model_fields(app, fields);
   app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention probabilities in memory");
   begin_group(app, heading::kPlanning);
   add_path(app, "--machine", machine,
@@ -39,7 +41,7 @@ void PlanFlags::add_to(CLI::App& app) {
   add_choice(app, "--sync", sync, "when workers launch the gradient all-reduces (default eager-opt)");
 }
 
-PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) const {
+PlanProblem PlanFlags::problem() const {
   const auto require = [](const char* flag, std::int64_t value, std::int64_t most) {
     if (value == 0) throw ConfigError(fmt::format("{} is missing", flag));
     require_between(flag, value, 1, most);
@@ -55,11 +57,12 @@ PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) c
   problem.machine = read_machine(machine_file(machine));
   problem.workers = workers;
   problem.mini_batch = mini_batch;
-  problem.memory_bytes = gibibytes > 0 ? gibibytes * (1 << 30) : problem.machine.memory_bytes;
+  problem.memory_bytes = memory > 0 ? memory * (1 << 30) : problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
   problem.workload = workload_of(dtype_for(problem.model), optimizer);
   problem.workload.sequence = sequence_for(problem.model);
   problem.workload.dropout = dropout;
+  // A profile without cores is one of GPUs.
   if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;
   problem.sync = sync;
   problem.shard_optimizer = shard_optimizer;
@@ -84,7 +87,6 @@ DataType PlanFlags::dtype_for(const ModelConfig& config) const {
 
 std::vector<TrainFlag> PlanFlags::workload_flags(const PlanProblem& problem) const {
   std::vector<TrainFlag> flags = {{std::filesystem::is_directory(model) ? "from" : "model", model}};
-  const ModelOverrides& fields = overrides.given;
   if (fields.layers) flags.push_back({"layers", *fields.layers});
   if (fields.hidden) flags.push_back({"hidden", *fields.hidden});
   if (fields.heads) flags.push_back({"heads", *fields.heads});
@@ -96,6 +98,20 @@ std::vector<TrainFlag> PlanFlags::workload_flags(const PlanProblem& problem) con
   flags.push_back({"optimizer", to_text(optimizer)});
   if (problem.machine.cores == 0) flags.push_back({"device", to_text(DeviceKind::Cuda)});
   return flags;
+}
+
+void add_stage_choices(CLI::App& app, StageChoice& recompute, StageChoice& offload, const char* usual) {
+  add_text(
+      app, "--recompute", [&recompute](const std::string& text) { recompute = parse_stages(kRecomputeFlag, text); },
+      "none|attention|full|auto|N,N",
+      fmt::format("activation checkpointing of stages: none, full, a list such as 0,1, or auto: only the stages that "
+                  "need it to fit in memory; attention: only the attention sub-layers of all stages (default {})",
+                  usual));
+  add_text(
+      app, "--offload", [&offload](const std::string& text) { offload = parse_stages(kOffloadFlag, text); },
+      "none|full|auto|N,N",
+      "keep activations of stages in host memory between forward and backward: none, full, a list such as 0,1, or "
+      "auto: only the stages that need it to fit in memory (default none)");
 }
 
 }  // namespace chimera::apps

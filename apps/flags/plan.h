@@ -12,6 +12,7 @@
 #include "flags/model.h"
 #include "generate/registry.h"
 #include "plan/candidate.h"
+#include "plan/stage_choice.h"
 #include "plan/train_flags.h"
 #include "schedule/schedule.h"
 
@@ -19,7 +20,7 @@ namespace chimera::apps {
 
 struct PlanFlags {
   std::string model = "gpt2-mini";
-  ModelFlags overrides;
+  ModelOverrides fields;
   std::int64_t workers = 0;
   std::int64_t mini_batch = 0;
   double memory = 0;  // GiB per worker; 0: memory in the machine profile
@@ -33,9 +34,7 @@ struct PlanFlags {
 
   void add_to(CLI::App& app);
   /// Throws ConfigError if a flag or the machine profile is missing or invalid.
-  [[nodiscard]] PlanProblem problem() const { return problem(overrides.given, memory); }
-  /// Does the same with other model fields and memory (GiB per worker; 0: memory in the machine profile).
-  [[nodiscard]] PlanProblem problem(const ModelOverrides& fields, double gibibytes) const;
+  [[nodiscard]] PlanProblem problem() const;
   /// Returns --sequence, or a default: all tokens that the model can attend to above 1 B parameters, else 128.
   [[nodiscard]] std::int64_t sequence_for(const ModelConfig& config) const;
   /// Returns --dtype, or a default: bfloat16 above 1 B parameters, else float32.
@@ -43,5 +42,8 @@ struct PlanFlags {
   /// Returns model, workload and device as flags of `chimera train`, without dropout.
   [[nodiscard]] std::vector<TrainFlag> workload_flags(const PlanProblem& problem) const;
 };
+
+/// Adds --recompute and --offload, whose default is none. `usual` is the default of --recompute, for the help.
+void add_stage_choices(CLI::App& app, StageChoice& recompute, StageChoice& offload, const char* usual);
 
 }  // namespace chimera::apps

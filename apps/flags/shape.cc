@@ -10,6 +10,7 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "core/shell_words.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
@@ -29,6 +30,7 @@ std::string defaults_of(const ShapeAxis& axis) {
     if (found == schedules_by_value.end()) found = schedules_by_value.insert(found, {value, {}});
     found->second.push_back(generator.name);
   }
+  // The usual default needs no list of schedules.
   std::ranges::stable_sort(schedules_by_value, std::greater<>{}, [](const auto& entry) { return entry.second.size(); });
   std::string text;
   for (const auto& [value, schedules] : schedules_by_value) {
@@ -99,13 +101,14 @@ std::vector<PipelineShape> ShapeFlags::listed() const {
   };
   for (const std::int64_t d : parse_count_list("--stages", stages_list)) {
     if (d < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", d));
+    // Micro-batches may be multiples of D, so their list is read for each D.
     for (const std::int64_t n : parse_count_list("--micro-batches", micro_batches_list, d)) {
       shapes.push_back({.stages = d, .micro_batches = n});
       require_few(shapes.size());
     }
   }
   for (const AxisFlag& flag : axes) {
-    if (!flag.given()) continue;
+    if (!flag.is_given()) continue;
     require_few(shapes.size() * flag.values.size());
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
@@ -119,7 +122,7 @@ std::vector<PipelineShape> ShapeFlags::listed() const {
 std::optional<PipelineShape> ShapeFlags::applicable_shape(const Generator& generator, const PipelineShape& one) const {
   PipelineShape asked = default_shape(generator, one.stages, one.micro_batches);
   for (const AxisFlag& flag : axes) {
-    if (!flag.given()) continue;
+    if (!flag.is_given()) continue;
     if (find_axis(generator, flag.axis.axis) != nullptr) {
       flag.axis.set(asked, flag.axis.get(one));
     } else if (flag.axis.get(one) != flag.values.front()) {
@@ -129,14 +132,22 @@ std::optional<PipelineShape> ShapeFlags::applicable_shape(const Generator& gener
   return asked;
 }
 
-bool ShapeFlags::given() const {
-  return stages->count() + micro_batches->count() > 0 || std::ranges::any_of(axes, &AxisFlag::given);
+bool ShapeFlags::is_given() const {
+  return stages->count() + micro_batches->count() > 0 || std::ranges::any_of(axes, &AxisFlag::is_given);
+}
+
+void ShapeFlags::require_counts(const std::string& what) const {
+  if (stages->count() == 0) throw ConfigError(what + ": --stages is missing; give D, the workers of one pipeline");
+  if (micro_batches->count() == 0) {
+    throw ConfigError(what + ": --micro-batches is missing; give N, the micro-batches of one step");
+  }
 }
 
 PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vector<std::string>& beside) const {
   for (const AxisFlag& flag : axes) {
-    if (!flag.given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
+    if (!flag.is_given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
     const auto takers = schedules_with(flag.axis.axis);
+    // The flag is for one of the other schedules in the same picture.
     if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(beside, name) > 0; })) continue;
     std::vector<std::string> taken;
     for (const TakenAxis& own : generator.axes) taken.push_back(shape_axis(own.axis).flag());
@@ -151,17 +162,18 @@ PipelineShape ShapeFlags::as_given(const PipelineShape& usual) const {
   asked.stages = shape.stages;
   asked.micro_batches = shape.micro_batches;
   for (const AxisFlag& flag : axes) {
-    if (flag.given()) flag.axis.set(asked, flag.values.front());
+    if (flag.is_given()) flag.axis.set(asked, flag.values.front());
   }
   return asked;
 }
 
 std::vector<PipelineShape> ShapeFlags::variants(const Generator& generator, const PipelineShape& asked,
                                                 Tried tried) const {
+  // Values for one axis may depend on those before it (TakenAxis::planned), hence the loop over shapes so far.
   std::vector<PipelineShape> shapes = {asked};
   for (const AxisFlag& flag : axes) {
     const TakenAxis* taken = find_axis(generator, flag.axis.axis);
-    if (taken == nullptr || flag.given() || (tried == Tried::ByCosts && !taken->by_costs)) continue;
+    if (taken == nullptr || flag.is_given() || (tried == Tried::ByCosts && !taken->by_costs)) continue;
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
       for (const std::int64_t value : taken->planned(each)) flag.axis.set(varied.emplace_back(each), value);
@@ -179,7 +191,7 @@ PipelineShape ShapeFlags::shape_beside(const Schedule& schedule, const Generator
 PipelineShape ShapeFlags::shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const {
   PipelineShape asked = default_shape(generator, depth, count);
   for (const AxisFlag& flag : axes) {
-    if (flag.given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.values.front());
+    if (flag.is_given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.values.front());
   }
   return asked;
 }
@@ -189,10 +201,7 @@ Schedule as_asked(const Generator& generator, const PipelineShape& asked) { retu
 Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& beside,
                               const MakeSchedule& make) const {
   const Generator& generator = find_generator(name);
-  if (stages->count() == 0) throw ConfigError(name + ": --stages is missing; give D, the workers of one pipeline");
-  if (micro_batches->count() == 0) {
-    throw ConfigError(name + ": --micro-batches is missing; give N, the micro-batches of one step");
-  }
+  require_counts("schedule " + name);
   return make(generator, shape_for(generator, beside));
 }
 
@@ -201,7 +210,7 @@ bool names_schedule_file(const std::string& name) {
 }
 
 void require_no_shape(const ShapeFlags& shape, const std::string& what) {
-  if (!shape.given()) return;
+  if (!shape.is_given()) return;
   throw ConfigError(what + " has a shape already; leave out --stages, --micro-batches and the other shape flags");
 }
 
@@ -215,7 +224,8 @@ Schedule read_schedule(const std::string& path) {
   Schedule schedule = load_schedule(path);
   const auto violations = check(schedule);
   if (!violations.empty()) {
-    throw ScheduleError(fmt::format("{}: {}; `chimera check {}` lists all", path, violations.front().message, path));
+    throw ScheduleError(
+        fmt::format("{}: {}; `chimera check {}` lists all", path, violations.front().message, shell_word(path)));
   }
   return schedule;
 }

@@ -22,7 +22,7 @@ struct AxisFlag {
   CLI::Option* option = nullptr;
   std::vector<std::int64_t> values = {};  // one value, or several if lists are allowed
 
-  [[nodiscard]] bool given() const { return option->count() > 0; }
+  [[nodiscard]] bool is_given() const { return option->count() > 0; }
 };
 
 enum class Counts : std::uint8_t { Single, Lists };
@@ -45,7 +45,9 @@ struct ShapeFlags {
   std::string micro_batches_list;
 
   void add_to(CLI::App& app, Counts counts = Counts::Single);
-  [[nodiscard]] bool given() const;
+  [[nodiscard]] bool is_given() const;
+  /// Throws ConfigError if --stages or --micro-batches is missing. `what` starts the message.
+  void require_counts(const std::string& what) const;
   /// D varies slowest, then N. Throws ConfigError if --stages or --micro-batches is missing, or for more than
   /// kMostListed shapes.
   [[nodiscard]] std::vector<PipelineShape> listed() const;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -17,7 +18,9 @@ namespace {
 /// Parses texts such as 4, 1e3 or 2.5e6.
 std::optional<std::int64_t> whole_number(std::string_view text) {
   if (const auto value = parse_number<std::int64_t>(text)) return value;
+  // Above 2^53, a double skips whole numbers.
   constexpr double kMostExact = std::int64_t{1} << 53;
+  // 1e6 is a count, 4.0 is not.
   if (text.find_first_of("eE") == std::string_view::npos) return std::nullopt;
   const auto number = parse_number<double>(text);
   if (!number || !(std::abs(*number) <= kMostExact) || *number != std::floor(*number)) return std::nullopt;
@@ -32,6 +35,7 @@ constexpr std::array<SameWord, 6> kSameWords = {SameWord{"bf16", "bfloat16"},  S
                                                 SameWord{"float", "float32"},  SameWord{"fp64", "float64"},
                                                 SameWord{"double", "float64"}, SameWord{"gpu", "cuda"}};
 
+/// Reads `1..4,8` or, with a depth, `D,2D..4D`. Ranges of multiples of D go in steps of D.
 class CountList {
  public:
   CountList(const std::string& flag, const std::string& text, std::int64_t depth)
@@ -88,11 +92,29 @@ class CountList {
 
 }  // namespace
 
+std::string complete_name(const std::string& word, const std::vector<std::string>& names) {
+  if (word.empty() || std::ranges::count(names, word) > 0) return word;
+  const auto is_longer = [&](const std::string& name) { return name.starts_with(word); };
+  if (std::ranges::count_if(names, is_longer) != 1) return word;
+  return *std::ranges::find_if(names, is_longer);
+}
+
+void complete_names(CLI::Option* option, std::vector<std::string> names) {
+  option->transform([names = std::move(names)](const std::string& word) {
+    std::error_code none;
+    // No name of a list contains a slash or a dot.
+    const bool is_path = word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, none);
+    return is_path ? word : complete_name(word, names);
+  });
+}
+
 std::string name_for(const std::string& flag, const std::string& word, const std::vector<std::string>& names) {
-  const auto is_name = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
-  if (is_name(word)) return word;
+  // Words of other programs count as exact names.
   const auto same = std::ranges::find(kSameWords, std::string_view(word), &SameWord::first);
-  if (same != kSameWords.end() && is_name(same->second)) return std::string(same->second);
+  const std::string meant = same == kSameWords.end() ? word : std::string(same->second);
+  for (const std::string& name : {word, meant, complete_name(word, names)}) {
+    if (std::ranges::count(names, name) > 0) return name;
+  }
   throw ConfigError(unknown_name(flag, word, names));
 }
 
@@ -139,6 +161,12 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
       description);
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
+                        const std::string& description) {
+  return add_text(
+      app, flag, [&value, flag](const std::string& text) { value = parse_amount(flag, text); }, "X", description);
+}
+
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind) {
   const bool is_folder = kind == PathKind::Folder;
@@ -162,6 +190,7 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
   };
   return app.add_option_function<std::vector<std::string>>(flag, join, description)
       ->type_name("DATA")
+      // An option keeps only the last occurrence otherwise, and a forgotten first file would be ignored in silence.
       ->trigger_on_parse();  // so that each occurrence is seen
 }
 
@@ -176,8 +205,18 @@ CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::s
       listed, description);
 }
 
+void require_effect(const CLI::App& command, std::initializer_list<const char*> flags, bool has_effect,
+                    const char* purpose) {
+  if (has_effect) return;
+  for (const char* flag : flags) {
+    if (command.count(flag) == 0) continue;
+    throw ConfigError(fmt::format("{} is for {}; give that too, or leave it out", flag, purpose));
+  }
+}
+
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {
   const int cores = available_cores();
+  // A number out of range is refused elsewhere; one thread is the least.
   if (threads <= 1 || threads > kMostThreads || threads * processes <= cores) return;
   messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
                                processes > 1 ? fmt::format("{} times ", processes) : "", threads,

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ inline constexpr double kMostNumber = 1e100;
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
+CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
+                        const std::string& description);
 enum class PathKind : std::uint8_t { File, Folder };
 /// The flag throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
@@ -79,10 +82,23 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
       description);
 }
 
+/// Returns the only name that begins with the word. Returns the word if it is a name itself, or if none or several
+/// names begin with it; unknown_name() then lists them.
+[[nodiscard]] std::string complete_name(const std::string& word, const std::vector<std::string>& names);
+
+/// Lets an option take the beginning of a name for the name, such as `gpi` for gpipe. Paths and files that exist stay
+/// as they are.
+void complete_names(CLI::Option* option, std::vector<std::string> names);
+
 /// Returns the name in `names` that the word stands for; bf16, fp32, float, fp64, double and gpu are other words for
 /// names with the same meaning. Throws ConfigError if there is none.
 [[nodiscard]] std::string name_for(const std::string& flag, const std::string& word,
                                    const std::vector<std::string>& names);
+
+/// Throws ConfigError if one of the flags is given and `has_effect` is false: `--keep is for --checkpoint; give that
+/// too, or leave it out`. `purpose` names the flag that gives them an effect.
+void require_effect(const CLI::App& command, std::initializer_list<const char*> flags, bool has_effect,
+                    const char* purpose);
 
 /// Reports on standard error if `processes` processes of this host with `threads` threads each, more than one, are more
 /// than the cores that they may use.

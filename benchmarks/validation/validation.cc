@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/shell_words.h"
 #include "generate/registry.h"
 #include "model_config/config.h"
 #include "plan/cluster_profile.h"

@@ -7,9 +7,11 @@
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
+#include "core/error.h"
 #include "core/json.h"
 #include "passes/lower.h"
 #include "render/text.h"
+#include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera {
@@ -27,6 +29,27 @@ std::span<const NamedPlacement> named_placements() {
 }
 
 bool NamedPlacement::takes(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+bool has_split_backwards(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
+    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
+  });
+}
+
+Layout layout_around(const Schedule& schedule) {
+  if (schedule.updates || schedule.micro_batch_scale != 1) {
+    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+  }
+  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
+          micro_batches_of_replicas(schedule), schedule.slices};
+}
+
+std::string csv_with_messages(const Schedule& schedule) {
+  // PyTorch matches both directions of a pair of workers in one order, and posts no receive ahead of its use.
+  return to_csv(
+      schedule,
+      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
+}
 
 std::string search_json(const SearchResult& result, const std::string& placement) {
   std::string text = "{";
@@ -47,6 +70,7 @@ std::string search_json(const SearchResult& result, const std::string& placement
 
 namespace {
 
+// Gloo has a channel per direction, NCCL one serial queue per pair of ranks. A program may be right for one only.
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
 void add(const std::vector<Violation>& violations, CheckReport& report) {
@@ -64,8 +88,17 @@ void add_programs(CheckReport& report, Pairs pairs) {
     for (const Violation& violation : violations) {
       report.findings.push_back({level, violation, excerpt(program, violation.places)});
     }
+    // Only a program without violations has a number of receives to report.
     if (violations.empty()) report.proofs.push_back({level, peak_posted_receives(program)});
   }
+}
+
+/// The order of ops deadlocks every program (Cycle); the order of messages or all-reduces, one of the programs.
+bool can_deadlock(const CheckReport& report) {
+  constexpr std::array kKinds = {ViolationKind::Cycle, ViolationKind::Deadlock, ViolationKind::AllReduceOrder};
+  return std::ranges::any_of(report.findings, [&](const Finding& finding) {
+    return std::ranges::find(kKinds, finding.violation.kind) != kKinds.end();
+  });
 }
 
 const char* to_text(Severity severity) { return severity == Severity::Violation ? "violation" : "note"; }
@@ -91,9 +124,11 @@ std::size_t CheckReport::count(Severity severity) const {
 
 CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) {
   CheckReport report{std::move(schedule), {}, {}};
+  // The other checks and lower() need a schedule that can run.
   add(check(report.schedule), report);
   if (!report.findings.empty()) return report;
   add(check_limits(report.schedule, limits), report);
+  // The order of gradient sums changes results by rounding only, unless the user wants it strict.
   add(check_sample_order(report.schedule, strict_order ? Severity::Violation : Severity::Note), report);
   add_programs(report, Pairs::InOrder);
   if (has_pairs(report.schedule)) add_programs(report, Pairs::Together);
@@ -109,16 +144,18 @@ std::string check_text(const CheckReport& report) {
   }
   if (!report.is_valid()) {
     const std::size_t violations = report.count(Severity::Violation);
-    return text + fmt::format("invalid: {} violation{}\n", violations, violations == 1 ? "" : "s");
+    return text + fmt::format("invalid: {} violation{}{}\n", violations, violations == 1 ? "" : "s",
+                              can_deadlock(report) ? ", among them a deadlock: workers that wait in a cycle" : "");
   }
   text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
                       schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
                       schedule.workers.size(), num_ops(schedule));
+  // The proofs are listed, because a bare `valid` would not say what was checked.
   text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {
-    text += fmt::format("  {}: cannot get stuck; at most {} receives posted ahead on a worker\n", proof.level,
-                        proof.receives_ahead);
+    text += fmt::format("  {}: cannot get stuck (free of deadlock); at most {} receives posted ahead on a worker\n",
+                        proof.level, proof.receives_ahead);
   }
   return text;
 }

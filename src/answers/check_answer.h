@@ -6,7 +6,8 @@
 // examine() runs every check of src/check on a schedule and on the programs that lower() makes of it. Its CheckReport
 // has a Finding per violation or note, with an excerpt of the rows around it, and a Proof per program without
 // violations. check_text() and check_json() format the report; search_json() formats the result of a search. A
-// NamedPlacement is a value of --placement and of the playground's field `placement`.
+// NamedPlacement is a value of --placement and of the playground's field `placement`. The other functions prepare
+// schedules for a search and for PyTorch; the commands and the page share them too.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,16 @@ struct NamedPlacement {
 
 /// Returns all placements, the default first.
 [[nodiscard]] std::span<const NamedPlacement> named_placements();
+
+/// Returns whether an op of the schedule is an input-gradient op, so that backwards are split.
+[[nodiscard]] bool has_split_backwards(const Schedule& schedule);
+
+/// Returns the layout of a schedule whose order a search may improve. Throws ConfigError for schedules that a search
+/// does not cover: asynchronous ones, and halves of micro-batches.
+[[nodiscard]] Layout layout_around(const Schedule& schedule);
+
+/// Returns PyTorch's CSV with sends and receives, of a schedule without updates between ops.
+[[nodiscard]] std::string csv_with_messages(const Schedule& schedule);
 
 /// Returns the best schedule, its figures and the Pareto front as JSON. `placement` names its placement; empty: none.
 [[nodiscard]] std::string search_json(const SearchResult& result, const std::string& placement = "");

@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
+#include "plan/worker_memory.h"
 #include "render/bars.h"
 #include "render/panel.h"
 
@@ -79,6 +80,7 @@ std::string layer_table(const ModelReport& report) {
                                  "activations", "I to W");
   for (const LayerKind kind : kKinds) {
     const LayerFootprint layer = layer_footprint(report.model, kind, report.workload);
+    // The row has the figures of a single block.
     const bool many = kind == LayerKind::Block && report.model.layers > 1;
     text += fmt::format("{:<12} {:>14} {:>12} {:>12} {:>11} {:>10}\n",
                         many ? fmt::format("block x {}", report.model.layers) : to_text(kind), layer.parameters,
@@ -131,12 +133,6 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
-std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
-  std::vector<std::int64_t> stages;
-  for (const StageId stage : worker.stages) stages.push_back(stage.value());
-  return stages;
-}
-
 std::string worker_table(const ModelReport& report) {
   if (report.workers.empty()) return "";
   std::size_t width = 6;
@@ -161,8 +157,42 @@ std::string head_words(const ModelConfig& model) {
 
 }  // namespace
 
+std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const StageModel& model,
+                                               const std::set<StageId>& recompute) {
+  const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
+  std::vector<WorkerFootprint> workers(schedule.workers.size());
+  for (const auto& replica : schedule.placement.worker_of) {
+    for (std::size_t s = 0; s < replica.size(); ++s) {
+      WorkerFootprint& worker = workers[replica[s].index()];
+      const StageMemory& memory = model.footprints[s].memory;
+      worker.stages.emplace_back(static_cast<std::int64_t>(s));
+      worker.held_bytes += memory.weights + memory.gradients + memory.optimizer;
+    }
+  }
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    std::ranges::sort(workers[w].stages);
+    workers[w].peak_bytes = peaks[w];
+    for (const Op& op : schedule.workers[w]) {
+      const StageFootprint& stage = model.footprints[op.stage.index()];
+      // The first op of a backward recomputes; W finds the activations in memory.
+      const bool recomputes = gives_input_gradient(op.kind) && recompute.contains(op.stage);
+      if (op.kind == OpKind::Forward || recomputes) workers[w].flops += stage.forward_flops;
+      if (gives_input_gradient(op.kind)) workers[w].flops += stage.input_gradient_flops;
+      if (gives_weight_gradient(op.kind)) workers[w].flops += stage.weight_gradient_flops;
+    }
+  }
+  return workers;
+}
+
+std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
+  std::vector<std::int64_t> stages;
+  for (const StageId stage : worker.stages) stages.push_back(stage.value());
+  return stages;
+}
+
 std::string model_text(const ModelReport& report) {
   const ModelConfig& model = report.model;
+  // The order is: model, layers, stages, a picture of the stages, workers.
   const auto stages = footprints(report);
   return fmt::format(
              "{}: {} parameters\n  {}, {} layers, {} wide, {}, feed-forward {}, vocabulary {}, {} positions, "
@@ -170,8 +200,9 @@ std::string model_text(const ModelReport& report) {
              model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, head_words(model),
              model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +
-         layer_table(report) + "\n" + stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) +
-         worker_table(report);
+         layer_table(report) +
+         "F of the head also computes the gradient of its input, so that no logits are kept.\n\n" +
+         stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) + worker_table(report);
 }
 
 std::string model_json(const ModelReport& report) {
@@ -208,6 +239,7 @@ CostModel flop_costs(const ModelReport& report) {
     const StageFootprint stage = stage_footprint(report.model, layers, report.workload);
     const double input = stage.input_gradient_flops / 1e9;
     const double weight = stage.weight_gradient_flops / 1e9;
+    // FLOPs stand for time: only ratios of times matter to a schedule.
     costs.stages.push_back({stage.forward_flops / 1e9, input + weight, input, weight});
     costs.memory.push_back(stage.memory);
   }

@@ -1,5 +1,9 @@
 #pragma once
 
+// Output of `chimera model`: parameters, FLOPs and bytes of a model's layers and stages, as text, JSON and a picture.
+// With a schedule, also what each worker computes and holds. The playground shows the same JSON.
+
+#include <set>
 #include <string>
 #include <vector>
 
@@ -7,19 +11,26 @@
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "model_config/partition.h"
+#include "plan/stage_model.h"
+#include "schedule/schedule.h"
 #include "simulate/costs.h"
-
-// Output of `chimera model`: parameters, FLOPs and bytes of a model's layers and stages, as text, JSON and a
-// picture. With a schedule, also the memory of each worker.
 
 namespace chimera {
 
 /// What a worker of --schedule holds.
 struct WorkerFootprint {
   std::vector<StageId> stages = {};  // sorted, one entry for each replica's copy
+  double flops = 0;                  // of its ops in a step, with recomputation
   double held_bytes = 0;             // weights, gradients and optimizer state
   double peak_bytes = 0;             // with activations, messages and an op's working set
 };
+
+/// Returns [worker]. Stages in `recompute` run their forward again before the backward.
+[[nodiscard]] std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const StageModel& model,
+                                                             const std::set<StageId>& recompute = {});
+
+/// Returns the numbers of the stages.
+[[nodiscard]] std::vector<std::int64_t> stages_of(const WorkerFootprint& worker);
 
 struct ModelReport {
   ModelConfig model;

@@ -19,6 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Twice the memory must save at least 0.1 % of the step to be worth a line.
 constexpr double kGain = 0.999;
 constexpr double kWorthSaying = 0.05;  // relative difference above which models are explained
 
@@ -30,6 +31,7 @@ std::string offload_suffix(const Candidate& candidate) {
 }
 
 std::string schedule_text(const Candidate& candidate) {
+  // describe() begins with the schedule and its parameters; the table has columns for the rest.
   const std::string text = describe(candidate);
   return text.substr(0, text.find("  "));
 }
@@ -43,6 +45,7 @@ std::string workers_text(const Candidate& candidate, bool split) {
 
 std::string csv_line(std::vector<std::string> cells) {
   for (std::string& cell : cells) {
+    // Quotes as in RFC 4180; no cell contains a quote itself.
     if (cell.find(',') != std::string::npos) cell = "\"" + cell + "\"";  // list of stages
   }
   return fmt::format("{}\n", fmt::join(cells, ","));
@@ -59,6 +62,7 @@ std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
                   "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto& [candidate, prediction] = candidates[i].ranked;
+    // One column for both ways to save activations, as few candidates use both.
     const std::string again =
         candidate.recompute.empty() && !candidate.offload.empty() ? "offload" : recompute_text(candidate);
     text += fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
@@ -102,6 +106,7 @@ std::string explained_rows(const std::vector<ReportedCandidate>& candidates) {
 
 std::string parts_of_a_step(const Prediction& prediction) {
   std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
+  // Causes without idle time are left out of the line.
   for (int cause = 0; cause < kIdleCauses; ++cause) {
     const double seconds = prediction.idle_seconds[static_cast<std::size_t>(cause)];
     if (seconds > 0) text += fmt::format(", {:.4g} s {}", seconds, to_text(static_cast<IdleCause>(cause)));
@@ -112,6 +117,7 @@ std::string parts_of_a_step(const Prediction& prediction) {
 std::string both_models(const ReportedCandidate& reported) {
   if (!reported.models) return "  equation 1 has no closed form for this schedule\n";
   const ModelComparison& models = *reported.models;
+  // Models that agree within 5 % need no explanation.
   const double off = models.paper_seconds / models.simulated_seconds - 1;
   const EquationOne& paper = *reported.ranked.prediction.paper;
   std::string text = fmt::format(
@@ -195,6 +201,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"micro_batch_size", candidate.micro_batch_size},
                {"micro_batches", candidate.shape.micro_batches}};
   for (const ShapeAxis& axis : shape_axes()) {
+    // Only plans with slices have this field.
     if (axis.axis == Axis::Slices && candidate.shape.slices == 1) continue;
     json[std::string(axis.name)] = axis_json(axis, axis.get(candidate.shape));
   }
@@ -219,6 +226,7 @@ Json candidate_json(const ReportedCandidate& reported) {
 
 ReportedCandidate report_candidate(Predictor& predictor, const RankedCandidate& ranked) {
   ReportedCandidate result{.ranked = ranked, .gains = possible_gains(predictor, ranked.candidate)};
+  // Equation 1 covers the schedules of the paper only.
   if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
   return result;
 }
@@ -229,6 +237,7 @@ void explain_beside_next(Predictor& predictor, std::int64_t row, PlanReport& rep
   if (row > count) {
     throw ConfigError(fmt::format("--explain {}: the table has {} rows; name one of them, or raise --top", row, count));
   }
+  // The next row shows what another choice would cost. After the last row comes the first.
   for (const std::int64_t index : {row - 1, row % count}) {
     ReportedCandidate& each = report.candidates[static_cast<std::size_t>(index)];
     each.parts = step_parts(predictor, each.ranked.candidate);
@@ -237,6 +246,7 @@ void explain_beside_next(Predictor& predictor, std::int64_t row, PlanReport& rep
 
 std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, PlanOptions options, double seconds) {
   options.top = 1;
+  // The same search with twice the memory; its costs per candidate are known already.
   Predictor roomy = predictor.with_memory(2 * predictor.problem().memory_bytes);
   const Plan plan = make_plan(roomy, options);
   if (plan.ranked.front().prediction.step_seconds >= kGain * seconds) return std::nullopt;
@@ -251,6 +261,7 @@ nlohmann::ordered_json axis_json(const ShapeAxis& axis, std::int64_t value) {
 
 std::int64_t num_tied(const PlanReport& report) {
   const double best = report.candidates.front().ranked.prediction.step_seconds;
+  // A tie ends at the first row that is farther from the best than the profile's error.
   const auto differs = [&](const ReportedCandidate& each) {
     const double ratio = each.ranked.prediction.step_seconds / best;
     return std::abs(ratio - 1) > report.problem.machine.expected_error;
@@ -313,6 +324,7 @@ std::string plan_json(const PlanReport& report) {
   for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(each));
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;
+    // Only its step time is computed, so that the gains are unknown and not zero.
     json["with_twice_the_memory"] = candidate_json({.ranked = better});
     for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
       json["with_twice_the_memory"].erase(unknown);

@@ -1,5 +1,9 @@
 #pragma once
 
+// Output of `chimera plan`. plan_report() plans and then asks further questions about the result: what a faster
+// network or more memory would gain, and why the two models of time differ. plan_text(), plan_json() and plan_csv()
+// print the report; the playground reads the JSON.
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,10 +14,6 @@
 #include "plan/compare_models.h"
 #include "plan/plan.h"
 #include "plan/predict.h"
-
-// Output of `chimera plan`. plan_report() plans and then asks further questions about the result: what a faster
-// network or more memory would gain, and why the two models of time differ. plan_text(), plan_json() and plan_csv()
-// print the report; the playground reads the JSON.
 
 namespace chimera {
 

@@ -24,33 +24,6 @@
 namespace chimera::playground {
 namespace {
 
-Json model_workers_json(const Schedule& schedule, const StageModel& model, const std::set<StageId>& recompute) {
-  const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
-  Json workers = Json::array();
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    double flops = 0;
-    for (const Op& op : schedule.workers[w]) {
-      const StageFootprint& stage = model.footprints[op.stage.index()];
-      if (op.kind == OpKind::Forward) flops += stage.forward_flops;
-      if (gives_input_gradient(op.kind)) flops += stage.input_gradient_flops;
-      if (gives_weight_gradient(op.kind)) flops += stage.weight_gradient_flops;
-      if (gives_input_gradient(op.kind) && recompute.contains(op.stage)) flops += stage.forward_flops;
-    }
-    Json held = Json::array();
-    double state = 0;
-    for (const auto& replica : schedule.placement.worker_of) {
-      for (std::size_t s = 0; s < replica.size(); ++s) {
-        if (replica[s].index() != w) continue;
-        held.push_back(s);
-        const StageMemory& memory = model.footprints[s].memory;
-        state += memory.weights + memory.gradients + memory.optimizer;
-      }
-    }
-    workers.push_back({{"stages", held}, {"flops", flops}, {"state_bytes", state}, {"peak_bytes", peaks[w]}});
-  }
-  return workers;
-}
-
 constexpr double kSecondsBetweenReports = 0.1;
 
 struct Start {
@@ -61,10 +34,7 @@ struct Start {
 /// Uses the placement and order of a schedule.
 Start start_from(const JsonValue& value) {
   Schedule schedule = valid_schedule(value);
-  if (schedule.updates || schedule.micro_batch_scale != 1)
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  Layout layout{static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-                micro_batches_of_replicas(schedule), schedule.slices};
+  Layout layout = layout_around(schedule);
   return {std::move(layout), {std::move(schedule)}};
 }
 
@@ -85,14 +55,6 @@ Start start_of_shape(const JsonValue& request) {
   throw ConfigError(unknown_name("placement", name, known));
 }
 
-bool splits_backwards(const Start& start) {
-  if (start.schedules.empty()) return true;
-  return std::any_of(
-      start.schedules.front().workers.begin(), start.schedules.front().workers.end(), [](const std::vector<Op>& ops) {
-        return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::BackwardInput; });
-      });
-}
-
 std::function<void(const SearchProgress&)> reporter(const ReportProgress& progress) {
   if (!progress) return nullptr;
   return [progress, next = 0.0](const SearchProgress& now) mutable {
@@ -110,6 +72,7 @@ SearchOptions search_options(const JsonValue& request, const ReportProgress& pro
   options.seed = static_cast<std::uint64_t>(count_or(request, "seed", 0));
   options.progress = reporter(progress);
   if (request.has("iterations")) options.iterations = request.count("iterations", 1);
+  // A page that names only iterations gets a reproducible answer.
   options.seconds.reset();
   if (request.has("seconds") || !options.iterations) options.seconds = number_or(request, "seconds", 1);
   return options;
@@ -129,6 +92,7 @@ OwnLayer requested_layer(const JsonValue& value) {
       {}, value.number("weights"), value.number("state"), value.number("activations"), value.number("output")};
   for (const JsonValue& time : value.field("times").list()) {
     const LayerTime& next = layer.times.emplace_back(requested_time(time));
+    // Times between two sizes are interpolated, which needs ascending sizes.
     const bool ascends = layer.times.size() < 2 || (layer.times.rbegin() + 1)->micro_batch_size < next.micro_batch_size;
     if (!ascends) time.field("micro_batch_size").fail("must be larger than the one before");
   }
@@ -139,6 +103,7 @@ OwnLayer requested_layer(const JsonValue& value) {
 /// Sets a preset model on a machine, or measured `layers` with an optional machine for messages, all-reduces and
 /// updates.
 void set_model(const JsonValue& request, PlanProblem& problem) {
+  // A user's own layers have measured times, so that a machine is needed only for messages.
   const bool own = request.has("layers");
   if (!own || request.has("machine")) problem.machine = machine_from_json(request.text("machine"), "machine");
   if (!own) {
@@ -160,6 +125,7 @@ PlanProblem requested_problem(const JsonValue& request) {
   if (problem.memory_bytes <= 0) problem.memory_bytes = problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("memory is missing, and the machine's profile has none");
   problem.workload = requested_workload(request);
+  // The planner chooses it.
   problem.workload.micro_batch_size = 1;
   problem.sync =
       parse_named<AllReducePlacement>("sync", text_or(request, "sync", to_text(AllReducePlacement::EagerOpt)));
@@ -172,6 +138,7 @@ std::vector<std::int64_t> given_counts(const JsonValue& request, const char* nam
   if (!request.has(name)) return counts;
   for (const JsonValue& value : request.field(name).list()) {
     const double number = value.number(1e9);
+    // JSON has only one kind of number.
     if (number < 1 || number != std::floor(number)) value.fail("must be a whole number of at least 1");
     counts.push_back(static_cast<std::int64_t>(number));
   }
@@ -228,6 +195,7 @@ Json answer_model(const JsonValue& request) {
   const auto partition = named_partition(
       parse_partition(text_or(request, "partition", "even")),
       {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == StageRule::Full});
+  // Bytes alone: `auto` chooses stages by memory, not by time.
   const StageModel stages = stage_bytes(model, partition, schedule, workload);
   const double memory = number_or(request, "memory_bytes", 0);
   // With `auto`, all stages if even this does not fit.
@@ -237,14 +205,22 @@ Json answer_model(const JsonValue& request) {
   const ModelReport report{model, partition, workload,
                            parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
                            parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw"))};
+  // A recomputing stage runs its forward again, so this takes as long as the forward.
   CostModel costs = flop_costs(report);
   if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
   for (const StageId stage : recompute) costs.recompute[stage.index()] = costs.stages[stage.index()].forward;
+  Json workers = Json::array();
+  for (const WorkerFootprint& worker : worker_footprints(schedule, stages, recompute)) {
+    workers.push_back({{"stages", stages_of(worker)},
+                       {"flops", worker.flops},
+                       {"state_bytes", worker.held_bytes},
+                       {"peak_bytes", worker.peak_bytes}});
+  }
   return {
       {"model", read_json(model_json(report))},
       {"partition", to_text(partition)},
       {"recompute", workload.recompute_attention ? to_text(choice) : to_text(stage_choice(recompute, schedule.stages))},
-      {"workers", model_workers_json(schedule, stages, recompute)},
+      {"workers", workers},
       {"model_flops", model_flops(model, workload)},
       {"costs", {{"file", costs_to_json(costs)}}}};
 }
@@ -252,8 +228,8 @@ Json answer_model(const JsonValue& request) {
 Json answer_search(const JsonValue& request, const ReportProgress& progress) {
   Start start = request.has("schedule") ? start_from(request.field("schedule")) : start_of_shape(request);
   const Schedule empty = without_ops(start.layout);
-  SearchProblem problem{
-      start.layout, requested_costs(request, empty), truth_or(request, "split_backward", splits_backwards(start)), {}};
+  const bool splits = start.schedules.empty() || has_split_backwards(start.schedules.front());
+  SearchProblem problem{start.layout, requested_costs(request, empty), truth_or(request, "split_backward", splits), {}};
   if (request.has("max_in_flight"))
     problem.limits.push_back(limit_in_flight(problem.layout, request.number("max_in_flight"), "max_in_flight"));
   const SearchResult result = search(problem, start.schedules, search_options(request, progress));
@@ -269,6 +245,7 @@ Json answer_plan(const JsonValue& request) {
                {"machine", problem.machine.name},
                {"memory_bytes", problem.memory_bytes},
                {"open", Json::array()}};
+  // The page opens any row in its other tabs, with the same schedule, layers and costs.
   Predictor predictor(problem);
   for (const ReportedCandidate& each : report.candidates)
     json["open"].push_back(candidate_to_open(problem, predictor, each.ranked.candidate));

@@ -113,6 +113,7 @@ std::string answer(std::string_view request, const Progress& progress) {
     const nlohmann::json json = parse_json(std::string(request), "request");
     return json_text(answer_to(JsonValue(json, "request"), progress));
   } catch (const std::bad_alloc&) {
+    // WebAssembly has 4 GiB at most, so that large schedules end here.
     return json_text(Json{{"error", "out of memory; use fewer stages or micro-batches"}});
   } catch (const std::exception& error) {
     return json_text(Json{{"error", error.what()}});

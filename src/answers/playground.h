@@ -1,12 +1,12 @@
 #pragma once
 
-#include <functional>
-#include <string>
-#include <string_view>
-
 // JSON interface of the playground, the page in a browser. WebAssembly and `chimera playground --answer` return the
 // same bytes. A request names what it wants in the field `do`; schedule_answers.h and planning_answers.h compute the
 // answers, and requests.h reads the fields that several requests share.
+
+#include <functional>
+#include <string>
+#include <string_view>
 
 namespace chimera::playground {
 

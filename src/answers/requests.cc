@@ -49,6 +49,7 @@ void require_few(std::int64_t ops) {
 /// Refuses parameters of other schedules.
 void require_taken(const JsonValue& value, const Generator& generator) {
   if (!value.has("parameters")) return;
+  // A parameter that a schedule lacks would be ignored, and the page would show a wrong setting.
   std::vector<std::string_view> taken;
   for (const TakenAxis& axis : generator.axes) taken.push_back(shape_axis(axis.axis).name);
   const JsonValue parameters = value.field("parameters");
@@ -63,10 +64,12 @@ void require_taken(const JsonValue& value, const Generator& generator) {
 Schedule generate_requested(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
   const Generator& generator = find_generator(value.text("name"));
+  // Negative counts are read too, so that the refusal of the schedule says what it needs.
   constexpr std::int64_t kLeast = -1'000'000'000;
   if (const std::int64_t stages = value.count("stages", kLeast);
       stages < 1) {  // The schedule names what would be right
-    throw ConfigError(fmt::format("{}: {}", generator.name, *generator.refusal(default_shape(generator, stages, 1))));
+    throw ConfigError(
+        fmt::format("schedule {}: {}", generator.name, *generator.refusal(default_shape(generator, stages, 1))));
   }
   const PipelineShape shape =
       requested_shape(value, default_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
@@ -92,6 +95,7 @@ void scale(StageCosts& costs, double factor) {
 CostModel given_costs(const JsonValue& value, const Schedule& schedule) {
   value.expect_object({"forward", "input_gradient", "weight_gradient", "latency", "stage_factors", "all_reduce",
                        "weights", "activations"});
+  // Sliders of the page set times of a worker's whole share, as the flags of `chimera simulate` do.
   CostModel costs = CostModel::uniform(schedule, share_of(value), number_or(value, "latency", 0));
   if (value.has("stage_factors")) {
     const std::vector<double> factors = value.field("stage_factors").numbers(schedule.stages, "stage");
@@ -114,6 +118,7 @@ Schedule read(const JsonValue& value) {
   value.expect_object({"text"});
   const std::string text = value.text("text");
   TextSource source(text, "schedule");
+  // Not validated: the page shows the faults of a schedule that a user edits.
   Schedule schedule = schedule_from_text(source).schedule;
   require_few(num_ops(schedule));
   return schedule;
@@ -160,6 +165,7 @@ Schedule valid_schedule(const JsonValue& value) {
 }
 
 CostModel requested_costs(const JsonValue& request, const Schedule& schedule) {
+  // A request without costs is one with all defaults.
   const nlohmann::json usual = nlohmann::json::object();
   const JsonValue value = request.has("costs") ? request.field("costs") : JsonValue(usual, "costs");
   CostModel costs =

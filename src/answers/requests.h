@@ -1,5 +1,8 @@
 #pragma once
 
+// Fields of the playground's requests that several answers read: schedules, costs, models, workloads. Missing fields
+// have defaults; every other deviation ends with a ConfigError that names the field.
+
 #include <cstdint>
 #include <string>
 
@@ -8,9 +11,6 @@
 #include "model_config/footprint.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
-
-// Fields of the playground's requests that several answers read: schedules, costs, models, workloads. Missing fields
-// have defaults; every other deviation ends with a ConfigError that names the field.
 
 namespace chimera::playground {
 

@@ -9,7 +9,6 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "passes/lower.h"
 #include "passes/unroll.h"
 #include "render/html.h"
 #include "render/page_data.h"
@@ -73,6 +72,7 @@ std::vector<std::size_t> time_running(const OpTable& table, const CostTable& cos
   };
   std::vector<double> free(timeline.workers.size(), 0);
   return visit_in_dependency_order(table, [&](OpIndex op) {
+    // An op starts when its worker is free and its inputs are there; messages take no time.
     double start = free[table.worker(op)];
     for (const OpIndex input : table.inputs(table.op(op))) {
       if (input != kNoOp) start = std::max(start, timed(input).end);
@@ -94,6 +94,7 @@ PartialRun run_as_far_as_possible(const Schedule& schedule, const CostModel& cos
     for (const TimedOp& op : worker.ops) reached = std::max(reached, op.end);
   }
   for (std::size_t w = 0; w < visited.size(); ++w) {
+    // The page draws ops that cannot run after all others, in the order of their worker, and marks them.
     double time = reached;
     for (std::size_t i = visited[w]; i < timeline.workers[w].ops.size(); ++i) {
       const double end = time + durations.duration(schedule.workers[w][i]);
@@ -119,6 +120,7 @@ TimedSteps time_steps(const JsonValue& request) {
   Schedule schedule = valid_schedule(request.field("schedule"));
   const std::int64_t steps = count_or(request, "steps", 1, 1);
   if (steps > 1) {
+    // Checked before the steps are made.
     if (steps * num_ops(schedule) > kMostPlayedOps)
       throw ConfigError(
           fmt::format("{} steps are more ops than the {} that the playground holds", steps, kMostPlayedOps));
@@ -126,6 +128,7 @@ TimedSteps time_steps(const JsonValue& request) {
   }
   CostModel costs = requested_costs(request, schedule);
   Timeline timeline = simulate(schedule, costs, {.steps = steps});
+  // Also false for NaN.
   if (!(timeline.makespan < 1e30)) throw ConfigError("the makespan is too large for a picture; use a larger unit");
   return {std::move(schedule), std::move(costs), std::move(timeline)};
 }
@@ -143,6 +146,7 @@ Json workers_json(const Panel& panel) {
   Json workers = Json::array();
   for (std::size_t w = 0; w < panel.timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = panel.timeline.workers[w];
+    // Slices are fractions of micro-batches.
     const bool is_whole = panel.schedule.slices == 1;
     double peak = 0;
     for (const MemoryPoint& point : panel.explanation.memory[w]) peak = std::max(peak, point.amount);
@@ -161,6 +165,7 @@ Json totals_json(const Panel& panel) {
   const auto idle = idle_by_cause(panel.explanation.bubbles);
   Json causes = Json::object();
   for (int c = 0; c < kIdleCauses; ++c) causes[to_text(static_cast<IdleCause>(c))] = idle[static_cast<std::size_t>(c)];
+  // The largest peak of a worker.
   double peak = 0;
   for (const Json& worker : workers_json(panel)) peak = std::max(peak, worker["peak"].get<double>());
   return {{"makespan", timeline.makespan},
@@ -176,18 +181,12 @@ Json totals_json(const Panel& panel) {
           {"workers", workers_json(panel)}};
 }
 
-std::string csv_of(const Schedule& schedule, bool communication) {
-  if (!communication) return to_csv(schedule);
-  if (schedule.updates) throw ConfigError("PyTorch's CSV has no updates between ops; export it without messages");
-  return to_csv(
-      schedule,
-      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
-}
-
 std::string file_of(const std::string& format, const JsonValue& request) {
   if (format == "json" || format == "csv" || format == "csv-communication") {
     const Schedule schedule = valid_schedule(request.field("schedule"));
-    return format == "json" ? to_json(schedule) : csv_of(schedule, format == "csv-communication");
+    if (format != "csv-communication") return format == "json" ? to_json(schedule) : to_csv(schedule);
+    if (schedule.updates) throw ConfigError("PyTorch's CSV has no updates between ops; export it without messages");
+    return csv_with_messages(schedule);
   }
   if (format == "figure" || format == "figure-text") {
     const Panel figure = figure_of(valid_schedule(request.field("schedule")));

@@ -12,14 +12,9 @@
 #include "bench/statistics.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/shell_words.h"
 
 namespace chimera {
-
-std::string shell_word(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
-  return result + "'";
-}
 
 TrainingRun::TrainingRun(std::string command, std::string metrics)
     : command_(std::move(command)), metrics_(std::move(metrics)) {

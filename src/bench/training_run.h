@@ -18,9 +18,6 @@ struct TrainingFigures {
   std::vector<double> losses;  // [step], of all steps
 };
 
-/// Quotes `text` for the shell.
-[[nodiscard]] std::string shell_word(const std::string& text);
-
 /// Runs `command` in a shell from construction on, and discards its standard output. The command must write JSON lines
 /// with `step` (from 1), `loss`, `step_seconds` and `tokens_per_second` to the file named by the environment variable
 /// CHIMERA_METRICS, which is `metrics`. The destructor waits for the end.

@@ -1,6 +1,7 @@
 #include "core/choices.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -30,6 +31,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
+std::string listed(std::span<const std::string> names) {
+  std::string text;
+  const std::size_t count = std::min(names.size(), kMostKnown);
+  for (std::size_t i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (count < names.size()) text += ", and " + std::to_string(names.size() - count) + " more";
+  return text;
+}
+
 }  // namespace
 
 std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates) {
@@ -48,13 +57,15 @@ std::optional<std::string> nearest(std::string_view name, std::span<const std::s
 }
 
 std::string unknown_name(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
-  std::string message = "unknown " + std::string(what) + " '" + printable(name, kLongestName) + "'; ";
+  const std::string message = "unknown " + std::string(what) + " '" + printable(name, kLongestName) + "'; ";
+  // The beginning of a name is near to names of its length too, but those are not what the user had in mind.
+  std::vector<std::string> longer;
+  std::ranges::copy_if(candidates, std::back_inserter(longer),
+                       [&](const std::string& candidate) { return !name.empty() && candidate.starts_with(name); });
+  if (longer.size() > 1) return message + "several begin with it: " + listed(longer);
+  if (longer.size() == 1) return message + "did you mean '" + longer.front() + "'?";
   if (const auto guess = nearest(name, candidates)) return message + "did you mean '" + *guess + "'?";
-  message += "known: ";
-  const std::size_t listed = std::min(candidates.size(), kMostKnown);
-  for (std::size_t i = 0; i < listed; ++i) message += (i == 0 ? "" : ", ") + candidates[i];
-  if (listed < candidates.size()) message += ", and " + std::to_string(candidates.size() - listed) + " more";
-  return message;
+  return message + "known: " + listed(candidates);
 }
 
 }  // namespace chimera

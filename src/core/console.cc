@@ -72,7 +72,8 @@ struct Console::State {
       lock.lock();
       writing = false;
       failed = failed || cause != 0;
-      if (cause != EPIPE && cause != EIO) error = error != 0 ? error : cause;  // EIO: the terminal was closed
+      // EIO: the terminal was closed; EBADF: the stream was closed from the start
+      if (cause != EPIPE && cause != EIO && cause != EBADF) error = error != 0 ? error : cause;
       if (waiting.empty()) drained.notify_all();
     }
   }
@@ -182,7 +183,10 @@ void end_at_once(int exit_code, std::chrono::milliseconds patience) {
 void open_missing_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    const int opened = ::open("/dev/null", O_RDWR);  // Takes the lowest free number, `descriptor`
+    // Standard output is opened for reading only. A command whose result is its output then fails to write it, while
+    // messages may be lost.
+    const int flags = descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR;
+    const int opened = ::open("/dev/null", flags);  // Takes the lowest free number, `descriptor`
     if (opened >= 0 && opened != descriptor) ::close(opened);
   }
 }

@@ -21,7 +21,8 @@ class Console {
   /// Waits until all is written, but at most `patience` for a reader that accepts nothing. Returns whether all was
   /// written.
   bool drain(std::chrono::milliseconds patience);
-  /// Returns the errno of a failed write, or 0. Later texts are dropped. A closed pipe does not count as a failure.
+  /// Returns the errno of a failed write, or 0. Later texts are dropped. A closed pipe or stream does not count as a
+  /// failure.
   [[nodiscard]] int error() const;
   [[nodiscard]] bool has_writer() const;
 
@@ -53,8 +54,9 @@ void finish_output(std::chrono::milliseconds patience);
 /// Drains both consoles, each for at most `patience`, then exits without running destructors of global variables.
 [[noreturn]] void end_at_once(int exit_code, std::chrono::milliseconds patience);
 
-/// Opens /dev/null for each standard stream that is closed; otherwise the next opened file would receive messages. Must
-/// be called first in main().
+/// Opens /dev/null for each standard stream that is closed; otherwise the next opened file would receive messages.
+/// Writing to std::cout still fails if standard output is closed; output() drops its texts. Must be called first in
+/// main().
 void open_missing_standard_streams();
 
 }  // namespace chimera

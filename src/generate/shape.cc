@@ -63,7 +63,7 @@ TakenAxis slices() {
 }
 
 void require_shape(const char* schedule, const std::optional<std::string>& refusal) {
-  if (refusal) throw ConfigError(fmt::format("{}: {}", schedule, *refusal));
+  if (refusal) throw ConfigError(fmt::format("schedule {}: {}", schedule, *refusal));
 }
 
 Placement linear_placement(std::int64_t stages) { return loop_placement(stages, 1); }

@@ -1,6 +1,7 @@
 #include "telemetry/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,15 +10,13 @@
 #include "core/json.h"
 #include "render/encoding.h"
 #include "render/panel.h"
+#include "render/text_table.h"
 #include "telemetry/html_page.h"
 
 namespace chimera {
 namespace {
 
-struct Row {
-  std::string name;
-  std::vector<std::string> values;
-};
+using Row = std::vector<std::string>;  // name of a figure or setting, then its value per run
 
 std::vector<RunFigures> all_figures(const std::vector<RunHistory>& runs) {
   std::vector<RunFigures> figures;
@@ -36,8 +35,8 @@ std::string memory_text(double bytes) { return bytes > 0 ? bytes_text(bytes) : "
 std::vector<Row> figure_rows(const std::vector<RunFigures>& all) {
   std::vector<Row> rows;
   const auto add = [&](const char* name, const auto& text_of) {
-    Row row{name, {}};
-    for (const RunFigures& one : all) row.values.push_back(text_of(one));
+    Row row{name};
+    for (const RunFigures& one : all) row.push_back(text_of(one));
     rows.push_back(std::move(row));
   };
   add("steps", [](const RunFigures& one) { return std::to_string(one.steps); });
@@ -56,92 +55,59 @@ std::vector<Row> figure_rows(const std::vector<RunFigures>& all) {
   return rows;
 }
 
-std::size_t letters(const std::string& text) {
-  return static_cast<std::size_t>(std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0U) != 0x80U; }));
-}
-
-std::string padded(const std::string& text, std::size_t columns, bool to_the_right) {
-  const std::string blanks(columns - std::min(columns, letters(text)), ' ');
-  return to_the_right ? blanks + text : text + blanks;
-}
-
-std::string as_table(const std::vector<std::string>& head, const std::vector<Row>& rows) {
-  std::size_t first = 0;
-  std::vector<std::size_t> widths;
-  for (const std::string& name : head) widths.push_back(letters(name));
-  for (const Row& row : rows) {
-    first = std::max(first, letters(row.name));
-    for (std::size_t c = 0; c < row.values.size(); ++c) widths[c] = std::max(widths[c], letters(row.values[c]));
-  }
-  const auto line = [&](const std::string& name, const std::vector<std::string>& values) {
-    std::string text = padded(name, first, false);
-    for (std::size_t c = 0; c < values.size(); ++c) text += "  " + padded(values[c], widths[c], true);
-    return text + "\n";
-  };
-  std::string text = line("", head);
-  for (const Row& row : rows) text += line(row.name, row.values);
-  return text;
+std::string as_table(const std::vector<RunHistory>& runs, std::vector<Row> rows) {
+  Row head = names_of(runs);
+  head.insert(head.begin(), "");
+  rows.insert(rows.begin(), std::move(head));
+  return text_table(rows, 1);
 }
 
 std::vector<Row> difference_rows(const std::vector<RunHistory>& runs) {
   std::vector<Row> rows;
   for (const Difference& difference : differences_of(runs)) {
-    Row row{difference.field, difference.values};
-    std::ranges::replace(row.values, std::string(), std::string("-"));
-    rows.push_back(std::move(row));
+    Row& row = rows.emplace_back(difference.values);
+    std::ranges::replace(row, std::string(), std::string("-"));
+    row.insert(row.begin(), difference.field);
   }
   return rows;
 }
 
 /// Returns why no differences are shown; may be empty.
 std::string no_differences(const std::vector<RunHistory>& runs) {
-  std::string without;
+  // Runs without --checkpoint have no record of their configuration.
+  std::vector<std::string> without;
   for (const RunHistory& run : runs) {
-    if (run.configuration.empty()) without += (without.empty() ? "" : ", ") + run.name;
+    if (run.configuration.empty()) without.push_back(run.name);
   }
-  if (!without.empty())
-    return "no configuration known of " + without + "; the checkpoints of a run contain its configuration";
+  if (!without.empty()) {
+    return fmt::format("settings are not compared: {} {} trained without --checkpoint, which records them",
+                       fmt::join(without, ", "), without.size() == 1 ? "was" : "were");
+  }
   return differences_of(runs).empty() ? "the configurations are the same" : "";
 }
 
-std::string rows_as_html(const std::vector<std::string>& names, const std::vector<Row>& rows) {
-  std::vector<std::string> head = {""};
-  head.insert(head.end(), names.begin(), names.end());
+std::string rows_as_html(const std::vector<RunHistory>& runs, const std::vector<Row>& rows) {
+  Row head = names_of(runs);
+  head.insert(head.begin(), "");
   std::vector<std::vector<TableCell>> cells;
   for (const Row& row : rows) {
     auto& line = cells.emplace_back();
-    line.push_back({row.name});
-    for (const std::string& value : row.values) line.push_back({value, true});
+    for (const std::string& text : row) line.push_back({text, !line.empty()});
   }
   return html_table(head, cells);
 }
 
-}  // namespace
-
-LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over) {
-  return {.title = over == CurveOver::Steps ? "Loss over steps" : "Loss over time",
-          .x_label = over == CurveOver::Steps ? "step" : "seconds in steps",
-          .y_label = "loss, nats a token; dashed: validation",
-          .series = loss_curves(runs, over)};
-}
-
-std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
-  std::vector<Difference> found;
-  std::vector<std::string> seen;
+/// Returns a curve per run over its steps.
+std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double MetricsLine::*field) {
+  std::vector<Series> curves;
   for (const RunHistory& run : runs) {
-    for (const auto& [field, any] : run.configuration) {
-      if (std::ranges::find(seen, field) != seen.end()) continue;
-      seen.push_back(field);
-      Difference difference{field, {}};
-      for (const RunHistory& other : runs) difference.values.push_back(value_of(other.configuration, field));
-      const bool all_equal = std::ranges::all_of(
-          difference.values, [&](const std::string& value) { return value == difference.values.front(); });
-      if (!all_equal) found.push_back(std::move(difference));
-    }
+    auto& points = curves.emplace_back(Series{run.name}).points;
+    for (const MetricsLine& step : run.steps) points.emplace_back(step.step, step.*field);
   }
-  return found;
+  return curves;
 }
 
+/// Returns the training loss of each run and, with marks in the same color, its validation loss.
 std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver over) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
@@ -154,6 +120,7 @@ std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver o
       training.points.emplace_back(x, step.loss);
       if (step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
     }
+    // The index of the training curve, whose color it takes.
     validation.like = static_cast<int>(curves.size());
     validation.style = CurveStyle::Marks;
     curves.push_back(std::move(training));
@@ -162,19 +129,46 @@ std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver o
   return curves;
 }
 
-std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double MetricsLine::*field) {
-  std::vector<Series> curves;
+}  // namespace
+
+LineChart speed_chart(const std::vector<RunHistory>& runs) {
+  return {.title = "Tokens a second",
+          .x_label = "step",
+          .y_label = "tokens/s",
+          .series = step_curves(runs, &MetricsLine::tokens_per_second),
+          .from_zero = true};
+}
+
+LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over) {
+  return {.title = over == CurveOver::Steps ? "Loss over steps" : "Loss over time",
+          .x_label = over == CurveOver::Steps ? "step" : "seconds in steps",
+          .y_label = "loss, nats a token; dashed: validation",
+          .series = loss_curves(runs, over)};
+}
+
+std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
+  std::vector<Difference> found;
+  // In the order of the first run that has the field. Sorting would separate fields that belong together.
+  std::vector<std::string> seen;
   for (const RunHistory& run : runs) {
-    auto& points = curves.emplace_back(Series{run.name}).points;
-    for (const MetricsLine& step : run.steps) points.emplace_back(step.step, step.*field);
+    for (const auto& [field, any] : run.configuration) {
+      if (std::ranges::find(seen, field) != seen.end()) continue;
+      seen.push_back(field);
+      Difference difference{field, {}};
+      for (const RunHistory& other : runs) difference.values.push_back(value_of(other.configuration, field));
+      // A field that some run lacks has an empty value there, which differs.
+      const bool all_equal = std::ranges::all_of(
+          difference.values, [&](const std::string& value) { return value == difference.values.front(); });
+      if (!all_equal) found.push_back(std::move(difference));
+    }
   }
-  return curves;
+  return found;
 }
 
 std::string comparison_text(const std::vector<RunHistory>& runs) {
-  std::string text = as_table(names_of(runs), figure_rows(all_figures(runs))) + "\n";
+  std::string text = as_table(runs, figure_rows(all_figures(runs))) + "\n";
   const auto rows = difference_rows(runs);
-  if (!rows.empty()) text += "what differs\n" + as_table(names_of(runs), rows);
+  if (!rows.empty()) text += "what differs\n" + as_table(runs, rows);
   const std::string why = no_differences(runs);
   return why.empty() ? text : text + why + "\n";
 }
@@ -205,25 +199,19 @@ std::string comparison_json(const std::vector<RunHistory>& runs) {
 std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(loss_chart(runs, CurveOver::Steps)); }
 
 std::string comparison_page(const std::vector<RunHistory>& runs) {
-  const auto names = names_of(runs);
-  std::vector<Section> sections = {{"Results", rows_as_html(names, figure_rows(all_figures(runs)))}};
+  std::vector<Section> sections = {{"Results", rows_as_html(runs, figure_rows(all_figures(runs)))}};
   const auto rows = difference_rows(runs);
   const std::string why = no_differences(runs);
-  sections.push_back({"What differs", (rows.empty() ? "" : rows_as_html(names, rows)) +
+  sections.push_back({"What differs", (rows.empty() ? "" : rows_as_html(runs, rows)) +
                                           (why.empty() ? "" : fmt::format("<p>{}.</p>", escaped_markup(why)))});
   sections.push_back({"Loss", side_by_side({to_svg(loss_chart(runs, CurveOver::Steps)),
                                             to_svg(loss_chart(runs, CurveOver::Seconds))})});
-  const LineChart rate{.title = "Tokens a second",
-                       .x_label = "step",
-                       .y_label = "tokens/s",
-                       .series = step_curves(runs, &MetricsLine::tokens_per_second),
-                       .from_zero = true};
   const LineChart time{.title = "Time of a step",
                        .x_label = "step",
                        .y_label = "seconds",
                        .series = step_curves(runs, &MetricsLine::step_seconds),
                        .from_zero = true};
-  sections.push_back({"Throughput", side_by_side({to_svg(rate), to_svg(time)})});
+  sections.push_back({"Throughput", side_by_side({to_svg(speed_chart(runs)), to_svg(time)})});
   return html_page("Runs side by side", fmt::format("{} runs", runs.size()), sections);
 }
 

@@ -29,8 +29,8 @@ struct Difference {
 
 /// X axis: step, or accumulated step time.
 enum class CurveOver { Steps, Seconds };
-[[nodiscard]] std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver over);
 [[nodiscard]] LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over);
-[[nodiscard]] std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double MetricsLine::*field);
+/// Draws tokens per second over steps.
+[[nodiscard]] LineChart speed_chart(const std::vector<RunHistory>& runs);
 
 }  // namespace chimera

@@ -25,6 +25,7 @@ void add_little_endian(std::string& out, std::uint64_t number, int bytes) {
 }
 
 void add_varint(std::string& out, std::uint64_t number) {
+  // Seven bits a byte, low bits first; the high bit says that another byte follows.
   for (; number >= 0x80; number >>= 7U) out += static_cast<char>((number & 0x7FU) | 0x80U);
   out += static_cast<char>(number);
 }
@@ -59,21 +60,19 @@ void add_scalar(std::string& summary, std::string_view tag, double number) {
 std::string masked_checksum(std::string_view bytes) {
   const std::uint32_t sum = crc32c(bytes);
   std::string text;
+  // TensorFlow masks checksums, because a CRC of data that contain CRCs is weak.
   add_little_endian(text, ((sum >> 15U) | (sum << 17U)) + 0xA282EAD8U, 4);
   return text;
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-std::string new_path(const std::string& folder) {
+/// TensorBoard reads files of this name, in the order of their times.
+AppendFile new_file(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw ConfigError(fmt::format("--tensorboard {}: cannot be made ({})", folder, error.message()));
-  return fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host_name(), ::getpid());
-}
-
-AppendFile new_file(const std::string& folder) {
-  const std::string path = new_path(folder);
+  const std::string path = fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host_name(), ::getpid());
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (file.get() < 0) {
     throw ConfigError(fmt::format("--tensorboard {}: cannot be written ({})", folder, system_message(errno)));
@@ -108,6 +107,7 @@ std::string step_event(const StepMetrics& metrics, double wall_time) {
 }
 
 EventFile::EventFile(const std::string& folder) : records_(new_file(folder)) {
+  // Readers expect the version as the first event.
   std::string version = event_at(now());
   add_bytes(version, 3, "brain.Event:2");  // Event.file_version
   records_.add(event_record(version));

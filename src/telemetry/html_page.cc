@@ -42,6 +42,7 @@ tbody th{white-space:normal}th,td{padding-right:8px}}
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<TableCell>>& rows) {
   std::string text = "<div class=\"scroll\"><table><thead><tr>";
   for (std::size_t c = 0; c < head.size(); ++c) {
+    // A head is aligned as the cells below it.
     const bool is_number = !rows.empty() && c < rows.front().size() && rows.front()[c].is_number;
     text += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", escaped_markup(head[c]));
   }

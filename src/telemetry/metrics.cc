@@ -40,6 +40,7 @@ FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   }
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
   std::error_code none;
+  // A pipe or a device cannot be cut, and two runs may share it.
   const bool is_kept = file.get() >= 0 && !std::filesystem::is_regular_file(path, none);
   if (file.get() >= 0 && !is_kept && is_locked(file, LOCK_EX)) refuse_locked(path);
   if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), bytes) != 0)) {
@@ -57,6 +58,7 @@ AppendFile lines_of(const std::string& path, off_t bytes) {
 double LossWatch::deviation() const { return std::max(std::sqrt(variance), kLeastDeviation * std::abs(mean)); }
 
 double LossWatch::deviations_above(double loss) const {
+  // The first losses fall so fast that their deviation says nothing.
   if (losses < kWarmUp || loss <= expected()) return 0;
   return (loss - expected()) / deviation();
 }
@@ -64,6 +66,7 @@ double LossWatch::deviations_above(double loss) const {
 void LossWatch::note(double loss) {
   const double above = loss - mean;
   if (losses > 0) {  // the first loss has no preceding mean
+    // The first values weigh the same, which makes the mean right before it becomes exponential.
     const double weight = std::max(1 / static_cast<double>(losses), kDistanceWeight);
     const double difference = above - distance;
     distance += weight * difference;
@@ -95,7 +98,9 @@ void AppendFile::finish() {
 
 int AppendFile::write_waiting() {
   if (waiting_.empty()) return 0;
+  // All waiting records in one call: a reader never sees half a record, unless the disk is full.
   const auto written = ::write(file_.get(), waiting_.data(), waiting_.size());
+  // A short write to a regular file means a full disk. EPIPE means a pipe without a reader, whose records are dropped.
   const int cause = written < 0 ? errno : ENOSPC;
   if (written != static_cast<ssize_t>(waiting_.size()) && cause != EPIPE) {
     // Removes partially written data.
@@ -128,6 +133,7 @@ std::string read_kept_lines(const std::string& path, std::int64_t last_step) {
   std::error_code none;
   if (last_step == 0 || !std::filesystem::is_regular_file(path, none)) return kept;
   std::ifstream file(path, std::ios::binary);
+  // A last line without an end was cut by a crash.
   for (std::string line; std::getline(file, line) && !file.eof(); kept += line + "\n") {
     const auto step = try_json(line);
     if (!step.is_object() || !step.contains("step") || step["step"] > last_step) break;
@@ -160,7 +166,9 @@ void require_continuable_lines(const std::string& path, std::int64_t last_step,
       refuse("is not a file of metrics");
     }
     const std::int64_t step = metrics["step"];
+    // A file of one run has every step once.
     if (before > 0 && step != before + 1) refuse(fmt::format("step {} follows step {}", step, before));
+    // The loss at the checkpoint's step identifies the run: it differs in every other run.
     if (loss && step == last_step && metrics["loss"] == *loss) return;
     if (loss && step >= last_step) {
       refuse(fmt::format("its step {} is not the one of this run's checkpoint", step));

@@ -21,6 +21,7 @@ void add(const std::string& name, const nlohmann::ordered_json& value, Configura
   if (value.is_object()) {
     for (const auto& [field, inner] : value.items())
       add(name.empty() ? field : name + "." + field, inner, configuration);
+    // Null stands for a setting that is not given.
   } else if (!value.is_null()) {
     configuration.emplace_back(name, value.is_string() ? value.get<std::string>() : json_text(value));
   }
@@ -69,6 +70,7 @@ Configuration flatten(const nlohmann::ordered_json& record) {
 
 Configuration configuration_of(const std::string& folder) {
   const auto steps = list_steps(folder);
+  // The newest checkpoint may be damaged; any of the run has the same configuration.
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       nlohmann::ordered_json record = read_manifest(checkpoint_path(folder, *step)).run;
@@ -117,10 +119,12 @@ std::string metrics_path(const std::string& run) {
 
 RunHistory read_run(const std::string& path) {
   RunHistory run{.name = path, .metrics = metrics_path(path), .steps = {}, .configuration = {}};
+  // Shells complete folders with a slash.
   while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
   const std::string text = read_whole(run.metrics, kMostMetricsBytes);
   require_no_foreign_content(run.metrics, text);
   run.steps = parse_metrics(run.metrics, text);
+  // Checkpoints of a run are beside its metrics by default.
   const auto folder = std::filesystem::path(run.metrics).parent_path();
   run.configuration = configuration_of(folder.empty() ? "." : folder.string());
   return run;
@@ -135,6 +139,7 @@ std::optional<std::int64_t> planned_steps(const RunHistory& run) {
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  // The upper median of an even number: a value that was measured.
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
@@ -151,6 +156,7 @@ RunFigures figures_of(const RunHistory& run) {
       figures.best_validation_loss =
           std::min(*step.validation_loss, figures.best_validation_loss.value_or(*step.validation_loss));
     }
+    // The first step touches all memory for the first time.
     if (&step == &run.steps.front() && run.steps.size() > 1) continue;
     rates.push_back(step.tokens_per_second);
     seconds.push_back(step.step_seconds);

@@ -63,8 +63,8 @@ std::string forecast_table(const RunPage& report) {
 std::string timeline_pictures(const std::vector<Panel>& panels) {
   std::string text;
   for (const Panel& panel : panels) {
-    std::int64_t ops = 0;
-    for (const auto& worker : panel.schedule.workers) ops += static_cast<std::int64_t>(worker.size());
+    const std::int64_t ops = num_ops(panel.schedule);
+    // A page has several pictures and is read on a screen.
     if (ops > kMostSvgOps / 20) {
       text += fmt::format("<p>{}: {} ops are too many for this page; `--timeline` draws them.</p>\n",
                           escaped_markup(panel.title), ops);
@@ -88,12 +88,7 @@ std::string to_page(const RunPage& report) {
   std::vector<Section> sections = {{"At a glance", figures_list(run)}};
   sections.push_back({"Loss", side_by_side({to_svg(loss_chart({run}, CurveOver::Steps)),
                                             to_svg(loss_chart({run}, CurveOver::Seconds))})});
-  const LineChart speed{.title = "Tokens a second",
-                        .x_label = "step",
-                        .y_label = "tokens/s",
-                        .series = step_curves({run}, &MetricsLine::tokens_per_second),
-                        .from_zero = true};
-  sections.push_back({"Throughput and memory", side_by_side({to_svg(speed), to_svg(memory_chart(run))})});
+  sections.push_back({"Throughput and memory", side_by_side({to_svg(speed_chart({run})), to_svg(memory_chart(run))})});
   if (!report.forecasts.empty()) sections.push_back({"Predicted and measured", forecast_table(report)});
   if (!report.timelines.empty())
     sections.push_back({"One step, worker by worker", timeline_pictures(report.timelines)});

@@ -24,6 +24,7 @@ std::optional<ProgressPage> page_of(const fs::path& files) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(files, error)) {
     const std::string target = fs::read_symlink(entry.path(), error).string();
+    // Ranks write their position to memory that the launcher has made under this name.
     if (!target.starts_with(std::string("/memfd:") + kProgressName)) continue;
     FileDescriptor page(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
     if (page.get() < 0) continue;
@@ -40,6 +41,8 @@ bool writes_to(const fs::path& files, const fs::path& file) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(files, error)) {
     if (fs::read_symlink(entry.path(), error) != file) continue;
+    // The link of a descriptor is writable if the file is open for writing. A reader, such as `tail -f`, is not the
+    // run.
     if ((fs::symlink_status(entry.path(), error).permissions() & fs::perms::owner_write) != fs::perms::none)
       return true;
   }
@@ -61,12 +64,14 @@ std::string sparkline(const std::vector<double>& values, std::size_t columns) {
   std::vector<double> means;
   const std::size_t bars = std::min(columns, values.size());
   for (std::size_t b = 0; b < bars; ++b) {
+    // Bars cover all values without gaps, in groups that differ by one value at most.
     const std::size_t first = b * values.size() / bars;
     const std::size_t end = (b + 1) * values.size() / bars;
     double sum = 0;
     for (std::size_t i = first; i < end; ++i) sum += values[i];
     means.push_back(sum / static_cast<double>(end - first));
   }
+  // Skipped losses are not finite.
   std::erase_if(means, [](double mean) { return !std::isfinite(mean); });
   if (means.empty()) return "";
   const auto [least, most] = std::ranges::minmax(means);
@@ -99,6 +104,7 @@ bool is_done(const TopView& view) {
 }
 
 const char* state_of(const TopView& view) {
+  // A run without a process here may run on another host, whose processes are not visible.
   if (view.process) return "running";
   return is_done(view) ? "ended" : "unknown";
 }
@@ -208,12 +214,14 @@ std::vector<LiveRank> LiveRun::watch(std::chrono::milliseconds time) const {
   do {
     for (std::size_t r = 0; r < ranks; ++r) {
       const RankProgress progress = page_->last(static_cast<int>(r));
+      // Before and after the steps, a rank has a phase instead of an instruction.
       const bool in_steps = progress.phase == RankProgress::Phase::Steps;
       seen[r].step = in_steps ? progress.step : 0;
       seen[r].doing = in_steps ? to_text(progress.instruction) : to_text(progress);
       if (waits_for_others(progress)) seen[r].waiting += 1;
     }
     ++looks;
+    // Samples at random moments count instructions by their time. Ranks are not disturbed: they only write memory.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } while (std::chrono::steady_clock::now() < end);
   for (LiveRank& rank : seen) rank.waiting /= static_cast<double>(looks);
@@ -224,6 +232,7 @@ std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks) {
   constexpr double kMuchWaiting = 0.2;
   std::vector<double> waiting;
   for (const LiveRank& rank : ranks) waiting.push_back(rank.waiting);
+  // Ranks wait for a straggler, which itself hardly waits.
   const double usual = median_of(std::move(waiting));
   std::vector<std::size_t> found;
   if (usual < kMuchWaiting) return found;
@@ -233,7 +242,7 @@ std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks) {
   return found;
 }
 
-TopView look_at(const std::string& path, std::chrono::milliseconds watched) {
+TopView observe_run(const std::string& path, std::chrono::milliseconds watched) {
   TopView view{.run = read_run(path)};
   if (const auto live = LiveRun::find(view.run.metrics)) {
     view.process = live->process();
@@ -241,6 +250,7 @@ TopView look_at(const std::string& path, std::chrono::milliseconds watched) {
     view.run = read_run(path);  // includes steps done meanwhile
   }
   std::error_code error;
+  // The metrics have no clock times, but each step writes a line when it ends.
   const auto written = std::filesystem::last_write_time(view.run.metrics, error);
   const auto age = std::filesystem::file_time_type::clock::now() - written;
   if (!error) view.seconds_since_last = std::max(0.0, std::chrono::duration<double>(age).count());

@@ -50,7 +50,7 @@ struct TopView {
 };
 
 /// If the run is on this machine, samples its ranks for `watched`. Throws ConfigError.
-[[nodiscard]] TopView look_at(const std::string& path, std::chrono::milliseconds watched);
+[[nodiscard]] TopView observe_run(const std::string& path, std::chrono::milliseconds watched);
 
 [[nodiscard]] std::string to_text(const TopView& view, std::size_t columns);
 /// Returns JSON (docs/metrics.md).

@@ -1,4 +1,3 @@
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +5,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 
+#include "core/json.h"
 #include "support/program.h"
 
 namespace chimera::testing {
@@ -46,6 +47,14 @@ std::vector<Arguments> commands_from(const Arguments& command) {
     for (Arguments& each : commands_from(inner)) commands.push_back(std::move(each));
   }
   return commands;
+}
+
+/// What `chimera reference` says of all commands.
+nlohmann::json reference() { return read_json(run_program({"reference"}).output); }
+
+std::string last_name(const nlohmann::json& command) {
+  const std::string name = command.at("name");
+  return name.substr(name.rfind(' ') + 1);
 }
 
 /// Arguments of every --help: of the program, its subcommands and theirs.
@@ -97,11 +106,9 @@ TEST(HelpTest, ListsAllCommandsInGroups) {
   const std::vector<std::string> names = subcommands();
   EXPECT_EQ(names.front(), "train");
   EXPECT_LE(names.size(), 24U);
-  const std::string page = run_program({"reference", "bash"}).output;  // made from all commands
-  const std::string all = page.substr(page.find("compgen -W '") + 12);
-  std::istringstream words(all.substr(0, all.find(" --help")));
-  EXPECT_THAT(std::vector<std::string>(std::istream_iterator<std::string>(words), {}),
-              ::testing::UnorderedElementsAreArray(names));
+  std::vector<std::string> all;
+  for (const nlohmann::json& command : reference().at("subcommands")) all.push_back(last_name(command));
+  EXPECT_THAT(all, ::testing::UnorderedElementsAreArray(names));
 }
 
 TEST(HelpTest, HasAtMost60LinesAt100Columns) {
@@ -126,23 +133,20 @@ TEST(HelpTest, HasAtMostSixExamples) {
   }
 }
 
-/// The reference page of a subcommand, which is written without the help.
-std::string reference_page(const std::string& subcommand) {
-  return run_program({"reference", "markdown", "--command", subcommand}).output;
-}
-
-std::vector<std::string> reference_flags(const std::string& subcommand) {
-  const std::regex flag("--[a-z0-9-]+");
-  std::istringstream lines(reference_page(subcommand));
-  std::vector<std::string> flags;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("| `")) continue;
-    const std::string names = line.substr(3, line.find('`', 3) - 3);
-    for (std::sregex_iterator name(names.begin(), names.end(), flag), end; name != end; ++name) {
-      flags.push_back(name->str());
-    }
+/// The flags of a subcommand and of those below it.
+std::vector<nlohmann::json> flags_below(const nlohmann::json& command) {
+  std::vector<nlohmann::json> flags = command.at("flags");
+  for (const nlohmann::json& inner : command.at("subcommands")) {
+    for (nlohmann::json& flag : flags_below(inner)) flags.push_back(std::move(flag));
   }
   return flags;
+}
+
+std::vector<nlohmann::json> reference_flags(const std::string& subcommand) {
+  for (const nlohmann::json& command : reference().at("subcommands")) {
+    if (last_name(command) == subcommand) return flags_below(command);
+  }
+  return {};
 }
 
 TEST(HelpTest, HelpAllHasEveryFlag) {
@@ -152,7 +156,12 @@ TEST(HelpTest, HelpAllHasEveryFlag) {
       command.emplace_back("--help-all");
       help += run_program(command).output;
     }
-    const auto flags = reference_flags(subcommand);
+    std::vector<std::string> flags;
+    for (const nlohmann::json& flag : reference_flags(subcommand)) {
+      for (const std::string name : flag.at("names")) {
+        if (name.starts_with("--")) flags.push_back(name);
+      }
+    }
     EXPECT_THAT(flags, ::testing::IsSupersetOf({"--help", "--help-all"})) << subcommand;
     for (const std::string& flag : flags) {
       const std::regex entry("\n  [-,a-z0-9]*" + flag + "[, \n]");
@@ -177,7 +186,8 @@ TEST(HelpTest, ShortFlagShowsTheSame) {
 }
 
 TEST(HelpTest, ListsEachDefaultOfAShapeFlagOnce) {
-  const std::string page = reference_page("schedule");
+  std::string page;
+  for (const nlohmann::json& flag : reference_flags("schedule")) page += std::string(flag.at("description")) + "\n";
   EXPECT_TRUE(std::regex_search(page, std::regex("default 2; 1 for [a-z]")));
   EXPECT_FALSE(std::regex_search(page, std::regex("default [0-9]+, [0-9]")));
 }

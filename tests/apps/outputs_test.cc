@@ -1,11 +1,13 @@
 // Files that commands write: never an input or another file, unless --overwrite allows it.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <filesystem>
 
+#include "core/file_descriptor.h"
 #include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
@@ -159,7 +161,6 @@ TEST(OutputsTest, FlagsWithoutEffectAreRefused) {
            {{"launch", "--ssh", "x", "--", "train"}, {"--ssh is for --hosts"}},
            {{"profile", "--program", "x"}, {"--program is for --hosts"}},
            {{"model", "gpt2-tiny", "--micro-batches", "4"}, {"--micro-batches is for --schedule"}},
-           {{"reference", "all", "--folder", scratch.path("r"), "--command", "train"}, {"--command: reference all"}},
            {{"bench", "--export", scratch.path("e"), "--most-disturbed", "3"},
             {"--most-disturbed: --export runs nothing"}},
            {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--save-every", "2"},
@@ -184,6 +185,24 @@ TEST(OutputsTest, AFolderWithoutCheckpointsIsNamed) {
   static_cast<void>(scratch.write("run/step-00000010", "a file"));
   expect_refusal({{"checkpoint", "list", scratch.path("run")},
                   {"run: has no checkpoints; ", "step-00000010: is a file, not the folder of a checkpoint"}});
+}
+
+/// A command whose result is its output fails if standard output is closed or full.
+TEST(OutputsTest, CommandsFailIfTheirOutputCannotBeWritten) {
+  const FileDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const Words shape = {"--stages", "2", "--micro-batches", "2"};
+  for (const Words& words :
+       {Words{"schedule", "gpipe"} + shape, Words{"simulate", "gpipe"} + shape, Words{"check", "gpipe"} + shape,
+        Words{"sweep", "--schedules", "gpipe"} + shape, Words{"search", "--iterations", "10"} + shape,
+        Words{"schedules"}, Words{"env"}, Words{"model", "gpt2"}, Words{"reference"}, Words{"demo", "model"},
+        Words{"--help"}, Words{"--version"}, Words{"simulate", "--help"},
+        Words{"train", "--dry-run", "--model", "gpt2-tiny"} + shape}) {
+    for (const int descriptor : {-1, full.get()}) {
+      const ProgramResult result = ProgramRun(words, {.output = descriptor}).wait();
+      EXPECT_EQ(result.exit_code, 1) << words[0] << " " << descriptor;
+      EXPECT_THAT(result.messages, ::testing::EndsWith("chimera: standard output cannot be written\n")) << words[0];
+    }
+  }
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// Man pages and shell completions agree with --help, and shells accept them.
+// Man pages, shell completions and pages of the book, which tools/print_reference makes from `chimera reference`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -14,12 +14,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string reference(const std::string& kind, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words = {"reference", kind};
-  words.insert(words.end(), more.begin(), more.end());
-  const ProgramResult result = run_program(words);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return result.output;
+/// Runs tools/print_reference once; returns one of its files.
+std::string reference(const std::string& file) {
+  static const Scratch scratch;
+  static const bool is_written = [] {
+    const std::string line = "'" + source_path("/tools/print_reference") + "' '" + scratch.path("all") +
+                             "' --program '" + program_path() + "'";
+    return std::system(line.c_str()) == 0;
+  }();
+  EXPECT_TRUE(is_written);
+  return read_file(scratch.path("all") + "/" + file);
 }
 
 /// Output of a shell for a script; empty if the shell is not installed.
@@ -31,17 +35,17 @@ std::string shell_output(const Scratch& scratch, const std::string& shell, const
 }
 
 TEST(ReferenceCommandTest, ManPagesListTheFlagsOfHelp) {
-  const std::string program = reference("man");
+  const std::string program = reference("man/chimera.1");
   EXPECT_THAT(program, ::testing::StartsWith(".TH chimera 1 "));
   EXPECT_THAT(program, HasSubstr("\\fBsimulate\\fR\nSimulate a schedule"));
-  const std::string simulate = reference("man", {"--command", "simulate"});
+  const std::string simulate = reference("man/chimera-simulate.1");
   EXPECT_THAT(simulate, HasSubstr(".SS Costs\n.TP\n\\fB\\-\\-forward\\fR"));
   EXPECT_THAT(simulate, HasSubstr("chimera simulate 1f1b"));
 }
 
 TEST(ReferenceCommandTest, BashCompletesSubcommandsFlagsAndWords) {
   const Scratch scratch;
-  const std::string script = scratch.write("chimera.bash", reference("bash"));
+  const std::string script = scratch.write("chimera.bash", reference("completions/chimera"));
   const auto completed = [&](const std::string& words, int at) {
     return shell_output(scratch, "bash",
                         "source " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) +
@@ -57,35 +61,22 @@ TEST(ReferenceCommandTest, BashCompletesSubcommandsFlagsAndWords) {
 
 TEST(ReferenceCommandTest, ZshAndFishAcceptTheirCompletions) {
   const Scratch scratch;
-  const std::string zsh = scratch.write("_chimera", reference("zsh"));
+  const std::string zsh = scratch.write("_chimera", reference("completions/_chimera"));
   EXPECT_EQ(shell_output(scratch, "zsh", "zsh -n " + zsh + "\n"), "");
-  const std::string fish = scratch.write("chimera.fish", reference("fish"));
+  const std::string fish = scratch.write("chimera.fish", reference("completions/chimera.fish"));
   const std::string completed = shell_output(scratch, "fish", "source " + fish + "; complete -C 'chimera simu'\n");
   EXPECT_THAT(completed, ::testing::AnyOf("", ::testing::StartsWith("simulate\t")));
 }
 
-TEST(ReferenceCommandTest, WritesAFolderOfEverything) {
-  const Scratch scratch;
-  reference("all", {"--folder", scratch.path("all")});
-  for (const char* file : {"man/chimera.1", "man/chimera-plan.1", "markdown/plan.md", "completions/chimera",
-                           "completions/_chimera", "completions/chimera.fish"}) {
-    EXPECT_NE(read_file(scratch.path("all") + "/" + file), "") << file;
-  }
-  const std::string page = scratch.write("all/man/chimera-plan.1", "a page of another program");
-  std::filesystem::remove(scratch.path("all/completions/chimera"));
-  expect_refusal({{"reference", "all", "--folder", scratch.path("all")}, {"exists already", "--overwrite"}});
-  EXPECT_EQ(read_file(page), "a page of another program");
-  EXPECT_FALSE(std::filesystem::exists(scratch.path("all/completions/chimera")));
-  reference("all", {"--folder", scratch.path("all"), "--overwrite"});
-  EXPECT_NE(read_file(page), "a page of another program");
+TEST(ReferenceCommandTest, PagesOfTheBookHaveATableForEachGroup) {
+  const std::string page = reference("markdown/checkpoint.md");
+  EXPECT_THAT(page, ::testing::StartsWith("# chimera checkpoint\n"));
+  EXPECT_THAT(page, HasSubstr("## chimera checkpoint list\n"));
+  EXPECT_THAT(page, HasSubstr("**Output**\n\n| flag | what |\n| --- | --- |\n| `--format` text\\|json | "));
 }
 
-TEST(ReferenceCommandTest, RefusesUnsupportedFormats) {
-  expect_refusal({{"reference", "ksh"}, {"ksh", "zsh"}});
-  expect_refusal({{"reference", "man", "--command", "simulat"}, {"simulat", "simulate"}});
-  expect_refusal({{"reference", "bash", "--command", "simulate"}, {"--command goes with man and markdown"}});
-  expect_refusal({{"reference", "all"}, {"--folder DIR"}});
-  expect_refusal({{"reference", "bash", "--overwrite"}, {"--overwrite", "no file"}});
+TEST(ReferenceCommandTest, TakesNoArguments) {
+  expect_refusal({{"reference", "bash"}, {"unexpected argument 'bash'"}});
 }
 
 }  // namespace

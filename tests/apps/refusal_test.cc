@@ -203,5 +203,16 @@ TEST(RefusalTest, AnInvalidFaultPlan) {
   }
 }
 
+/// The program has the name of a schedule, which must not look like a repeated prefix.
+TEST(RefusalTest, NamesTheScheduleAsASchedule) {
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {{"schedule", "chimera", "--stages", "3", "--micro-batches", "3"},
+            {"chimera: schedule chimera: --stages must"}},
+           {{"schedule", "chimera"}, {"chimera: schedule chimera: --stages is missing"}},
+           {{"simulate", "chimera", "--stages", "2"}, {"chimera: schedule chimera: --micro-batches is missing"}}}) {
+    expect_refusal(refusal);
+  }
+}
+
 }  // namespace
 }  // namespace chimera::testing

@@ -72,7 +72,5 @@ TEST(TemporaryFolderTest, LeavesNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(file).parent_path()));
 }
 
-TEST(ShellWordTest, IsOneWordForAnyText) { EXPECT_EQ(shell_word("it's $x"), "'it'\\''s $x'"); }
-
 }  // namespace
 }  // namespace chimera

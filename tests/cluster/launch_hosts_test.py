@@ -270,7 +270,7 @@ class RestartsTest(LaunchedTest):
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 1, said)
         self.assertIn("chimera: not restarted: 1 of 2 ranks are left, and no layout of these ranks has the same mini-batch "
-                      "(chimera: --stages must be even, not 1", said)
+                      "(schedule chimera: --stages must be even, not 1", said)
         self.await_none()
 
     def test_a_signal_ends_what_waits_for_hosts(self):

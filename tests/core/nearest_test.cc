@@ -31,6 +31,13 @@ TEST(NearestTest, UnknownNameSaysTheNearestOrAll) {
   EXPECT_EQ(unknown_name("schedule", "gpip\n", kSomeNames), "unknown schedule 'gpip\\x0a'; did you mean 'gpipe'?");
 }
 
+TEST(NearestTest, UnknownNameSaysWhichNamesBeginWithIt) {
+  const std::vector<std::string> machines = {"h100-80gb", "h200", "p100-aries"};
+  EXPECT_EQ(unknown_name("machine", "h", machines), "unknown machine 'h'; several begin with it: h100-80gb, h200");
+  EXPECT_EQ(unknown_name("machine", "h100", machines), "unknown machine 'h100'; did you mean 'h100-80gb'?");
+  EXPECT_EQ(unknown_name("machine", "", machines), "unknown machine ''; known: h100-80gb, h200, p100-aries");
+}
+
 TEST(NearestTest, UnknownNameListsAtMost32Names) {
   std::vector<std::string> names;
   for (int i = 0; i < 40; ++i) names.push_back("schedule-" + std::to_string(i));

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "core/cgroup.h"
 #include "core/json.h"
 #include "support/paths.h"
 #include "training.h"
@@ -48,6 +49,22 @@ TEST(DryRunTest, DescribesEveryRank) {
     EXPECT_EQ(rank["step_seconds"], run["step_seconds"]);
   }
   EXPECT_GT(run["step_seconds"].get<double>(), 0);
+}
+
+/// Ranks without a core wait, which the bubble ratio counts.
+TEST(DryRunTest, SaysThatRanksShareCores) {
+  const Arguments flags = {"--model", "gpt2-tiny", "--micro-batches", "4"};
+  const json cores = dry_run(flags + Arguments{"--stages", "1", "--schedule", "gpipe"})["shared_cores"];
+  EXPECT_EQ(cores, 0) << "one rank has all cores";
+  const json crowded = dry_run(flags + Arguments{"--stages", "4", "--data-parallel", "64"})["shared_cores"];
+  const std::string text =
+      run_program(Arguments{"train", "--dry-run", "--stages", "4", "--data-parallel", "64"} + flags).output;
+  if (crowded == 0) {
+    EXPECT_THAT(text, ::testing::Not(HasSubstr(" ranks on "))) << "a machine with 256 cores";
+  } else {
+    EXPECT_EQ(crowded, available_cores());
+    EXPECT_THAT(text, HasSubstr(" (256 ranks on " + std::to_string(available_cores()) + " core"));
+  }
 }
 
 TEST(DryRunTest, ReportsFlagsWithoutEffect) {

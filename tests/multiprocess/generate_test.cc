@@ -3,9 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <pty.h>
+#include <unistd.h>
+
+#include <array>
 #include <filesystem>
 #include <map>
 
+#include "core/error.h"
+#include "core/file_descriptor.h"
 #include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
@@ -132,6 +138,47 @@ TEST(TrainingGenerateTest, PrintsTokenIdsWithoutATokenizer) {
   expect_refusal({generate(folder, {"--prompt", "ab"}), {"has no tokenizer", "vocabulary of 300", "--prompt-ids"}});
   expect_refusal({generate(folder, {"--prompt-ids", "1", "--stop", "x"}), {"--stop", "no tokenizer"}});
   EXPECT_EQ(said(folder, {"--prompt", "ab", "--tokenizer", "bytes", "--tokens", "3"})[0]["ids"], ids);
+}
+
+TEST(TrainingGenerateTest, SaysThatAContinuationIsBlank) {
+  const Scratch scratch;
+  const std::string blanks = scratch.write("blanks.txt", std::string(20'000, ' '));
+  const std::string folder = scratch.path("model");
+  const ProgramResult trained = run_program({"train", "--data", blanks, "--model", "gpt2-tiny", "--schedule", "none",
+                                             "--micro-batches", "2", "--steps", "10", "--learning-rate", "0.01",
+                                             "--threads", "1", "--sequence", "32", "--export", folder});
+  ASSERT_EQ(trained.exit_code, 0) << trained.messages;
+  const ProgramResult result = run_program(generate(folder, {"--prompt", " ", "--tokens", "20"}));
+  EXPECT_EQ(result.output, std::string(20, ' ') + "\n");
+  EXPECT_THAT(result.messages, HasSubstr("chimera: the model continues with 20 tokens of blanks only"));
+}
+
+/// All that the program writes to a terminal.
+std::string shown_on_terminal(const Arguments& arguments) {
+  int terminal = -1;
+  int program_side = -1;
+  check_system(::openpty(&terminal, &program_side, nullptr, nullptr, nullptr), "open a terminal");
+  const FileDescriptor reader(terminal);
+  {
+    const FileDescriptor writer(program_side);
+    EXPECT_EQ(ProgramRun(arguments, {.output = writer.get()}).wait().exit_code, 0);
+  }
+  std::string shown;
+  std::array<char, 4096> buffer{};
+  for (ssize_t count = 0; (count = ::read(reader.get(), buffer.data(), buffer.size())) > 0;) {
+    shown.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  return shown;
+}
+
+TEST(TrainingGenerateTest, ATerminalShowsThePromptBeforeItsContinuation) {
+  const Scratch scratch;
+  const std::string folder = trained_folder(scratch, "gpt2-tiny");
+  const Arguments arguments = generate(folder, {"--prompt", "the first ", "--tokens", "3"});
+  const std::string piped = run_program(arguments).output;
+  const std::string shown = shown_on_terminal(arguments);
+  EXPECT_EQ(shown.substr(0, 10), "the first ");
+  EXPECT_EQ(shown.substr(10, 3), piped.substr(0, 3));
 }
 
 TEST(TrainingGenerateTest, RefusesWhatDoesNotFit) {

@@ -150,6 +150,19 @@ TEST(TrainingRestartTest, RecoverRestartMeansThreeRestarts) {
   EXPECT_THAT(result.output, HasSubstr("\nsaved " + scratch.path("run/step-")));
 }
 
+TEST(TrainingRestartTest, AFailedRunWithoutACheckpointStartsAgain) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("my run");
+  const Arguments training = canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", folder});
+  const ProgramResult result = run_with(training, "kill@step:3:7", 4);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("\n  newest checkpoint: none\n  start again: chimera train --data "));
+  EXPECT_THAT(result.messages, ::testing::Not(HasSubstr("--resume")));
+  EXPECT_THAT(result.messages, HasSubstr("\n  why: chimera diagnose '" + folder + "'\n"));
+  const ProgramResult whole = run_program(training + Arguments{"--overwrite"});
+  EXPECT_THAT(whole.output, HasSubstr("chimera generate --from '" + folder + "' --prompt TEXT"));
+}
+
 TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");

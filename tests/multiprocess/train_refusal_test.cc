@@ -354,6 +354,18 @@ TEST_F(TrainRefusalTest, FoldersOfEvents) {
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("logs")));
 }
 
+TEST_F(TrainRefusalTest, LinksToNothing) {
+  const std::string link = scratch_.path("link");
+  std::filesystem::create_symlink(scratch_.path("missing/run"), link);
+  const std::string missing = "is a link to " + scratch_.path("missing/run") + ", which does not exist";
+  expect_refusals({{{"--checkpoint", link}, {"--checkpoint " + link, missing}},
+                   {{"--tensorboard", link}, {"--tensorboard " + link, missing}},
+                   {{"--flight-record", link}, {"--flight-record " + link, missing}},
+                   {{"--checkpoint", link + "/"}, {"--checkpoint", missing}},
+                   {{"--metrics", link}, {"--metrics " + link, "No such file"}}});
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("missing")));
+}
+
 TEST_F(TrainRefusalTest, MakesNoMetricsFile) {
   expect_refusal({command({"--stages", "3", "--metrics", scratch_.path("new.jsonl")}), {}});
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("new.jsonl")));

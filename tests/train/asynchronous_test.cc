@@ -272,7 +272,7 @@ TEST(AsynchronousTest, RejectsMeaninglessOptions) {
   EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.steps = 1'000'000'000; }),
             "--steps 1000000000: at most 536870911 steps of 4 micro-batches run by an asynchronous schedule");
   EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.shape.micro_batches = 1; }),
-            "pipedream-2bw: --micro-batches must be at least --stages = 2, not 1 (an update takes D or more)");
+            "schedule pipedream-2bw: --micro-batches must be at least --stages = 2, not 1 (an update takes D or more)");
 }
 
 TEST(AsynchronousTest, AMillionStepsNeedNoMoreRoomThanAFew) {

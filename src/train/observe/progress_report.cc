@@ -13,6 +13,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/console.h"
+#include "core/shell_words.h"
 #include "core/signals.h"
 #include "core/terminal.h"
 #include "model_config/parameters.h"
@@ -230,7 +231,7 @@ std::string ending(const Job& job) {
   return text + fmt::format(
                     "use the model: chimera generate --from {0} --prompt TEXT, or chimera evaluate --from {0} "
                     "--data FILE\n",
-                    model);
+                    shell_word(model));
 }
 
 std::string describe(const Job& job) {

@@ -153,7 +153,13 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
   if (!candidate.offload.empty() && machine.host_bandwidth == 0) {
     source += fmt::format(", {:g} GB/s to host memory (assumed)", kHostBandwidth / 1e9);
   }
-  Forecast result{source, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
+  Forecast result{.machine = source,
+                  .step_seconds = step.step_seconds,
+                  .bubble_ratio = step.bubble_ratio,
+                  .memory_bytes = problem.memory_bytes,
+                  .shared_cores = shares_cores(problem) ? machine.cores : 0,
+                  .stage_parameters = {},
+                  .ranks = {}};
   for (const StageLayers& layers : job.partition) {
     result.stage_parameters.push_back(parameter_count(job.model, layers));
   }

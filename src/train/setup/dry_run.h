@@ -41,6 +41,7 @@ struct Forecast {
   double step_seconds = 0;
   double bubble_ratio = 0;                     // Mean over all ranks
   double memory_bytes = 0;                     // Machine memory per rank
+  std::int64_t shared_cores = 0;               // Cores that more ranks share; 0: each rank has its own
   std::vector<std::int64_t> stage_parameters;  // [stage], one copy
   std::vector<RankForecast> ranks;
 

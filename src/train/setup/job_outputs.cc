@@ -86,6 +86,10 @@ void require_appendable(const Output& output) {
     throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(cause)));
   };
   if (!std::filesystem::exists(output.path, none)) {
+    // A link may name a file that does not exist, whose folder is another than the link's.
+    const std::filesystem::path folder = std::filesystem::absolute(output.path).parent_path();
+    const std::filesystem::path target = std::filesystem::read_symlink(output.path, none);
+    if (!none && !std::filesystem::is_directory((folder / target).parent_path(), none)) refuse(ENOENT);
     try {
       return require_parents(output.path);
     } catch (const ConfigError& error) {
@@ -146,6 +150,10 @@ void require_unlocked_folder(const std::string& folder) {
 void require_folder(const std::string& flag, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
+  if (fs::is_symlink(path, error) && !fs::exists(path, error)) {  // no folder can be made under its name
+    throw ConfigError(fmt::format("{} {}: is a link to {}, which does not exist; make that folder, or remove the link",
+                                  flag, path, fs::read_symlink(path, error).string()));
+  }
   fs::path place = fs::absolute(path, error).lexically_normal();
   while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   if (!fs::is_directory(place, error)) {
@@ -197,7 +205,9 @@ void require_outputs(const Job& job) {
     for (const Output& other : given) require_distinct(output, other);
     given.push_back(output);
   }
+  if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
   if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
+    require_folder("--flight-record", flight);
     try {
       require_flight_folder(flight);
       if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
@@ -206,9 +216,8 @@ void require_outputs(const Job& job) {
     }
   }
   if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
-  if (!options.checkpoint.folder.empty()) {
-    require_folder("--checkpoint", options.checkpoint.folder);
-    if (options.reports && !options.is_restart) require_unlocked_folder(options.checkpoint.folder);
+  if (!options.checkpoint.folder.empty() && options.reports && !options.is_restart) {
+    require_unlocked_folder(options.checkpoint.folder);
   }
   if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
     throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));

@@ -12,6 +12,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/limits.h"
+#include "core/shell_words.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
 #include "hugging_face/model_folder.h"
@@ -81,8 +82,8 @@ RunShape shape_of(const TrainOptions& options) {
     return run_shape(request_of(options));
   } catch (const ScheduleError& error) {
     if (options.given == nullptr) throw;
-    throw ConfigError(
-        fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, error.what()));
+    throw ConfigError(fmt::format("{}: {}; `chimera check {}` lists all violations", options.schedule_file,
+                                  error.what(), shell_word(options.schedule_file)));
   }
 }
 
