@@ -7,7 +7,6 @@
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "passes/lower.h"
 
 namespace chimera {
 
@@ -45,13 +44,9 @@ void require_valid(const std::vector<Violation>& violations, const Schedule& sch
 
 }  // namespace
 
-Program training_program(const RunShape& shape, const ProgramChoices& choices) {
-  LoweringOptions options{.receives_ahead = choices.receives_ahead,
-                          .recompute = choices.recompute,
-                          .offload = choices.offload,
-                          .pairs = choices.pairs};
-  options.all_reduces = {
-      .every_stage = shape.ranks.data_parallel > 1 || choices.canonical, .placement = choices.sync, .tied = shape.tied};
+Program training_program(const RunShape& shape, LoweringOptions options) {
+  options.all_reduces.every_stage = options.all_reduces.every_stage || shape.ranks.data_parallel > 1;
+  options.all_reduces.tied = shape.tied;
   return proven(shape.schedule, options);
 }
 

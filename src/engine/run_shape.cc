@@ -6,7 +6,6 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/registry.h"
 
 namespace chimera {
 namespace {

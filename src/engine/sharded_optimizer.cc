@@ -3,28 +3,22 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "runtime/worker_context.h"
 
 namespace chimera {
 namespace {
-
-std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
-  std::vector<std::int64_t> sizes;
-  for (const Parameter& parameter : parameters) sizes.push_back(parameter.value.numel());
-  return sizes;
-}
 
 class ShardedStage {
  public:
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
                std::size_t own)
-      : id_(id), stage_(stage), own_(own), shards_(members) {
-    const auto owners = owners_of(stage, members);
-    for (std::size_t p = 0; p < owners.size(); ++p) shards_[owners[p]].push_back(stage.parameters()[p]);
-    for (const auto& shard : shards_) {
-      const auto parts = sizes_of(shard);
-      counts_.push_back(std::accumulate(parts.begin(), parts.end(), std::int64_t{0}));
+      : id_(id), stage_(stage), own_(own) {
+    for (std::size_t member = 0; member < members; ++member) {
+      shards_.push_back(owned_parameters(stage, members, member));
+      std::int64_t& count = counts_.emplace_back(0);
+      for (const Parameter& parameter : shards_.back()) count += parameter.value.numel();
     }
     if (!shards_[own].empty()) optimizer_ = make_optimizer(options, shards_[own]);
   }
@@ -91,9 +85,7 @@ class ShardedOptimizer final : public Optimizer {
 
   [[nodiscard]] std::int64_t state_bytes() const override {
     std::int64_t bytes = 0;
-    for (const ShardedStage& stage : stages_) {
-      if (stage.optimizer() != nullptr) bytes += stage.optimizer()->state_bytes();
-    }
+    for (const ShardedStage& stage : stages_) bytes += stage.optimizer() ? stage.optimizer()->state_bytes() : 0;
     return bytes;
   }
 

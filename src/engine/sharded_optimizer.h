@@ -4,7 +4,6 @@
 
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "engine/optimizer.h"
 #include "transport/transport.h"

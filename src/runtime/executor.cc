@@ -1,23 +1,54 @@
 #include "runtime/executor.h"
 
+#include <ATen/ATen.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/invariant.h"
-#include "runtime/without_messages.h"
+#include "transport/forwarding_transport.h"
 
 namespace chimera {
 namespace {
 
-bool has_backward(const std::vector<Instruction>& program) {
+/// A program with backwards always ends in updates, of all stages together or of separate ones.
+bool has_updates(const std::vector<Instruction>& program) {
   return std::ranges::any_of(program, [](const Instruction& instruction) {
     return instruction.kind == InstructionKind::OptimizerStep || instruction.kind == InstructionKind::UpdateWeights;
   });
 }
+
+/// Sends no messages, and returns zeros for received messages. Sums are unchanged.
+class WithoutMessages final : public ForwardingTransport {
+ public:
+  WithoutMessages(Transport& ranks, at::Device device) : ForwardingTransport(ranks), device_(device) {}
+
+  std::unique_ptr<Pending> start_send(RankId /*to*/, at::Tensor /*tensor*/, const MessageTag& /*tag*/) override {
+    return std::make_unique<Completed>(at::Tensor());
+  }
+  std::unique_ptr<Pending> post_receive(RankId /*from*/, const TensorSpec& spec, const MessageTag& /*tag*/) override {
+    return std::make_unique<Completed>(at::zeros(spec.sizes, at::device(device_).dtype(spec.dtype)));
+  }
+
+ private:
+  at::Device device_;
+};
+
+/// Disables the fault points of this thread during its lifetime.
+class WithoutFaults {
+ public:
+  WithoutFaults() { set_fault_rank(-1); }
+  ~WithoutFaults() { set_fault_rank(rank_); }
+  WithoutFaults(const WithoutFaults&) = delete;
+  WithoutFaults& operator=(const WithoutFaults&) = delete;
+
+ private:
+  int rank_ = fault_rank();
+};
 
 }  // namespace
 
@@ -48,7 +79,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
 }
 
 void Executor::begin(const std::vector<Instruction>& program) {
-  trains_ = has_backward(program);
+  trains_ = has_updates(program);
   result_ = {};
   ops_.begin(trains_);
   activations_.begin(program);
@@ -70,9 +101,10 @@ void Executor::run_part(std::span<const Instruction> part, const StepHooks& hook
   for (std::size_t i = 0; i < part.size(); ++i) {
     note(part[i], hooks);
     if (begins_pair(part[i])) {
-      note(part[i + 1], hooks);
-      compute_pair(part[i], part[i + 1], hooks);
-      ++i;
+      const Instruction& forward = part[i++];
+      note(part[i], hooks);
+      use_weights(part[i].op);
+      ops_.compute_pair(forward.op, part[i].op, hooks.load, [&] { current_ = forward; });
     } else {
       execute(part[i], hooks);
     }
@@ -121,11 +153,6 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::Offload: return activations_.offload(op);
     case InstructionKind::Load: return activations_.load(op);
   }
-}
-
-void Executor::compute_pair(const Instruction& forward, const Instruction& second, const StepHooks& hooks) {
-  use_weights(second.op);
-  ops_.compute_pair(forward.op, second.op, hooks.load, [&] { current_ = forward; });
 }
 
 void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {

@@ -78,7 +78,6 @@ class Executor {
   void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
   void execute(const Instruction& instruction, const StepHooks& hooks);
-  void compute_pair(const Instruction& forward, const Instruction& second, const StepHooks& hooks);
   void reduce_scalars(std::int64_t step, const StepHooks& hooks);
   void handle_non_finite(const NonFiniteResult& source, std::int64_t step, const StepHooks& hooks);
   void update_weights(const Op& op, const StepHooks& hooks);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 namespace chimera {
@@ -26,7 +25,6 @@ void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch&
     batches_ = std::move(batches);
     work_ = record([&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); });
     losses_ = std::move(losses);
-    ++recordings_;
   }
   work_->repeat();
   losses = losses_;

@@ -73,12 +73,7 @@ std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tenso
   std::vector<at::Tensor> copies;
   for (const at::Tensor& tensor : tensors) copies.push_back(take(tensor.numel()));
   last_.await();
-  end = last_ = stream_.run(StreamMark(device_), [&] {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      copies[i].copy_(tensors[i], /*non_blocking=*/true);
-      use_on_current_stream(tensors[i]);
-    }
-  });
+  end = last_ = copy(tensors, copies, tensors);
   return copies;
 }
 
@@ -87,20 +82,26 @@ std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, S
   for (const at::Tensor& tensor : tensors) {
     results.push_back(at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte)));
   }
-  end = stream_.run(StreamMark(device_), [&] {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      results[i].copy_(tensors[i], /*non_blocking=*/true);
-      use_on_current_stream(results[i]);
-    }
-  });
+  end = copy(tensors, results, results);
   for (at::Tensor& tensor : tensors) free_[tensor.numel()].push_back(std::move(tensor));
   return results;
+}
+
+/// The device's allocator may otherwise reuse memory that this stream still reads or writes.
+StreamMark HostCopies::copy(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to,
+                            const std::vector<at::Tensor>& on_device) {
+  return stream_.run(StreamMark(device_), [&] {
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      to[i].copy_(from[i], /*non_blocking=*/true);
+      use_on_current_stream(on_device[i]);
+    }
+  });
 }
 
 at::Tensor HostCopies::take(std::int64_t bytes) {
   std::vector<at::Tensor>& free = free_[bytes];
   if (free.empty()) {
-    const MemoryMeter::HostRecording apart;
+    const MemoryMeter::Pause uncounted;
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(!device_.is_cpu()));
   }
   at::Tensor memory = std::move(free.back());

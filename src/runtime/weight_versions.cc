@@ -36,17 +36,11 @@ void WeightVersions::drop(std::int32_t version) {
 }
 
 void WeightVersions::update(const std::function<void()>& change) {
-  begin_update();
-  const at::AutoDispatchBelowADInplaceOrView unnoticed;
-  change();
-}
-
-void WeightVersions::begin_update() {
-  const at::NoGradGuard no_grad;
   Values next;
   if (newest_is_dropped_) {
     next = take_out_version(newest_);
   } else {
+    const at::NoGradGuard no_grad;
     const Values& values = held_.at(newest_);
     if (spare_.empty()) {
       for (const at::Tensor& value : values) next.push_back(at::empty_like(value));
@@ -60,6 +54,9 @@ void WeightVersions::begin_update() {
   put(next);
   held_.emplace(++newest_, std::move(next));
   in_use_ = newest_;
+  // Autograd counts changes in place, and would reject the backward of a forward that began with an older version.
+  const at::AutoDispatchBelowADInplaceOrView unnoticed;
+  change();
 }
 
 void WeightVersions::put(const Values& values) {
