@@ -38,7 +38,7 @@
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
-#include "train/setup/job_fingerprint.h"
+#include "train/setup/job_identity.h"
 #include "train/setup/prepare_job.h"
 #include "train_command_line.h"
 #include "train_options.h"

@@ -265,19 +265,13 @@ TEST(CheckpointTest, FailedSaveDoesNotEndTheRun) {
   EXPECT_THAT(list_steps(folder), ElementsAre(2));
 }
 
-TEST(CheckpointTest, IsSavedOnRequest) {
+TEST(CheckpointTest, IsSavedByTime) {
   const Scratch scratch;
-  const TrainOptions options = saving(small_run("1f1b", {2, kCheckpointMicroBatches}), scratch.path("run"), 1000);
-  const Job job = prepare_job(options);
-  run_rank_threads(2, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
-    at::set_num_threads(1);
-    Trainer trainer(job, rank, transport);
-    trainer.run([&](const StepMetrics& metrics) {
-      if (rank == RankId(0) && metrics.step == 1) request_save();
-    });
-    EXPECT_TRUE(trainer.finish_checkpoints());
-  });
-  EXPECT_THAT(list_steps(scratch.path("run")), ElementsAre(2, kCheckpointSteps));
+  TrainOptions options = saving(small_run("1f1b", {2, kCheckpointMicroBatches}), scratch.path("run"));
+  options.checkpoint.every = {.steps = 0, .seconds = 1e-9};
+  options.checkpoint.keep.last = 100;
+  EXPECT_TRUE(run(options).is_saved);
+  EXPECT_THAT(list_steps(scratch.path("run")), AllOf(Contains(1), Contains(kCheckpointSteps)));
 }
 
 TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <vector>
 
 #include "core/cgroup.h"
+#include "core/clock.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "data/corpus.h"
@@ -41,7 +41,7 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
 double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, Stage& stage,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;
-  const auto start = std::chrono::steady_clock::now();
+  const double start = monotonic_seconds();
   double sum = 0;
   EvaluationProgress now{.windows = samples.count()};
   while (now.windows_done < now.windows) {
@@ -55,7 +55,7 @@ double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples
     now.windows_done = end;
     now.loss = sum / static_cast<double>(end);
     now.tokens_done = end * options.sequence;
-    now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    now.seconds = monotonic_seconds() - start;
     progress(now);
   }
   return now.loss;

@@ -60,10 +60,9 @@ MicroBatch on_device(MicroBatch batch, at::Device device) {
 }
 
 Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
-    : job_(job),
-      place_(place),
-      device_(device),
-      prefetcher_([this](const BatchPlace& at) { return made(*job_.data.training, at); }) {
+    : job_(job), place_(place), device_(device), prefetcher_([this](const BatchPlace& place) {
+        return ready_for(make_micro_batch(*job_.data.training, job_.model.family, place), device_);
+      }) {
   std::unordered_set<MicroBatchId> seen;
   for (const Op& op : job_.run.schedule.workers[place_.worker.index()]) {
     if (op.kind != OpKind::Forward || !reads_samples(op.stage)) continue;
@@ -120,10 +119,6 @@ bool Loader::reads_samples(StageId stage) const {
 BatchPlace Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
   const std::int64_t first = job_.run.first_sample(place_.group, micro_batch);
   return {step, first, job_.run.samples_per_op(), job_.run.mini_batch()};
-}
-
-MicroBatch Loader::made(const Samples& source, const BatchPlace& place) const {
-  return ready_for(make_micro_batch(source, job_.model.family, place), device_);
 }
 
 }  // namespace chimera

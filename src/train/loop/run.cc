@@ -25,6 +25,7 @@
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/process.h"
+#include "runtime/gather.h"
 #include "runtime/memory_meter.h"
 #include "telemetry/event_file.h"
 #include "train/export/export_model.h"
@@ -38,7 +39,7 @@
 #include "train/recover/reconnecting_transport.h"
 #include "train/recover/stop_signals.h"
 #include "train/setup/device.h"
-#include "train/setup/job_fingerprint.h"
+#include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
 #include "transport/connection_breaker.h"
 #include "transport/gloo/gloo_transport.h"
@@ -84,13 +85,12 @@ std::optional<MemoryMeter> meter_of(const Job& job) {
 }
 
 void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
-  std::vector<double> bytes(static_cast<std::size_t>(job.run.num_ranks()), 0);
-  bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
-  transport.all_sum(bytes);
-  if (rank == RankId(0)) {
-    write_at_end(job, "--tensor-memory", job.options.tensor_memory,
-                 fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
-  }
+  std::vector<double> bytes;
+  const double own = static_cast<double>(meter.usage(rank).peak);
+  for (const auto& peak : gather({own}, rank, job.run.num_ranks(), transport)) bytes.push_back(peak.front());
+  if (rank != RankId(0)) return;
+  write_at_end(job, "--tensor-memory", job.options.tensor_memory,
+               fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
 }
 
 void say_saved(const Job& job) {

@@ -32,12 +32,7 @@ double StepValidation::loss(std::int64_t step) {
     const StepHooks hooks{
         .step = step,
         .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
-        .observation = {.on_instruction =
-                            [&](const Instruction& instruction) {
-                              progress_.note({RankProgress::Phase::Steps, step, instruction});
-                            },
-                        .before_wait = [&] { progress_.catch_up(); },
-                        .peak_memory = peak_memory_of(self_.device)},
+        .observation = progress_.observe(step),
     };
     sum += driver_.validate(job.programs.validation, hooks);
   }

@@ -3,23 +3,19 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "core/cgroup.h"
+#include "core/clock.h"
 #include "core/fault_point.h"
 #include "engine/programs.h"
-#include "train/loop/parameters_hash.h"
+#include "train/recover/state_hash.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Size and type of the hidden states that stages exchange.
 TensorSpec hidden_states(const Job& job) {
@@ -95,10 +91,10 @@ void Trainer::run_step(std::int64_t step) {
   inject_bit_flip("step", 0);
   loader_.begin_step(step);
   warm_up(step);
-  const auto start = Clock::now();
+  const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
-  const StepTotals totals = driver_.train(program_of(step), hooks_of(step));
-  note_metrics(totals, seconds_since(start));
+  const StepResult result = driver_.train(program_of(step), hooks_of(step));
+  note_metrics(result, monotonic_seconds() - start);
   inject_bit_flip("updated", 0);
   inject_bit_flip("moments", 1);
 }
@@ -127,14 +123,13 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
           .one_stage = [this](StageId stage, MicroBatchId last, double norm) { update_stage(stage, last, norm); },
           .skip_non_finite = losses_.skip_hook(step + 1),
           .is_left_out = losses_.leaves_out(step + 1)},
-      .observation = {.on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); },
-                      .before_wait = [this] { progress_.catch_up(); },
-                      .peak_memory = peak_memory_of(self_.device),
-                      .used_memory = used_memory_of(self_.device),
-                      .tracer = tracer_ ? &*tracer_ : nullptr},
+      .observation = progress_.observe(step + 1),
       .recording = {.record = options().cuda_graphs ? record_on(accelerator()) : CaptureGraph()},
       .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
   };
+  hooks.observation.on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); };
+  hooks.observation.used_memory = used_memory_of(self_.device);
+  hooks.observation.tracer = tracer_ ? &*tracer_ : nullptr;
   if (step + 1 < options().steps) {
     hooks.recording.load_next = [this, step](StageId stage, MicroBatchId id) {
       return loader_.training(step + 1, stage, id);
@@ -152,33 +147,33 @@ void Trainer::note_instruction(const Instruction& instruction) {
 }
 
 void Trainer::update(std::int64_t step, double gradient_norm) {
-  const auto start = Clock::now();
+  const double start = monotonic_seconds();
   replicas_.forget();
   driver_.update(model_.optimizer(), step, gradient_norm);
   model_.update_copies();
-  times_.add_update(seconds_since(start));
+  times_.add_update(monotonic_seconds() - start);
 }
 
 void Trainer::update_stage(StageId stage, MicroBatchId last, double gradient_norm) {
-  const auto start = Clock::now();
+  const double start = monotonic_seconds();
   driver_.update(model_.optimizer(stage), last.value() / self_.job.run.schedule.micro_batches, gradient_norm);
-  times_.add_update(seconds_since(start));
+  times_.add_update(monotonic_seconds() - start);
 }
 
-void Trainer::note_metrics(const StepTotals& totals, double seconds) {
+void Trainer::note_metrics(const StepResult& result, double seconds) {
   StepMetrics metrics;
   metrics.step = steps_.step();
-  metrics.loss = totals.loss;
-  metrics.gradient_norm = totals.gradient_norm;
+  metrics.loss = result.loss;
+  metrics.gradient_norm = result.gradient_norm;
   metrics.learning_rate = driver_.learning_rate(metrics.step - 1);
   metrics.tokens = self_.job.run.mini_batch() * options().sequence;
   metrics.step_seconds = seconds;
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / seconds;
-  metrics.peak_memory_bytes = totals.peak_memory_bytes;
-  if (!self_.device.is_cpu()) metrics.used_memory_bytes = totals.used_memory_bytes;
-  metrics.is_skipped = totals.is_skipped;
-  metrics.skipped = last_.skipped + (totals.is_skipped ? 1 : 0);
-  metrics.updates = last_.updates + (totals.is_skipped ? 0 : self_.job.run.updates());
+  metrics.peak_memory_bytes = result.peak_memory_bytes;
+  if (!self_.device.is_cpu()) metrics.used_memory_bytes = result.used_memory_bytes;
+  metrics.is_skipped = result.is_skipped;
+  metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);
+  metrics.updates = last_.updates + (result.is_skipped ? 0 : self_.job.run.updates());
   losses_.note(metrics, last_.loss_watch);
   last_ = std::move(metrics);
   steps_.note_update();
@@ -245,12 +240,10 @@ void Trainer::warm_up(std::int64_t step) {
       batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
       return batch;
     };
-    driver_.executor().warm_up(
-        program.workers[self_.place.worker.index()],
-        {.load = load,
-         .observation = {.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); },
-                         .before_wait = [&] { progress_.catch_up(); },
-                         .peak_memory = peak_memory_of(self_.device)}});
+    ObservationHooks observation = progress_.observe(step);
+    observation.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); };
+    driver_.executor().warm_up(program.workers[self_.place.worker.index()],
+                               {.load = load, .observation = std::move(observation)});
   };
   for (const bool is_masked : {false, true}) {
     if (is_masked && is_causal(job.model.family)) continue;

@@ -12,8 +12,6 @@
 
 namespace chimera {
 
-bool LossGuard::leaves_out(std::int64_t step) const { return chimera::leaves_out(self_.job.left_out, step); }
-
 std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t step) const {
   if (!leaves_out(step) && !self_.job.options.skips_non_finite(step)) return nullptr;
   return [this, step](const std::string& what, bool is_own) {

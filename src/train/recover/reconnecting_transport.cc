@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 #include <chrono>
-#include <exception>
-#include <string>
 #include <utility>
 
 #include "core/error.h"
 #include "launch/local/failure_report.h"
-#include "launch/local/rank.h"
 
 namespace chimera {
 namespace {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
-#include <string_view>
 #include <system_error>
 #include <vector>
 

@@ -46,7 +46,7 @@ constexpr std::array kPeaks = {
     Peak{"NVIDIA L4", 121},
 };
 
-const Accelerator* instead = nullptr;
+const Accelerator* replacement = nullptr;
 
 bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
 
@@ -168,15 +168,13 @@ const Accelerator& open_accelerator(const std::string& path) {
 }
 
 const Accelerator& accelerator() {
-  if (instead != nullptr) return *instead;
+  if (replacement != nullptr) return *replacement;
   static const Accelerator& library =
       open_accelerator(std::filesystem::path(own_executable()).parent_path() / "libchimera_cuda.so");
   return library;
 }
 
-ScopedAcceleratorOverride::ScopedAcceleratorOverride(const Accelerator& accelerator) { instead = &accelerator; }
-
-ScopedAcceleratorOverride::~ScopedAcceleratorOverride() { instead = nullptr; }
+void replace_accelerator(const Accelerator* other) { replacement = other; }
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (!uses_gpu(options)) return;

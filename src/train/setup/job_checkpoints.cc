@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/manifest.h"
 #include "core/cgroup.h"
 #include "core/console.h"
@@ -19,7 +18,7 @@
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "model_config/parameters.h"
-#include "train/setup/run_record.h"
+#include "train/setup/job_identity.h"
 
 namespace chimera {
 

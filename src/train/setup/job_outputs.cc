@@ -18,8 +18,6 @@
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "data/mixture.h"
-#include "hugging_face/config_json.h"
-#include "hugging_face/staged_folder.h"
 #include "launch/flight/flight_record.h"
 #include "train/setup/job_checkpoints.h"
 
@@ -31,6 +29,16 @@ struct Output {
   const std::string& path;
   const char* begin;  // first characters of such a file; empty: see require_own_metrics()
 };
+
+/// Puts the flag before the message of a ConfigError that names only the path.
+template <class Act>
+void name_flag(const char* flag, const Act& act) {
+  try {
+    act();
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{} {}", flag, error.what()));
+  }
+}
 
 /// Returns false for files such as /dev/null, which several flags may share.
 bool is_kept(const std::string& path) {
@@ -86,11 +94,7 @@ void require_appendable(const Output& output) {
     throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(cause)));
   };
   if (!std::filesystem::exists(output.path, none)) {
-    try {
-      return require_parents(output.path);
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
-    }
+    return name_flag(output.flag, [&] { require_parents(output.path); });
   }
   if (std::filesystem::is_directory(output.path, none)) refuse(EISDIR);
   if (::access(output.path.c_str(), W_OK) != 0) refuse(errno);
@@ -111,14 +115,6 @@ void require_own_metrics(const Job& job) {
   }
   require_unlocked_lines(path);
   require_unused("--metrics", path, false);
-}
-
-void require_replaceable(const Output& output) {
-  try {
-    require_writable_whole(output.path);
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
-  }
 }
 
 bool is_in_use(const std::string& path) {
@@ -158,27 +154,6 @@ void require_folder(const std::string& flag, const std::string& path) {
 
 }  // namespace
 
-ElementType export_type(const TrainOptions& options) {
-  if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
-  return element_type_of_word("--export-dtype", options.export_dtype);
-}
-
-ExportPlan planned_export(const Job& job) {
-  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
-}
-
-void require_exportable(const Job& job) {
-  const ElementType type = export_type(job.options);
-  if (!job.from) (void)to_config_json(job.model, type);
-  std::uint64_t bytes = 0;
-  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
-  try {
-    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--export {}", error.what()));
-  }
-}
-
 void require_outputs(const Job& job) {
   const TrainOptions& options = job.options;
   if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
@@ -198,12 +173,10 @@ void require_outputs(const Job& job) {
     given.push_back(output);
   }
   if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
-    try {
+    name_flag("--flight-record", [&] {
       require_flight_folder(flight);
       if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("--flight-record {}", error.what()));
-    }
+    });
   }
   if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
   if (!options.checkpoint.folder.empty()) {
@@ -215,7 +188,11 @@ void require_outputs(const Job& job) {
   }
   for (const Output& output : given) {
     const bool is_metrics = &output.path == &options.metrics;
-    is_metrics ? require_appendable(output) : require_replaceable(output);
+    if (is_metrics) {
+      require_appendable(output);
+    } else {
+      name_flag(output.flag, [&] { require_writable_whole(output.path); });
+    }
     if (!options.reports) continue;
     if (is_metrics) {
       require_own_metrics(job);

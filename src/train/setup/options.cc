@@ -1,13 +1,11 @@
 #include "train/setup/options.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
 
 #include "core/cgroup.h"
-#include "core/choices.h"
 #include "core/error.h"
 #include "core/printable.h"
 

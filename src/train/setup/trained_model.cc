@@ -53,19 +53,18 @@ void TrainedModel::make_optimizers() {
   const Job& job = self_.job;
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : stages_) {
-      stage_optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
+      optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
     }
   } else if (job.options.shard_optimizer) {
-    optimizer_ =
+    optimizers_[std::nullopt] =
         make_sharded_optimizer(job.options.optimizer, groups_, job.run.rank_groups(), self_.rank, self_.transport);
   } else {
     std::vector<ParameterGroup*> in_order;
     for (const auto& [id, group] : groups_) in_order.push_back(group);
-    optimizer_ = make_optimizer(job.options.optimizer, in_order);
+    optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order);
   }
   if (job.first_step == 0) return;
-  if (optimizer_) resume_optimizer(job, *optimizer_);
-  for (const auto& [id, optimizer] : stage_optimizers_) resume_optimizer(job, *optimizer);
+  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer);
 }
 
 std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(stages_); }
@@ -80,9 +79,8 @@ std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
 }
 
 std::vector<OptimizerTensor> TrainedModel::optimizer_state() const {
-  if (optimizer_) return optimizer_->state();
   std::vector<OptimizerTensor> state;
-  for (const auto& [id, optimizer] : stage_optimizers_) {
+  for (const auto& [id, optimizer] : optimizers_) {
     for (OptimizerTensor& tensor : optimizer->state()) state.push_back(std::move(tensor));
   }
   return state;
@@ -124,7 +122,7 @@ void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to
 
 void TrainedModel::note_received(std::int64_t updates) {
   require_invariant(!has_weights_, "a rank with weights receives the state of another rank");
-  optimizer_->set_steps(updates);
+  optimizer().set_steps(updates);
   update_copies();
   has_weights_ = true;
 }
