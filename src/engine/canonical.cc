@@ -41,6 +41,7 @@ std::int64_t blocks_of(const RunShape& run, const std::vector<MicroBatchRun>& ru
 
 void require_order(const Schedule& schedule) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    // Blocks are finished in ascending order, and slices of a micro-batch must not mix with others.
     std::map<std::pair<StageId, ReplicaId>, Op> last;
     for (const Op& op : schedule.workers[w]) {
       if (!gives_weight_gradient(op.kind)) continue;
@@ -84,6 +85,8 @@ SumOrder order_of(const RunShape& run, const std::vector<MicroBatchRun>& runs, c
   SumOrder order;
   for (const RankId rank : ranks) {
     const GroupWorker place = run.ranks.place(rank);
+    // A rank's runs of micro-batches become the largest whole subtrees that they cover. The transport then adds the
+    // subtrees of all ranks by the same tree, so it does not matter which rank has which.
     auto& parts = order.parts.emplace_back();
     for (const Use& use : uses) {
       for (std::size_t r = 0; r < replicas; ++r) {
@@ -139,6 +142,7 @@ CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks,
 DeterministicKernels::DeterministicKernels(bool is_on) : is_on_(is_on) {
   if (!is_on_) return;
   const std::scoped_lock lock(deterministic_users.mutex);
+  // The switch belongs to the process, but several thread ranks may train, so the last user restores it.
   if (deterministic_users.count++ == 0) deterministic_users.before = exchange_settings({});
 }
 

@@ -126,6 +126,8 @@ MicroBatch first_micro_batch(const FitRun& run) {
 void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                           Transport& transport) {
   const at::NoGradGuard no_graph;
+  // Modules may initialize themselves from any source of random numbers, so copies of a stage take the values of its
+  // owner.
   std::vector<std::unique_ptr<Pending>> sends;
   std::vector<std::pair<RankId, at::Tensor>> received;
   const auto groups = run.rank_groups();
@@ -169,6 +171,8 @@ std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
 /// of step 0. All `stages` then expect their shape.
 std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                                         Transport& transport) {
+  // Shapes of a user's modules are not known in advance, and receives must be posted with the right size. One forward
+  // through all stages, one stage after another, finds them.
   std::vector<TensorSpec> boundaries;
   std::vector<std::unique_ptr<Pending>> sends;
   at::Tensor output;  // of the previous stage; undefined on other ranks than its owner
@@ -323,6 +327,7 @@ void RankFit::warm_up(const Program& program, bool& is_warm) {
   if (std::exchange(is_warm, true) || run_.num_ranks() == 1 || device().is_cpu()) return;
   std::vector<at::Tensor> buffers;
   for (const auto& [id, stage] : stages_) std::ranges::copy(stage->buffers(), std::back_inserter(buffers));
+  // Batch statistics and dropout must be as if the ops had not run.
   const ValueGuard same_buffers(buffers);
   const GeneratorGuard same_random_numbers(device());
   driver_->executor().warm_up(program.workers[place_.worker.index()], hooks(0, {}));
@@ -366,6 +371,7 @@ void RankFit::load_targets(std::int64_t step) {
   targets_.clear();
   const StageId last(run_.schedule.stages - 1);
   const auto replicas = micro_batches_of_replicas(run_.schedule);
+  // The mean is over all targets of the step, so its divisor must be known before the first loss is computed.
   std::array<double, 1> count{};
   for (std::size_t r = 0; r < replicas.size(); ++r) {
     if (run_.schedule.placement.worker(ReplicaId(static_cast<std::int64_t>(r)), last) != place_.worker) continue;

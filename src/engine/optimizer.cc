@@ -20,6 +20,7 @@ struct Group {
 };
 
 std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const OptimizerOptions& options) {
+  // The fused kernel takes one weight decay for a list of tensors, so parameters with and without decay are apart.
   std::vector<Group> groups(2);
   groups[0].weight_decay = options.weight_decay;
   for (const Parameter& parameter : parameters) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Settings of an update: the kind of optimizer with its constants, which parameters decay, and the learning rate of
-// each step.
+// each step. Trainer and RankFit share them; optimizer.h applies them, and StepDriver asks for the rate of each step.
 
 #include <cstdint>
 #include <optional>

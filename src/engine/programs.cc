@@ -30,6 +30,7 @@ namespace {
 
 Program proven(const Schedule& schedule, const LoweringOptions& options) {
   Program program = lower(schedule, options);
+  // A proof costs milliseconds, and a deadlock costs a run.
   const auto violations = check(program, options.discipline,
                                 options.all_reduces.every_stage ? SummedStages::All : SummedStages::OfSeveralWorkers);
   if (!violations.empty())

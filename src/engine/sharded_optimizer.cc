@@ -20,6 +20,7 @@ class ShardedStage {
       std::int64_t& count = counts_.emplace_back(0);
       for (const Parameter& parameter : shards_.back()) count += parameter.value.numel();
     }
+    // A stage may have fewer parameters than copies.
     if (!shards_[own].empty()) optimizer_ = make_optimizer(options, shards_[own]);
   }
 

@@ -1,4 +1,5 @@
 #pragma once
+
 // ZeRO's first level (Rajbhandari et al., SC'20, section 5.1) over the copies of a stage, split between whole
 // parameters. Gradients are summed by a reduce-scatter to the owners (ProgramShape::scatters).
 

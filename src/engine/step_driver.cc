@@ -12,6 +12,7 @@ StepDriver::StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, st
       worker_(worker),
       transport_(transport),
       executor_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied) {
+  // Buffers of the sums are sized once, before the first step, in the same order on all ranks.
   executor_.connect_sums();
 }
 

@@ -22,6 +22,7 @@ BlockSums::BlockSums(at::Tensor gradients, std::int64_t block_size)
     : gradients_(std::move(gradients)), block_size_(block_size) {}
 
 at::Tensor BlockSums::spare() {
+  // The transport may still read a taken buffer. It has released the buffer when this is the only reference.
   if (spares_.empty()) {
     const auto returned =
         std::partition(taken_.begin(), taken_.end(), [](const at::Tensor& buffer) { return buffer.use_count() > 1; });
@@ -37,6 +38,8 @@ at::Tensor BlockSums::spare() {
 void BlockSums::open(ReplicaId replica) {
   const at::NoGradGuard no_grad;
   if (runs_.empty()) open_ = replica;
+  // Two replicas alternate on a worker of a bidirectional schedule. Backwards always add into `gradients_`, so the
+  // block of the other replica is saved while this one runs.
   Run& run = runs_[replica];
   if (open_ == replica) return;
   at::Tensor& other = runs_[open_].under_way;
@@ -64,6 +67,7 @@ void BlockSums::close(std::int64_t position) {
     sum = spare();
     sum.copy_(gradients_);
   }
+  // The adder joins subtrees as soon as both halves exist, so at most one sum for each level of the tree is kept.
   run.blocks.push({0, block}, std::move(sum), [&](at::Tensor left, at::Tensor right) {
     left.add_(right);
     if (!right.is_same(gradients_)) spares_.push_back(std::move(right));

@@ -64,6 +64,8 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   begin(program);
   result_.is_skipped = hooks.update.is_left_out;
+  // Only the part before the step's sums launches the same kernels in each step. After it, the host reads the gradient
+  // norm and decides about the update.
   std::span<const Instruction> rest(program);
   if (hooks.recording.record && trains_ && !recorded_.is_before()) {
     const auto sums = std::ranges::find(rest, InstructionKind::ReduceScalars, &Instruction::kind);
@@ -87,12 +89,14 @@ void Executor::begin(const std::vector<Instruction>& program) {
     if (kind == InstructionKind::UpdateWeights && !versions_.contains(op.stage)) {
       Stage& stage = worker_.stage(op);
       stage.zero_gradients();
+      // The first update of a stage tells the number of its current version.
       versions_.emplace(op.stage, WeightVersions(stage, op.weight_version - 1));
     }
     if (kind == InstructionKind::OptimizerStep) {
       for (const auto& [id, parameters] : worker_.groups) parameters->zero_gradients();
     }
   }
+  // A validation between steps of an asynchronous run reads the newest weights of every stage.
   if (trains_) return;
   for (auto& [id, versions] : versions_) versions.use(versions.newest());
 }
@@ -161,6 +165,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   StepSums sums = reduction_.sum(step, trains_, ops_.losses(), recordings, hooks);
   if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
   if (sums.recordings.value_or(0) > 0) recorded_.record_again();
+  // Ops of later steps may have run already. Their results stay for the sums of their own step.
   const auto suspects = ops_.non_finite().take_before(MicroBatchId((step + 1) * worker_.shape.micro_batches));
   if (!sums.are_finite()) {
     handle_non_finite(reduction_.find_non_finite(sums.squares, suspects), hooks.step + step, hooks);
@@ -180,6 +185,8 @@ void Executor::handle_non_finite(const NonFiniteResult& source, std::int64_t ste
     result_.is_skipped = true;
     return;
   }
+  // The error message names the current instruction, so it must name the op that made the value, not the sum that found
+  // it.
   if (source.op) current_ = {.kind = InstructionKind::Compute, .op = *source.op};
   if (source.is_own) throw Error(what + "; try a lower --learning-rate");
   std::array<double, 1> nothing{};

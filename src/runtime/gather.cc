@@ -8,6 +8,7 @@ namespace chimera {
 
 std::vector<std::vector<double>> gather(const std::vector<double>& own, RankId rank, std::int64_t num_ranks,
                                         Transport& transport) {
+  // Every rank fills in its own part of a vector of zeros, and the sum over all ranks is the whole.
   std::vector<double> counts(static_cast<std::size_t>(num_ranks), 0);
   counts[rank.index()] = static_cast<double>(own.size());
   transport.all_sum(counts);

@@ -26,6 +26,7 @@ double sum_in_lanes(const Number* elements, std::int64_t count) {
     const auto value = static_cast<double>(elements[i]);
     sums[static_cast<std::size_t>(lane)] += value * value;
   }
+  // The lanes are added in order, so the result depends on the number of elements alone.
   double sum = 0;
   for (const double lane : sums) sum += lane;
   return sum;
@@ -113,6 +114,7 @@ bool GradientNorms::reports_on(ParameterGroupId id) const {
 }
 
 GradientNorms::SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
+  // The members of a group divide its parameters, so no gradient is counted twice.
   const std::vector<RankId> ranks = shape_.ranks.ranks_of({shape_.groups[id.index()]}).front();
   const auto place = std::ranges::find(ranks, shape_.rank(worker_)) - ranks.begin();
   return {static_cast<std::size_t>(place), ranks.size()};

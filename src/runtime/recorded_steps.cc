@@ -21,6 +21,7 @@ void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch&
     if (!has_sizes_of(batches)) throw std::logic_error("micro-batches of other sizes without a new recording");
     copy_inputs(batches);
   } else {
+    // The graph reads the tensors of these micro-batches and writes these losses in every later step, so both are kept.
     losses_.clear();
     batches_ = std::move(batches);
     work_ = record([&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); });
@@ -56,6 +57,7 @@ bool RecordedSteps::has_sizes_of(Batches& batches) {
 }
 
 void RecordedSteps::copy_inputs(Batches& batches) {
+  // A graph has the addresses of its inputs, so later samples are copied there.
   for (auto& [place, batch] : batches) {
     const std::vector<at::Tensor*> from = tensors_of(batch);
     const std::vector<at::Tensor*> to = tensors_of(batches_.at(place));

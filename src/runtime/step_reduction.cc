@@ -90,6 +90,7 @@ NonFiniteResult StepReduction::find_non_finite(std::span<const double> squares, 
   };
   for (const Op& op : suspects) found[index_of(op)] = 1;
   worker_.transport.all_sum(found);
+  // All ranks see the same marks, so all find the same first op without another message.
   const auto first = static_cast<std::size_t>(std::ranges::find(found, 1) - found.begin());
   if (first < found.size()) {
     const auto [group, op] = order.place(first);
@@ -100,6 +101,7 @@ NonFiniteResult StepReduction::find_non_finite(std::span<const double> squares, 
     if (result.is_own) result.op = *own;
     return result;
   }
+  // No op had a bad result, so the value arose in a weight gradient, whose norm names its parameter.
   const auto finite = [](double square) { return std::isfinite(square); };
   const auto square = static_cast<std::size_t>(std::ranges::find_if_not(squares, finite) - squares.begin());
   if (square < squares.size()) return {.what = norms_.describe(square), .is_own = norms_.reports_on(square)};

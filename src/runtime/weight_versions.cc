@@ -28,6 +28,7 @@ void WeightVersions::use(std::int32_t version) {
 }
 
 void WeightVersions::drop(std::int32_t version) {
+  // The optimizer reads the newest values once more, so they go only when update() replaces them.
   if (version == newest_) {
     newest_is_dropped_ = true;
   } else {
@@ -36,6 +37,8 @@ void WeightVersions::drop(std::int32_t version) {
 }
 
 void WeightVersions::update(const std::function<void()>& change) {
+  // A newest version that no op needs any more is updated in place. Otherwise the update works on a copy, in memory of
+  // a dropped version if there is any.
   Values next;
   if (newest_is_dropped_) {
     next = take_out_version(newest_);

@@ -76,6 +76,7 @@ TensorSource source_in_file(const WeightFiles::Found& found) {
 }
 
 TensorSources own_sources(const ModelConfig& model, const std::vector<const ParameterGroup*>& own) {
+  // A tied matrix has one parameter but may have two names, for example of embedding and head.
   TensorSources sources;
   for (const ParameterGroup* group : own) {
     for (const Parameter& parameter : group->parameters()) {
@@ -92,6 +93,7 @@ TensorSources own_sources(const ModelConfig& model, const std::vector<const Para
 
 /// Returns the sum over all ranks. If `act` throws on a rank, all ranks throw.
 double sum_in_agreement(Transport& transport, const std::function<double()>& act) {
+  // A rank that throws alone would leave the others waiting for it, so all ranks learn of a failure before any goes on.
   std::vector<double> failures_and_number = {0, 0};
   std::exception_ptr failure;
   try {
@@ -137,6 +139,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   const ExportPlan plan = plan_export(std::move(tensors), shard_bytes);
   std::uint64_t bytes = 0;
   for (const ExportFile& file : plan.files) bytes += file.layout.file_bytes;
+  // The sizes are known before the first byte is written, so a disk that is too small is found now.
   require_new_folder(output, bytes, {source, tokenizer});
   StagedFolder staged(output);
   staged.make_weights(plan);
@@ -159,6 +162,8 @@ void require_exportable(const Job& job) {
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.export_folder;
   const ExportPlan plan = planned_export(job);
+  // Three phases: rank 0 creates files of full size, all ranks write their tensors at their offsets, and rank 0 adds
+  // the description and renames the folder to its final name.
   std::optional<StagedFolder> staged;  // Rank 0 only
   const double number = sum_in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;

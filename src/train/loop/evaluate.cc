@@ -89,6 +89,7 @@ Evaluation evaluate(const EvaluationOptions& options, const std::function<void(c
   sample_options.seed = static_cast<std::uint64_t>(options.seed);
   const OrderedSamples samples(source.tokens, sample_options);
   at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : available_cores());
+  // One stage holds all layers: no pipeline is needed to compute forwards of windows one after another.
   const LoneStage whole(model, even_partition(model.layers, 1).front(), scalar_type(options.dtype),
                         stored_values(folder));
   return {.loss = mean_loss(options, samples, model.family, *whole.stage, progress),

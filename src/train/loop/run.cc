@@ -155,6 +155,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
               ReconnectingTransport* epochs = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
+  // The recording covers the model too, so it starts before the trainer exists.
   std::optional<MemoryMeter::Recording> recording;
   if (meter) recording.emplace(*meter, rank);
   std::optional<Trainer> trainer;
@@ -196,6 +197,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       trainer->trace(job.options.observes());
       run = trainer->run(on_step);
     }
+    // Everything below only reports. An error there must not cost the result of the training.
     // Checkpoint and model first: they cannot be recomputed.
     const bool is_saved = trainer->finish_checkpoints();
     if (run.is_whole && !job.options.export_folder.empty())
@@ -290,6 +292,7 @@ int run_threads(const Job& job) {
   std::optional<MemoryMeter> meter = meter_of(job);
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
+  // No launcher watches thread ranks, so this process detects its own hangs.
   ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
                     !uses_gpu(job.options), job.options.cuda_graphs);
   const auto failed = try_rank_threads(ranks, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
@@ -327,6 +330,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     return static_cast<int>(exit_code_of(failure));
   };
   try {
+    // Another launcher decides how many processes it starts, and knows nothing of the options.
     if (rank.world_size != job.run.num_ranks()) {
       throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started",
                                     job.run.num_ranks(), rank.world_size));
@@ -345,6 +349,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder
       rank.rendezvous_file.reset();
+      // The rendezvous has timeouts of its own. From here on, a silent host would block all others.
       heartbeats = watch_hosts(job, rank, transport);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);

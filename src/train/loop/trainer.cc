@@ -62,11 +62,14 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
 
 RunSummary Trainer::run(const OnStep& on_step) {
   const std::int64_t steps = options().steps;
+  // A run that resumes after a rank loss may have updated weights of a step that was never closed. It closes that step
+  // first.
   if (steps_.is_closed()) replicas_.ensure_hashes(steps_.done());
   bool continues = steps_.is_closed() || close_step(on_step);
   while (continues && steps_.done() < steps) {
     run_step(steps_.done());
     const bool is_warm_up = steps_.done() == steps_.first() + 1 && steps_.done() < steps;
+    // The first step pays for memory, caches and lazy initialization, so its times would spoil every mean.
     if (is_warm_up) driver_.executor().forget_op_times();
     times_.note_step(last_, is_warm_up);
     continues = close_step(on_step);
@@ -174,6 +177,7 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);
   metrics.updates = last_.updates + (result.is_skipped ? 0 : self_.job.run.updates());
+  // A spike throws here, before the step counts as updated, so that no checkpoint of it is written.
   losses_.note(metrics, last_.loss_watch);
   last_ = std::move(metrics);
   steps_.note_update();
@@ -188,6 +192,7 @@ bool Trainer::close_step(const OnStep& on_step) {
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
   if (is_due(options().validate_every)) last_.validation_loss = validation_.loss(last_.step);
   if (is_due(options().sample_every)) last_.sample = validation_.sample(last_.step);
+  // Metrics are written before a save, so that a checkpoint never has a step that the metrics lack.
   on_step(last_);
   const bool continues = !checkpointer_ || save_if_due();
   steps_.close();
@@ -212,6 +217,8 @@ void Trainer::drop_step() {
 }
 
 void Trainer::rejoin() {
+  // The order matters: votes first, then the numbers of the loop, then the missing update of ranks that are a step
+  // behind, and the state of the model last, because it is copied after that update.
   const ResumeState resume = replacement_.agree(steps_.done());
   LoopState state{.last = last_,
                   .skipped_in_row = losses_.skipped_in_row(),

@@ -56,6 +56,7 @@ class TraceWriter {
   std::string write() {
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const auto& groups = steps_[s];
+      // Bubbles at the end of a step last until the next step starts.
       const double next = s + 1 < steps_.size() ? steps_[s + 1].front().start : std::numeric_limits<double>::infinity();
       for (std::size_t g = 0; g < groups.size(); ++g)
         write_group(groups[g], next - groups[g].start, GroupId(static_cast<std::int64_t>(g)));
@@ -187,6 +188,7 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
 }  // namespace
 
 std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
+  // Thread ranks share a clock. Processes on several hosts do not.
   const bool one_clock = job.options.transport == TransportKind::Threads;
   const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.run.num_ranks());
   const auto of_all = [&](const std::vector<double>& times) {
@@ -215,6 +217,7 @@ std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredSte
 
 std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                    const CostModel& costs) {
+  // The median step shows usual behavior; a mean of steps has no timeline.
   const MeasuredStep& step = median_step(steps);
   Timeline simulated = simulate(job.run.schedule, costs);
   Timeline measured = step.timeline;

@@ -54,6 +54,7 @@ std::string groups_in_words(const Job& job) {
 }
 
 Timeline timed(const Schedule& schedule, const CostModel& costs) {
+  // An asynchronous schedule has no end of a step, so its period comes from several steps in a row.
   const std::int64_t steps = steps_to_simulate(schedule);
   return steps == 1 ? simulate(schedule, costs) : simulate(unroll(schedule, steps), costs, {.steps = steps});
 }
@@ -176,9 +177,11 @@ void Progress::show(const StepMetrics& metrics) {
   const std::size_t columns = terminal_columns(STDERR_FILENO);
   std::string line =
       progress_line(metrics, steps_, columns == 0 ? kProgressColumns : std::min(columns, kProgressColumns));
+  // The cursor must not reach the last column, or a terminal would wrap the line that \r rewrites.
   const std::string time = "  " + time_of_day();
   if (!on_terminal_ || line.size() + time.size() < columns) line += time;
   if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
+  // Lines with a validation or sample stay; others on a terminal are rewritten by the next line.
   const bool stays = metrics.step == steps_ || metrics.validation_loss || metrics.sample;
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();

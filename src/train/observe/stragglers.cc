@@ -54,6 +54,8 @@ std::string straggler_report(const std::vector<RankPace>& ranks, double step_sec
   for (const RankPace& pace : ranks) {
     text += fmt::format("{:4}  {:16.4f}  {:>22}\n", pace.rank.value(), pace.seconds,
                         pace.elsewhere ? fmt::format("{:.4f}", *pace.elsewhere) : "none");
+    // A rank with a slow stage is no straggler. It is compared with other ranks at the same ops, which replicas and
+    // groups provide.
     if (!pace.elsewhere || pace.seconds < kStragglerRatio * *pace.elsewhere) continue;
     slow += fmt::format(
         "rank {} is slow: its ops take {:.2f} times as long as on other ranks; a step loses up to {:.4f} s to it "

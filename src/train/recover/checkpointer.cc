@@ -46,6 +46,7 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
     if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
     }
+    // Only the holder of the lock may clean up; another run could still be writing.
     remove_leftovers(disk, folder);
     return held;
   } catch (const CheckpointError& error) {
@@ -122,6 +123,7 @@ std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfi
   for (const ShardKind kind : {ShardKind::Weights, ShardKind::OptimizerState}) {
     std::vector<ShardTensor> tensors;
     for (const Piece& piece : kind == ShardKind::Weights ? weights_ : state_) {
+      // A checkpoint that cannot be continued must not replace one that can.
       if (!all_finite(piece.copy)) throw CheckpointError(fmt::format("{} is not finite", piece.entry.name));
       tensors.push_back(
           {piece.entry, {static_cast<const std::byte*>(piece.copy.const_data_ptr()), piece.copy.nbytes()}});
@@ -151,6 +153,7 @@ Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
 
 SaveVotes& Checkpointer::votes() {
   const bool is_first = rank_ == RankId(0);
+  // The votes of a step carry news about writing and committing, so a save needs no collective of its own.
   const SaveThread::Outcome outcome = thread_.outcome();
   const bool is_writing = current_.phase == Phase::Writing;
   const bool has_news = outcome != SaveThread::Outcome::None && (is_writing || is_first);
@@ -186,6 +189,7 @@ void Checkpointer::save(const StepMetrics& metrics) {
   require_invariant(
       current_.phase == Phase::Idle,
       fmt::format("step {} is saved while the save of step {} is not complete", metrics.step, current_.metrics.step));
+  // All ranks copy between the same two steps, so the parts belong to one state. Writing may then take many steps.
   plans_.is_due = false;
   current_ = {.phase = Phase::Writing, .metrics = metrics};
   last_save_ = std::chrono::steady_clock::now();
@@ -239,6 +243,7 @@ void Checkpointer::resume(const SavePlans& plans) {
 
 /// Applies the summed votes, the same on every rank.
 void Checkpointer::advance() {
+  // Every rank applies the same sums, so all change their phase after the same step.
   if (current_.phase == Phase::Writing && votes_.written == static_cast<double>(job_.run.num_ranks())) {
     current_.phase = Phase::Committing;
     current_.has_failed = votes_.failed > 0;
@@ -285,6 +290,8 @@ void Checkpointer::write_part() {
 void Checkpointer::commit_parts() {
   const CheckpointOptions& options = job_.options.checkpoint;
   if (current_.has_failed) return abandon(disk_, options.folder, current_.metrics.step);  // The failed rank reports why
+  // The manifest is written last. A checkpoint without one does not exist for readers, so a crash at any point leaves
+  // the earlier checkpoints valid.
   try {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, current_.metrics);

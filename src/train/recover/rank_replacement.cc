@@ -35,6 +35,8 @@ std::vector<RankState> gather_states(const RankState& own, const RankContext& se
 ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups) {
   ResumeState all{.done = 0, .metrics_source = furthest(states), .state_sources = {}};
   all.done = states[all.metrics_source.index()].done;
+  // A rank that is one step behind can make the missing update if it has all gradients of that step. Two steps behind,
+  // the update in between is lost.
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     const RankState& state = states[rank];
     if (!state.has_weights || state.done == all.done) continue;
@@ -68,6 +70,7 @@ void RankReplacement::share(LoopState& state, RankId source) const {
                                                 &last.updates,     &watch.losses,     &state.skipped_in_row,
                                                 &state.first_step, &state.plans.saved};
   const std::array<bool*, 3> flags = {&last.is_skipped, &state.plans.is_due, &state.plans.is_stopping};
+  // Ranks without the numbers add zeros, so the sum is a broadcast.
   std::vector<double> numbers;
   for (const double* value : measured) numbers.push_back(*value);
   for (const std::int64_t* value : counted) numbers.push_back(static_cast<double>(*value));

@@ -25,6 +25,7 @@ std::vector<StageCopies> stage_copies(const Job& job) {
   const auto groups = job.run.worker_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const ParameterGroupId group(static_cast<std::int64_t>(g));
+    // After an update in a synchronous schedule, all holders of a stage are equal.
     if (!job.run.schedule.updates) {
       add(group, job.run.rank_groups()[g]);
       continue;
@@ -63,6 +64,7 @@ std::string numbers(const std::vector<RankId>& ranks) {
 /// rank.
 std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
                                              RankId rank, Transport& transport) {
+  // Each rank fills in its own hashes; a sum with zeros is exact for halves of 32 bits.
   std::vector<double> numbers;  // [copies][rank], two halves each
   for (const StageCopies& stage : copies) {
     for (const RankId member : stage.ranks) {
@@ -109,6 +111,7 @@ StateHashes ReplicaCheck::hash_state() {
 }
 
 void ReplicaCheck::compare(std::int64_t step) {
+  // Hashes are compared instead of weights: 16 bytes a stage travel.
   hashes_ = hash_state();
   const auto differing = differing_stages(copies_, hashes_, self_.rank, self_.transport);
   if (differing.empty()) return;

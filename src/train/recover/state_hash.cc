@@ -50,6 +50,7 @@ std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks&
   const at::Tensor hash = at::zeros({}, options);
   for (const at::Tensor& tensor : tensors) {
     const at::Tensor elements = as_integers(tensor.detach());
+    // Multiplying the hash so far by an odd number makes the order of parts and tensors matter, and loses no bit.
     for (std::int64_t first = 0; first < elements.numel(); first += kHashedAtOnce) {
       const at::Tensor part = elements.narrow(0, first, std::min(kHashedAtOnce, elements.numel() - first));
       hash.mul_(kOddMultiplier).add_(part.mul(weights.narrow(0, 0, part.numel())).sum());

@@ -9,6 +9,7 @@ namespace chimera {
 
 void DeviceProgress::add(const std::optional<RankProgress>& progress) {
   if (device_.is_cpu()) return progress ? note_progress(*progress) : note_more_progress();
+  // The list stays short: each note first removes what the device has reached.
   report_reached();
   waiting_.push_back({StreamMark(device_), progress});
 }

@@ -102,6 +102,7 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
     rank.gradients_bytes += memory.gradients;
     rank.optimizer_bytes += memory.optimizer;
   }
+  // A worker of a bidirectional schedule may hold both ends, and then has the tied matrix once.
   const bool both_ends = stages.contains(StageId(0)) && stages.contains(StageId(job.run.schedule.stages - 1));
   if (job.model.tied && both_ends && job.run.schedule.stages > 1) rank.parameters -= tied_parameter(job.model).count();
 }
@@ -110,6 +111,7 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
 
 MachineProfile assumed_machine(const Job& job) {
   const int threads = intra_op_threads(job);
+  // A forecast without a profile needs one number of this machine. A matrix product takes most of a step.
   const double speed = product_speed(scalar_type(job.options.dtype), threads);
   Workload workload = workload_of(job.options);
   workload.micro_batch_size = job.run.samples_per_op();

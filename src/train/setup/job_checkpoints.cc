@@ -51,6 +51,7 @@ Newest look_up(const TrainOptions& options, const std::string& from) {
     throw ConfigError("--resume auto needs a folder of checkpoints; give --checkpoint");
   }
   Newest newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
+  // A folder with nothing but damaged checkpoints is an error: a new run would replace what may be repaired.
   if (newest.checkpoint || newest.refused.empty()) return newest;
   throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", options.checkpoint.folder, newest.refused[0]));
 }
@@ -82,6 +83,7 @@ void require_beginning(const Job& job, const Checkpoint& checkpoint) {
   if (step > job.options.steps) {
     refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.steps));
   }
+  // A resumed pipeline starts empty, which changes an asynchronous run unless it was empty there before.
   if (!job.run.schedule.updates || step == job.options.steps || job.steps_around(step).first == step) return;
   refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot start at step {}, because it has no flush "
                                  "there; give a --save-every that divides this step",
@@ -214,6 +216,7 @@ void open_checkpoints(Job& job) {
   if ((asked.empty() || asked == kNone) && job.options.checkpoint.folder.empty()) return;
   require_saving(job);
   if (!job.options.resume.is_checked) require_own_latest(job.options);
+  // The record is made before the checkpoint is opened, because both are compared.
   auto checkpoints = std::make_shared<JobCheckpoints>();
   checkpoints->record = run_record(job);
   checkpoints->files = description_of(job);
@@ -237,6 +240,7 @@ void open_checkpoints(Job& job) {
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
   }
+  // Ranks would all report the same.
   if (job.options.reports) require_space(job, job.first_step);
   if (asked != kAuto) require_own_folder(job);  // auto has rejected newer ones; new saves replace them
 }

@@ -61,6 +61,7 @@ std::string torch_build() {
 std::uint64_t hash_build() {
   Hash hash;
   hash.add(torch_build());
+  // Two builds of one version may still differ, so the executable itself is hashed.
   std::ifstream program("/proc/self/exe", std::ios::binary);
   std::string block(1 << 20, '\0');
   while (program.read(block.data(), static_cast<std::streamsize>(block.size())) || program.gcount() > 0) {
@@ -116,6 +117,8 @@ std::uint64_t hash_folder(const ModelFolder& folder) {
   for (const ParameterSpec& parameter : all_parameters(folder.model())) {
     const WeightFiles::Found found = folder.find(parameter);
     const std::span<std::byte> bytes = std::span(some).first(std::min<std::size_t>(some.size(), found.tensor.bytes));
+    // Reading all weights would take minutes at each start. Trained models differ in every tensor, so a few bytes tell
+    // them apart.
     found.file->read(found.tensor, (found.tensor.bytes - bytes.size()) / 2, bytes);
     hash.add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
@@ -184,6 +187,7 @@ void compare(const std::string& name, const Json& there, const Json& here, std::
   const auto value = [](const Json& section, const std::string& key) {
     return section.is_object() && section.contains(key) ? json_text(section[key]) : std::string("nothing");
   };
+  // Keys of either side count: an older checkpoint may lack some, a newer one may have more.
   Json all = here;
   if (there.is_object()) all.update(there);
   for (const auto& [key, any] : all.items()) {
@@ -225,6 +229,8 @@ void hash_large_data(const Job& job) {
 Fingerprint fingerprint(const Job& job) {
   const TrainOptions& o = job.options;
   const auto hash_of = [](const Json& value) { return Hash().add(json_text(value)).value(); };
+  // The order decides which difference is named first, so the causes come before their consequences: the program
+  // depends on almost every flag.
   Json ends = Json::array();
   for (const StageLayers& stage : job.partition) ends.push_back(stage.end_layer);
   Json left_out = {o.spike, o.spike_skip};

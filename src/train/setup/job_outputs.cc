@@ -62,6 +62,7 @@ void require_no_input(const Output& output, const TrainOptions& options) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{} {}: {}", output.flag, path, why));
   };
+  // An output that replaces an input would destroy it, or read its own output in the next run.
   std::vector<std::string> files = options.files_read;
   files.insert(files.end(), {options.model, options.schedule_file, options.tokenizer, options.from});
   std::error_code absent;
@@ -104,6 +105,7 @@ void require_own_metrics(const Job& job) {
   const TrainOptions& options = job.options;
   const std::string& path = options.metrics;
   if (options.overwrite || options.is_restart) return require_unlocked_lines(path);
+  // A resumed run continues its own file. The line of the checkpoint's step must have the loss of the checkpoint.
   if (job.first_step > 0) {
     const auto& progress = job.checkpoints->resumed->checkpoint.manifest.run.at("progress");
     return require_continuable_lines(path, job.first_step,
@@ -133,6 +135,7 @@ void require_as_written(const Output& output) {
 
 /// Throws ConfigError if another run saves in the folder. A rank locks it later.
 void require_unlocked_folder(const std::string& folder) {
+  // The lock that a running job holds ends with its process, so no stale file can block a folder.
   const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
@@ -205,6 +208,7 @@ void require_outputs(const Job& job) {
 }
 
 void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text) {
+  // Two runs that started together may both have found the file unused. The later one must not destroy hours of work.
   const bool replaces = job.options.overwrite || job.options.is_restart || job.first_step > 0;
   std::string own = path;
   for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);

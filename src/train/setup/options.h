@@ -187,9 +187,9 @@ struct TrainOptions {
   [[nodiscard]] bool skips_non_finite(std::int64_t step) const {
     return non_finite == NonFinite::Skip || (non_finite == NonFinite::Rollback && step == failed_step);
   }
-  /// Returns the steps between comparisons of replicas (train/recover/copies.h); the last step is always compared. A
-  /// hash costs about 0.1 % of the computation. Repair compares after every step, before a bad replica corrupts a
-  /// gradient sum.
+  /// Returns the steps between comparisons of replicas (train/recover/replica_check.h); the last step is always
+  /// compared. A hash costs about 0.1 % of the computation. Repair compares after every step, before a bad replica
+  /// corrupts a gradient sum.
   [[nodiscard]] std::int64_t steps_between_comparisons() const {
     return different_copies == DifferentCopies::Repair ? 1 : 10;
   }

@@ -89,6 +89,7 @@ RunShape shape_of(const TrainOptions& options) {
 std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
+  // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
   const bool attention_only = options.recompute.rule == StageRule::Attention;
   return named_partition(options.partition,
                          {.schedule = job.run.schedule,
@@ -204,6 +205,7 @@ std::vector<std::int64_t> slice_bounds(const Job& job) {
   if (options.cuda_graphs) refuse("--cuda-graphs records whole micro-batches; leave out one of them");
   if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
   if (options.slice_lengths.size() > 1) return given_slices(options, slices);
+  // Later slices attend to more tokens, so slices of equal time become shorter toward the end.
   const bool equal = !options.slice_lengths.empty();
   return balanced_slices(slices, options.sequence, equal ? 0 : attention_share(job.model, options.sequence));
 }
@@ -211,6 +213,7 @@ std::vector<std::int64_t> slice_bounds(const Job& job) {
 void lower_training(Job& job, std::int64_t receives_ahead) {
   const auto& [recompute, offload] = job.stages;
   if (job.run.schedule.updates) {
+    // All stretches between flushes have one length, except the last, which may be shorter.
     for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
       const std::int64_t steps = job.steps_around(step).steps;
       if (!job.programs.runs.contains(steps))
@@ -386,16 +389,20 @@ void lower_programs(Job& job) {
 Job prepare_job(Job shape) {
   require_host_for_ranks(shape);
   Job job = cut_job(std::move(shape));
+  // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
   require_recordable(options, job.run.num_ranks());
   require_device(options, job.run.num_ranks());
   job.parameters = parameter_names(job);
   require_memory(job);
   lower_programs(job);
+  // Only for its errors: NCCL blocks of too many communicators would not fit on the GPU together, and the job would
+  // hang.
   static_cast<void>(gpu_resources(job));
   open_data(job);
   job.data.prompt = training_prompt(options, job.data.tokenizer, job.model);
   open_checkpoints(job);
+  // Ranges of another run in this folder say nothing about this one.
   const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
   require_outputs(job);

@@ -38,6 +38,7 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   const InitialValue value = initial_value(job, origin);
   const std::vector<StageId> held = job.run.stages_of(self.place.worker);
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
+  // Both ends read one tied matrix. It is made first, because the stages take its leaves.
   const TiedUses uses{holds(0), holds(job.run.schedule.stages - 1)};
   if (job.model.tied && uses.any()) tied_ = make_tied_weight(job.model, uses, dtype, value, self.device);
   const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
@@ -106,6 +107,7 @@ std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
 void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const {
   if (self_.rank != from && self_.rank != to) return;
   const at::NoGradGuard no_grad;
+  // No op sends this state, so the tag is one that no op of the step has: the stage is a parameter group.
   MessageTag tag{step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};
   for (at::Tensor& tensor : state_of(group)) {
     fault_point("restore");
