@@ -20,12 +20,7 @@ class ShardedStage {
       std::int64_t& count = counts_.emplace_back(0);
       for (const Parameter& parameter : shards_.back()) count += parameter.value.numel();
     }
-    // A stage may have fewer parameters than copies.
-    if (!shards_[own].empty()) optimizer_ = make_optimizer(options, shards_[own]);
-  }
-
-  void step(double learning_rate, double gradient_factor) {
-    if (optimizer_) optimizer_->step(learning_rate, gradient_factor);
+    optimizer_ = make_optimizer(options, shards_[own]);  // Of nothing, if a stage has fewer parameters than copies
   }
 
   void start(Transport& transport) {
@@ -44,7 +39,7 @@ class ShardedStage {
     });
   }
 
-  [[nodiscard]] Optimizer* optimizer() const { return optimizer_.get(); }
+  [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
 
  private:
   /// `slot` is the parameter's place in the gather buffer.
@@ -65,7 +60,7 @@ class ShardedStage {
   std::size_t own_;
   std::vector<std::vector<Parameter>> shards_;  // [member]
   std::vector<std::int64_t> counts_;            // [member] elements
-  std::unique_ptr<Optimizer> optimizer_;        // null if the own shard is empty
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pending> gather_;
 };
 
@@ -78,7 +73,7 @@ class ShardedOptimizer final : public Optimizer {
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     for (ShardedStage& stage : stages_) {
-      stage.step(learning_rate, gradient_factor);
+      stage.optimizer().step(learning_rate, gradient_factor);
       stage.start(transport_);
     }
     for (ShardedStage& stage : stages_) stage.finish();
@@ -86,23 +81,20 @@ class ShardedOptimizer final : public Optimizer {
 
   [[nodiscard]] std::int64_t state_bytes() const override {
     std::int64_t bytes = 0;
-    for (const ShardedStage& stage : stages_) bytes += stage.optimizer() ? stage.optimizer()->state_bytes() : 0;
+    for (const ShardedStage& stage : stages_) bytes += stage.optimizer().state_bytes();
     return bytes;
   }
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {
     std::vector<OptimizerTensor> tensors;
     for (const ShardedStage& stage : stages_) {
-      if (stage.optimizer() == nullptr) continue;
-      for (OptimizerTensor& tensor : stage.optimizer()->state()) tensors.push_back(std::move(tensor));
+      for (OptimizerTensor& tensor : stage.optimizer().state()) tensors.push_back(std::move(tensor));
     }
     return tensors;
   }
 
   void set_steps(std::int64_t steps) override {
-    for (const ShardedStage& stage : stages_) {
-      if (stage.optimizer() != nullptr) stage.optimizer()->set_steps(steps);
-    }
+    for (const ShardedStage& stage : stages_) stage.optimizer().set_steps(steps);
   }
 
  private:

@@ -166,7 +166,12 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
   if (sums.recordings.value_or(0) > 0) recorded_.record_again();
   // Ops of later steps may have run already. Their results stay for the sums of their own step.
-  const auto suspects = ops_.non_finite().take_before(MicroBatchId((step + 1) * worker_.shape.micro_batches));
+  std::vector<Op> suspects;
+  std::erase_if(ops_.non_finite(), [&](const Op& op) {
+    const bool has_ended = worker_.step_of(op.micro_batch) <= step;
+    if (has_ended) suspects.push_back(op);
+    return has_ended;
+  });
   if (!sums.are_finite()) {
     handle_non_finite(reduction_.find_non_finite(sums.squares, suspects), hooks.step + step, hooks);
   }

@@ -102,7 +102,7 @@ void OpRunner::end_forward(Forward forward) {
   const Op& op = forward.op;
   Activation& activation = forward.activation;
   if (forward.gets_nan) inject_nan(activation.output);
-  non_finite_.check(op, activation.output);
+  if (!all_finite(activation.output)) non_finite_.push_back(op);
   if (worker_.is_last(op)) {
     // The loss of a sliced micro-batch is the sum over its slices.
     at::Tensor& loss = losses_[op.micro_batch];
@@ -137,7 +137,7 @@ Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
   if (!worker_.is_first(op)) {
     at::Tensor passed_back = activation.input.grad().contiguous();
     if (gets_nan) inject_nan(passed_back);
-    non_finite_.check(op, passed_back);
+    if (!all_finite(passed_back)) non_finite_.push_back(op);
     messages_.put(op, std::move(passed_back));
   }
   forget_carried(op);
@@ -182,7 +182,7 @@ void OpRunner::drop() {
   losses_.clear();
   weight_gradients_.clear();
   carried_.clear();
-  non_finite_.forget();
+  non_finite_.clear();
 }
 
 }  // namespace chimera
