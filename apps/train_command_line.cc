@@ -117,12 +117,13 @@ void OptimizerFlags::add_to(CLI::App& app, OptimizerOptions& optimizer, Learning
       app, "--decay", optimizer.decayed,
       "weights that decay: matrices (no biases and norms), matrices without embeddings, or all (default matrices)");
   add_number(app, "--learning-rate", rate.peak, "peak learning rate, after the warm-up (default 0.001)");
-  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up (default 0)");
+  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up, of which the last has the peak (default 0)");
   add_choice(app, "--learning-rate-shape", rate.shape,
              "decay of the learning rate: cosine, linear, wsd (only in the last steps), or constant (default cosine)");
-  minimum_option = add_number(app, "--min-learning-rate", minimum, "final learning rate (default a tenth of the peak)");
-  cooldown_option =
-      add_count(app, "--cooldown", cooldown, "number of last steps in which wsd decays (default a tenth of all steps)");
+  minimum_option =
+      add_number(app, "--min-learning-rate", minimum, "learning rate of the last step (default a tenth of the peak)");
+  cooldown_option = add_count(app, "--cooldown", cooldown,
+                              "last steps in which wsd decays (default a tenth of all steps, at least 1)");
   cooldown_shape_option =
       add_choice(app, "--cooldown-shape", rate.cooldown_shape, "shape of the wsd decay (default linear)");
 }
