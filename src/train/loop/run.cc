@@ -167,7 +167,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const auto open_files = [&] {
       if (!speaks || metrics || events) return;
       if (!job.options.report.empty()) lines = read_kept_lines(job.options.metrics, last_closed_step(*trainer));
-      if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
+      if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard, last_closed_step(*trainer) + 1);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };
     std::optional<Progress> progress;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -75,6 +76,21 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
   if (other.empty()) return;
   messages().write(fmt::format("chimera: --resume {}: continues with settings that differ from the saved run ({})\n",
                                checkpoint.path, fmt::join(other, "; ")));
+}
+
+/// The rate of a step depends on the number of steps, so a run that gets more steps goes back up from its decay.
+void report_jump_of_rate(const Job& job, const Checkpoint& checkpoint) {
+  constexpr double kJump = 0.01;  // Relative to the saved run's last rate
+  const TrainOptions& options = job.options;
+  const std::int64_t step = checkpoint.manifest.step;
+  if (options.resume.is_checked || step >= options.steps) return;
+  const double here = options.learning_rate.at(step - 1, options.steps);
+  const double there = checkpoint.manifest.run.at("progress").value("learning_rate", here);
+  if (std::abs(here - there) <= kJump * there) return;
+  messages().write(fmt::format(
+      "chimera: --resume {}: the learning rate jumps from {:.3g} in step {} to {:.3g} in step {}, because its "
+      "flags or --steps differ from the saved run; --learning-rate and --learning-rate-shape choose others\n",
+      checkpoint.path, there, step, options.learning_rate.at(step, options.steps), step + 1));
 }
 
 /// An asynchronous schedule can start only after a flush.
@@ -227,6 +243,7 @@ void open_checkpoints(Job& job) {
     if (newest.checkpoint) {
       require_same_run(job, *newest.checkpoint);
       require_beginning(job, *newest.checkpoint);
+      report_jump_of_rate(job, *newest.checkpoint);
       CheckpointTensors tensors(newest.checkpoint->path, newest.checkpoint->manifest);
       const auto& progress = newest.checkpoint->manifest.run.at("progress");
       job.first_step = newest.checkpoint->manifest.step;

@@ -19,6 +19,7 @@
 #include "core/files.h"
 #include "data/mixture.h"
 #include "launch/flight/flight_record.h"
+#include "telemetry/event_file.h"
 #include "train/setup/job_checkpoints.h"
 
 namespace chimera {
@@ -119,6 +120,16 @@ void require_own_metrics(const Job& job) {
   require_unused("--metrics", path, false);
 }
 
+/// As require_own_metrics(). Events of a run that resumes are not compared: a restart event ends their old tail.
+void require_own_events(const Job& job) {
+  const TrainOptions& options = job.options;
+  const bool restarts = options.is_restart || job.first_step > 0 ||
+                        (options.resume.is_auto && is_in_folder(options.tensorboard, options.checkpoint.folder));
+  if (options.overwrite || restarts || !has_events(options.tensorboard)) return;
+  throw ConfigError(fmt::format("--tensorboard {}: has events of another run; give another folder, or --overwrite",
+                                options.tensorboard));
+}
+
 bool is_in_use(const std::string& path) {
   std::error_code absent;
   return std::filesystem::is_regular_file(path, absent) && !std::filesystem::is_empty(path, absent);
@@ -181,7 +192,10 @@ void require_outputs(const Job& job) {
       if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
     });
   }
-  if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
+  if (!options.tensorboard.empty()) {
+    require_folder("--tensorboard", options.tensorboard);
+    if (options.reports) require_own_events(job);
+  }
   if (!options.checkpoint.folder.empty()) {
     require_folder("--checkpoint", options.checkpoint.folder);
     if (options.reports && !options.is_restart) require_unlocked_folder(options.checkpoint.folder);
