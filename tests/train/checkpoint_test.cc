@@ -271,7 +271,8 @@ TEST(CheckpointTest, IsSavedByTime) {
   options.checkpoint.every = {.steps = 0, .seconds = 1e-9};
   options.checkpoint.keep.last = 100;
   EXPECT_TRUE(run(options).is_saved);
-  EXPECT_THAT(list_steps(scratch.path("run")), AllOf(Contains(1), Contains(kCheckpointSteps)));
+  EXPECT_THAT(list_steps(scratch.path("run")),
+              ::testing::AllOf(::testing::Contains(1), ::testing::Contains(kCheckpointSteps)));
 }
 
 TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {

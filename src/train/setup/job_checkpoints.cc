@@ -19,6 +19,7 @@
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "model_config/parameters.h"
+#include "train/setup/data_tokenizer.h"
 #include "train/setup/job_identity.h"
 
 namespace chimera {
@@ -67,8 +68,14 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
   }
   if (!differing.data.empty() && !job.options.resume.other_data) {
-    refuse(checkpoint, fmt::format("its run had other samples ({}); give --resume-other-data to continue anyway",
-                                   fmt::join(differing.data, "; ")));
+    // Texts give other tokens with another tokenizer, which a hash of the data does not say.
+    const std::string source = recorded_source(checkpoint.manifest.run);
+    const std::string tokenizer = source == job.data.tokenizer
+                                      ? ""
+                                      : fmt::format("; its tokenizer was {}, this run has {}", source,
+                                                    job.data.tokenizer.empty() ? "none" : job.data.tokenizer);
+    refuse(checkpoint, fmt::format("its run had other samples ({}){}; give --resume-other-data to continue anyway",
+                                   fmt::join(differing.data, "; "), tokenizer));
   }
   if (job.options.resume.is_checked) return;  // The launcher has reported it
   std::vector<std::string> other = differing.data;
@@ -144,15 +151,15 @@ void require_saving(const Job& job) {
   }
 }
 
-/// Returns the configs if transformers has a class for the model.
+/// Returns the tokenizer's files, and the configs if transformers has a class for the model.
 std::map<std::string, std::string> description_of(const Job& job) {
-  std::map<std::string, std::string> files;
+  std::map<std::string, std::string> files = tokenizer_texts(job.data.tokenizer);
   const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.dtype)));
   try {
     files[kConfigName] = job.from ? with_element_type(job.from->config_json(), type) : to_config_json(job.model, type);
     if (is_causal(job.model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
   } catch (const ConfigError&) {
-    // Only weights and manifest
+    // Only weights, tokenizer and manifest
   }
   return files;
 }

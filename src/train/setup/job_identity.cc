@@ -22,6 +22,7 @@
 #include "launch/local/rank.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
+#include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -276,7 +277,7 @@ Json run_record(const Job& job) {
           {"data", data_section(job)},
           {"hyperparameters", numbers},
           {"layout", layout_section(job)},
-          {"tokenizer", job.data.tokenizer},
+          {"tokenizer", tokenizer_record(job.data.tokenizer)},
           {"versions", {{"libtorch", TORCH_VERSION}, {"cpu", at::get_cpu_capability()}}}};
 }
 
