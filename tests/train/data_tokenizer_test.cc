@@ -67,6 +67,7 @@ TEST_F(RecordedTokenizerTest, AMissingCopyIsAnErrorThatNamesBoth) {
 }
 
 TEST_F(RecordedTokenizerTest, OfAnOlderVersionIsLookedUpBesideTheRunFirst) {
+  std::filesystem::create_directory(scratch.path("old"));
   const std::string typed = scratch.write("old/vocab.txt", kWords);
   const std::string checkpoint = save(typed);
   EXPECT_EQ(tokenizer_of_folder(checkpoint), typed);
@@ -85,6 +86,7 @@ TEST_F(RecordedTokenizerTest, OfAnOlderVersionIsLookedUpBesideTheRunFirst) {
 TEST_F(RecordedTokenizerTest, OfAnOlderVersionMayBeARelativePath) {
   const std::string checkpoint = save("words/vocab.txt");
   EXPECT_THAT([&] { (void)tokenizer_of_folder(checkpoint); }, ThrowsMessage<ConfigError>(HasSubstr("words/vocab.txt")));
+  std::filesystem::create_directory(scratch.path("words"));
   const std::string beside = scratch.write("words/vocab.txt", kWords);
   EXPECT_EQ(tokenizer_of_folder(checkpoint), beside);
 }
