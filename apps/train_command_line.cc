@@ -53,7 +53,8 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
   add_choice(app, "--on-different-copies", options.different_copies,
              "what to do if the replicas of a stage differ, for example after a bit flip: abort the run; or repair, "
              "compare after every step and overwrite a differing minority (default abort)");
-  app.add_option(kFailedStepFlag, options.failed_step)->group("");  // hidden flag that only restarts set
+  app.add_option(kFailedStepFlag, options.failed_step)->group("");            // hidden flag that only restarts set
+  app.add_option(kPlannedStepFlag, options.planned_step_seconds)->group("");  // only in the files of `chimera plan`
   add_path(app, "--resume", options.resume.from,
            "continue a run: a checkpoint; a folder of checkpoints (the newest valid one); auto: from the folder of "
            "--checkpoint, if it has any; or none",

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/invariant.h"
@@ -137,17 +138,22 @@ std::string Executor::current() const { return current_ ? to_text(*current_, wor
 
 void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
   const Op& op = instruction.op;
+  const auto timed = [&](double& total, const auto& wait) {
+    const double start = monotonic_seconds();
+    wait();
+    if (trains_) total += monotonic_seconds() - start;
+  };
   const auto tagged_step = [&] { return hooks.step + worker_.step_of(op.micro_batch); };
   switch (instruction.kind) {
     case InstructionKind::Compute: use_weights(op); return ops_.compute(op, hooks.load);
     case InstructionKind::Recompute: use_weights(op); return ops_.recompute(op, hooks.load);
     case InstructionKind::PostReceive: return messages_.post_receive(op, instruction.peer, tagged_step());
-    case InstructionKind::WaitReceive: return messages_.wait_receive(op);
+    case InstructionKind::WaitReceive: return timed(waits_.messages, [&] { messages_.wait_receive(op); });
     case InstructionKind::StartSend: return messages_.start_send(op, instruction.peer, tagged_step());
-    case InstructionKind::WaitSend: return messages_.wait_send(op);
+    case InstructionKind::WaitSend: return timed(waits_.messages, [&] { messages_.wait_send(op); });
     case InstructionKind::StartAllReduce: return sums_.start(instruction.group, hooks.observation.tracer);
-    case InstructionKind::WaitAllReduce: return sums_.wait(instruction.group);
-    case InstructionKind::ReduceScalars: return reduce_scalars(instruction.step, hooks);
+    case InstructionKind::WaitAllReduce: return timed(waits_.sums, [&] { sums_.wait(instruction.group); });
+    case InstructionKind::ReduceScalars: return timed(waits_.ranks, [&] { reduce_scalars(instruction.step, hooks); });
     case InstructionKind::OptimizerStep:
       fault_point("optimizer");
       if (!result_.is_skipped) hooks.update.all_stages(result_.gradient_norm);

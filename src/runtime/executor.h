@@ -70,7 +70,11 @@ class Executor {
   /// Returns the current instruction; empty between programs.
   [[nodiscard]] std::string current() const;
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
-  void forget_op_times() { ops_.times().forget(); }
+  [[nodiscard]] const WaitTimes& wait_times() const { return waits_; }
+  void forget_times() {
+    ops_.times().forget();
+    waits_ = {};
+  }
 
  private:
   void begin(const std::vector<Instruction>& program);
@@ -95,6 +99,7 @@ class Executor {
   bool trains_ = false;                                   // The current program has backwards
   std::optional<Instruction> current_;
   StepResult result_;
+  WaitTimes waits_;
 };
 
 }  // namespace chimera

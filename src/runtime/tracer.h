@@ -1,7 +1,8 @@
 #pragma once
 
-// Times of ops and instructions. OpTimes has totals by stage and kind of op, always on, for summaries and measured
-// costs. Tracer keeps the boundaries between all instructions of the last steps, for traces, timelines and reports.
+// Times of ops and instructions. OpTimes has totals by stage and kind of op, and WaitTimes of blocked time; both are
+// always on, for summaries and measured costs. Tracer keeps the boundaries between all instructions of the last steps,
+// for traces, timelines and reports.
 
 #include <algorithm>
 #include <cstddef>
@@ -66,6 +67,12 @@ class OpTimes {
   }
   [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(numbers_.size() / kNumbersOfStage); }
   [[nodiscard]] const std::vector<double>& numbers() const { return numbers_; }
+  /// Returns the sum of all durations by wall clock.
+  [[nodiscard]] double wall_seconds() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < numbers_.size(); i += 3) sum += numbers_[i];
+    return sum;
+  }
 
  private:
   static constexpr std::size_t kRecomputation = kOpKinds;  // after the op kinds
@@ -88,6 +95,13 @@ class OpTimes {
 
   std::vector<double> numbers_;  // [stage][kind]: wall seconds, CPU seconds, ops
   double share_ = 1;             // of an op that a slice counts
+};
+
+/// Seconds in which a worker was blocked, in total over training steps.
+struct WaitTimes {
+  double messages = 0;  ///< For messages of other stages, and for the ends of its own sends
+  double sums = 0;      ///< For sums of gradients
+  double ranks = 0;     ///< For the slowest rank, at the sum of losses and norms that ends a step
 };
 
 /// Bytes in use now, and their peak since the previous sample.

@@ -33,6 +33,7 @@
 #include "train/observe/observation.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
+#include "train/observe/step_summary.h"
 #include "train/observe/stragglers.h"
 #include "train/recover/final_error.h"
 #include "train/recover/host_watch.h"
@@ -105,12 +106,6 @@ std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second seco
 }
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
-
-/// Returns the mean number of running threads in the last minute; 0 if unknown.
-double load_average() {
-  double load = 0;
-  return ::getloadavg(&load, 1) == 1 ? load : 0;
-}
 
 std::int64_t last_closed_step(const Trainer& trainer) {
   const StepPosition& position = trainer.position();
@@ -207,7 +202,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (speaks) write_observations(job, recorded, run, lines);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
-    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores(), load_average()));
+    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
     if (speaks && !run.rank_op_times.empty()) {
       output().write(straggler_report(paces(run.rank_op_times, run.steps), run.step_seconds));
     }

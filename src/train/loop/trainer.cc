@@ -70,12 +70,12 @@ RunSummary Trainer::run(const OnStep& on_step) {
     run_step(steps_.done());
     const bool is_warm_up = steps_.done() == steps_.first() + 1 && steps_.done() < steps;
     // The first step pays for memory, caches and lazy initialization, so its times would spoil every mean.
-    if (is_warm_up) driver_.executor().forget_op_times();
+    if (is_warm_up) driver_.executor().forget_times();
     times_.note_step(last_, is_warm_up);
     continues = close_step(on_step);
   }
   RunSummary summary;
-  if (steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor().op_times(), self_);
+  if (steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor(), self_);
   summary.is_whole = steps_.done() == steps;
   summary.peak_memory_bytes = last_.peak_memory_bytes;
   summary.used_memory_bytes = times_.used_memory_bytes();

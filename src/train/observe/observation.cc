@@ -13,7 +13,7 @@
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 #include "telemetry/run_page.h"
-#include "train/observe/progress_report.h"
+#include "train/observe/step_summary.h"
 #include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
 #include "transport/clock_offset.h"
