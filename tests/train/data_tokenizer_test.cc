@@ -10,6 +10,7 @@
 #include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "support/scratch.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace chimera {
 namespace {
