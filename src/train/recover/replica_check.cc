@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-using Hash = std::pair<double, double>;  // HashHalves
+using Halves = std::pair<double, double>;  // HashHalves
 
 /// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
 /// groups, because the pipelines of a bidirectional schedule update their weights at different times.
@@ -41,8 +41,8 @@ std::vector<StageCopies> stage_copies(const Job& job) {
 }
 
 /// The largest set of equal replicas is right; the first one in a tie.
-DeviatingStage stage_of(const StageCopies& copies, const std::vector<Hash>& hashes) {
-  const auto count = [&](const Hash& hash) { return std::ranges::count(hashes, hash); };
+DeviatingStage stage_of(const StageCopies& copies, const std::vector<Halves>& hashes) {
+  const auto count = [&](const Halves& hash) { return std::ranges::count(hashes, hash); };
   const auto right = std::ranges::max_element(hashes, {}, count);
   DeviatingStage stage{.copies = copies,
                        .odd = {},
@@ -77,7 +77,7 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& cop
   std::vector<DeviatingStage> differing;
   auto number = numbers.begin();
   for (const StageCopies& stage : copies) {
-    std::vector<Hash> hashes;
+    std::vector<Halves> hashes;
     for (std::size_t i = 0; i < stage.ranks.size(); ++i, number += 2) hashes.emplace_back(number[0], number[1]);
     if (DeviatingStage found = stage_of(stage, hashes); !found.odd.empty()) differing.push_back(std::move(found));
   }

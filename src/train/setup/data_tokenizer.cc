@@ -42,7 +42,7 @@ bool is_checkpoint(const std::string& folder) {
   return fs::exists(folder + "/" + kManifestName, none);
 }
 
-nlohmann::ordered_json read_run(const std::string& checkpoint) {
+nlohmann::ordered_json run_of_checkpoint(const std::string& checkpoint) {
   try {
     return read_manifest(checkpoint).run;
   } catch (const CheckpointError& error) {
@@ -134,7 +134,7 @@ std::string recorded_source(const nlohmann::ordered_json& run) {
 
 std::string tokenizer_of_folder(const std::string& folder) {
   if (!is_checkpoint(folder)) return main_tokenizer_file(folder) ? folder : "";
-  const nlohmann::ordered_json run = read_run(folder);
+  const nlohmann::ordered_json run = run_of_checkpoint(folder);
   const std::string source = recorded_source(run);
   try {
     const auto record = run.find("tokenizer");
