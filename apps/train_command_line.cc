@@ -55,7 +55,8 @@ void add_checkpoints(CLI::App& app, TrainOptions& options) {
   add_choice(app, "--on-different-copies", options.different_copies,
              "what to do if the replicas of a stage differ, for example after a bit flip: abort the run; or repair, "
              "compare after every step and overwrite a differing minority (default abort)");
-  app.add_option(kFailedStepFlag, options.failed_step)->group("");  // hidden flag that only restarts set
+  app.add_option(kFailedStepFlag, options.failed_step)->group("");            // hidden flag that only restarts set
+  app.add_option(kPlannedStepFlag, options.planned_step_seconds)->group("");  // only in the files of `chimera plan`
   add_path(app, "--resume", options.resume.from,
            "continue a run: a checkpoint; a folder of checkpoints (the newest valid one); auto: from the folder of "
            "--checkpoint, if it has any; or none",
@@ -107,12 +108,12 @@ void add_optimization(CLI::App& app, TrainOptions& options) {
       app, "--decay", optimizer.decayed,
       "weights that decay: matrices (no biases and norms), matrices without embeddings, or all (default matrices)");
   add_number(app, "--learning-rate", rate.peak, "peak learning rate, after the warm-up (default 0.001)");
-  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up (default 0)");
+  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up, of which the last has the peak (default 0)");
   add_choice(app, "--learning-rate-shape", rate.shape,
              "decay of the learning rate: cosine, linear, wsd (only in the last steps), or constant (default cosine)");
-  add_number(app, "--min-learning-rate", rate.minimum, "final learning rate (default a tenth of the peak)");
+  add_number(app, "--min-learning-rate", rate.minimum, "learning rate of the last step (default a tenth of the peak)");
   add_count(app, "--cooldown", rate.cooldown,
-            "number of last steps in which wsd decays (default a tenth of all steps)");
+            "number of last steps in which wsd decays (default a tenth of all steps, at least 1)");
   add_choice(app, "--cooldown-shape", rate.cooldown_shape, "shape of the wsd decay (default linear)");
   add_number(app, "--clip", options.clip,
              "maximum gradient norm: global, or per stage in asynchronous schedules; 0: none (default 1)");

@@ -6,7 +6,6 @@
 // assumed_machine().
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -39,10 +38,9 @@ struct RankForecast {
 struct Forecast {
   std::string machine;  // Source of the times
   double step_seconds = 0;
-  double bubble_ratio = 0;                     // Mean over all ranks
-  double memory_bytes = 0;                     // Machine memory per rank
-  std::int64_t shared_cores = 0;               // Cores that more ranks share; 0: each rank has its own
-  std::vector<std::int64_t> stage_parameters;  // [stage], one copy
+  double bubble_ratio = 0;        // Mean over all ranks
+  double memory_bytes = 0;        // Machine memory per rank
+  std::int64_t shared_cores = 0;  // Cores that more ranks share; 0: each rank has its own
   std::vector<RankForecast> ranks;
 
   [[nodiscard]] double peak_bytes() const;  // Of the rank with the most
