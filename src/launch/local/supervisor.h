@@ -39,54 +39,9 @@ struct StartOutcome {
   std::optional<FlightVerdict> verdict;  ///< Empty after a normal end
 };
 
-/// Supervises the rank processes of an attempt. Each poll reads all pending events before it decides, so that a rank's
-/// report or a signal to the process group takes precedence over the deaths it causes.
-class Supervisor {
- public:
-  /// `kills` is out_of_memory_kills() before the start. References must outlive this object.
-  Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
-             std::optional<std::uint64_t> kills);
-
-  /// Writes the cause of an abnormal end to messages().
-  [[nodiscard]] StartOutcome run();
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  [[nodiscard]] std::optional<Clock::time_point> next_poll() const;
-  void note_end(std::size_t rank, const Ending& ending);
-  [[nodiscard]] bool has_memory_run_out() const;
-  void read_reports();
-  void note_report(const std::optional<FailureReport>& report);
-  void note_failure(int rank);
-  void handle_signal(int number);
-  [[nodiscard]] bool are_all_in(std::initializer_list<RankProgress::Phase> phases) const;
-  void decide();
-  void handle_failures(bool is_over_time);
-  void advance_recovery();
-  bool recover_from(const std::vector<int>& lost, int culprit, const std::string& reason);
-  bool replace_failed_ranks(int culprit);
-  [[nodiscard]] bool is_hanging();
-  void handle_hang();
-  void restart_hang_watch();
-  void end_job(std::string reason, std::optional<int> culprit = std::nullopt);
-  [[nodiscard]] StartOutcome outcome() const;
-  [[nodiscard]] int signal_exit_code() const;
-  RankOutcome& outcome_of(int rank) { return outcomes_[static_cast<std::size_t>(rank)]; }
-
-  RankProcesses ranks_;
-  std::vector<RankOutcome> outcomes_;
-  LineReader reports_;
-  const ProgressPage& progress_;
-  SignalInbox& signals_;
-  const LaunchPlan& plan_;
-  std::optional<std::uint64_t> kills_;
-  std::vector<int> failures_;  ///< in order of detection
-  std::optional<HangWatch> hang_watch_;
-  std::optional<int> signal_;                  ///< signal that ends the job
-  std::optional<Clock::time_point> saving_;    ///< Time of the request to save
-  std::optional<FlightVerdict> verdict_;       ///< Set once the job ends
-  std::optional<Clock::time_point> deadline_;  ///< End of the wait for a culprit, or for ranks to end
-};
+/// Supervises the ranks until all have ended. Writes the cause of an abnormal end to messages(). References must outlive
+/// the call.
+[[nodiscard]] StartOutcome supervise(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals,
+                                     const LaunchPlan& plan);
 
 }  // namespace chimera

@@ -107,8 +107,13 @@ void GlooConnections::connect_groups() {
   device_ = options_.device ? options_.device : gloo_device(rendezvous_.own_address());
   tree_.connect(options_.rank, options_.world_size, [this](int other) { return create_pair("tree", other); });
   if (!options_.fingerprint.empty()) compare(options_.fingerprint);
-  channels_.connect(options_.rank, options_.pairs ? *options_.pairs : all_pairs(options_.world_size),
-                    [this](const std::string& name, int other) { return create_pair(name, other); });
+  // A channel per direction: in a shared group Gloo's thread would spin on the lock of a preempted sender.
+  for (const auto& [low, high] :
+       connecting_order(options_.rank, options_.pairs ? *options_.pairs : all_pairs(options_.world_size))) {
+    const int other = options_.rank == low ? high : low;
+    channels_[{low, high}] = create_pair(fmt::format("{} to {}", low, high), other);
+    channels_[{high, low}] = create_pair(fmt::format("{} to {}", high, low), other);
+  }
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     const auto& group = options_.groups[g];
     const auto place = std::find(group.begin(), group.end(), RankId(options_.rank));
@@ -129,7 +134,7 @@ GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t
 
 GlooGroup GlooConnections::create_pair(const std::string& name, int other) {
   const auto [low, high] = std::minmax(options_.rank, other);
-  return create(fmt::format("{} {}-{}", name, low, high), MessageChannels::place(options_.rank, other), 2,
+  return create(fmt::format("{} {}-{}", name, low, high), place_in_pair(options_.rank, other), 2,
                 /*threads=*/0);
 }
 
@@ -227,6 +232,13 @@ void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>&
       .places_of_sum = std::move(places_of_sum)};
 }
 
+c10d::ProcessGroupGloo& GlooConnections::channel(int from, int to) const {
+  const auto found = channels_.find({from, to});
+  if (found != channels_.end()) return *found->second;
+  throw TransportError(fmt::format(
+      "ranks {} and {} have no connection, because the program contains no message between them", from, to));
+}
+
 std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
   std::vector<GlooGroup> groups = std::exchange(process_groups_, {});
   for (SumGroups& sum : std::exchange(sum_groups_, {})) {
@@ -235,7 +247,7 @@ std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
     groups.push_back(std::move(sum.counterparts));
   }
   for (GlooGroup& group : tree_.take_groups()) groups.push_back(std::move(group));
-  for (GlooGroup& group : channels_.take_groups()) groups.push_back(std::move(group));
+  for (auto& [ranks, group] : std::exchange(channels_, {})) groups.push_back(std::move(group));
   return groups;
 }
 

@@ -1,36 +1,10 @@
 #include "transport/gloo/rank_tree.h"
 
 #include <ATen/Functions.h>
-#include <fmt/format.h>
 #include <algorithm>
-
-#include "core/error.h"
+#include <utility>
 
 namespace chimera {
-
-void MessageChannels::connect(int rank, const std::vector<RankPair>& pairs, const Connect& connect) {
-  for (const auto& [low, high] : connecting_order(rank, pairs)) {
-    const int other = rank == low ? high : low;
-    groups_[{low, high}] = connect(fmt::format("{} to {}", low, high), other);
-    groups_[{high, low}] = connect(fmt::format("{} to {}", high, low), other);
-  }
-}
-
-const GlooGroup& MessageChannels::between(int from, int to) const {
-  const auto found = groups_.find({from, to});
-  if (found == groups_.end()) {
-    throw TransportError(fmt::format(
-        "ranks {} and {} have no connection, because the program contains no message between them", from, to));
-  }
-  return found->second;
-}
-
-std::vector<GlooGroup> MessageChannels::take_groups() noexcept {
-  std::vector<GlooGroup> taken;
-  for (auto& [ranks, group] : std::exchange(groups_, {})) taken.push_back(std::move(group));
-  return taken;
-}
-
 namespace {
 
 constexpr int kLower = 0;  // ranks in a group of two

@@ -1,12 +1,10 @@
 #include "transport/gloo/rendezvous_store.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <cerrno>
-#include <cstring>
 #include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -22,30 +20,23 @@ namespace chimera {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{1};
+constexpr int kAnyNumber = -1;  // of workers of a FileStore, which then leaves its file
 
-class BreakableStore final : public c10d::Store {
+/// FileStore whose waits throw PeerLostError soon after `breaker` has broken connections.
+class BreakableStore final : public c10d::FileStore {
  public:
-  BreakableStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<ConnectionBreaker> breaker)
-      : Store(store->getTimeout()), store_(std::move(store)), breaker_(std::move(breaker)) {}
+  BreakableStore(const std::string& path, std::shared_ptr<ConnectionBreaker> breaker)
+      : FileStore(path, kAnyNumber), breaker_(std::move(breaker)) {}
 
-  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<BreakableStore>(store_->clone(), breaker_); }
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override { store_->set(key, value); }
-  std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
-                                       const std::vector<std::uint8_t>& desired) override {
-    return store_->compareSet(key, expected, desired);
-  }
+  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<BreakableStore>(path_, breaker_); }
   std::vector<std::uint8_t> get(const std::string& key) override {
-    wait({key});
-    return store_->get(key);
+    wait({key}, timeout_);
+    return FileStore::get(key);
   }
-  std::int64_t add(const std::string& key, std::int64_t value) override { return store_->add(key, value); }
-  bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
-  bool check(const std::vector<std::string>& keys) override { return store_->check(keys); }
-  std::int64_t getNumKeys() override { return store_->getNumKeys(); }
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
     const auto end = std::chrono::steady_clock::now() + timeout;
-    while (!store_->check(keys)) {
+    while (!check(keys)) {
       if (breaker_->broken()) throw PeerLostError("another rank was lost before all ranks had joined");
       if (std::chrono::steady_clock::now() > end) throw TransportError("timeout: a rank has not joined");
       std::this_thread::sleep_for(kBetweenLooks);
@@ -53,7 +44,6 @@ class BreakableStore final : public c10d::Store {
   }
 
  private:
-  c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<ConnectionBreaker> breaker_;
 };
 
@@ -140,31 +130,20 @@ std::vector<int> missing_of(c10d::Store& store, int world_size) {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
-                                                std::shared_ptr<ConnectionBreaker> breaker) {
-  return c10::make_intrusive<BreakableStore>(std::move(store), std::move(breaker));
-}
-
-StoreFile::StoreFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-  if (descriptor_ < 0) {
-    throw TransportError(fmt::format("cannot open the rendezvous file '{}': {}", path, std::strerror(errno)));
-  }
-}
-
-StoreFile::~StoreFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-std::string StoreFile::path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-
 RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
                                  const std::shared_ptr<ConnectionBreaker>& breaker)
     : rendezvous_(rendezvous) {
   if (rendezvous.host.empty()) {
-    file_ = std::make_unique<StoreFile>(rendezvous.file);
-    store_ = c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1);
+    file_ = FileDescriptor(::open(rendezvous.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (file_.get() < 0) {
+      throw TransportError(
+          fmt::format("cannot open the rendezvous file '{}': {}", rendezvous.file, system_message(errno)));
+    }
+    // FileStore reopens its file by name at every use, even in its destructor, and the caller's path may change.
+    const std::string path = fmt::format("/proc/self/fd/{}", file_.get());
+    if (breaker) store_ = c10::make_intrusive<BreakableStore>(path, breaker);
+    if (!breaker) store_ = c10::make_intrusive<c10d::FileStore>(path, kAnyNumber);
     store_->setTimeout(timeout);
-    if (breaker) store_ = breakable_store(store_, breaker);
     return;
   }
   if (rendezvous.listens) server_ = std::make_unique<RendezvousServer>(listen_at(rendezvous), rendezvous.secret);
@@ -213,7 +192,7 @@ void RendezvousStore::stop_accepting() {
 void RendezvousStore::abandon() noexcept {
   store_.release();
   static_cast<void>(server_.release());  // its threads keep running
-  if (file_) file_->abandon();
+  static_cast<void>(file_.release());
 }
 
 }  // namespace chimera

@@ -57,44 +57,6 @@ void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
 
 using Group = Communicators::Group;
 
-class Joining {
- public:
-  using Make = std::function<Group(const NewCommunicator&)>;
-  Joining(const CommunicatorPlan& plan, const BlockLimits& limits, const Make& make)
-      : plan_(plan), limits_(limits), make_(make) {}
-
-  Group everyone() const {
-    return make_({.name = "everyone", .member = plan_.rank, .size = plan_.world_size, .blocks = limits_.everyone});
-  }
-
-  Group group(std::size_t g) const {
-    const auto& members = plan_.groups[g];
-    const auto place = std::find(members.begin(), members.end(), RankId(plan_.rank));
-    if (place == members.end() || members.size() == 1) return {};
-    return make_({.name = fmt::format("group{}", g),
-                  .member = static_cast<int>(place - members.begin()),
-                  .size = static_cast<int>(members.size()),
-                  .blocks = limits_.group});
-  }
-
-  Communicators::Pair pair(const RankPair& ranks) const {
-    const auto [low, high] = ranks;
-    const int member = plan_.rank == low ? 0 : 1;
-    const auto connect = [&](int from, int to) {
-      return make_({.name = fmt::format("pair{}-{}", from, to), .member = member, .size = 2, .blocks = limits_.pair});
-    };
-    Group up = connect(low, high);
-    Group down = connect(high, low);
-    if (member == 1) std::swap(up, down);
-    return {.out = std::move(up), .in = std::move(down)};
-  }
-
- private:
-  const CommunicatorPlan& plan_;
-  const BlockLimits& limits_;
-  const Make& make_;
-};
-
 void require_few(const CommunicatorCount& count, int multiprocessors) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format(
@@ -197,16 +159,33 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   return limits;
 }
 
-Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const Joining::Make& make) {
+Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make) {
   Communicators to{.rank = plan.rank, .groups = plan.groups};
   to.process_groups.resize(plan.groups.size());
   if (plan.world_size == 1) return to;
-  const Joining joining(plan, limits, make);
-  to.everyone = joining.everyone();
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) to.process_groups[g] = joining.group(g);
-  for (const RankPair& pair : plan.pairs) {
-    if (plan.rank == pair.first) to.pairs[pair.second] = joining.pair(pair);
-    if (plan.rank == pair.second) to.pairs[pair.first] = joining.pair(pair);
+  to.everyone = make({.name = "everyone", .member = plan.rank, .size = plan.world_size, .blocks = limits.everyone});
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const auto& members = plan.groups[g];
+    const auto place = std::find(members.begin(), members.end(), RankId(plan.rank));
+    if (place == members.end() || members.size() == 1) continue;
+    to.process_groups[g] = make({.name = fmt::format("group{}", g),
+                                 .member = static_cast<int>(place - members.begin()),
+                                 .size = static_cast<int>(members.size()),
+                                 .blocks = limits.group});
+  }
+  for (const auto& [low, high] : plan.pairs) {
+    if (plan.rank != low && plan.rank != high) continue;
+    const bool is_low = plan.rank == low;
+    const auto connect = [&](int from, int receiver) {
+      return make({.name = fmt::format("pair{}-{}", from, receiver),
+                   .member = is_low ? 0 : 1,
+                   .size = 2,
+                   .blocks = limits.pair});
+    };
+    Group up = connect(low, high);
+    Group down = connect(high, low);
+    if (!is_low) std::swap(up, down);
+    to.pairs[is_low ? high : low] = {.out = std::move(up), .in = std::move(down)};
   }
   to.receive_blocks = limits.pair * static_cast<int>(to.pairs.size());
   return to;
