@@ -195,30 +195,16 @@ void RendezvousServer::listen() {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until descriptors or memory are released
       continue;
     }
-    forget_ended();
-    if (full()) continue;
     const std::scoped_lock lock(mutex_);
+    // Strangers who come and go leave no threads behind, and those who stay are limited: refused ranks try again.
+    std::erase_if(connections_, [](Connection& each) {
+      if (each.has_ended) each.thread.join();  // it has nothing left to do
+      return each.has_ended;
+    });
+    const auto is_stranger = [](const Connection& each) { return !each.is_trusted; };
+    if (std::ranges::count_if(connections_, is_stranger) >= kMostStrangers) continue;
     Connection& connection = connections_.emplace_back(std::move(socket));
     connection.thread = std::thread([this, &connection] { serve(connection); });
-  }
-}
-
-/// Clients without proof cost a thread each, so their number is limited; ranks that were refused try again.
-bool RendezvousServer::full() {
-  const std::scoped_lock lock(mutex_);
-  return std::ranges::count_if(connections_, [](const Connection& each) { return !each.is_trusted; }) >= kMostStrangers;
-}
-
-/// Joins ended threads at each new connection, so that strangers who come and go leave nothing behind.
-void RendezvousServer::forget_ended() {
-  const std::scoped_lock lock(mutex_);
-  for (auto each = connections_.begin(); each != connections_.end();) {
-    if (!each->has_ended) {
-      ++each;
-      continue;
-    }
-    each->thread.join();  // it has nothing left to do
-    each = connections_.erase(each);
   }
 }
 

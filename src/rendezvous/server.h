@@ -102,8 +102,6 @@ class RendezvousServer {
 
   void listen();
   void serve(Connection& connection);
-  [[nodiscard]] bool full();
-  void forget_ended();
 
   FileDescriptor listener_;
   std::string secret_;

@@ -21,16 +21,6 @@ namespace {
 constexpr std::chrono::milliseconds kFarGrace{1000};  // wait for the culprit after a victim
 constexpr std::chrono::milliseconds kEndGrace{5000};  // from closing standard input to SIGKILL
 
-/// Ignores errors, because the process of a lost host ends.
-void write_line(const FileDescriptor& input, std::string line) {
-  line += '\n';
-  for (std::string_view rest = line; !rest.empty();) {
-    const ssize_t written = ::write(input.get(), rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 struct Host {
   HostRanks ranks;
   FileDescriptor input;          ///< Pipe to standard input; empty once asked to end
@@ -50,10 +40,8 @@ Host start(const HostCommand& command, ChildProcesses& processes) {
   Host host{.ranks = command.order.ranks, .input = FileDescriptor(ends[1]), .ending = {}};
   processes.add(ChildProcess({.executable = command.words.front(),
                               .arguments = {command.words.begin() + 1, command.words.end()},
-                              .environment = {},
-                              .descriptors = {},
                               .input = theirs.get()}));
-  write_line(host.input, to_line(command.order));
+  static_cast<void>(write_all(host.input.get(), to_line(command.order) + "\n"));  // an error ends the process, too
   return host;
 }
 
@@ -90,7 +78,7 @@ class HostWatch {
     } else if (!asked_) {
       asked_ = Clock::now();
       passed_on_ = number;
-      write_line(hosts_.front().input, std::to_string(number));
+      static_cast<void>(write_all(hosts_.front().input.get(), std::to_string(number) + "\n"));
     }
   }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "launch/hosts/hosts.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/launch_plan.h"
-#include "launch/local/line_reader.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
 
@@ -31,8 +29,7 @@ HostOrder read_order(LineReader& lines) {
 }
 
 Command rank_command(const HostOrder& order, int place) {
-  Command command{
-      .executable = own_executable(), .arguments = order.arguments, .environment = order.variables, .descriptors = {}};
+  Command command{.executable = own_executable(), .arguments = order.arguments, .environment = order.variables};
   const auto set = [&](const char* name, auto value) {
     command.environment.push_back(fmt::format("{}={}", name, value));
   };
@@ -108,10 +105,7 @@ class HostRanksRun {
     if (culprit_) return job_exit_code(outcome_of_culprit());
     if (!failures_.empty()) return static_cast<int>(ExitCode::PeerLost);
     if (is_ending_) return exit_code_of_signal(*signal_);
-    const bool saved = std::ranges::any_of(outcomes_, [](const RankOutcome& outcome) {
-      return outcome.ending && outcome.ending->has_exited_with(kSavedExit);
-    });
-    return static_cast<int>(saved ? kSavedExit : ExitCode::Success);
+    return exit_code_without_failure(outcomes_);
   }
 
   const HostOrder& order_;

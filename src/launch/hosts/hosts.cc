@@ -13,6 +13,10 @@
 #include "launch/local/place.h"
 
 namespace chimera {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostRanks, host, first, count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostOrder, ranks, world_size, arguments, variables)
+
 namespace {
 
 HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
@@ -73,20 +77,11 @@ std::string to_text(const HostRanks& ranks) {
   return fmt::format("ranks {} .. {} on {}", ranks.first, ranks.first + ranks.count - 1, ranks.host);
 }
 
-std::string to_line(const HostOrder& order) {
-  const nlohmann::json json = {{"host", order.ranks.host},     {"first", order.ranks.first},
-                               {"count", order.ranks.count},   {"world_size", order.world_size},
-                               {"arguments", order.arguments}, {"variables", order.variables}};
-  return json_text(json, -1, JsonLetters::Ascii);
-}
+std::string to_line(const HostOrder& order) { return json_text(nlohmann::json(order), -1, JsonLetters::Ascii); }
 
 HostOrder parse_order(const std::string& line) {
   try {
-    const auto json = read_json(line);
-    return {.ranks = {.host = json.at("host"), .first = json.at("first"), .count = json.at("count")},
-            .world_size = json.at("world_size"),
-            .arguments = json.at("arguments"),
-            .variables = json.at("variables")};
+    return read_json(line).get<HostOrder>();
   } catch (const nlohmann::json::exception&) {
     throw ConfigError("--part is internal to `chimera launch`, which sends the job on standard input");
   }

@@ -4,7 +4,8 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
+#include <cstdint>
+#include <regex>
 #include <string_view>
 
 #include "core/error.h"
@@ -46,31 +47,17 @@ class Reader {
 
 /// Returns the tasks of a node: "3,2(x2)" means 3, 2, 2.
 int tasks_of_node(const std::string& list, int node) {
-  const auto malformed = [&] {
-    return ConfigError(
-        fmt::format("SLURM_STEP_TASKS_PER_NODE is '{}'; expected a list as in 3,2(x2), with node {}", list, node));
-  };
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  const auto number = [&] {
-    int value = 0;
-    const auto [rest, error] = std::from_chars(at, end, value);
-    if (error != std::errc{} || value < 1) throw malformed();
-    at = rest;
-    return value;
-  };
-  for (int first = 0;;) {
-    const int tasks = number();
-    int nodes = 1;
-    if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
-      at += 2;
-      nodes = number();
-      if (at == end || *at++ != ')') throw malformed();
-    }
-    first += nodes;
-    if (node < first) return tasks;
-    if (at == end || *at++ != ',') throw malformed();
+  static const std::regex kEntry(R"(([1-9]\d{0,8})(?:\(x([1-9]\d{0,8})\))?(?:,|$))");
+  std::int64_t nodes = 0;
+  auto at = list.begin();
+  std::smatch entry;
+  for (; std::regex_search(at, list.end(), entry, kEntry, std::regex_constants::match_continuous);
+       at = entry[0].second) {
+    nodes += entry[2].matched ? std::stoi(entry[2]) : 1;
+    if (node < nodes) return std::stoi(entry[1]);
   }
+  throw ConfigError(
+      fmt::format("SLURM_STEP_TASKS_PER_NODE is '{}'; expected a list as in 3,2(x2), with node {}", list, node));
 }
 
 RankPlace by_slurm(Reader& read) {

@@ -10,13 +10,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "launch/local/process.h"
 #include "rendezvous/channel.h"
 
 namespace chimera {
@@ -29,23 +28,9 @@ std::string value_of(const Variables& variables, const std::string& name) {
   return found == variables.end() ? "" : found->second;
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// Returns the fields of /proc/PID/stat (proc(5)) from the state on; may be empty.
-std::vector<std::string> stat_of(pid_t process) {
-  const std::string text = read_file(fmt::format("/proc/{}/stat", process));
-  const auto name_end = text.rfind(") ");  // the name may contain anything
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(text.substr(name_end + 2));
-  return {std::istream_iterator<std::string>(fields), {}};
-}
-
 /// Returns false if the environment is not readable.
 bool started_with(pid_t process, const std::string& variable) {
-  std::istringstream variables(read_file(fmt::format("/proc/{}/environ", process)));
+  std::ifstream variables(fmt::format("/proc/{}/environ", process), std::ios::binary);
   for (std::string each; std::getline(variables, each, '\0');) {
     if (each.starts_with(variable + "=")) return true;
   }
@@ -58,7 +43,7 @@ std::string launcher_process(const RankPlace& place) {
   constexpr std::size_t kParent = 1;
   constexpr std::size_t kStartTime = 19;
   pid_t process = ::getppid();
-  for (auto stat = stat_of(process); stat.size() > kStartTime; stat = stat_of(process)) {
+  for (auto stat = process_stat(process); stat.size() > kStartTime; stat = process_stat(process)) {
     if (!started_with(process, rank_variable(place.launcher))) return fmt::format("{}-{}", process, stat[kStartTime]);
     process = std::stoi(stat[kParent]);
   }

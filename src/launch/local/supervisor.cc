@@ -5,12 +5,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <chrono>
+#include <initializer_list>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/console.h"
 #include "core/invariant.h"
+#include "launch/flight/hang.h"
+#include "launch/local/failure_report.h"
+#include "launch/local/recovery.h"
 
 namespace chimera {
 namespace {
@@ -21,23 +28,142 @@ constexpr std::chrono::milliseconds kTerminationGrace{500};  // from SIGTERM to 
 
 void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
 
+/// The rank processes of a job attempt. It starts them, and in a recovery kills lost ranks, orders the others to leave,
+/// starts replacements, and orders all to join. Recovery decides when each of these is allowed; Supervisor decides
+/// which ranks are lost. The destructor kills running ones.
+class RankProcesses {
+ public:
+  /// Starts all ranks.
+  RankProcesses(const LaunchPlan& plan, ProgressPage& progress, const RankStarter& start)
+      : progress_(progress), start_(start), most_(plan.most_recoveries) {
+    if (most_ > 0) recovery_.emplace(plan.ranks, plan.copies, most_);
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      OrderChannel channel = recovery_ ? open_order_channel() : OrderChannel();
+      orders_.push_back(std::move(channel.launcher));
+      ranks_.add(start_(rank, 0, channel.rank.get()));
+    }
+  }
+
+  [[nodiscard]] const ChildProcesses& all() const { return ranks_; }
+  [[nodiscard]] ChildProcesses& all() { return ranks_; }
+  [[nodiscard]] const ChildProcess& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  [[nodiscard]] bool can_recover() const { return recovery_.has_value(); }
+  [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Undisturbed; }
+  /// Returns whether some ranks have not left the previous epoch.
+  [[nodiscard]] bool is_leaving() const { return recovery_ && recovery_->state() == Recovery::State::Leaving; }
+  /// Returns whether the rank is lost and has no replacement yet.
+  [[nodiscard]] bool is_lost(int rank) const { return std::ranges::find(lost_, rank) != lost_.end(); }
+  /// Returns whether the rank has trained, and so handles signals that request saving.
+  [[nodiscard]] bool has_trained(int rank) const { return !recovery_ || recovery_->has_weights(rank); }
+
+  /// Kills these ranks and orders the others to leave the step; advance() then replaces them. If the job cannot
+  /// continue, only returns why. Requires can_recover().
+  [[nodiscard]] std::string lose(const std::vector<int>& ranks, const std::string& reason, std::int64_t step) {
+    const bool is_first = !is_recovering();
+    auto [why_not, begins_epoch] = recovery().lose(ranks, step);
+    if (!why_not.empty()) return why_not;
+    if (is_first) {
+      reason_ = reason;
+      step_ = step;
+      lost_since_ = Clock::now();
+    } else {
+      reason_ += "; " + reason;
+    }
+    for (const int rank : ranks) {
+      if ((*this)[rank].is_running()) (*this)[rank].send(SIGKILL);
+      if (!is_lost(rank)) lost_.push_back(rank);
+    }
+    if (!begins_epoch) return "";
+    const Order leave{.kind = Order::Kind::Leave, .epoch = recovery().epoch()};
+    for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
+      if (!is_lost(static_cast<int>(rank))) send_order(orders_[rank].get(), leave);
+    }
+    return "";
+  }
+
+  void note(const RecoveryNote& note) { recovery().note(note); }
+
+  /// Continues a recovery. Returns the newly started ranks.
+  ///
+  /// A killed rank is replaced only once it is reaped: two processes with one rank would write to one progress slot.
+  /// All join only after every rank has left, because a rank in its old step still uses the old store.
+  [[nodiscard]] std::vector<int> advance() {
+    std::vector<int> started;
+    for (const int rank : lost_) {
+      if (!(*this)[rank].is_running()) started.push_back(rank);
+    }
+    for (const int rank : started) start(rank);
+    std::erase_if(lost_, [&](int rank) { return std::ranges::find(started, rank) != started.end(); });
+    if (lost_.empty() && recovery().all_left()) order_to_join();
+    return started;
+  }
+
+  /// Once all ranks have resumed, ends the recovery and returns a summary line.
+  [[nodiscard]] std::optional<std::string> finish() {
+    if (!recovery_ || !recovery_->all_resumed()) return std::nullopt;
+    recovery_->finish();
+    const double seconds = std::chrono::duration<double>(Clock::now() - lost_since_).count();
+    const std::string place = fmt::format(" in step {}", step_);
+    return fmt::format("{}{}; recovery {} of {}: continues with step {} after {:.2f} s", reason_,
+                       reason_.ends_with(place) ? "" : place, recovery_->done(), most_, recovery_->resumed_after() + 1,
+                       seconds);
+  }
+
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  [[nodiscard]] Recovery& recovery() {
+    require_invariant(recovery_.has_value(), "a recovery of a job that keeps no replicas");
+    return *recovery_;
+  }
+
+  /// Resets the progress: the lost rank's activity must not be attributed to its replacement.
+  void start(int rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    progress_.note(rank, {.phase = RankProgress::Phase::StartUp});
+    OrderChannel channel = open_order_channel();
+    orders_[index] = std::move(channel.launcher);
+    ranks_.replace(index, start_(rank, recovery().epoch(), channel.rank.get()));
+  }
+
+  void order_to_join() {
+    recovery().join();
+    const FileDescriptor store = make_memory_file("chimera-store", 0);
+    const Order join{.kind = Order::Kind::Join, .epoch = recovery().epoch()};
+    for (const FileDescriptor& orders : orders_) send_order(orders.get(), join, store.get());
+  }
+
+  ProgressPage& progress_;
+  const RankStarter& start_;
+  int most_;
+  std::optional<Recovery> recovery_;
+  ChildProcesses ranks_;
+  std::vector<FileDescriptor> orders_;  // [rank]; may be empty
+  std::vector<int> lost_;
+  std::string reason_;
+  std::int64_t step_ = 0;  // step of the first lost rank
+  Clock::time_point lost_since_;
+};
+
 /// Supervises the rank processes of an attempt. Each poll reads all pending events before it decides, so that a rank's
 /// report or a signal to the process group takes precedence over the deaths it causes.
 class Supervisor {
  public:
-  Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
-                         std::optional<std::uint64_t> kills)
-      : ranks_(std::move(ranks)),
+  Supervisor(RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan, const RankStarter& start)
+      : kills_(out_of_memory_kills(plan.root)),
+        ranks_(plan, channels.progress, start),
         outcomes_(static_cast<std::size_t>(plan.ranks)),
         reports_(channels.report_read.get()),
         progress_(channels.progress),
         signals_(signals),
-        plan_(plan),
-        kills_(kills) {
+        plan_(plan) {
     if (plan.hang.count() > 0) hang_watch_.emplace(plan.hang, plan.hang_at_start, plan.records_steps);
   }
 
-  StartOutcome run() {
+  [[nodiscard]] StartOutcome run() {
     while (ranks_.all().has_running()) {
       const ChildEvents events = ranks_.all().wait(signals_, reports_.descriptor(), next_poll());
       for (const auto& [rank, ending] : events.exits) note_end(rank, ending);
@@ -53,7 +179,7 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
 
   /// Returns when to act without an event.
-  std::optional<Clock::time_point> next_poll() const {
+  [[nodiscard]] std::optional<Clock::time_point> next_poll() const {
     if (deadline_ || !hang_watch_) return deadline_;
     return Clock::now() + hang_watch_->interval();
   }
@@ -65,7 +191,7 @@ class Supervisor {
     if (!verdict_) outcome.out_of_memory = ending.was_killed_by(SIGKILL) && has_memory_run_out();
   }
 
-  bool has_memory_run_out() const {
+  [[nodiscard]] bool has_memory_run_out() const {
     const auto now = out_of_memory_kills(plan_.root);
     return now && kills_ && *now > *kills_;
   }
@@ -87,7 +213,7 @@ class Supervisor {
 
   void note_report(const std::optional<FailureReport>& report) {
     if (!report || report->rank < 0 || report->rank >= plan_.ranks) return;
-    if (ranks_.is_leaving() && !report->own_cause) return;
+    if (ranks_.is_leaving() && !report->own_cause) return;  // its connections were broken on purpose
     RankOutcome& outcome = outcome_of(report->rank);
     if (!outcome.report) outcome.report = report;  // the first report names the cause
     note_failure(report->rank);
@@ -116,13 +242,15 @@ class Supervisor {
     }
   }
 
-  bool are_all_in(std::initializer_list<Phase> phases) const {
+  [[nodiscard]] bool are_all_in(std::initializer_list<Phase> phases) const {
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
     }
     return true;
   }
 
+  /// The order matters: an ending job only waits, and a signal of the user takes precedence over failures, which it may
+  /// have caused. Silence is judged last, since a rank that has failed makes the others wait.
   void decide() {
     const bool is_over_time = deadline_ && Clock::now() >= *deadline_;
     if (verdict_ && is_over_time) {
@@ -139,6 +267,7 @@ class Supervisor {
     }
   }
 
+  /// A victim's report often arrives before the culprit's, whose death caused it, so victims alone are given time.
   void handle_failures(bool is_over_time) {
     auto culprit = find_culprit(outcomes_, failures_);
     if (!culprit && (is_over_time || !ranks_.all().has_running())) culprit = failures_.front();
@@ -195,7 +324,7 @@ class Supervisor {
     if (hang_watch_) hang_watch_.emplace(plan_.hang, std::chrono::milliseconds(0), plan_.records_steps);
   }
 
-  bool is_hanging() {
+  [[nodiscard]] bool is_hanging() {
     if (!hang_watch_) return false;
     HangWatch::Observation now = observe(progress_, plan_.ranks);
     for (const ChildProcess& rank : ranks_.all()) {
@@ -220,7 +349,7 @@ class Supervisor {
 
   /// Ends all ranks except the culprit, because its exit code is still needed. Ranks that save are killed, because they
   /// take SIGTERM as a request to save.
-  void end_job(std::string reason, std::optional<int> culprit) {
+  void end_job(std::string reason, std::optional<int> culprit = std::nullopt) {
     require_invariant(!verdict_, "the job ends twice: " + reason);
     if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
     print_message(reason);
@@ -234,7 +363,7 @@ class Supervisor {
     deadline_ = Clock::now() + kTerminationGrace;
   }
 
-  StartOutcome outcome() const {
+  [[nodiscard]] StartOutcome outcome() const {
     if (verdict_ && verdict_->culprit) {
       const int culprit = *verdict_->culprit;
       const RankProgress at = progress_.last(culprit);
@@ -242,30 +371,25 @@ class Supervisor {
               .failed_step = at.phase == Phase::Steps ? at.step : 0,
               .verdict = verdict_};
     }
-    if (signal_) return {.exit_code = signal_exit_code(), .failed_step = std::nullopt, .verdict = verdict_};
-    const bool has_saved = std::ranges::any_of(outcomes_, [](const RankOutcome& outcome) {
-      return outcome.ending && outcome.ending->has_exited_with(kSavedExit);
-    });
-    return {.exit_code = static_cast<int>(has_saved ? kSavedExit : ExitCode::Success),
-            .failed_step = std::nullopt,
-            .verdict = std::nullopt};
+    if (signal_) return {.exit_code = signal_exit_code(), .verdict = verdict_};
+    return {.exit_code = exit_code_without_failure(outcomes_)};
   }
 
   /// A run without anything to save yet can be resumed like a saved run.
-  int signal_exit_code() const {
+  [[nodiscard]] int signal_exit_code() const {
     const bool loses_nothing = plan_.saves && !saving_ && *signal_ != SIGINT;
     return loses_nothing ? static_cast<int>(kSavedExit) : exit_code_of_signal(*signal_);
   }
 
   RankOutcome& outcome_of(int rank) { return outcomes_[static_cast<std::size_t>(rank)]; }
 
+  std::optional<std::uint64_t> kills_;  ///< out_of_memory_kills() before the start
   RankProcesses ranks_;
   std::vector<RankOutcome> outcomes_;
   LineReader reports_;
   const ProgressPage& progress_;
   SignalInbox& signals_;
   const LaunchPlan& plan_;
-  std::optional<std::uint64_t> kills_;
   std::vector<int> failures_;  ///< in order of detection
   std::optional<HangWatch> hang_watch_;
   std::optional<int> signal_;                  ///< signal that ends the job
@@ -276,8 +400,8 @@ class Supervisor {
 
 }  // namespace
 
-StartOutcome supervise(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan) {
-  return Supervisor(std::move(ranks), channels, signals, plan).run();
+StartOutcome supervise(RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan, const RankStarter& start) {
+  return Supervisor(channels, signals, plan, start).run();
 }
 
 }  // namespace chimera

@@ -1,25 +1,19 @@
 #pragma once
 
 // Supervises the ranks of a job attempt from their start to their end. It polls exits, failure reports, signals and
-// hangs, and then decides once: recover, end the job, or go on. The order of these decisions is in decide().
+// hangs, and then decides once: recover, end the job, or go on. The order of these decisions is in decide() of the
+// source. The launcher (launcher.h) calls it for each attempt, and decides from its outcome whether the job restarts.
 //
 //   exits, reports, signals, hang watch -> decide() -> RankProcesses::lose() or end_job() -> StartOutcome
 
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
+#include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "core/file_descriptor.h"
-#include "launch/flight/hang.h"
-#include "launch/local/failure_report.h"
+#include "launch/flight/progress.h"
 #include "launch/local/launch_plan.h"
-#include "launch/local/line_reader.h"
 #include "launch/local/process.h"
-#include "launch/local/rank_processes.h"
 
 namespace chimera {
 
@@ -35,13 +29,16 @@ struct RankChannels {
 struct StartOutcome {
   int exit_code = 0;
   /// Step (from 1) of the failed rank, 0 if outside of steps; empty if no rank failed
-  std::optional<std::int64_t> failed_step;
-  std::optional<FlightVerdict> verdict;  ///< Empty after a normal end
+  std::optional<std::int64_t> failed_step = {};
+  std::optional<FlightVerdict> verdict = {};  ///< Empty after a normal end
 };
 
-/// Supervises the ranks until all have ended. Writes the cause of an abnormal end to messages(). References must outlive
-/// the call.
-[[nodiscard]] StartOutcome supervise(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals,
-                                     const LaunchPlan& plan);
+/// Starts the process of a rank. `orders` is an end of an OrderChannel, or -1.
+using RankStarter = std::function<ChildProcess(int rank, std::int64_t epoch, int orders)>;
+
+/// Starts the ranks and supervises them until all have ended. Writes the cause of an abnormal end to messages(). If it
+/// throws, running ranks are killed.
+[[nodiscard]] StartOutcome supervise(RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
+                                     const RankStarter& start);
 
 }  // namespace chimera

@@ -18,7 +18,7 @@ RecordedRank::RecordedRank(const Job& job, int rank) {
   const std::string folder = job.options.flight_folder();
   if (folder.empty()) return;
   try {
-    recorder_.emplace(flight_path(folder, rank), rank);
+    recorder_.emplace(flight_path(folder, rank));
     record_flight_on(&*recorder_);
   } catch (const Error& error) {
     messages().write(fmt::format("chimera: rank {}: --flight-record {}\n", rank, error.what()));

@@ -54,19 +54,6 @@ constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
-/// Broken connections of a rank. A thread that waits for the rest of a message blocks forever, without harm.
-struct BrokenConnections {
-  RendezvousStore rendezvous;  // destroyed last
-  std::vector<GlooGroup> groups;
-
-  /// A group's last owner joins the group's thread, so another thread must destroy it.
-  void destroy() {
-    const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
-    while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    groups.clear();
-  }
-};
-
 }  // namespace
 
 void drop_connect_log() {
@@ -94,12 +81,6 @@ void GlooConnections::join() {
   fault_point("connected");
 }
 
-/// A connection created while others are broken would hang.
-void GlooConnections::require_unbroken() const {
-  if (options_.breaker && options_.breaker->broken())
-    throw PeerLostError("another rank was lost before all ranks had connected");
-}
-
 // Creating a group waits for its members, so the order must be compatible on all ranks. Until fingerprints are
 // compared, only the number of ranks matters.
 void GlooConnections::connect_groups() {
@@ -124,7 +105,9 @@ void GlooConnections::connect_groups() {
 }
 
 GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t size, int threads) {
-  require_unbroken();
+  // A connection created while others are broken would hang.
+  if (options_.breaker && options_.breaker->broken())
+    throw PeerLostError("another rank was lost before all ranks had connected");
   auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
   group_options->devices.push_back(device_);
   group_options->threads = threads;
@@ -150,6 +133,8 @@ void GlooConnections::compare(const Fingerprint& own) {
   require_equal(own, of_ranks, options_.rank);
 }
 
+/// Returns [group][member]: whether this rank can map the member's memory. The barrier keeps the memory until all have
+/// tried.
 std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   const SharedMemory memory(sizeof(std::int64_t));
   const SharedAddress own = memory.address();
@@ -161,14 +146,12 @@ std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   std::vector<std::vector<bool>> mapped(options_.groups.size());
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     if (!process_groups_[g]) continue;
-    std::vector<MarkedMemory> memories;
     for (const RankId member : options_.groups[g]) {
       const auto* word = all[member.value()].const_data_ptr<std::int64_t>();
       const bool is_near = options_.hosts.empty() ||
                            options_.hosts[member.index()] == options_.hosts[static_cast<std::size_t>(options_.rank)];
-      memories.push_back(is_near ? MarkedMemory{{word[0], word[1], word[2]}, word[3]} : MarkedMemory{{-1}, 0});
+      mapped[g].push_back(is_near && can_map({word[0], word[1], word[2]}, word[3]));
     }
-    mapped[g] = mappable(memories);
   }
   tree_.barrier(options_.start_up_timeout);
   return mapped;
@@ -263,14 +246,16 @@ bool GlooConnections::leave_together() noexcept {
 }
 
 void GlooConnections::close() noexcept {
-  auto remains = std::make_unique<BrokenConnections>(BrokenConnections{std::move(rendezvous_), take_groups()});
-  std::promise<void> destroyed;
-  std::future<void> is_destroyed = destroyed.get_future();
-  std::thread([remains = std::move(remains), destroyed = std::move(destroyed)]() mutable {
-    remains->destroy();
-    remains.reset();
-    destroyed.set_value();
-  }).detach();
+  std::packaged_task<void()> destroy(
+      [store = std::make_unique<RendezvousStore>(std::move(rendezvous_)), groups = take_groups()]() mutable {
+        // A group's last owner joins the group's thread, so that thread must not be the last owner.
+        const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
+        while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        groups.clear();
+        store.reset();  // after the groups, which use it
+      });
+  std::future<void> is_destroyed = destroy.get_future();
+  std::thread(std::move(destroy)).detach();  // a thread of Gloo that waits for the rest of a message blocks forever
   const auto end = std::chrono::steady_clock::now() + kMostClosing;
   do {
     options_.breaker->break_all();

@@ -53,7 +53,6 @@ class GlooConnections {
 
  private:
   void connect_groups();
-  void require_unbroken() const;
   /// `threads` serve collectives.
   [[nodiscard]] GlooGroup create(const std::string& name, int rank, std::size_t size, int threads);
   [[nodiscard]] GlooGroup create_pair(const std::string& name, int other);

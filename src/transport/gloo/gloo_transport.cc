@@ -39,35 +39,15 @@ struct Operation {
   std::int64_t other;  ///< Rank, or stage of collectives
 };
 
-class GlooTransport final : public Transport {
+/// What the operations of a rank share: its options, and the translation of Gloo's errors.
+class GlooRank {
  public:
-  explicit GlooTransport(const GlooOptions& options)
-      : options_(options), sum_memory_(std::make_shared<SumMemory>(options.breaker)), connections_(options) {
-    leave_header_room();
-    keep_no_flight_record();
-    try {
-      const auto joining = [&] {
-        return fmt::format("rank {}: joining {} ranks{}", rank(), options.world_size,
-                           joining_limit(options.start_up_timeout));
-      };
-      guarded(joining, [&] { connections_.join(); });
-    } catch (...) {
-      end_after_failure();
-      throw;
-    }
-  }
+  explicit GlooRank(const GlooOptions& options) : options_(options) {}
 
-  ~GlooTransport() override {
-    const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
-    if (failed_ || unwinding || !connections_.leave_together()) end_after_failure();
-  }
-
-  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
-  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override;
-  std::unique_ptr<Pending> start_sum(ParameterGroupId id, GradientSum sum) override;
-  std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
-                                            const std::vector<std::int64_t>& counts) override;
-  void all_sum(std::span<double> values) override;
+  [[nodiscard]] int rank() const { return options_.rank; }
+  [[nodiscard]] const GlooOptions& options() const { return options_; }
+  /// Returns whether an operation has failed.
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
 
   /// Runs `action`; rethrows Gloo's errors as TransportError with the operation.
   template <std::invocable Describe, class Action>
@@ -75,7 +55,7 @@ class GlooTransport final : public Transport {
     try {
       return action();
     } catch (const std::exception& error) {
-      failed_ = true;
+      has_failed_ = true;
       const ConnectionBreaker* breaker = options_.breaker.get();
       if (breaker != nullptr && breaker->broken()) throw PeerLostError(describe() + ": connections were broken");
       if (dynamic_cast<const Error*>(&error) != nullptr) throw;
@@ -89,34 +69,18 @@ class GlooTransport final : public Transport {
   [[nodiscard]] std::string to_text(const Operation& operation) const {
     return fmt::format("rank {}: {} {}", rank(), operation.name, operation.other);
   }
-  [[nodiscard]] int rank() const { return options_.rank; }
-  [[nodiscard]] const GlooOptions& options() const { return options_; }
 
  private:
-  void end_after_failure() noexcept {
-    if (!options_.breaker) return connections_.abandon();
-    sum_memory_->close();
-    connections_.close();
-  }
-  /// Returns null if this rank is the only member.
-  [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const {
-    static_cast<void>(place_in_group(options_.groups, id, RankId(rank())));
-    return connections_.group(id);
-  }
-
   GlooOptions options_;
-  int exceptions_before_ = std::uncaught_exceptions();
-  bool failed_ = false;
-  std::shared_ptr<SumMemory> sum_memory_;
-  GlooConnections connections_;
+  bool has_failed_ = false;
 };
 
 /// c10d works that belong to one operation. A collective is an all-reduce of c10d's, which completes on a thread of the
 /// group; sends and receives complete only in wait().
 class GlooPending final : public Pending {
  public:
-  GlooPending(GlooTransport& transport, Operation operation, Works works, at::Tensor result, bool is_collective = false)
-      : transport_(transport),
+  GlooPending(GlooRank& self, Operation operation, Works works, at::Tensor result, bool is_collective = false)
+      : self_(self),
         operation_(operation),
         works_(std::move(works)),
         result_(std::move(result)),
@@ -124,8 +88,8 @@ class GlooPending final : public Pending {
 
   at::Tensor wait() override {
     const auto wait = is_collective_ ? wait_for_collective : wait_for;
-    const GlooOptions& options = transport_.options();
-    transport_.guarded(operation_, [&] {
+    const GlooOptions& options = self_.options();
+    self_.guarded(operation_, [&] {
       for (const auto& work : works_) wait(*work, options.timeout, options.breaker.get());
     });
     return result_;
@@ -139,7 +103,7 @@ class GlooPending final : public Pending {
   }
 
  private:
-  GlooTransport& transport_;
+  GlooRank& self_;
   Operation operation_;
   Works works_;  // keep the tensors alive
   at::Tensor result_;
@@ -148,23 +112,22 @@ class GlooPending final : public Pending {
 
 class GlooReceive final : public Pending {
  public:
-  GlooReceive(GlooTransport& transport, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor buffer,
+  GlooReceive(GlooRank& self, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor buffer,
               TensorSpec spec, const MessageTag& tag)
-      : transport_(transport),
+      : self_(self),
         from_(operation.other),
-        arrival_(transport, operation, {std::move(work)}, std::move(buffer)),
+        arrival_(self, operation, {std::move(work)}, std::move(buffer)),
         spec_(std::move(spec)),
         tag_(tag) {}
 
   at::Tensor wait() override {
     const at::Tensor buffer = arrival_.wait();
-    const RankId self(transport_.rank());
-    return transport_.guarded([] { return std::string(); },
-                              [&] { return open_message(buffer, spec_, tag_, from_, self); });
+    const RankId to(self_.rank());
+    return self_.guarded([] { return std::string(); }, [&] { return open_message(buffer, spec_, tag_, from_, to); });
   }
 
  private:
-  GlooTransport& transport_;
+  GlooRank& self_;
   RankId from_;
   GlooPending arrival_;
   TensorSpec spec_;
@@ -176,20 +139,20 @@ template <class Collective>
 class CollectivePending final : public Pending {
  public:
   template <class... Arguments>
-  CollectivePending(GlooTransport& transport, Operation operation, at::Tensor buffer, Arguments&&... arguments)
-      : transport_(transport),
+  CollectivePending(GlooRank& self, Operation operation, at::Tensor buffer, Arguments&&... arguments)
+      : self_(self),
         operation_(operation),
         buffer_(std::move(buffer)),
         collective_(std::forward<Arguments>(arguments)...) {}
 
   at::Tensor wait() override {
-    transport_.guarded(operation_, [&] {
+    self_.guarded(operation_, [&] {
       try {
         collective_.wait();
       } catch (const PeerLostError& error) {
-        throw PeerLostError(transport_.to_text(operation_) + ": " + error.what());
+        throw PeerLostError(self_.to_text(operation_) + ": " + error.what());
       } catch (const Error& error) {
-        throw TransportError(transport_.to_text(operation_) + ": " + error.what());
+        throw TransportError(self_.to_text(operation_) + ": " + error.what());
       }
     });
     return buffer_;
@@ -199,80 +162,123 @@ class CollectivePending final : public Pending {
   }
 
  private:
-  GlooTransport& transport_;
+  GlooRank& self_;
   Operation operation_;
   at::Tensor buffer_;
   Collective collective_;
 };
 
-std::unique_ptr<Pending> GlooTransport::start_send(RankId to, at::Tensor tensor, const MessageTag& tag) {
-  const int peer = static_cast<int>(to.value());
-  const Operation operation{.name = "send to rank", .other = peer};
-  return guarded(operation, [&] {
-    std::vector<at::Tensor> tensors{make_message(tensor, tag)};
-    auto work = connections_.channel(rank(), peer).send(tensors, place_in_pair(peer, rank()), kMessageTag);
-    return std::make_unique<GlooPending>(*this, operation, Works{std::move(work)}, at::Tensor());
-  });
-}
-
-std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) {
-  const int peer = static_cast<int>(from.value());
-  const Operation operation{.name = "receive from rank", .other = peer};
-  return guarded(operation, [&] {
-    std::vector<at::Tensor> tensors{message_buffer(spec)};
-    auto work = connections_.channel(peer, rank()).recv(tensors, place_in_pair(peer, rank()), kMessageTag);
-    return std::make_unique<GlooReceive>(*this, operation, std::move(work), std::move(tensors.front()), spec, tag);
-  });
-}
-
-// A sum in an order of its own runs in shared memory only if all members are on one host.
-std::unique_ptr<Pending> GlooTransport::start_sum(ParameterGroupId id, GradientSum sum) {
-  const GlooGroup& members = group(id);
-  const SumGroups& shared = connections_.sum_groups(id);
-  const at::Tensor gradients = sum.gradients;
-  const Operation operation{.name = sum.scatters() ? "reduce-scatter of stage" : "all-reduce of stage",
-                            .other = id.value()};
-  return guarded(operation, [&]() -> std::unique_ptr<Pending> {
-    if (!members) {
-      if (sum.order != nullptr) gradients.copy_(add_in_order(*sum.order, {std::move(sum.parts)}));
-      return std::make_unique<Completed>(gradients);
+class GlooTransport final : public Transport {
+ public:
+  explicit GlooTransport(const GlooOptions& options)
+      : self_(options), sum_memory_(std::make_shared<SumMemory>(options.breaker)), connections_(options) {
+    leave_header_room();
+    keep_no_flight_record();
+    try {
+      const auto joining = [&] {
+        return fmt::format("rank {}: joining {} ranks{}", options.rank, options.world_size,
+                           joining_limit(options.start_up_timeout));
+      };
+      self_.guarded(joining, [&] { connections_.join(); });
+    } catch (...) {
+      end_after_failure();
+      throw;
     }
-    if (shared.host && (sum.order == nullptr || !shared.counterparts)) {
-      return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients, shared, sum_memory_,
-                                                            std::move(sum), options_.timeout);
-    }
-    if (sum.order == nullptr && !sum.scatters()) {
-      c10d::AllreduceOptions options;
-      options.timeout = options_.timeout;
-      std::vector<at::Tensor> tensors{gradients};
-      return std::make_unique<GlooPending>(*this, operation, Works{members->allreduce(tensors, options)}, gradients,
-                                           /*is_collective=*/true);
-    }
-    const SumOrder by_member = one_part_each(members->getSize());
-    if (sum.order == nullptr) {
-      sum.order = &by_member;  // the exchange copies it
-      sum.parts = {gradients};
-    }
-    return std::make_unique<CollectivePending<GlooOrderedSum>>(*this, operation, gradients, members, sum,
-                                                               options_.timeout);
-  });
-}
+  }
 
-std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at::Tensor buffer,
-                                                         const std::vector<std::int64_t>& counts) {
-  const GlooGroup& members = group(id);
-  if (!members) return std::make_unique<Completed>(std::move(buffer));
-  const Operation operation{.name = "all-gather of stage", .other = id.value()};
-  return guarded(operation, [&] {
-    return std::make_unique<GlooPending>(*this, operation, start_gloo_all_gather(members, buffer, counts), buffer);
-  });
-}
+  ~GlooTransport() override {
+    const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
+    if (self_.has_failed() || unwinding || !connections_.leave_together()) end_after_failure();
+  }
 
-void GlooTransport::all_sum(std::span<double> values) {
-  if (options_.world_size == 1) return;
-  guarded([&] { return fmt::format("rank {}: all-sum", rank()); },
-          [&] { connections_.tree().sum(values, options_.timeout); });
-}
+  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {
+    const int peer = static_cast<int>(to.value());
+    const Operation operation{.name = "send to rank", .other = peer};
+    return self_.guarded(operation, [&] {
+      std::vector<at::Tensor> tensors{make_message(tensor, tag)};
+      auto work =
+          connections_.channel(self_.rank(), peer).send(tensors, place_in_pair(peer, self_.rank()), kMessageTag);
+      return std::make_unique<GlooPending>(self_, operation, Works{std::move(work)}, at::Tensor());
+    });
+  }
+
+  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
+    const int peer = static_cast<int>(from.value());
+    const Operation operation{.name = "receive from rank", .other = peer};
+    return self_.guarded(operation, [&] {
+      std::vector<at::Tensor> tensors{message_buffer(spec)};
+      auto work =
+          connections_.channel(peer, self_.rank()).recv(tensors, place_in_pair(peer, self_.rank()), kMessageTag);
+      return std::make_unique<GlooReceive>(self_, operation, std::move(work), std::move(tensors.front()), spec, tag);
+    });
+  }
+
+  // A sum in an order of its own runs in shared memory only if all members are on one host.
+  std::unique_ptr<Pending> start_sum(ParameterGroupId id, GradientSum sum) override {
+    const GlooGroup& members = group(id);
+    const SumGroups& shared = connections_.sum_groups(id);
+    const at::Tensor gradients = sum.gradients;
+    const Operation operation{.name = sum.scatters() ? "reduce-scatter of stage" : "all-reduce of stage",
+                              .other = id.value()};
+    return self_.guarded(operation, [&]() -> std::unique_ptr<Pending> {
+      if (!members) {
+        if (sum.order != nullptr) gradients.copy_(add_in_order(*sum.order, {std::move(sum.parts)}));
+        return std::make_unique<Completed>(gradients);
+      }
+      if (shared.host && (sum.order == nullptr || !shared.counterparts)) {
+        return std::make_unique<CollectivePending<SharedSum>>(self_, operation, gradients, shared, sum_memory_,
+                                                              std::move(sum), self_.options().timeout);
+      }
+      if (sum.order == nullptr && !sum.scatters()) {
+        c10d::AllreduceOptions options;
+        options.timeout = self_.options().timeout;
+        std::vector<at::Tensor> tensors{gradients};
+        return std::make_unique<GlooPending>(self_, operation, Works{members->allreduce(tensors, options)}, gradients,
+                                             /*is_collective=*/true);
+      }
+      const SumOrder by_member = one_part_each(members->getSize());
+      if (sum.order == nullptr) {
+        sum.order = &by_member;  // the exchange copies it
+        sum.parts = {gradients};
+      }
+      return std::make_unique<CollectivePending<GlooOrderedSum>>(self_, operation, gradients, members, sum,
+                                                                 self_.options().timeout);
+    });
+  }
+
+  std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override {
+    const GlooGroup& members = group(id);
+    if (!members) return std::make_unique<Completed>(std::move(buffer));
+    const Operation operation{.name = "all-gather of stage", .other = id.value()};
+    return self_.guarded(operation, [&] {
+      return std::make_unique<GlooPending>(self_, operation, start_gloo_all_gather(members, buffer, counts), buffer);
+    });
+  }
+
+  void all_sum(std::span<double> values) override {
+    if (self_.options().world_size == 1) return;
+    self_.guarded([&] { return fmt::format("rank {}: all-sum", self_.rank()); },
+                  [&] { connections_.tree().sum(values, self_.options().timeout); });
+  }
+
+ private:
+  void end_after_failure() noexcept {
+    if (!self_.options().breaker) return connections_.abandon();
+    sum_memory_->close();
+    connections_.close();
+  }
+  /// Returns null if this rank is the only member.
+  [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const {
+    static_cast<void>(place_in_group(self_.options().groups, id, RankId(self_.rank())));
+    return connections_.group(id);
+  }
+
+  GlooRank self_;
+  int exceptions_before_ = std::uncaught_exceptions();
+  std::shared_ptr<SumMemory> sum_memory_;
+  GlooConnections connections_;
+};
 
 }  // namespace
 

@@ -51,8 +51,6 @@ class BreakableStore final : public c10d::FileStore {
 /// stopped server.
 class ServedStore final : public c10d::Store {
  public:
-  ServedStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
-      : Store(timeout), client_(std::make_shared<RendezvousClient>(rendezvous, timeout)) {}
   ServedStore(std::shared_ptr<RendezvousClient> client, std::chrono::milliseconds timeout)
       : Store(timeout), client_(std::move(client)) {}
 
@@ -151,7 +149,7 @@ RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono:
   if (rendezvous.is_agent) {
     served = connect_agent(rendezvous, timeout);
   } else {
-    served = c10::make_intrusive<ServedStore>(rendezvous, timeout);
+    served = c10::make_intrusive<ServedStore>(std::make_shared<RendezvousClient>(rendezvous, timeout), timeout);
   }
   store_ = c10::make_intrusive<c10d::PrefixStore>("chimera/" + rendezvous.attempt, std::move(served));
 }

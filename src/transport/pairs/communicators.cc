@@ -20,25 +20,21 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::size_t kWordsBytes = (1 + kFingerprintParts) * sizeof(std::int64_t);
 
-std::string key_of(int rank) { return fmt::format("attendee {}", rank); }
-
 FingerprintWords words_of(const Fingerprint& fingerprint) {
   return fingerprint.empty() ? FingerprintWords(1 + kFingerprintParts, 0) : to_words(fingerprint);
 }
 
-Bytes written(const JoiningRank& attendee) {
-  const FingerprintWords words = words_of(attendee.fingerprint);
-  const std::string text = std::string(reinterpret_cast<const char*>(words.data()), kWordsBytes) + attendee.gpu;
-  return {text.begin(), text.end()};
-}
-
-/// Returns the GPU's id and stores the fingerprint in `words`.
-std::string read(const Bytes& bytes, FingerprintWords& words) {
-  if (bytes.size() < kWordsBytes)
-    throw TransportError("a rank runs another build of chimera; start the same build on every host");
-  words.resize(1 + kFingerprintParts);
-  std::memcpy(words.data(), bytes.data(), kWordsBytes);
-  return {bytes.begin() + kWordsBytes, bytes.end()};
+/// Sets this rank's text under `name`. Returns the texts of all ranks. Collective.
+std::vector<std::string> exchange(c10d::Store& store, const char* name, int rank, int world_size,
+                                  const std::string& own) {
+  const auto key = [&](int of) { return fmt::format("{} {}", name, of); };
+  store.set(key(rank), Bytes(own.begin(), own.end()));
+  std::vector<std::string> texts;
+  for (int other = 0; other < world_size; ++other) {
+    const Bytes bytes = store.get(key(other));
+    texts.emplace_back(bytes.begin(), bytes.end());
+  }
+  return texts;
 }
 
 void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
@@ -73,24 +69,25 @@ void require_few(const CommunicatorCount& count, int multiprocessors) {
 
 }  // namespace
 
+// The text is the fingerprint's words, which have one length in every build, and then the GPU's id.
 void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size) {
-  store.set(key_of(own.rank), written(own));
-  std::vector<FingerprintWords> words(static_cast<std::size_t>(world_size));
+  const FingerprintWords words = words_of(own.fingerprint);
+  const std::string text(reinterpret_cast<const char*>(words.data()), kWordsBytes);
+  std::vector<FingerprintWords> of_ranks;
   std::vector<std::string> gpus;
-  for (int rank = 0; rank < world_size; ++rank) {
-    gpus.push_back(read(store.get(key_of(rank)), words[static_cast<std::size_t>(rank)]));
+  for (const std::string& theirs : exchange(store, "attendee", own.rank, world_size, text + own.gpu)) {
+    if (theirs.size() < kWordsBytes)
+      throw TransportError("a rank runs another build of chimera; start the same build on every host");
+    std::memcpy(of_ranks.emplace_back(1 + kFingerprintParts).data(), theirs.data(), kWordsBytes);
+    gpus.push_back(theirs.substr(kWordsBytes));
   }
-  if (!own.fingerprint.empty()) require_equal(own.fingerprint, words, own.rank);
+  if (!own.fingerprint.empty()) require_equal(own.fingerprint, of_ranks, own.rank);
   require_own_gpu(gpus, own.rank);
 }
 
 int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size) {
-  const auto key = [](int of) { return fmt::format("number {}", of); };
-  const std::string own = std::to_string(number);
-  store.set(key(rank), Bytes(own.begin(), own.end()));
-  for (int other = 0; other < world_size; ++other) {
-    const Bytes text = store.get(key(other));
-    number = std::min(number, std::stoi(std::string(text.begin(), text.end())));
+  for (const std::string& other : exchange(store, "number", rank, world_size, std::to_string(number))) {
+    number = std::min(number, std::stoi(other));
   }
   return number;
 }
