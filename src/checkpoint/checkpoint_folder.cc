@@ -106,6 +106,7 @@ void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newe
   }
 }
 
+// Only names that a run gives are removed: a user may keep other files with this ending in the folder.
 void remove_leftovers(Disk& disk, const std::string& folder) {
   for (const Entry& entry : entries_in(folder)) {
     const std::string& name = entry.name;
@@ -123,6 +124,7 @@ Checkpoint open_checkpoint(const std::string& path, int threads, const std::func
   throw CheckpointError(fmt::format("{}/{}: {}", path, faults.front().file, faults.front().what));
 }
 
+// A damaged checkpoint must not end a run that could continue from an older one, so faults are collected, not thrown.
 Newest newest_checkpoint(const std::string& folder, int threads, const std::function<void()>& progress) {
   Newest newest;
   std::vector<std::int64_t> newest_first = list_steps(folder);

@@ -237,6 +237,7 @@ FileDescriptor connect_to(const RendezvousPoint& rendezvous, Deadline deadline) 
   return std::move(*connected);
 }
 
+// Listens in the server's family, because in that family all ranks can reach one host, and probably each other.
 std::string own_address(const RendezvousPoint& rendezvous) {
   const auto addresses = server_addresses(rendezvous);
   if (!rendezvous.interface.empty()) {

@@ -49,6 +49,8 @@ class Waits {
     }
   }
 
+  /// Returns whether `progress` shows that a rank has reached the instruction that ends the wait, or is beyond that
+  /// step.
   static bool has_done(const RankProgress& progress, InstructionKind kind, const RankProgress& waiting) {
     if (progress.phase != Phase::Steps) return progress.phase == Phase::Ending;
     const Instruction& other = progress.instruction;
@@ -101,6 +103,8 @@ std::int64_t end_of(const Flight& flight) {
   return end;
 }
 
+/// Follows the waits to their end. If every rank waits, as in a deadlock or after a lost message, the rank that has
+/// waited longest stopped first, and the others wait for it directly or over others.
 std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   std::vector<RankFinding> suspects;
   for (const RankFinding& rank : ranks) {

@@ -86,6 +86,7 @@ FlightVerdict verdict_of(const nlohmann::json& json) {
   return verdict;
 }
 
+/// Accepts the folder itself or the run's folder, newest records first.
 fs::path find_folder(const std::string& path) {
   for (const char* name : {"", "flight", "flight-previous"}) {
     fs::path folder = *name == '\0' ? fs::path(path) : fs::path(path) / name;
@@ -127,11 +128,12 @@ struct FlightRecorder::File {
 FlightRecorder::FlightRecorder(const std::string& path) {
   static_assert(sizeof(File) == kFileBytes);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  // Without allocation, a full disk would end the rank by SIGBUS at a later note.
   const int refusal = file.get() < 0 ? errno : ::posix_fallocate(file.get(), 0, kFileBytes);
   if (refusal != 0) throw Error(fmt::format("{}: cannot be written ({})", path, system_message(refusal)));
   void* memory = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map " + path);
-  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
+  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));  // the kernel releases it, also after a kill
   lock_ = std::move(file);
   file_ = static_cast<File*>(memory);
   file_->header = Header{};
@@ -159,6 +161,7 @@ std::vector<FlightEvent> read_flight(const std::string& path) {
     throw ConfigError(fmt::format("{}: is not a flight record of this version", path));
   }
   std::vector<FlightEvent> events;
+  // The writer may be at work: an event that it overwrites meanwhile is invalid, or newer than its neighbors.
   const std::uint64_t first = header.count - std::min<std::uint64_t>(header.count, kFlightEvents);
   for (std::uint64_t index = first; index < header.count; ++index) {
     FlightEvent event;
@@ -195,6 +198,8 @@ void require_no_recording(const std::string& folder) {
   }
 }
 
+// Keeps the records of one earlier attempt: a restarted job may fail for another reason, and the first failure is the
+// one to understand.
 void begin_flight(const std::string& folder, const FlightJob& job) {
   try {
     const std::string previous = folder + "-previous";

@@ -45,6 +45,8 @@ Host start(const HostCommand& command, ChildProcesses& processes) {
   return host;
 }
 
+/// Starts the hosts' commands and watches them until all have ended. The launcher sees only exit codes: messages of
+/// ranks go to stderr on their own way, through ssh.
 class HostWatch {
  public:
   HostWatch(const std::vector<HostCommand>& commands, SignalInbox& signals) : signals_(signals) {
@@ -71,6 +73,8 @@ class HostWatch {
     if (host.failed() && !is_ending_ && (first_ == nullptr || first_->is_victim())) first_ = &host;
   }
 
+  /// Only the host of rank 0 gets the signal: rank 0 tells the other ranks in the next sum of numbers, so all of them
+  /// save after the same step.
   void take_signal(int number) {
     const bool is_second = asked_ && Clock::now() - *asked_ >= kSameSignal;
     if (number == SIGINT || is_second) {
@@ -82,6 +86,8 @@ class HostWatch {
     }
   }
 
+  /// A victim's host may report first, since its rank notices the loss before the launcher of the lost host ends. So
+  /// the launcher waits a moment for a host with a failure of its own.
   void decide() {
     const bool is_over_time = deadline_ && Clock::now() >= *deadline_;
     if (is_ending_) {
@@ -98,6 +104,8 @@ class HostWatch {
     }
   }
 
+  /// Closes the standard inputs. ssh passes their end on, and the host's launcher then kills its ranks; a signal would
+  /// end only ssh and leave the ranks running.
   void end_all() {
     is_ending_ = true;
     for (Host& host : hosts_) host.input = FileDescriptor();

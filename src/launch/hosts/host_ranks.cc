@@ -41,6 +41,8 @@ Command rank_command(const HostOrder& order, int place) {
   return command;
 }
 
+/// The ranks of one host, from their start to the last exit. They print their own failure reports, so only a rank that
+/// was killed, and could not report, is named here.
 class HostRanksRun {
  public:
   HostRanksRun(const HostOrder& order, LineReader& lines, SignalInbox& signals)
@@ -69,6 +71,8 @@ class HostRanksRun {
     if (fails) failures_.push_back(static_cast<int>(place));
   }
 
+  /// The launcher's lines are signal numbers for the first rank. The end of its input means that the launcher, or the
+  /// connection to it, is gone; ranks without a launcher must not go on.
   void read_signals() {
     while (const auto number = signals_.next()) signal_ = signal_.value_or(*number);
     while (const auto line = lines_.next()) {
@@ -93,6 +97,7 @@ class HostRanksRun {
     end_all();
   }
 
+  /// Kills at once. SIGTERM would make ranks with checkpoints save, and wait for ranks that are gone.
   void end_all() {
     is_ending_ = true;
     grace_.reset();

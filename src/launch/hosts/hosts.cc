@@ -19,6 +19,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostOrder, ranks, world_size, arguments, vari
 
 namespace {
 
+/// A colon separates the number of ranks, unless the word is an IPv6 address: it has more colons, or brackets.
 HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   HostRanks ranks{.host = std::string(word), .count = otherwise};
   const auto colon = word.rfind(':');
@@ -42,6 +43,8 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   return ranks;
 }
 
+/// Settings of the user go to all hosts. The place of a rank and the secret are set for each attempt, so a value that
+/// this process has inherited must not leak into them.
 bool is_for_others(std::string_view variable) {
   constexpr std::array kPrefixes = {"CHIMERA_", "OMP_", "MKL_", "KMP_", "GLOO_", "NCCL_", "TORCH_", "CUDA_"};
   const std::string_view name = variable.substr(0, variable.find('='));

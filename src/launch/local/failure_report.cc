@@ -49,6 +49,7 @@ ExitCode exit_code_of(const FailureReport& report) {
   return report.usage ? ExitCode::Usage : ExitCode::No;
 }
 
+// All ranks write to one pipe. Only a write of at most PIPE_BUF bytes is atomic, so long messages are cut.
 std::string to_line(const FailureReport& report) {
   const auto cut_to = [&](std::size_t length) {
     FailureReport cut = report;
@@ -68,6 +69,7 @@ std::string to_line(const RecoveryNote& note) { return json_text(nlohmann::json(
 
 std::optional<RecoveryNote> parse_note(std::string_view line) { return parse<RecoveryNote>(line); }
 
+// The report decides if there is one: a rank that has lost a peer reports that, whatever code its process ends with.
 FailureRole failure_role(const RankOutcome& outcome) {
   if (outcome.report) return outcome.report->own_cause ? FailureRole::Culprit : FailureRole::Victim;
   const bool is_well = has_exited_with(outcome, ExitCode::Success) || has_exited_with(outcome, kSavedExit);

@@ -24,6 +24,8 @@ std::string path_of(const FileDescriptor& file) {
   return file.get() < 0 ? "" : fmt::format("/proc/self/fd/{}", file.get());
 }
 
+/// Memory files and pipes have no names, so the kernel frees them with the last process, also after SIGKILL. Each
+/// attempt has its own: a rank of an earlier attempt that still ends cannot disturb it.
 RankChannels open_channels(const LaunchPlan& plan) {
   RankChannels channels{
       .store = {}, .input = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(plan.ranks)};
@@ -45,6 +47,8 @@ struct Start {
   std::vector<std::string> arguments;
 };
 
+/// A restarted or replaced rank must not meet fault points of its predecessor again, so it gets the number of its
+/// start.
 Command rank_command(const LaunchPlan& plan, const Start& start, const RankChannels& channels, int rank,
                      std::int64_t epoch, int orders) {
   std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};

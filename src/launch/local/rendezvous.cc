@@ -156,6 +156,8 @@ std::string lock_path(const std::string& path) { return path + ".lock"; }
 
 }  // namespace
 
+// A file of an earlier job, which was killed, would let ranks meet the dead. The first rank of this job holds the lock
+// alone and removes the file; all keep a shared lock, so no later rank takes itself for the first.
 RendezvousFile::RendezvousFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
   lock_ = FileDescriptor(
       check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "make the rendezvous file"));
@@ -194,6 +196,9 @@ std::vector<std::string> expand_hosts(const std::string& list) {
   return hosts;
 }
 
+// From the most explicit to the least: a file or server that the user names, then a file if all ranks are on this host,
+// which needs no open port, and last the address that SLURM's variables imply. On one host torchrun's store is not
+// needed.
 RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables) {
   const std::string file = value_of(variables, kStoreVariable);
   if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {

@@ -60,6 +60,8 @@ at::Tensor receive_from_others(const GlooGroup& group, const at::Tensor& buffer,
 
 }  // namespace
 
+// Gloo and c10d have one exception type for everything, so texts decide. A broken connection means that a peer is gone;
+// a timeout or a refused thread means that this rank, or the network, has a problem of its own.
 void rethrow_gloo(const std::string& operation, const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
@@ -105,6 +107,9 @@ struct GlooOrderedSum::State {
   }
 };
 
+// Receives are posted at once, so that the sums of faster members find a buffer. The slice is added on the group's
+// thread as soon as all parts have arrived, and not in wait(): the rank may still compute, and the others need this
+// slice.
 GlooOrderedSum::GlooOrderedSum(const GlooGroup& group, const GradientSum& sum, std::chrono::milliseconds timeout)
     : state_(std::make_shared<State>(group, sum, timeout)) {
   State& state = *state_;

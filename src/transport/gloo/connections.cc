@@ -121,6 +121,7 @@ GlooGroup GlooConnections::create_pair(const std::string& name, int other) {
                 /*threads=*/0);
 }
 
+/// Compares settings before any other connection exists: ranks with other settings may connect other pairs, and hang.
 void GlooConnections::compare(const Fingerprint& own) {
   FingerprintWords words = to_words(own);
   const auto size = static_cast<std::int64_t>(words.size());
@@ -158,6 +159,10 @@ std::vector<std::vector<bool>> GlooConnections::mapped_members() {
 }
 
 // A host is a set of members that can map each other's memory, identified by the first.
+//
+// There are three steps, each with a message over the tree. Every rank tries to map a marked file of every other
+// member. It then tells all ranks its host. A mapping that contradicts the hosts, as in containers that share some
+// namespaces, makes all members give up shared memory for that group, since they must choose the same kind of sum.
 void GlooConnections::find_shared_memory() {
   const auto mapped = mapped_members();
   const auto count = static_cast<std::int64_t>(options_.groups.size());
@@ -187,7 +192,8 @@ void GlooConnections::find_shared_memory() {
   }
 }
 
-/// `hosts` is [member].
+/// Chooses the groups of a sum in shared memory. On several hosts it needs the same number of members on each: the
+/// members at one place of every host then own the same slice, and exchange it. `hosts` is [member].
 void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>& hosts) {
   const auto& members = options_.groups[group];
   std::map<RankId, std::vector<RankId>> members_of;  // [host]
@@ -245,6 +251,8 @@ bool GlooConnections::leave_together() noexcept {
   }
 }
 
+// Gloo's threads may be within a read of a broken connection at any time, and new waits may begin while groups are
+// destroyed, so connections are broken again and again until the groups are gone.
 void GlooConnections::close() noexcept {
   std::packaged_task<void()> destroy(
       [store = std::make_unique<RendezvousStore>(std::move(rendezvous_)), groups = take_groups()]() mutable {

@@ -186,6 +186,8 @@ class GlooTransport final : public Transport {
     }
   }
 
+  /// Destroying a group breaks its connections. Ranks that still use them would take that for a failure, so all leave
+  /// together, unless one has failed.
   ~GlooTransport() override {
     const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
     if (self_.has_failed() || unwinding || !connections_.leave_together()) end_after_failure();

@@ -46,6 +46,7 @@ at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds t
   return rows;
 }
 
+/// Sends `message` of rank 0 to all ranks; on others it receives it.
 void RankTree::broadcast_sum(at::Tensor& message, std::chrono::milliseconds timeout) const {
   std::vector<at::Tensor> tensors{message};
   if (parent_) complete({parent_->recv(tensors, kLower, kTag)}, timeout);
@@ -65,6 +66,8 @@ at::Tensor RankTree::gather(const at::Tensor& mine, std::chrono::milliseconds ti
   return all;
 }
 
+// Only rank 0 adds, in the order of ranks, and all take its sum: adding on the way up would be faster, but the bits
+// would depend on the shape of the tree.
 void RankTree::sum(std::span<double> values, std::chrono::milliseconds timeout) const {
   const auto count = static_cast<std::int64_t>(values.size());
   const at::Tensor mine = at::from_blob(values.data(), {count}, at::kDouble);

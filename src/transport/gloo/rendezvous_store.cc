@@ -157,6 +157,7 @@ RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono:
 RendezvousStore::~RendezvousStore() = default;
 
 // Only rank 0 checks all keys, to avoid quadratically many requests.
+// The counter of each rank detects a rank number that is given twice, which would otherwise hang or mix up messages.
 void RendezvousStore::await_all(int rank, int world_size) {
   if (store_->add(key_of(rank), 1) > 1) {
     throw ConfigError(
@@ -187,6 +188,7 @@ void RendezvousStore::stop_accepting() {
   if (server_) server_->stop_listening();
 }
 
+// Groups that Gloo cannot stop still read the store, so neither may be destroyed.
 void RendezvousStore::abandon() noexcept {
   store_.release();
   static_cast<void>(server_.release());  // its threads keep running

@@ -75,6 +75,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   std::exception_ptr failure;
   OperationEnd sum_end;
 
+  /// Gathers the addresses of all members' tensors. The gather is also the barrier after which every member has
+  /// deposited.
   void announce() {
     const auto size = (1 + most_parts) * kWords;
     std::vector<at::Tensor> mine{at::zeros({size}, at::kLong)};
@@ -130,6 +132,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     });
   }
 
+  /// Every member may write to all members' gradients, so no member may use or change its own before all have added.
+  /// The sum over the members' failures is that barrier, and tells all whether the sum is valid.
   void start_failure_sum() noexcept {
     try {
       std::vector<at::Tensor> sum{failures};
@@ -190,6 +194,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return slice;
   }
 
+  /// Slices begin at cache lines: two members that write to one line would slow each other down.
   [[nodiscard]] Range equal_range(const at::Tensor& whole) const {
     const std::int64_t line = kLineBytes / static_cast<std::int64_t>(whole.element_size());
     const std::int64_t length = (whole.numel() / groups.host->getSize() + line) / line * line;
@@ -232,6 +237,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     });
   }
 
+  /// Sends each host the elements that its counterpart keeps, and adds what arrives in ascending order of hosts.
   void start_scattering(const Slice& slice) {
     const Range& kept = slice.ranges[static_cast<std::size_t>(groups.counterparts->getRank())];
     std::vector<at::Tensor> pieces;
@@ -268,6 +274,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
         });
   }
 
+  /// Adds chunk by chunk, since a chunk of all members fits into the cache. The order of additions is that of whole
+  /// slices.
   [[nodiscard]] at::Tensor sum_of_chunk(const Slice& slice, std::int64_t first, std::int64_t count) const {
     const auto cut = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, count); };
     if (order == nullptr) {
@@ -314,6 +322,7 @@ void SharedSum::wait() {
   state.own.front().copy_back();
 }
 
+// Without an end yet, OperationEnd calls `done`. After it, only a sum that has succeeded may call it.
 void SharedSum::call_when_done(std::function<void()> done) {
   State& state = *state_;
   if (state.sum_end.call_when_done(done)) return;

@@ -37,6 +37,7 @@ std::vector<std::string> exchange(c10d::Store& store, const char* name, int rank
   return texts;
 }
 
+/// NCCL refuses two ranks on one GPU, too, but does not name the ranks.
 void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
   std::vector<int> sharing;
   for (std::size_t r = 0; r < gpus.size(); ++r) {
@@ -127,6 +128,7 @@ void set_unless_set(const VariableList& variables) {
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
 }
 
+// The largest numbers over all ranks, since the limits that follow from them must be equal on all ranks.
 CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
   CommunicatorCount most;
   for (int rank = 0; rank < plan.world_size; ++rank) {
@@ -141,6 +143,8 @@ CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
   return most;
 }
 
+// Half of the multiprocessors is the room for communicators that wait. Messages are small and on the critical path, so
+// pairs keep their two blocks as long as a group still gets as many; the groups share what is left, as powers of two.
 BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   BlockLimits limits;
   const CommunicatorCount most = communicators_of_a_rank(plan);

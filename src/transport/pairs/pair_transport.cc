@@ -167,6 +167,9 @@ class PairTransport final : public Transport {
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
 
+  /// NCCL connects two members at their first transfer, which blocks both. Done in the middle of a program, two ranks
+  /// could each wait for another one.
+  ///
   /// Issues the first call of each kind on every group, in the order of make_communicators().
   void connect() {
     set_timeouts(to_.timeout);
@@ -345,6 +348,7 @@ class PairTransport final : public Transport {
     static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));
     return to_.process_groups[id.index()];
   }
+  /// Gathers all values and adds them in ascending order of ranks, so that the bits do not depend on NCCL's algorithm.
   [[nodiscard]] at::Tensor sum_over_everyone(const at::Tensor& values) const {
     const std::vector<at::Tensor> all = gather(*to_.everyone, values);
     at::Tensor sum = all.front();
