@@ -21,7 +21,6 @@ HAS_SLURM = has("slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", 
 MACHINE = pathlib.Path(__file__).parents[2] / "machines" / "p100-aries.json"
 
 
-
 class SlurmTest(TrainingTest):
     def start_slurm(self, own_hosts=False):
         self.slurm = Slurm(self.folder, own_hosts)

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 #include <cerrno>
 #include <future>
+#include <span>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "rendezvous/address.h"
 
@@ -110,6 +113,9 @@ c10::intrusive_ptr<c10d::Store> connect_agent(const RendezvousPoint& rendezvous,
   }
 }
 
+/// Part of the time limit after which a rank prints whom it waits for.
+constexpr int kQuietPart = 4;
+
 std::string key_of(int rank) { return fmt::format("rank {}", rank); }
 
 constexpr const char* kAllAreHere = "all";
@@ -165,19 +171,42 @@ void RendezvousStore::await_all(int rank, int world_size) {
   }
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
+  if (rank != 0) keys = {kAllAreHere};
+  const std::chrono::milliseconds quiet = store_->getTimeout() / kQuietPart;
+  const Deadline end_of_quiet = after(quiet);
   try {
-    if (rank == 0) {
-      store_->wait(keys);
-      store_->set(kAllAreHere, std::vector<std::uint8_t>{1});
-    } else {
-      store_->wait({kAllAreHere});
+    try {
+      store_->wait(keys, quiet);
+    } catch (const std::exception&) {
+      if (std::chrono::steady_clock::now() < end_of_quiet) throw;  // another failure
+      announce_missing(rank, world_size, quiet);
+      store_->wait(keys, store_->getTimeout() - quiet);
     }
+    if (rank == 0) store_->set(kAllAreHere, std::vector<std::uint8_t>{1});
   } catch (const std::exception&) {
     const std::vector<int> missing = missing_of(*store_, world_size);
-    throw TransportError(fmt::format("{} of {} ranks have not joined within {:g} s: {}", missing.size(), world_size,
+    throw TransportError(fmt::format("{} of {} ranks have not joined within {:g} s: {}{}", missing.size(), world_size,
                                      std::chrono::duration<double>(store_->getTimeout()).count(),
-                                     fmt::join(missing, ", ")));
+                                     fmt::join(missing, ", "),
+                                     rendezvous_.origin.empty() ? "" : "; " + rendezvous_.origin));
   }
+}
+
+/// Prints, on the lowest rank that is here, whom it waits for. Ranks of `chimera train` have no origin: their launcher
+/// reports what happens to them.
+void RendezvousStore::announce_missing(int rank, int world_size, std::chrono::milliseconds waited) {
+  if (rendezvous_.origin.empty()) return;
+  for (int lower = 0; lower < rank; ++lower) {
+    if (store_->check({key_of(lower)})) return;
+  }
+  const std::vector<int> missing = missing_of(*store_, world_size);
+  if (missing.empty()) return;
+  constexpr std::size_t kMostNamed = 16;
+  const auto named = std::span(missing).first(std::min(missing.size(), kMostNamed));
+  messages().write(fmt::format("chimera: rank {} has waited {:g} s for {} of {} ranks: {}{}; {}\n", rank,
+                               std::chrono::duration<double>(waited).count(), missing.size(), world_size,
+                               fmt::join(named, ", "), named.size() < missing.size() ? ", ..." : "",
+                               rendezvous_.origin));
 }
 
 std::string RendezvousStore::own_address() const {

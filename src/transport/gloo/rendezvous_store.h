@@ -27,8 +27,8 @@ class RendezvousStore {
 
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
-  /// Returns once all ranks have called it. Throws TransportError with the missing ranks on timeout, PeerLostError if
-  /// the server is gone.
+  /// Returns once all ranks have called it. After a part of the time limit, the lowest rank prints whom it waits for.
+  /// Throws TransportError with the missing ranks on timeout, PeerLostError if the server is gone.
   void await_all(int rank, int world_size);
 
   /// Returns this host's address; empty if all ranks are on one host.
@@ -40,6 +40,8 @@ class RendezvousStore {
   void abandon() noexcept;
 
  private:
+  void announce_missing(int rank, int world_size, std::chrono::milliseconds waited);
+
   RendezvousPoint rendezvous_;
   FileDescriptor file_;  // of the store, which must be destroyed first
   std::unique_ptr<RendezvousServer> server_;
