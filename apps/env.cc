@@ -26,15 +26,28 @@ std::string rendezvous_text(const RankPlace& place, const Variables& variables) 
   }
 }
 
-std::string as_text(const std::optional<RankPlace>& place, const std::string& rendezvous) {
-  if (!place) return "No launcher has started this process: `chimera train` starts its ranks itself.\n";
-  std::string text =
-      fmt::format("started by   {}\nrank         {} of {}\non its host  {} of {}\n", to_text(place->launcher),
-                  place->rank, place->world_size, place->local_rank, place->local_size);
-  if (place->world_size > 1) text += fmt::format("ranks meet   {}\n", rendezvous);
-  if (!place->conflict.empty()) text += fmt::format("conflict     {}\n", place->conflict);
-  for (const auto& [name, value] : place->read) text += fmt::format("  {}={}\n", name, value);
+std::string lines_of(const Variables& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += fmt::format("  {}={}\n", name, value);
   return text;
+}
+
+/// Says which variables of launchers are set although no launcher has given this process a place.
+std::string unplaced_text(const Variables& variables) {
+  const Variables seen = launcher_variables(variables);
+  if (seen.empty()) return "No launcher has started this process: `chimera train` starts its ranks itself.\n";
+  return "These variables of launchers give this process no place among others, so `chimera train` starts its ranks "
+         "itself:\n" +
+         lines_of(seen);
+}
+
+std::string as_text(const RankPlace& place, const std::string& rendezvous) {
+  std::string text =
+      fmt::format("started by   {}\nrank         {} of {}\non its host  {} of {}\n", to_text(place.launcher),
+                  place.rank, place.world_size, place.local_rank, place.local_size);
+  if (place.world_size > 1) text += fmt::format("ranks meet   {}\n", rendezvous);
+  if (!place.conflict.empty()) text += fmt::format("conflict     {}\n", place.conflict);
+  return text + lines_of(place.read);
 }
 
 std::string as_json(const std::optional<RankPlace>& place, const std::string& rendezvous) {
@@ -61,16 +74,28 @@ void add_env(CLI::App& program, int&) {
       "  srun -n 2 chimera env\n"
       "  mpirun -n 2 chimera env --format json\n"
       "\n`chimera train` takes its rank from the first of these whose variables are set: CHIMERA_RANK and "
-      "CHIMERA_WORLD_SIZE, torchrun, Open MPI, SLURM, MPICH. Without any of them it starts the ranks itself.\n"
+      "CHIMERA_WORLD_SIZE, torchrun, Open MPI, SLURM, MPICH. Without any of them it starts the ranks itself. Variables "
+      "of a "
+      "launcher that do not tell the place of a process, such as PMIX_RANK alone, are refused: each process would "
+      "train a "
+      "model of its own. `chimera env` lists the variables that it has seen.\n"
       "\nMore: docs/clusters.md");
   auto format = std::make_shared<Format>();
   begin_group(*command, heading::kOutput);
   add_format(*command, *format, {Format::Text, Format::Json});
   command->callback([format] {
     const Variables variables = own_variables();
-    const auto place = find_place(variables);
+    std::optional<RankPlace> place;
+    try {
+      place = find_place(variables);
+    } catch (const ConfigError&) {
+      if (*format == Format::Text) write_output("", "seen:\n" + lines_of(launcher_variables(variables)));
+      throw;
+    }
     const std::string rendezvous = place && place->world_size > 1 ? rendezvous_text(*place, variables) : "";
-    write_output("", *format == Format::Json ? as_json(place, rendezvous) : as_text(place, rendezvous));
+    write_output("", *format == Format::Json ? as_json(place, rendezvous)
+                     : place                 ? as_text(*place, rendezvous)
+                                             : unplaced_text(variables));
   });
 }
 

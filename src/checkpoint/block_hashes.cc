@@ -39,6 +39,7 @@ std::optional<Hash128> parse_hash128(std::string_view text) {
   return Hash128{*high, *low};
 }
 
+// The state is hidden because xxhash.h, which is inlined here for speed, has 6,000 lines.
 struct BlockHasher::State {
   XXH3_state_t block{};
   std::uint64_t filled = 0;  // in the current block

@@ -43,11 +43,12 @@ std::vector<Entry> entries_in(const std::string& folder) {
   return entries;
 }
 
-/// Returns the steps of the folder's checkpoints, without links, ascending.
-std::vector<std::int64_t> own_steps(const std::string& folder) {
+/// Returns the steps of the folder's checkpoints, ascending. A link belongs to the user, so it is read but not removed.
+std::vector<std::int64_t> steps_in(const std::string& folder, bool with_links) {
   std::vector<std::int64_t> steps;
   for (const Entry& entry : entries_in(folder)) {
-    if (const auto step = step_of_name(entry.name); step && entry.is_folder && !entry.is_link) steps.push_back(*step);
+    const auto step = step_of_name(entry.name);
+    if (step && entry.is_folder && (with_links || !entry.is_link)) steps.push_back(*step);
   }
   std::ranges::sort(steps);
   return steps;
@@ -86,14 +87,7 @@ std::string unfinished_path(const std::string& folder, std::int64_t step) {
   return checkpoint_path(folder, step) + std::string(kUnfinished);
 }
 
-std::vector<std::int64_t> list_steps(const std::string& folder) {
-  std::vector<std::int64_t> steps;
-  for (const Entry& entry : entries_in(folder)) {
-    if (const auto step = step_of_name(entry.name); step && entry.is_folder) steps.push_back(*step);
-  }
-  std::ranges::sort(steps);
-  return steps;
-}
+std::vector<std::int64_t> list_steps(const std::string& folder) { return steps_in(folder, /*with_links=*/true); }
 
 std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& steps, const Retention& retention) {
   const auto kept = std::min(steps.size(), static_cast<std::size_t>(retention.last));
@@ -103,14 +97,16 @@ std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& st
 }
 
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention) {
-  std::vector<std::int64_t> steps = own_steps(folder);
+  std::vector<std::int64_t> steps = steps_in(folder, /*with_links=*/false);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
   for (const std::int64_t step : find_expired_steps(steps, retention)) {
+    // A reader must never see a checkpoint with some of its files; the new name marks it as unfinished.
     disk.rename(checkpoint_path(folder, step), unfinished_path(folder, step));
     remove_with_files(disk, unfinished_path(folder, step));
   }
 }
 
+// Only names that a run gives are removed: a user may keep other files with this ending in the folder.
 void remove_leftovers(Disk& disk, const std::string& folder) {
   for (const Entry& entry : entries_in(folder)) {
     const std::string& name = entry.name;
@@ -128,6 +124,7 @@ Checkpoint open_checkpoint(const std::string& path, int threads, const std::func
   throw CheckpointError(fmt::format("{}/{}: {}", path, faults.front().file, faults.front().what));
 }
 
+// A damaged checkpoint must not end a run that could continue from an older one, so faults are collected, not thrown.
 Newest newest_checkpoint(const std::string& folder, int threads, const std::function<void()>& progress) {
   Newest newest;
   std::vector<std::int64_t> newest_first = list_steps(folder);
@@ -135,7 +132,7 @@ Newest newest_checkpoint(const std::string& folder, int threads, const std::func
   for (const std::int64_t step : newest_first) {
     try {
       newest.checkpoint = open_checkpoint(checkpoint_path(folder, step), threads, progress);
-      if (newest.checkpoint->manifest.step == step) {
+      if (newest.checkpoint->manifest.step == step) {  // else a renamed folder, which would be resumed at a wrong step
         for (std::string& line : passed_over(folder, step)) newest.refused.push_back(std::move(line));
         return newest;
       }

@@ -67,7 +67,8 @@ void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step)
     return;
   }
   if (!fs::is_directory(place, none)) throw CheckpointError(place + ": is a file; remove it, or give another folder");
-  // A rejected checkpoint, or the same step again.
+  // A rejected checkpoint, or the same step again. The swap keeps a complete checkpoint under this name at any time;
+  // where the kernel has no swap, a crash in between loses only this step.
   if (!disk.exchange(unfinished, place)) {
     remove_with_files(disk, place);
     disk.rename(unfinished, place);
@@ -89,6 +90,8 @@ void finish_part(Disk& disk, const std::string& unfinished, int rank, const std:
   write_file(disk, part_path(unfinished, rank), add_seal({{"files", files_json(files)}}));
 }
 
+// The order makes a crash harmless at any point: files first, then the manifest that declares them complete, then the
+// name that readers look for, and last the hint in `latest`. Each step is on the disk before the next begins.
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description) {
   const std::string unfinished = unfinished_path(folder, step);
   Manifest manifest{.step = step, .run = description.run, .files = take_parts(disk, unfinished, ranks)};

@@ -86,10 +86,12 @@ TensorDifference compare(const WeightFiles::Found& one, const WeightFiles::Found
       const double a = ours[i];
       const double b = theirs[i];
       squares += a * a;
+      // Bits, so that equal NaNs are equal, and 0 and -0 differ.
       if (std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b)) continue;
       ++difference.differing;
       const double apart = std::abs(a - b);
       square_differences += apart * apart;
+      // A NaN compares as false with everything: it replaces the largest difference, and nothing replaces it.
       if (!std::isnan(difference.largest) && !(apart <= difference.largest)) difference.largest = apart;
     }
   }

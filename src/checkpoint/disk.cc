@@ -60,6 +60,7 @@ void Disk::rename(const std::string& from, const std::string& to) {
   require_success(std::rename(from.c_str(), to.c_str()), to);
 }
 
+// Older kernels and some network file systems have no exchange; the caller then removes and renames.
 bool Disk::exchange(const std::string& one, const std::string& other) {
   if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) fail_to_write(other, errno);
@@ -81,6 +82,7 @@ void write_file(Disk& disk, const std::string& path, const std::string& text) {
   file.sync();
 }
 
+// Lists the files before it removes any: a listing while entries disappear may skip some.
 void remove_with_files(Disk& disk, const std::string& folder) {
   std::error_code error;
   if (std::filesystem::is_symlink(folder, error)) return disk.remove_file(folder);

@@ -1,5 +1,8 @@
 #pragma once
-// File operations; tests override them to inject failures. All but close() throw CheckpointError on failure.
+
+// The file operations of a checkpoint's writer. They exist as an interface so that tests can let any of them fail, and
+// prove that a full disk or a crash never damages another checkpoint. commit.h and shard.h write through them. All but
+// close() throw CheckpointError on failure.
 
 #include <cstddef>
 #include <span>

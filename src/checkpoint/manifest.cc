@@ -19,6 +19,7 @@ constexpr std::size_t kSealDigits = 32;
 constexpr std::size_t kSealBytes = kBeforeSeal.size() + kSealDigits + kAfterSeal.size();
 constexpr int kMostDepth = 16;
 
+/// Returns the last lines of a manifest, which seal `text`, everything before them.
 std::string seal_of(std::string_view text) {
   return std::string(kBeforeSeal) + to_text(hash128(std::as_bytes(std::span(text)))) + std::string(kAfterSeal);
 }
@@ -32,43 +33,39 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "chimera checkpoint";
 constexpr std::size_t kLongestName = 255;
 
-[[noreturn]] void refuse_field(const std::string& path, const std::string& field, const std::string& why) {
-  throw CheckpointError(fmt::format("{}: {} {}", path, field, why));
-}
-
 const Json& member(const std::string& path, const Json& object, const char* name) {
   const auto found = object.find(name);
-  if (found == object.end()) refuse_field(path, name, "is missing");
+  if (found == object.end()) refuse(path, fmt::format("{} is missing", name));
   return *found;
 }
 
 std::uint64_t number(const std::string& path, const Json& object, const char* name) {
   const Json& value = member(path, object, name);
-  if (!value.is_number_unsigned()) refuse_field(path, name, "is no count");
+  if (!value.is_number_unsigned()) refuse(path, fmt::format("{} is no count", name));
   return value.get<std::uint64_t>();
 }
 
 std::string plain_name(const std::string& path, const Json& file) {
   const Json& value = member(path, file, "name");
-  if (!value.is_string()) refuse_field(path, "name", "is not a string");
+  if (!value.is_string()) refuse(path, "name is not a string");
   std::string name = value.get<std::string>();
   const bool is_plain = !name.empty() && name.size() <= kLongestName && name[0] != '.' && name != kManifestName &&
                         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
-  if (!is_plain) refuse_field(path, "name", fmt::format("'{}' is not a plain file name", printable(name)));
+  if (!is_plain) refuse(path, fmt::format("name '{}' is not a plain file name", printable(name)));
   return name;
 }
 
 FileEntry parse_file(const std::string& path, const Json& file) {
-  if (!file.is_object()) refuse_field(path, "files", "has an entry that is not an object");
+  if (!file.is_object()) refuse(path, "files has an entry that is not an object");
   FileEntry record{.name = plain_name(path, file), .bytes = number(path, file, "bytes"), .blocks = {}};
   const Json& blocks = member(path, file, "blocks");
   if (!blocks.is_array() || blocks.size() != blocks_of(record.bytes)) {
-    refuse_field(path, printable(record.name),
-                 fmt::format("has {} bytes and needs {} hashes", record.bytes, blocks_of(record.bytes)));
+    refuse(path, fmt::format("{} has {} bytes and needs {} hashes", printable(record.name), record.bytes,
+                             blocks_of(record.bytes)));
   }
   for (const Json& block : blocks) {
     const auto hash = block.is_string() ? parse_hash128(block.get_ref<const std::string&>()) : std::nullopt;
-    if (!hash) refuse_field(path, printable(record.name), "has a hash that is not 32 hexadecimal digits");
+    if (!hash) refuse(path, printable(record.name) + " has a hash that is not 32 hexadecimal digits");
     record.blocks.push_back(*hash);
   }
   return record;
@@ -89,6 +86,7 @@ nlohmann::ordered_json remove_seal(const std::string& path, const std::string& t
   if (text.size() < kSealBytes) refuse(path, "is cut off");
   const std::string_view body = std::string_view(text).substr(0, text.size() - kSealBytes);
   if (text.substr(body.size()) != seal_of(body)) refuse(path, "differs from the hash at its end");
+  // The parser recurses, so a deep text could exhaust the stack.
   const auto require_shallow = [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
     if (depth > kMostDepth) refuse(path, fmt::format("is nested more than {} deep", kMostDepth));
     return true;
@@ -113,12 +111,12 @@ nlohmann::ordered_json files_json(const std::vector<FileEntry>& files) {
 }
 
 std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files) {
-  if (!files.is_array()) refuse_field(path, "files", "is no list");
+  if (!files.is_array()) refuse(path, "files is no list");
   std::vector<FileEntry> records;
   std::set<std::string> names;
   for (const Json& file : files) {
     records.push_back(parse_file(path, file));
-    if (!names.insert(records.back().name).second) refuse_field(path, printable(records.back().name), "is given twice");
+    if (!names.insert(records.back().name).second) refuse(path, printable(records.back().name) + " is given twice");
   }
   return records;
 }
@@ -133,19 +131,18 @@ std::string to_text(const Manifest& manifest) {
 
 Manifest parse_manifest(const std::string& path, const std::string& text) {
   const Json object = remove_seal(path, text);
-  if (member(path, object, "format") != Json(kFormat)) refuse_field(path, "format", "does not name a checkpoint");
+  if (member(path, object, "format") != Json(kFormat)) refuse(path, "format does not name a checkpoint");
   if (member(path, object, "version") != Json(kCheckpointVersion)) {
-    refuse_field(
-        path, "version",
-        fmt::format("is {}, and this program reads {}", printable(json_text(object["version"])), kCheckpointVersion));
+    refuse(path, fmt::format("version is {}, and this program reads {}", printable(json_text(object["version"])),
+                             kCheckpointVersion));
   }
   Manifest manifest;
   const std::uint64_t step = number(path, object, "step");
   constexpr std::uint64_t kMostSteps = 1'000'000'000'000;
-  if (step > kMostSteps) refuse_field(path, "step", "is too large");
+  if (step > kMostSteps) refuse(path, "step is too large");
   manifest.step = static_cast<std::int64_t>(step);
   manifest.run = member(path, object, "run");
-  if (!manifest.run.is_object()) refuse_field(path, "run", "is no object");
+  if (!manifest.run.is_object()) refuse(path, "run is no object");
   manifest.files = parse_files(path, member(path, object, "files"));
   return manifest;
 }
@@ -154,8 +151,7 @@ std::string read_small_file(const std::string& path) {
   try {
     const RegularFile file(path);
     if (file.bytes() > kMostManifestBytes) {
-      throw CheckpointError(
-          fmt::format("{}: has {} bytes; a manifest has at most {}", path, file.bytes(), kMostManifestBytes));
+      refuse(path, fmt::format("has {} bytes; a manifest has at most {}", file.bytes(), kMostManifestBytes));
     }
     std::string text(file.bytes(), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));

@@ -40,6 +40,7 @@ namespace {
 /// Limit of unsynced bytes, so that other users of the disk do not wait for a whole shard.
 constexpr std::uint64_t kMostUnsynced = std::uint64_t{64} << 20;
 
+/// A file that is hashed while it is written, so that its bytes are read once.
 class HashedFile {
  public:
   HashedFile(Disk& disk, const std::string& path, const std::function<void()>& progress)

@@ -14,6 +14,8 @@
 namespace chimera {
 namespace {
 
+/// A file and the first of its faults, by position: threads find faults in any order, and the report must not depend on
+/// it.
 struct Examined {
   const FileEntry* record = nullptr;
   std::unique_ptr<RegularFile> file;  // null if the file is unreadable or has another size
@@ -70,7 +72,7 @@ std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifes
     largest = std::max(largest, std::min(kHashBlockBytes, manifest.files[i].bytes));
     open(checkpoint, files[i]);
   }
-  std::atomic<std::uint64_t> next = 0;
+  std::atomic<std::uint64_t> next = 0;  // over the blocks of all files, so that threads share a single large file
   const auto work = [&] {
     std::vector<std::byte> buffer(largest);
     for (std::uint64_t block = next++; block < blocks; block = next++) {

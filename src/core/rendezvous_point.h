@@ -21,6 +21,8 @@ struct RendezvousPoint {
   std::string secret = {};   ///< Required from clients; empty: anyone may connect
   /// for traffic between hosts; empty: the interface of the route to the server
   std::string interface = {};
+  /// Says for the user how this place was chosen, in a clause without a period: for ranks that wait for others in vain.
+  std::string origin = {};
 };
 
 [[nodiscard]] inline RendezvousPoint file_rendezvous(std::string path) {

@@ -6,7 +6,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 
 namespace chimera {
@@ -39,14 +37,6 @@ bool is_loopback(const SocketAddress& address) {
 bool is_link_local(const SocketAddress& address) {
   return address.family() == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr) != 0;
-}
-
-void set_port(SocketAddress& address, std::uint16_t port) {
-  if (address.family() == AF_INET) {
-    reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = htons(port);
-  } else {
-    reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port = htons(port);
-  }
 }
 
 /// On failure sets `error` and returns an empty list.
@@ -116,13 +106,8 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
 /// Returns the source address of the route to `to`. Connecting a datagram socket sends nothing.
 std::optional<SocketAddress> address_towards(const SocketAddress& to) {
   const FileDescriptor socket(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  SocketAddress own;
-  own.size = sizeof own.storage;
-  if (socket.get() < 0 || ::connect(socket.get(), to.get(), to.size) != 0 ||
-      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size) != 0) {
-    return std::nullopt;
-  }
-  return own;
+  if (socket.get() < 0 || ::connect(socket.get(), to.get(), to.size) != 0) return std::nullopt;
+  return address_of(socket.get());
 }
 
 /// Returns the source address of the route to a documentation address (RFC 5737, RFC 3849), or else an address that is
@@ -177,6 +162,18 @@ bool connect_by(int socket, const SocketAddress& address, Deadline deadline) {
 
 }  // namespace
 
+in_port_t& SocketAddress::port() {
+  return family() == AF_INET ? reinterpret_cast<sockaddr_in*>(&storage)->sin_port
+                             : reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port;
+}
+
+std::optional<SocketAddress> address_of(int socket) {
+  SocketAddress own;
+  own.size = sizeof own.storage;
+  const bool is_known = ::getsockname(socket, reinterpret_cast<sockaddr*>(&own.storage), &own.size) == 0;
+  return is_known ? std::optional(own) : std::nullopt;
+}
+
 std::string to_text(const SocketAddress& address) {
   std::array<char, NI_MAXHOST> text{};
   const int error = ::getnameinfo(address.get(), address.size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
@@ -213,7 +210,7 @@ std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
   if (addresses.empty()) {
     addresses = {rendezvous.interface.empty() ? outward_address(rendezvous)
                                               : address_of_interface(rendezvous.interface, AF_UNSPEC)};
-    set_port(addresses.front(), rendezvous.port);
+    addresses.front().port() = htons(rendezvous.port);
   }
   return addresses;
 }
@@ -240,6 +237,7 @@ FileDescriptor connect_to(const RendezvousPoint& rendezvous, Deadline deadline) 
   return std::move(*connected);
 }
 
+// Listens in the server's family, because in that family all ranks can reach one host, and probably each other.
 std::string own_address(const RendezvousPoint& rendezvous) {
   const auto addresses = server_addresses(rendezvous);
   if (!rendezvous.interface.empty()) {

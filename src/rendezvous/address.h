@@ -4,8 +4,10 @@
 // local addresses mean another link on each host, so both are replaced or refused. Gloo, NCCL, the rendezvous server
 // and heartbeats all use these addresses.
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,12 @@ struct SocketAddress {
 
   [[nodiscard]] int family() const { return storage.ss_family; }
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  /// In network byte order.
+  [[nodiscard]] in_port_t& port();
 };
+
+/// Returns the own address of a bound or connected socket, or nothing if the system refuses.
+[[nodiscard]] std::optional<SocketAddress> address_of(int socket);
 
 /// Returns "10.0.0.1" or "fd00::1", without the port.
 [[nodiscard]] std::string to_text(const SocketAddress& address);

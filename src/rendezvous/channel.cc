@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -27,11 +28,7 @@ Proof random_numbers() {
   return numbers;
 }
 
-std::string make_secret() {
-  std::string digits;
-  for (const std::uint8_t byte : random_numbers()) digits += fmt::format("{:02x}", byte);
-  return digits;
-}
+std::string make_secret() { return fmt::format("{:02x}", fmt::join(random_numbers(), "")); }
 
 std::string read_secret(const std::string& path) {
   struct stat status {};
@@ -104,6 +101,7 @@ void Channel::await(short events, Deadline deadline) const {
   }
 }
 
+// Sends do not block (MSG_DONTWAIT): a peer that stops reading must not hold this thread beyond the deadline.
 void Channel::send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -159,6 +157,8 @@ std::optional<std::string> Channel::receive(Deadline deadline) {
   return message;
 }
 
+// The server proves itself last: a stranger who only listens gets no HMAC to try secrets against. Each proof covers
+// both nonces and the name of its side, so it can be neither replayed nor reflected.
 void greet_as_server(Channel& channel, std::string_view secret, Deadline deadline) {
   const Proof own = random_numbers();
   channel.send_bytes(as_bytes(kGreeting), deadline);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -93,12 +92,9 @@ FileDescriptor Heartbeats::socket_at(const std::string& address) {
 }
 
 std::uint16_t Heartbeats::port_of(const FileDescriptor& socket) {
-  SocketAddress own;
-  own.size = sizeof own.storage;
-  check_system(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size), "name a socket");
-  const bool is_four = own.family() == AF_INET;
-  return ntohs(is_four ? reinterpret_cast<const sockaddr_in*>(&own.storage)->sin_port
-                       : reinterpret_cast<const sockaddr_in6*>(&own.storage)->sin6_port);
+  auto own = address_of(socket.get());
+  if (!own) check_system(-1, "name a socket");
+  return ntohs(own->port());
 }
 
 Heartbeats::Heartbeats(FileDescriptor socket, HeartbeatOptions options)
@@ -112,7 +108,7 @@ Heartbeats::Heartbeats(const std::string& address, std::uint16_t port, Heartbeat
   addresses_[0] = to;
   socket_ = FileDescriptor(
       check_system(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "open a socket for datagrams"));
-  send_to(to, "");
+  send_to(to, "");  // at once, so that rank 0 hears of this rank before it can be lost
   begin();
 }
 
@@ -134,6 +130,8 @@ void Heartbeats::leave() {
   raise(news_);
 }
 
+// Each round receives first and judges afterwards, so that heartbeats that arrived while this thread did not run still
+// count. Rank 0's verdict comes before an own one: it hears all ranks, and the job should give one reason.
 void Heartbeats::watch() {
   auto next = Clock::now();
   while (true) {
@@ -143,7 +141,7 @@ void Heartbeats::watch() {
     ::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
     if (watched[0].revents != 0) return;
     const auto now = Clock::now();
-    if (now - next > kStopped) {
+    if (now - next > kStopped) {  // the time of a stop (Ctrl-Z) is no silence of the others
       for (auto& [rank, heard] : heard_) heard.last = now;
     }
     receive();
@@ -205,6 +203,7 @@ void Heartbeats::receive() {
   }
 }
 
+/// Drops datagrams without the job's secret, of unexpected form, or older than the last one: UDP may reorder them.
 void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
   const auto words = check_hmac(options_.secret, datagram);
   if (!words) return;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/choices.h"
 #include "core/signals.h"
 #include "rendezvous/address.h"
 
@@ -46,12 +47,14 @@ auto read_array(std::string_view bytes, std::size_t size, Read&& read) {
   throw ChannelError("not a rendezvous message");
 }
 
+/// A request comes from another process, so the store must not read a name that it does not have.
 std::size_t fewest_names(RequestKind kind) {
   return kind == RequestKind::Count || kind == RequestKind::Check || kind == RequestKind::Wait ? 0 : 1;
 }
 
 constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
 
+/// Connects and authenticates. Retries, because ranks start in any order: rank 0 may not listen yet.
 Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
   const Deadline deadline = after(timeout);
   std::string reason;
@@ -108,20 +111,41 @@ Answer read_answer(std::string_view bytes) {
   });
 }
 
-Answer answer(KeyValueStore& words, const Request& request) {
+Answer KeyValueStore::answer(const Request& request) {
+  std::unique_lock lock(mutex_);
+  const auto has_all = [&] {
+    return std::ranges::all_of(request.names, [&](const std::string& name) { return values_.contains(name); });
+  };
   switch (request.kind) {
-    case RequestKind::Set: words.set(request.names.front(), request.value); return {.is_there = true};
-    case RequestKind::Get: {
-      if (!words.wait({request.names.front()}, after(request.timeout))) return {};
-      return {.is_there = true, .value = words.find(request.names.front()).value_or("")};
+    case RequestKind::Set:
+      values_[request.names.front()] = request.value;
+      changed_.notify_all();
+      return {.is_there = true};
+    case RequestKind::Add: {
+      std::string& value = values_[request.names.front()];
+      // Overflow wraps around: a hostile client must not cause undefined behavior.
+      const auto old = static_cast<std::uint64_t>(parse_number<std::int64_t>(value).value_or(0));
+      const auto sum = static_cast<std::int64_t>(old + static_cast<std::uint64_t>(request.number));
+      value = std::to_string(sum);
+      changed_.notify_all();
+      return {.is_there = true, .number = sum};
     }
-    case RequestKind::Add: return {.is_there = true, .number = words.add(request.names.front(), request.number)};
-    case RequestKind::Remove: return {.is_there = words.remove(request.names.front())};
-    case RequestKind::Count: return {.is_there = true, .number = words.count()};
-    case RequestKind::Check: return {.is_there = words.has_all(request.names)};
-    case RequestKind::Wait: return {.is_there = words.wait(request.names, after(request.timeout))};
+    case RequestKind::Remove: return {.is_there = values_.erase(request.names.front()) > 0};
+    case RequestKind::Count: return {.is_there = true, .number = static_cast<std::int64_t>(values_.size())};
+    case RequestKind::Check: return {.is_there = has_all()};
+    case RequestKind::Get:
+    case RequestKind::Wait:
+      changed_.wait_until(lock, after(request.timeout), [&] { return stopped_ || has_all(); });
+      if (!has_all()) return {};
+      return {.is_there = true, .value = request.kind == RequestKind::Get ? values_[request.names.front()] : ""};
   }
   return {};
+}
+
+void KeyValueStore::stop() {
+  const std::scoped_lock lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
 }
 
 RendezvousClient::RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
@@ -144,9 +168,10 @@ RendezvousServer::RendezvousServer(FileDescriptor listener, std::string secret)
   thread_ = std::thread([this] { listen(); });
 }
 
+// Order: no new clients, no waits in the store, no reads from sockets; then every thread ends by itself.
 RendezvousServer::~RendezvousServer() {
   stop_listening();
-  words_.stop();
+  store_.stop();
   {
     const std::scoped_lock lock(mutex_);
     for (Connection& connection : connections_) connection.channel.close();
@@ -154,6 +179,7 @@ RendezvousServer::~RendezvousServer() {
   for (Connection& connection : connections_) connection.thread.join();
 }
 
+// A joined thread accepts no more clients, so the descriptor can be closed without a race.
 void RendezvousServer::stop_listening() {
   ::shutdown(listener_.get(), SHUT_RDWR);  // wakes accept4()
   if (thread_.joinable()) thread_.join();
@@ -169,28 +195,16 @@ void RendezvousServer::listen() {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until descriptors or memory are released
       continue;
     }
-    forget_ended();
-    if (full()) continue;
     const std::scoped_lock lock(mutex_);
+    // Strangers who come and go leave no threads behind, and those who stay are limited: refused ranks try again.
+    std::erase_if(connections_, [](Connection& each) {
+      if (each.has_ended) each.thread.join();  // it has nothing left to do
+      return each.has_ended;
+    });
+    const auto is_stranger = [](const Connection& each) { return !each.is_trusted; };
+    if (std::ranges::count_if(connections_, is_stranger) >= kMostStrangers) continue;
     Connection& connection = connections_.emplace_back(std::move(socket));
     connection.thread = std::thread([this, &connection] { serve(connection); });
-  }
-}
-
-bool RendezvousServer::full() {
-  const std::scoped_lock lock(mutex_);
-  return std::ranges::count_if(connections_, [](const Connection& each) { return !each.is_trusted; }) >= kMostStrangers;
-}
-
-void RendezvousServer::forget_ended() {
-  const std::scoped_lock lock(mutex_);
-  for (auto each = connections_.begin(); each != connections_.end();) {
-    if (!each->has_ended) {
-      ++each;
-      continue;
-    }
-    each->thread.join();  // it has nothing left to do
-    each = connections_.erase(each);
   }
 }
 
@@ -203,7 +217,7 @@ void RendezvousServer::serve(Connection& connection) {
       connection.is_trusted = true;
     }
     while (const auto message = channel.receive(Deadline::max())) {
-      channel.send(to_bytes(answer(words_, read_request(*message))), after(kSendTime));
+      channel.send(to_bytes(store_.answer(read_request(*message))), after(kSendTime));
     }
   } catch (const Error&) {  // the client sees the end of the connection
   }

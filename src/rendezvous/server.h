@@ -3,10 +3,14 @@
 // The rendezvous server of rank 0, and its clients in all ranks. It replaces c10d's TCPStore, which accepts any client
 // and trusts any length. A request is one operation on the KeyValueStore, in CBOR. The transport wraps the client as a
 // c10d::Store (transport/gloo/rendezvous_store.h).
+//
+//   RendezvousClient (each rank) --Request, Answer over a Channel--> RendezvousServer (rank 0) -> KeyValueStore
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -16,7 +20,6 @@
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 #include "rendezvous/channel.h"
-#include "rendezvous/key_value_store.h"
 
 namespace chimera {
 
@@ -33,7 +36,7 @@ struct Request {
 struct Answer {
   bool is_there = false;  ///< Get, Check, Wait: all keys exist; Remove: the key existed
   std::string value = {};
-  std::int64_t number = 0;  ///< Add: the sum; Count: the number of keys
+  std::int64_t number = 0;  ///< Add: the sum, which starts at 0; Count: the number of keys
 };
 
 [[nodiscard]] std::string to_bytes(const Request& request);
@@ -42,8 +45,20 @@ struct Answer {
 [[nodiscard]] Request read_request(std::string_view bytes);
 [[nodiscard]] Answer read_answer(std::string_view bytes);
 
-/// Blocks for Get and Wait.
-[[nodiscard]] Answer answer(KeyValueStore& words, const Request& request);
+/// The key-value store that ranks use for rendezvous, in the memory of rank 0. Thread-safe.
+class KeyValueStore {
+ public:
+  /// Carries out a request. Get and Wait block until all keys exist, at most for the request's timeout.
+  [[nodiscard]] Answer answer(const Request& request);
+  /// Ends all waits, also later ones.
+  void stop();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+  bool stopped_ = false;
+};
 
 /// Client of the rendezvous server. Thread-safe.
 class RendezvousClient {
@@ -87,12 +102,10 @@ class RendezvousServer {
 
   void listen();
   void serve(Connection& connection);
-  [[nodiscard]] bool full();
-  void forget_ended();
 
   FileDescriptor listener_;
   std::string secret_;
-  KeyValueStore words_;
+  KeyValueStore store_;
   std::mutex mutex_;
   std::list<Connection> connections_;
   std::thread thread_;  // last member, because it uses the others

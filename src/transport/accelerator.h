@@ -1,5 +1,9 @@
 #pragma once
-// Interface of libchimera_cuda.so for programs built without CUDA.
+
+// The GPU library as an interface. libtorch_cuda takes seconds to load and needs a driver, so the program is built
+// without it and loads libchimera_cuda.so (src/cuda) only for `--device cuda`. The interface has what a program cannot
+// do through torch's device-independent calls: properties of GPUs, recording of CUDA graphs, and ranks joined over
+// NCCL.
 
 #include <ATen/core/Tensor.h>
 

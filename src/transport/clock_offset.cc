@@ -23,6 +23,8 @@ void answer(Transport& transport, RankId rank) {
   }
 }
 
+/// Asks rank 0 for its clock. If both ways of a message take equally long, rank 0 read its clock in the middle between
+/// `asked` and `arrived`. The shortest round trip has the smallest error.
 double ask(Transport& transport) {
   double shortest = std::numeric_limits<double>::infinity();
   double offset = 0;

@@ -22,6 +22,9 @@ bool is_tcp_connection(int descriptor) {
   return is_connected && (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
 }
 
+/// Gloo does not tell its sockets, so they are found among the process's descriptors. An inode names a socket for its
+/// whole life, while descriptors are reused.
+///
 /// Returns the descriptors of open TCP connections by the inodes of their sockets.
 std::map<ino_t, int> open_connections() {
   std::map<ino_t, int> open;
@@ -47,6 +50,7 @@ void ConnectionBreaker::spare_later() {
   for (const auto& [inode, descriptor] : open_connections()) broken_only_->insert(inode);
 }
 
+// The flag comes first: a thread that fails by the shutdown must see that it was on purpose.
 void ConnectionBreaker::break_all() noexcept {
   broken_ = true;
   const std::lock_guard lock(mutex_);

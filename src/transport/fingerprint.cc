@@ -35,6 +35,8 @@ FingerprintWords to_words(const Fingerprint& fingerprint) {
   return words;
 }
 
+// The majority is right: one rank with other options is a mistake of that rank, and its user needs the name of the
+// option.
 void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& of_ranks, int rank) {
   const auto frequency = [&](const FingerprintWords& words) { return std::ranges::count(of_ranks, words); };
   const FingerprintWords& right = *std::ranges::max_element(of_ranks, {}, frequency);

@@ -1,6 +1,8 @@
 #pragma once
 
-// Transports that wrap another one: to verify messages, to reconnect after a loss, to leave out messages in a warm-up.
+// Transports that wrap another one. ForwardingTransport forwards every call, and a subclass changes a few of them: to
+// verify messages (VerifiedMessages, `--verify-messages`), to reconnect after a loss (train/recover), to leave out
+// messages in a warm-up (runtime), or to count them (profile).
 
 #include <utility>
 

@@ -31,6 +31,8 @@ std::vector<RankPair> all_pairs(int world_size) {
   return pairs;
 }
 
+// Colors the edges of the graph of pairs greedily: each pair takes the first round in which neither rank is busy. All
+// ranks compute the same rounds, and within a round a rank waits for one other rank only, which waits for it.
 std::vector<RankPair> connecting_order(int rank, std::vector<RankPair> pairs) {
   std::ranges::sort(pairs);
   std::map<int, std::set<int>> taken;  // [rank]: rounds
@@ -47,6 +49,7 @@ std::vector<RankPair> connecting_order(int rank, std::vector<RankPair> pairs) {
   return order;
 }
 
+// Descends from the root: each subtree is a range of ranks, so rows that are gathered from children are in rank order.
 TreePlace place_in_tree(int rank, int world_size) {
   TreePlace place{.subtree = {0, world_size}};
   while (true) {

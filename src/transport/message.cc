@@ -61,6 +61,8 @@ void leave_header_room() {
   static_cast<void>(once);
 }
 
+// The room belongs to the memory, not to the tensor, and several messages can be in flight from one tensor. So the flag
+// is in the room itself, and a second message while the first is alive is copied.
 std::optional<at::Tensor> with_header_room(const at::Tensor& tensor) {
   const c10::DataPtr& memory = tensor.storage().data_ptr();
   const bool has_room = memory.get() != nullptr && memory.get_deleter() == &HeaderRoomAllocator::free_whole;

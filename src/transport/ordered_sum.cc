@@ -17,6 +17,8 @@ struct SumOperand {
   [[nodiscard]] std::int64_t first_block() const { return tree.index << tree.level; }
 };
 
+/// Sorts the parts of all members by the first leaf of their subtrees. TreeAdder then joins neighbors as soon as both
+/// halves of a node are there, so every node is added in one way, whoever holds its parts.
 std::vector<SumOperand> from_left_to_right(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts) {
   std::vector<SumOperand> all;
   for (std::size_t member = 0; member < parts.size(); ++member) {

@@ -34,6 +34,9 @@ at::Tensor pack(const std::vector<at::Tensor>& parts, const std::vector<std::int
 
 }  // namespace
 
+// With one part each, a member sends (n-1)/n of the gradients and then, in an all-reduce, its sum to n-1 members: as
+// many bytes as a ring, but every element is added once, on one member, in an order that does not depend on the
+// network.
 SliceExchange::SliceExchange(c10d::Backend& group, const GradientSum& sum, std::chrono::milliseconds timeout)
     : order_(*sum.order),
       counts_(sum.scatters() ? sum.counts : equal_counts(sum.gradients.numel(), group.getSize())),

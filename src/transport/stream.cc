@@ -8,6 +8,14 @@ namespace {
 
 bool has_streams(at::Device device) { return !device.is_cpu(); }
 
+/// Returns a stream from the pool of the device, which becomes the thread's; nothing on the CPU.
+std::optional<c10::Stream> pooled_stream(at::Device device) {
+  if (!has_streams(device)) return std::nullopt;
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  streams.setDevice(device);
+  return streams.getStreamFromGlobalPool(device);
+}
+
 c10::Stream current_stream(at::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
 }  // namespace
@@ -27,18 +35,10 @@ void use_on_current_stream(const at::Tensor& tensor) {
 }
 
 OwnStream::OwnStream(at::Device device) {
-  if (!has_streams(device)) return;
-  const c10::impl::VirtualGuardImpl streams(device.type());
-  streams.setDevice(device);
-  guard_.emplace(streams.getStreamFromGlobalPool(device));
+  if (const auto stream = pooled_stream(device)) guard_.emplace(*stream);
 }
 
-RankStream::RankStream(at::Device device) : device_(device) {
-  if (!has_streams(device)) return;
-  const c10::impl::VirtualGuardImpl streams(device.type());
-  streams.setDevice(device);
-  stream_ = streams.getStreamFromGlobalPool(device);
-}
+RankStream::RankStream(at::Device device) : device_(device), stream_(pooled_stream(device)) {}
 
 StreamMark RankStream::run(const StreamMark& begin, const std::function<void()>& work) const {
   const c10::OptionalStreamGuard guard(stream_);

@@ -1,5 +1,8 @@
 #pragma once
-// Synchronization of threads that share a device with streams, such as CUDA. On the CPU it does nothing.
+
+// Synchronization of threads that share a device with streams, such as CUDA. A kernel call returns before its result
+// exists, so a thread that passes a tensor to another passes a mark in its stream along (Handover). The transport
+// between threads, the saved tensors and rank threads use it. On the CPU it does nothing.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>

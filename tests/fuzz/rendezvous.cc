@@ -11,8 +11,7 @@ void exercise_rendezvous(std::string_view bytes) {
     Request request = read_request(bytes);
     request.timeout = std::chrono::milliseconds(0);
     require(to_bytes(read_request(to_bytes(request))) == to_bytes(request), "what was read can be written and read");
-    KeyValueStore words;
-    const Answer said = answer(words, request);
+    const Answer said = KeyValueStore().answer(request);
     require(to_bytes(read_answer(to_bytes(said))) == to_bytes(said), "so can its answer");
   } catch (const ChannelError&) {
   }

@@ -127,7 +127,7 @@ TEST(DiagnosisTest, PrintsTextAndJson) {
 
 TEST(FlightRecordTest, KeepsTheLastEventsInOrder) {
   const Scratch scratch;
-  FlightRecorder recorder(scratch.path("rank"), 2);
+  FlightRecorder recorder(scratch.path("rank"));
   EXPECT_THAT(read_flight(scratch.path("rank")), IsEmpty());
   const auto noted = static_cast<std::int64_t>(kFlightEvents) + 7;
   for (std::int64_t step = 1; step <= noted; ++step) {
@@ -143,7 +143,7 @@ TEST(FlightRecordTest, KeepsTheLastEventsInOrder) {
 
 TEST(FlightRecordTest, RejectsInvalidRecords) {
   const Scratch scratch;
-  { const FlightRecorder recorder(scratch.path("rank"), 0); }
+  { const FlightRecorder recorder(scratch.path("rank")); }
   for (const std::uintmax_t bytes : {0U, 10U, 600'000U}) {
     std::filesystem::resize_file(scratch.path("rank"), bytes);
     EXPECT_THAT([&] { static_cast<void>(read_flight(scratch.path("rank"))); },
@@ -156,11 +156,11 @@ TEST(FlightRecordTest, RejectsInvalidRecords) {
 TEST(FlightRecordTest, SkipsInvalidEvents) {
   const Scratch scratch;
   {
-    FlightRecorder recorder(scratch.path("rank"), 0);
+    FlightRecorder recorder(scratch.path("rank"));
     for (std::int64_t step = 1; step <= 3; ++step) recorder.note({RankProgress::Phase::Steps, step});
   }
   std::fstream file(scratch.path("rank"), std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(64 + 32 + 12);  // the phase of the second event
+  file.seekp(64 + sizeof(FlightEvent) + offsetof(FlightEvent, progress));  // the phase of the second event
   file.put('\x77');
   file.close();
   const Events events = read_flight(scratch.path("rank"));
@@ -188,7 +188,7 @@ TEST(FlightFolderTest, RecordsOfARunningRankAreFound) {
   const std::string folder = scratch.path("flight");
   begin_flight(folder, flight({}).job);
   {
-    const FlightRecorder recorder(flight_path(folder, 0), 0);
+    const FlightRecorder recorder(flight_path(folder, 0));
     EXPECT_THAT([&] { require_no_recording(folder); },
                 ThrowsMessage<ConfigError>(HasSubstr("flight: another run records in this folder")));
   }
@@ -201,7 +201,7 @@ TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   const std::string folder = scratch.path("run/flight");
   const FlightJob job = flight({}).job;
   begin_flight(folder, job);
-  { FlightRecorder(flight_path(folder, 1), 1).note({RankProgress::Phase::Joining}); }
+  { FlightRecorder(flight_path(folder, 1)).note({RankProgress::Phase::Joining}); }
   write_verdict(folder, {.reason = "rank 1 \xff", .culprit = 1, .op = "1B3", .nanoseconds = 5});
   const Flight first = read_flight_folder(scratch.path("run"));
   EXPECT_EQ(first.job.ranks, job.ranks);

@@ -150,6 +150,45 @@ TEST(FindPlaceTest, RejectsInvalidVariables) {
   }
 }
 
+TEST(FindPlaceTest, RefusesPlacesThatALauncherDoesNotTell) {
+  const Variables rank_of_pmi = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};
+  expect_refused(rank_of_pmi, "PMI_RANK is '1': a launcher has started this process among others");
+  expect_refused({{"PMI_RANK", "1"}}, "For a job of its own, unset it (env -u PMI_RANK)");
+  for (const char* variable : {"PMIX_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
+                               "HOROVOD_RANK", "PALS_RANKID", "ALPS_APP_PE"}) {
+    expect_refused({{variable, "0"}}, fmt::format("{} is '0'", variable));
+  }
+  expect_refused({{"CHIMERA_WORLD_SIZE", "2"}}, "CHIMERA_RANK is not set, but CHIMERA_WORLD_SIZE is");
+  expect_refused({{"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}}, "RANK is not set, but WORLD_SIZE is");
+  expect_refused({{"RANK", "1"}, {"LOCAL_RANK", "1"}}, "WORLD_SIZE is not set, but RANK is");
+  expect_refused({{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}, "OMPI_COMM_WORLD_RANK is not set");
+}
+
+TEST(FindPlaceTest, ALauncherOfOneProcessLeavesItAlone) {
+  for (const Variables& alone :
+       {Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, Variables{{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "1"}},
+        Variables{{"CHIMERA_WORLD_SIZE", "1"}}, Variables{{"WORLD_SIZE", "4"}}}) {
+    EXPECT_EQ(find_place(alone), std::nullopt);
+  }
+}
+
+TEST(FindPlaceTest, PmiBesideACompleteLauncherIsNoObstacle) {
+  expect_place(with(kOpenMpi, {{"PMIX_RANK", "3"}}), LauncherKind::OpenMpi, {3, 4, 1, 2});
+  expect_place(with(kSlurm, {{"PMI_RANK", "9"}, {"PMI_SIZE", "12"}, {"PMIX_RANK", "9"}}), LauncherKind::Slurm,
+               {9, 12, 2, 3});
+  expect_place({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "4"}},
+               LauncherKind::Hydra, {5, 8, 1, 4});
+}
+
+TEST(DescribeLauncherTest, NamesTheOtherProcessesOrTheFault) {
+  EXPECT_EQ(describe_launcher(kSlurm), "SLURM has started this process as rank 9 of 12");
+  EXPECT_THAT(describe_launcher({{"PMIX_RANK", "3"}}), StartsWith("PMIX_RANK is '3'"));
+  EXPECT_EQ(describe_launcher({}), "");
+  EXPECT_EQ(describe_launcher({{"CHIMERA_RANK", "0"}, {"CHIMERA_WORLD_SIZE", "1"}}), "");
+  EXPECT_EQ(launcher_variables({{"PMIX_RANK", "3"}, {"HOME", "/"}, {"LOCAL_RANK", "1"}}),
+            (Variables{{"LOCAL_RANK", "1"}, {"PMIX_RANK", "3"}}));
+}
+
 /// TMPDIR is a scratch folder.
 class RendezvousPointTest : public ::testing::Test {
  protected:

@@ -33,8 +33,8 @@ TEST(ReportTest, SurvivesBytesOutsideUtf8) { EXPECT_EQ(read_back({0, "", "\xFF!"
 TEST(ReportTest, RejectsOtherText) {
   for (const char* text :
        {"", "{", "[]", "{}",
-        R"({"rank": "0", "op": "", "message": "", "own_cause": true, "usage": false, "final": false})",
-        R"({"rank": 0, "op": "", "message": "", "own_cause": 1, "usage": false, "final": false})",
+        R"({"rank": "0", "op": "", "message": "", "own_cause": true, "usage": false, "is_final": false})",
+        R"({"rank": 0, "op": "", "message": "", "own_cause": 1, "usage": false, "is_final": false})",
         R"({"rank": 0, "op": "", "message": "", "own_cause": true, "usage": false})"}) {
     EXPECT_EQ(parse_report(text), std::nullopt) << text;
   }
@@ -49,7 +49,8 @@ TEST(ReportTest, NoteRoundTripsAndIsNotAReport) {
     EXPECT_EQ(parse_note(line), note);
     EXPECT_FALSE(parse_report(line).has_value());
   }
-  for (const char* text : {"", "[]", "{\"rank\": 1, \"step\": 2}", "{\"rank\": \"1\", \"left\": 1, \"step\": 2}"}) {
+  for (const char* text :
+       {"", "[]", "{\"rank\": 1, \"step\": 2}", "{\"rank\": \"1\", \"kind\": 1, \"epoch\": 1, \"step\": 2}"}) {
     EXPECT_FALSE(parse_note(text).has_value()) << text;
   }
   EXPECT_FALSE(parse_note(to_line(FailureReport{.rank = 1, .op = "", .message = "out of memory"})).has_value());

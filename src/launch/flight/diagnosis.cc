@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/json.h"
 
@@ -20,32 +21,36 @@ using Events = std::vector<FlightEvent>;
 using Json = nlohmann::ordered_json;
 using Phase = RankProgress::Phase;
 
+/// Finds whom a rank waits for: the other ranks that must act, and whose records do not show that they have.
 class Waits {
  public:
   explicit Waits(const Flight& flight) : flight_(flight) {}
 
   /// Returns the ranks that `rank` waits for during activity `at`.
   [[nodiscard]] std::vector<int> of(int rank, const RankProgress& at) const {
-    if (at.phase == Phase::Joining) return all_but(rank, [](const FlightEvent& e) { return is_beyond_start(e); });
+    if (at.phase == Phase::Joining) {
+      return without(all(), rank, [](const RankProgress& other) { return other.phase != Phase::StartUp; });
+    }
     if (at.phase != Phase::Steps) return {};
-    const Instruction& waits = at.instruction;
-    const auto has_begun = [&](InstructionKind kind) {
-      return [&, kind](const FlightEvent& event) { return has_done(event.progress, kind, at); };
-    };
+    const auto [ranks, kind] = others_of(rank, at.instruction);
+    return without(ranks, rank,
+                   [&, awaited = kind](const RankProgress& other) { return has_done(other, awaited, at); });
+  }
+
+ private:
+  /// Returns the ranks on which a wait depends, and the instruction of theirs that ends it.
+  [[nodiscard]] std::pair<std::vector<int>, InstructionKind> others_of(int rank, const Instruction& waits) const {
     switch (waits.kind) {
-      case InstructionKind::WaitReceive: return peer(rank, waits, has_begun(InstructionKind::StartSend));
-      case InstructionKind::WaitSend: return peer(rank, waits, has_begun(InstructionKind::PostReceive));
-      case InstructionKind::WaitAllReduce: return members(rank, waits, has_begun(InstructionKind::StartAllReduce));
-      case InstructionKind::ReduceScalars: return all_but(rank, has_begun(InstructionKind::ReduceScalars));
+      case InstructionKind::WaitReceive: return {peer(rank, waits.peer), InstructionKind::StartSend};
+      case InstructionKind::WaitSend: return {peer(rank, waits.peer), InstructionKind::PostReceive};
+      case InstructionKind::WaitAllReduce: return {members(waits.group), InstructionKind::StartAllReduce};
+      case InstructionKind::ReduceScalars: return {all(), InstructionKind::ReduceScalars};
       default: return {};
     }
   }
 
- private:
-  using Condition = std::function<bool(const FlightEvent&)>;
-
-  static bool is_beyond_start(const FlightEvent& event) { return event.progress.phase != Phase::StartUp; }
-
+  /// Returns whether `progress` shows that a rank has reached the instruction that ends the wait, or is beyond that
+  /// step.
   static bool has_done(const RankProgress& progress, InstructionKind kind, const RankProgress& waiting) {
     if (progress.phase != Phase::Steps) return progress.phase == Phase::Ending;
     const Instruction& other = progress.instruction;
@@ -54,36 +59,36 @@ class Waits {
     return is_transfer(kind) ? other.op == waits.op : !is_all_reduce(kind) || other.group == waits.group;
   }
 
-  [[nodiscard]] bool has(int rank, const Condition& condition) const {
-    const auto& events = flight_.ranks[static_cast<std::size_t>(rank)];
-    return events && std::ranges::any_of(*events, condition);
-  }
-
+  /// Returns `ranks` without the rank itself and ranks with an event that meets `condition`.
+  template <class Condition>
   [[nodiscard]] std::vector<int> without(std::vector<int> ranks, int self, const Condition& condition) const {
-    std::erase_if(ranks, [&](int rank) { return rank == self || has(rank, condition); });
+    std::erase_if(ranks, [&](int rank) {
+      const auto& events = flight_.ranks[static_cast<std::size_t>(rank)];
+      return rank == self || (events && std::ranges::any_of(*events, condition, &FlightEvent::progress));
+    });
     return ranks;
   }
 
-  [[nodiscard]] std::vector<int> all_but(int self, const Condition& condition) const {
-    std::vector<int> ranks;
-    for (std::size_t rank = 0; rank < flight_.ranks.size(); ++rank) ranks.push_back(static_cast<int>(rank));
-    return without(ranks, self, condition);
+  [[nodiscard]] std::vector<int> all() const {
+    std::vector<int> ranks(flight_.ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
   }
 
-  [[nodiscard]] std::vector<int> peer(int self, const Instruction& waits, const Condition& condition) const {
-    const GroupWorker other{flight_.job.ranks[static_cast<std::size_t>(self)].group, waits.peer};
+  [[nodiscard]] std::vector<int> peer(int self, WorkerId worker) const {
+    const GroupWorker other{flight_.job.ranks[static_cast<std::size_t>(self)].group, worker};
     const auto found = std::ranges::find(flight_.job.ranks, other);
     if (found == flight_.job.ranks.end()) return {};
-    return without({static_cast<int>(found - flight_.job.ranks.begin())}, self, condition);
+    return {static_cast<int>(found - flight_.job.ranks.begin())};
   }
 
-  [[nodiscard]] std::vector<int> members(int self, const Instruction& waits, const Condition& condition) const {
+  [[nodiscard]] std::vector<int> members(ParameterGroupId group) const {
     std::vector<int> ranks;
-    if (waits.group.index() >= flight_.job.sums.size()) return ranks;
-    for (const RankId rank : flight_.job.sums[waits.group.index()]) {
+    if (group.index() >= flight_.job.sums.size()) return ranks;
+    for (const RankId rank : flight_.job.sums[group.index()]) {
       if (rank.index() < flight_.ranks.size()) ranks.push_back(static_cast<int>(rank.value()));
     }
-    return without(ranks, self, condition);
+    return ranks;
   }
 
   const Flight& flight_;
@@ -98,6 +103,8 @@ std::int64_t end_of(const Flight& flight) {
   return end;
 }
 
+/// Follows the waits to their end. If every rank waits, as in a deadlock or after a lost message, the rank that has
+/// waited longest stopped first, and the others wait for it directly or over others.
 std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   std::vector<RankFinding> suspects;
   for (const RankFinding& rank : ranks) {
@@ -166,7 +173,7 @@ Diagnosis diagnose(const Flight& flight) {
   const std::int64_t end = end_of(flight);
   const Waits waits(flight);
   for (std::size_t r = 0; r < flight.ranks.size(); ++r) {
-    RankFinding finding{.rank = static_cast<int>(r), .at = {}, .seconds = 0, .waits_for = {}};
+    RankFinding finding{.rank = static_cast<int>(r)};
     if (const auto& events = flight.ranks[r]; events && !events->empty()) {
       finding.at = events->back().progress;
       finding.seconds = std::max(0.0, seconds_before(end, events->back()));

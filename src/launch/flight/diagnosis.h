@@ -16,9 +16,9 @@ namespace chimera {
 
 struct RankFinding {
   int rank = 0;
-  std::optional<RankProgress> at;  ///< Empty if the rank left no record
-  double seconds = 0;              ///< Time since this activity, until the job's end
-  std::vector<int> waits_for;      ///< May be empty
+  std::optional<RankProgress> at = {};  ///< Empty if the rank left no record
+  double seconds = 0;                   ///< Time since this activity, until the job's end
+  std::vector<int> waits_for = {};      ///< May be empty
 };
 
 struct Diagnosis {

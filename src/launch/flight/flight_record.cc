@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "core/clock.h"
@@ -24,121 +25,68 @@
 #include "core/json.h"
 #include "rendezvous/address.h"
 
+template <class Tag, class Rep>
+struct nlohmann::adl_serializer<chimera::Id<Tag, Rep>> {
+  static void to_json(nlohmann::json& json, const chimera::Id<Tag, Rep>& id) { json = id.value(); }
+  static void from_json(const nlohmann::json& json, chimera::Id<Tag, Rep>& id) {
+    id = chimera::Id<Tag, Rep>(json.get<std::int32_t>());
+  }
+};
+
 namespace chimera {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupWorker, group, worker)
+
 namespace {
 
-struct PackedEvent {
-  std::int64_t nanoseconds = 0;
-  std::int32_t step = 0;
-  std::uint8_t phase = 0;
-  std::uint8_t instruction = 0;
-  std::uint8_t op = 0;
-  std::uint8_t slice = 0;
-  std::int32_t stage = 0;
-  std::int32_t micro_batch = 0;
-  std::int16_t replica = 0;
-  std::int16_t peer = 0;
-  std::int32_t group = 0;
-};
-static_assert(sizeof(PackedEvent) == 32);
-static_assert(kMostSlices <= 256);  // PackedEvent::slice
+static_assert(std::is_trivially_copyable_v<FlightEvent>, "it is stored as bytes");
 
 struct Header {
+  static constexpr std::array<char, 8> kMagic = {'C', 'H', 'F', 'L', 'Y', '0', '0', '2'};
   std::array<char, 8> magic = kMagic;
   std::uint32_t capacity = kFlightEvents;
-  std::int32_t rank = 0;
+  std::uint32_t event_bytes = sizeof(FlightEvent);  // a build whose instructions differ rejects the file
   std::uint64_t count = 0;
-  static constexpr std::array<char, 8> kMagic = {'C', 'H', 'F', 'L', 'Y', '0', '0', '1'};
 };
 static_assert(sizeof(Header) == 24);
 
 constexpr std::size_t kHeaderBytes = 64;
-constexpr std::size_t kFileBytes = kHeaderBytes + kFlightEvents * sizeof(PackedEvent);
+constexpr std::size_t kFileBytes = kHeaderBytes + kFlightEvents * sizeof(FlightEvent);
 
-PackedEvent pack(const RankProgress& progress) {
-  const Instruction& at = progress.instruction;
-  return {.nanoseconds = monotonic_nanoseconds(),
-          .step = static_cast<std::int32_t>(progress.step),
-          .phase = static_cast<std::uint8_t>(progress.phase),
-          .instruction = static_cast<std::uint8_t>(at.kind),
-          .op = static_cast<std::uint8_t>(at.op.kind),
-          .slice = static_cast<std::uint8_t>(at.op.slice),
-          .stage = static_cast<std::int32_t>(at.op.stage.value()),
-          .micro_batch = static_cast<std::int32_t>(at.op.micro_batch.value()),
-          .replica = static_cast<std::int16_t>(at.op.replica.value()),
-          .peer = static_cast<std::int16_t>(at.peer.value()),
-          .group = static_cast<std::int32_t>(at.group.value())};
-}
-
-bool is_valid(const PackedEvent& packed) {
-  return packed.phase <= static_cast<std::uint8_t>(RankProgress::Phase::Ending) && packed.op < kOpKinds &&
-         packed.instruction <= static_cast<std::uint8_t>(InstructionKind::Load) && packed.step >= 0 &&
-         packed.stage >= 0 && packed.micro_batch >= 0 && packed.replica >= 0 && packed.peer >= 0 && packed.group >= 0;
-}
-
-FlightEvent unpack(const PackedEvent& packed) {
-  Instruction at{.kind = static_cast<InstructionKind>(packed.instruction)};
-  at.op.kind = static_cast<OpKind>(packed.op);
-  at.op.stage = StageId(packed.stage);
-  at.op.replica = ReplicaId(packed.replica);
-  at.op.micro_batch = MicroBatchId(packed.micro_batch);
-  at.op.slice = packed.slice;
-  at.peer = WorkerId(packed.peer);
-  at.group = ParameterGroupId(packed.group);
-  return {
-      .nanoseconds = packed.nanoseconds,
-      .progress = {.phase = static_cast<RankProgress::Phase>(packed.phase), .step = packed.step, .instruction = at}};
+/// A crash of the machine may leave any bytes.
+bool is_valid(const RankProgress& progress) {
+  const auto& [kind, op, peer, group, step_of_program] = progress.instruction;
+  return progress.phase <= RankProgress::Phase::Ending && kind <= InstructionKind::Load &&
+         static_cast<std::size_t>(op.kind) < kOpKinds && op.slice >= 0 && op.slice < kMostSlices &&
+         progress.step >= 0 && op.stage.value() >= 0 && op.micro_batch.value() >= 0 && op.replica.value() >= 0 &&
+         peer.value() >= 0 && group.value() >= 0;
 }
 
 thread_local FlightRecorder* current_recorder = nullptr;
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kJobName = "job.json";
 constexpr const char* kVerdictName = "verdict.json";
 constexpr int kMostRecordedRanks = 1 << 16;
 
-Json to_json(const FlightJob& job) {
-  Json ranks = Json::array();
-  for (const GroupWorker& place : job.ranks) {
-    ranks.push_back({{"group", place.group.value()}, {"worker", place.worker.value()}});
-  }
-  Json sums = Json::array();
-  for (const auto& members : job.sums) {
-    Json numbers = Json::array();
-    for (const RankId rank : members) numbers.push_back(rank.value());
-    sums.push_back(numbers);
-  }
-  return {{"version", 1}, {"schedule", job.schedule}, {"ranks", ranks}, {"sums", sums}};
-}
-
-FlightJob job_of(const Json& json) {
-  FlightJob job{.schedule = json.at("schedule").get<std::string>(), .ranks = {}, .sums = {}};
-  for (const Json& place : json.at("ranks")) {
-    job.ranks.push_back(
-        {GroupId(place.at("group").get<std::int32_t>()), WorkerId(place.at("worker").get<std::int32_t>())});
-  }
-  for (const Json& members : json.at("sums")) {
-    std::vector<RankId> ranks;
-    for (const Json& rank : members) ranks.emplace_back(rank.get<std::int32_t>());
-    job.sums.push_back(std::move(ranks));
-  }
+FlightJob job_of(const nlohmann::json& json) {
+  FlightJob job{.schedule = json.at("schedule"), .ranks = json.at("ranks"), .sums = json.at("sums")};
   if (job.ranks.empty() || job.ranks.size() > kMostRecordedRanks) throw ConfigError("has no ranks, or too many");
   return job;
 }
 
-FlightVerdict verdict_of(const Json& json) {
-  FlightVerdict verdict{.reason = json.at("reason").get<std::string>(),
-                        .culprit = {},
-                        .op = json.at("op").get<std::string>(),
-                        .nanoseconds = json.at("nanoseconds").get<std::int64_t>(),
+FlightVerdict verdict_of(const nlohmann::json& json) {
+  FlightVerdict verdict{.reason = json.at("reason"),
+                        .op = json.at("op"),
+                        .nanoseconds = json.at("nanoseconds"),
                         .unix_seconds = json.value("unix_seconds", std::int64_t{0}),
                         .host = json.value("host", "")};
   if (!json.at("culprit").is_null()) verdict.culprit = json.at("culprit").get<int>();
   return verdict;
 }
 
+/// Accepts the folder itself or the run's folder, newest records first.
 fs::path find_folder(const std::string& path) {
   for (const char* name : {"", "flight", "flight-previous"}) {
     fs::path folder = *name == '\0' ? fs::path(path) : fs::path(path) / name;
@@ -174,21 +122,21 @@ bool is_recorded(const fs::path& file) {
 struct FlightRecorder::File {
   Header header;
   std::array<std::byte, kHeaderBytes - sizeof(Header)> unused;
-  std::array<PackedEvent, kFlightEvents> events;
+  std::array<FlightEvent, kFlightEvents> events;
 };
 
-FlightRecorder::FlightRecorder(const std::string& path, int rank) {
+FlightRecorder::FlightRecorder(const std::string& path) {
   static_assert(sizeof(File) == kFileBytes);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  // Without allocation, a full disk would end the rank by SIGBUS at a later note.
   const int refusal = file.get() < 0 ? errno : ::posix_fallocate(file.get(), 0, kFileBytes);
   if (refusal != 0) throw Error(fmt::format("{}: cannot be written ({})", path, system_message(refusal)));
   void* memory = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map " + path);
-  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
+  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));  // the kernel releases it, also after a kill
   lock_ = std::move(file);
   file_ = static_cast<File*>(memory);
   file_->header = Header{};
-  file_->header.rank = rank;
 }
 
 FlightRecorder::~FlightRecorder() { ::munmap(file_, kFileBytes); }
@@ -197,7 +145,7 @@ FlightRecorder::~FlightRecorder() { ::munmap(file_, kFileBytes); }
 void FlightRecorder::note(const RankProgress& progress) {
   const std::atomic_ref<std::uint64_t> count(file_->header.count);
   const std::uint64_t index = count.load(std::memory_order_relaxed);
-  file_->events[index % kFlightEvents] = pack(progress);
+  file_->events[index % kFlightEvents] = {.nanoseconds = monotonic_nanoseconds(), .progress = progress};
   count.store(index + 1, std::memory_order_release);
 }
 
@@ -209,15 +157,17 @@ std::vector<FlightEvent> read_flight(const std::string& path) {
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (stream.gcount() != static_cast<std::streamsize>(kFileBytes) || header.magic != Header::kMagic ||
-      header.capacity != kFlightEvents) {
+      header.capacity != kFlightEvents || header.event_bytes != sizeof(FlightEvent)) {
     throw ConfigError(fmt::format("{}: is not a flight record of this version", path));
   }
   std::vector<FlightEvent> events;
+  // The writer may be at work: an event that it overwrites meanwhile is invalid, or newer than its neighbors.
   const std::uint64_t first = header.count - std::min<std::uint64_t>(header.count, kFlightEvents);
   for (std::uint64_t index = first; index < header.count; ++index) {
-    PackedEvent packed;
-    std::memcpy(&packed, bytes.data() + kHeaderBytes + index % kFlightEvents * sizeof(PackedEvent), sizeof packed);
-    if (is_valid(packed)) events.push_back(unpack(packed));
+    FlightEvent event;
+    std::memcpy(static_cast<void*>(&event), bytes.data() + kHeaderBytes + index % kFlightEvents * sizeof event,
+                sizeof event);
+    if (is_valid(event.progress)) events.push_back(event);
   }
   return events;
 }
@@ -248,6 +198,8 @@ void require_no_recording(const std::string& folder) {
   }
 }
 
+// Keeps the records of one earlier attempt: a restarted job may fail for another reason, and the first failure is the
+// one to understand.
 void begin_flight(const std::string& folder, const FlightJob& job) {
   try {
     const std::string previous = folder + "-previous";
@@ -260,16 +212,17 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
   } catch (const fs::filesystem_error& error) {
     throw Error(fmt::format("{}: cannot be made ({})", folder, error.code().message()));
   }
-  write_whole((fs::path(folder) / kJobName).string(), json_text(to_json(job)) + "\n");
+  const nlohmann::json json = {{"version", 2}, {"schedule", job.schedule}, {"ranks", job.ranks}, {"sums", job.sums}};
+  write_whole((fs::path(folder) / kJobName).string(), json_text(json) + "\n");
 }
 
 void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
-  const Json json = {{"reason", verdict.reason},
-                     {"culprit", verdict.culprit ? Json(*verdict.culprit) : Json()},
-                     {"op", verdict.op},
-                     {"nanoseconds", verdict.nanoseconds},
-                     {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
-                     {"host", host_name()}};
+  const nlohmann::json json = {{"reason", verdict.reason},
+                               {"culprit", verdict.culprit ? nlohmann::json(*verdict.culprit) : nlohmann::json()},
+                               {"op", verdict.op},
+                               {"nanoseconds", verdict.nanoseconds},
+                               {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
+                               {"host", host_name()}};
   const std::string text = json_text(json);
   write_whole((fs::path(folder) / kVerdictName).string(), text + "\n");
 }
@@ -281,11 +234,10 @@ void remove_flight(const std::string& folder) {
 
 Flight read_flight_folder(const std::string& path) {
   const fs::path folder = find_folder(path);
-  Flight flight{.folder = folder.string(), .job = {}, .verdict = {}, .ranks = {}};
+  Flight flight{.folder = folder.string()};
   try {
-    flight.job = job_of(read_ordered_json(read_whole(folder / kJobName)));
-    if (fs::exists(folder / kVerdictName))
-      flight.verdict = verdict_of(read_ordered_json(read_whole(folder / kVerdictName)));
+    flight.job = job_of(read_json(read_whole(folder / kJobName)));
+    if (fs::exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json(read_whole(folder / kVerdictName)));
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("{}: {} or {} is damaged ({})", flight.folder, kJobName, kVerdictName, error.what()));
   }

@@ -17,17 +17,17 @@ namespace chimera {
 
 struct FlightEvent {
   std::int64_t nanoseconds = 0;  ///< monotonic_nanoseconds()
-  RankProgress progress;         ///< Instructions have only kind, op (without weight version), peer and group
+  RankProgress progress;
 };
 
 inline constexpr std::size_t kFlightEvents = 20'000;
 
-/// Ring buffer of a rank's latest events. Its memory-mapped file of 640 KB survives a kill. An event takes a clock read
-/// and 32 bytes. Single writer.
+/// Ring buffer of a rank's latest events. Its memory-mapped file of 1.3 MB survives a kill. An event takes a clock read
+/// and 64 bytes. Single writer.
 class FlightRecorder {
  public:
   /// Allocates the whole file, so that note() cannot fail. Throws Error.
-  FlightRecorder(const std::string& path, int rank);
+  explicit FlightRecorder(const std::string& path);
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
   ~FlightRecorder();
@@ -50,17 +50,17 @@ void record_flight(const RankProgress& progress);
 /// Ranks of a job, to interpret workers and groups in events.
 struct FlightJob {
   std::string schedule;
-  std::vector<GroupWorker> ranks;  ///< [rank]
-  RankGroups sums;                 ///< [parameter group]: ranks that sum its gradients
+  std::vector<GroupWorker> ranks = {};  ///< [rank]
+  RankGroups sums = {};                 ///< [parameter group]: ranks that sum its gradients
 };
 
 struct FlightVerdict {
   std::string reason;
-  std::optional<int> culprit;     ///< may be empty
-  std::string op;                 ///< activity in the rank's report; may be empty
-  std::int64_t nanoseconds = 0;   ///< on the clock of FlightEvent
-  std::int64_t unix_seconds = 0;  ///< Set by write_verdict(); 0: unknown
-  std::string host = {};          ///< Set by write_verdict(); empty: unknown
+  std::optional<int> culprit = {};  ///< may be empty
+  std::string op;                   ///< activity in the rank's report; may be empty
+  std::int64_t nanoseconds = 0;     ///< on the clock of FlightEvent
+  std::int64_t unix_seconds = 0;    ///< Set by write_verdict(); 0: unknown
+  std::string host = {};            ///< Set by write_verdict(); empty: unknown
 };
 
 /// Returns `folder`/rank-0003.flight.
@@ -80,9 +80,9 @@ void remove_flight(const std::string& folder);
 
 struct Flight {
   std::string folder;
-  FlightJob job;
-  std::optional<FlightVerdict> verdict;                        ///< Empty if the job runs or its launcher was killed
-  std::vector<std::optional<std::vector<FlightEvent>>> ranks;  ///< [rank]; empty if unreadable
+  FlightJob job = {};
+  std::optional<FlightVerdict> verdict = {};  ///< Empty if the job runs or its launcher was killed
+  std::vector<std::optional<std::vector<FlightEvent>>> ranks = {};  ///< [rank]; empty if unreadable
 };
 /// Reads a folder of flight records, or the newest one of a run. Throws ConfigError if it is missing or damaged.
 [[nodiscard]] Flight read_flight_folder(const std::string& path);

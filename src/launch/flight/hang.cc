@@ -1,10 +1,10 @@
 #include "launch/flight/hang.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <ctime>
 #include <tuple>
 #include <utility>
 
@@ -12,15 +12,6 @@
 #include "core/error.h"
 
 namespace chimera {
-namespace {
-
-std::chrono::nanoseconds processor_time() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
-}  // namespace
 
 HangWatch::Duration HangWatch::interval() const {
   // The minimum exceeds scheduling delays on a busy core.
@@ -45,6 +36,9 @@ void HangWatch::time_step(const Observation& now, Duration passed) {
   --steps_to_time_;
 }
 
+// A pause is judged by the pauses before it: a job whose micro-batches take a minute may be silent for a minute, so the
+// limit is the longest pause so far plus `beyond`. Before all ranks have shown one step there is nothing to compare
+// with, and loading a model or connecting may take long, so the limit is then `at_start`.
 bool HangWatch::update(Clock::time_point time, const Observation& now) {
   const Duration passed = last_update_ ? std::min(time - *last_update_, 2 * interval()) : Duration::zero();
   last_update_ = time;
@@ -75,6 +69,8 @@ HangWatch::Observation observe(const ProgressPage& page, int ranks) {
   return seen;
 }
 
+// The order of innocence: a rank that a signal has stopped is the cause whatever it was doing; a rank that waits for
+// others is not; and of several that wait, as in a deadlock, the one that has come least far.
 const StuckRank& find_stuck(std::span<const StuckRank> ranks) {
   const auto innocence = [](const StuckRank& rank) {
     const RankProgress& at = rank.progress;
@@ -110,7 +106,7 @@ void ThreadWatch::run() {
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, watch_.interval(), [&] { return is_over_; })) {
     HangWatch::Observation now = observe(page_, ranks_);
-    if (waits_idle_) now.work.push_back(processor_time());
+    if (waits_idle_) now.work.push_back(std::chrono::microseconds(std::clock()));  // as POSIX counts: of all threads
     if (watch_.update(HangWatch::Clock::now(), now)) end_hang();
   }
 }

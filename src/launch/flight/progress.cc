@@ -59,6 +59,7 @@ ProgressPage::ProgressPage(FileDescriptor page, std::size_t ranks, int protectio
   map(protection);
 }
 
+// `chimera top` maps the page of a job that another process started, so the size must come from the file.
 ProgressPage ProgressPage::seen(FileDescriptor page) {
   struct stat status {};
   check_system(::fstat(page.get(), &status), "get the size of the progress page");
@@ -77,6 +78,9 @@ ProgressPage::~ProgressPage() {
   if (slots_ != nullptr) ::munmap(slots_, ranks_ * sizeof(Slot));
 }
 
+// The words are stored one by one without a lock: a rank must never wait for its launcher, which may be stopped. A
+// reader can see words of two notes; the launcher only names the activity of a rank that has made no notes for a long
+// time. The count comes last (release), so a reader that sees a new count does not see an older activity.
 void ProgressPage::note(int rank, const RankProgress& progress) {
   Slot& slot = slots_[rank];
   std::array<std::uint64_t, kWords> words{};

@@ -1,7 +1,7 @@
 #pragma once
 
-// The activity of a rank: its phase, step and instruction. It is what the progress page holds and the flight recorder
-// stores.
+// The activity of a rank: its phase, step and instruction. The progress page (progress.h) holds the latest activity of
+// each rank, the flight recorder (flight_record.h) its last thousands, and messages about hangs and failures name it.
 
 #include <cstdint>
 #include <string>

@@ -21,16 +21,6 @@ namespace {
 constexpr std::chrono::milliseconds kFarGrace{1000};  // wait for the culprit after a victim
 constexpr std::chrono::milliseconds kEndGrace{5000};  // from closing standard input to SIGKILL
 
-/// Ignores errors, because the process of a lost host ends.
-void write_line(const FileDescriptor& input, std::string line) {
-  line += '\n';
-  for (std::string_view rest = line; !rest.empty();) {
-    const ssize_t written = ::write(input.get(), rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 struct Host {
   HostRanks ranks;
   FileDescriptor input;          ///< Pipe to standard input; empty once asked to end
@@ -50,13 +40,13 @@ Host start(const HostCommand& command, ChildProcesses& processes) {
   Host host{.ranks = command.order.ranks, .input = FileDescriptor(ends[1]), .ending = {}};
   processes.add(ChildProcess({.executable = command.words.front(),
                               .arguments = {command.words.begin() + 1, command.words.end()},
-                              .environment = {},
-                              .descriptors = {},
                               .input = theirs.get()}));
-  write_line(host.input, to_line(command.order));
+  static_cast<void>(write_all(host.input.get(), to_line(command.order) + "\n"));  // an error ends the process, too
   return host;
 }
 
+/// Starts the hosts' commands and watches them until all have ended. The launcher sees only exit codes: messages of
+/// ranks go to stderr on their own way, through ssh.
 class HostWatch {
  public:
   HostWatch(const std::vector<HostCommand>& commands, SignalInbox& signals) : signals_(signals) {
@@ -83,6 +73,8 @@ class HostWatch {
     if (host.failed() && !is_ending_ && (first_ == nullptr || first_->is_victim())) first_ = &host;
   }
 
+  /// Only the host of rank 0 gets the signal: rank 0 tells the other ranks in the next sum of numbers, so all of them
+  /// save after the same step.
   void take_signal(int number) {
     const bool is_second = asked_ && Clock::now() - *asked_ >= kSameSignal;
     if (number == SIGINT || is_second) {
@@ -90,10 +82,12 @@ class HostWatch {
     } else if (!asked_) {
       asked_ = Clock::now();
       passed_on_ = number;
-      write_line(hosts_.front().input, std::to_string(number));
+      static_cast<void>(write_all(hosts_.front().input.get(), std::to_string(number) + "\n"));
     }
   }
 
+  /// A victim's host may report first, since its rank notices the loss before the launcher of the lost host ends. So
+  /// the launcher waits a moment for a host with a failure of its own.
   void decide() {
     const bool is_over_time = deadline_ && Clock::now() >= *deadline_;
     if (is_ending_) {
@@ -110,6 +104,8 @@ class HostWatch {
     }
   }
 
+  /// Closes the standard inputs. ssh passes their end on, and the host's launcher then kills its ranks; a signal would
+  /// end only ssh and leave the ranks running.
   void end_all() {
     is_ending_ = true;
     for (Host& host : hosts_) host.input = FileDescriptor();

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "launch/hosts/hosts.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/launch_plan.h"
-#include "launch/local/line_reader.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
 
@@ -31,8 +29,7 @@ HostOrder read_order(LineReader& lines) {
 }
 
 Command rank_command(const HostOrder& order, int place) {
-  Command command{
-      .executable = own_executable(), .arguments = order.arguments, .environment = order.variables, .descriptors = {}};
+  Command command{.executable = own_executable(), .arguments = order.arguments, .environment = order.variables};
   const auto set = [&](const char* name, auto value) {
     command.environment.push_back(fmt::format("{}={}", name, value));
   };
@@ -44,6 +41,8 @@ Command rank_command(const HostOrder& order, int place) {
   return command;
 }
 
+/// The ranks of one host, from their start to the last exit. They print their own failure reports, so only a rank that
+/// was killed, and could not report, is named here.
 class HostRanksRun {
  public:
   HostRanksRun(const HostOrder& order, LineReader& lines, SignalInbox& signals)
@@ -72,6 +71,8 @@ class HostRanksRun {
     if (fails) failures_.push_back(static_cast<int>(place));
   }
 
+  /// The launcher's lines are signal numbers for the first rank. The end of its input means that the launcher, or the
+  /// connection to it, is gone; ranks without a launcher must not go on.
   void read_signals() {
     while (const auto number = signals_.next()) signal_ = signal_.value_or(*number);
     while (const auto line = lines_.next()) {
@@ -96,6 +97,7 @@ class HostRanksRun {
     end_all();
   }
 
+  /// Kills at once. SIGTERM would make ranks with checkpoints save, and wait for ranks that are gone.
   void end_all() {
     is_ending_ = true;
     grace_.reset();
@@ -108,10 +110,7 @@ class HostRanksRun {
     if (culprit_) return job_exit_code(outcome_of_culprit());
     if (!failures_.empty()) return static_cast<int>(ExitCode::PeerLost);
     if (is_ending_) return exit_code_of_signal(*signal_);
-    const bool saved = std::ranges::any_of(outcomes_, [](const RankOutcome& outcome) {
-      return outcome.ending && outcome.ending->has_exited_with(kSavedExit);
-    });
-    return static_cast<int>(saved ? kSavedExit : ExitCode::Success);
+    return exit_code_without_failure(outcomes_);
   }
 
   const HostOrder& order_;

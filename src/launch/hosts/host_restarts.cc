@@ -56,6 +56,7 @@ class HostRestarts {
     Words arguments = job_.arguments;
     while (true) {
       const HostsEnding ending = run_on_hosts(commands(start.hosts, arguments), signals_);
+      // A usage error repeats itself, and a job that was asked to save has nothing to gain from another attempt.
       const bool may_go_on = ending.failed && ending.exit_code != static_cast<int>(ExitCode::Usage);
       if (!may_go_on || job_.most_restarts == 0) return ending.exit_code;
       if (ending.asked_to_save) return static_cast<int>(kSavedExit);
@@ -63,6 +64,7 @@ class HostRestarts {
       if (!advice.why_not.empty()) print_message(advice.why_not);
       if (!advice.again) return ending.exit_code;
       if (const auto code = wait_between_starts(signals_, advice.pause)) return *code;
+      // Asks the hosts only after the pause: a host that reboots needs the time.
       const auto next = next_start();
       if (const auto code = wait_between_starts(signals_, std::chrono::seconds(0))) return *code;
       if (!next) return ending.exit_code;
@@ -170,6 +172,7 @@ std::string HostAssignment::spare_for(const Place& place, const Silent& silent) 
   return spare == spares_.end() ? "" : spare->host;
 }
 
+// Two passes: hosts that answer again take their places back first, so that their spares are free for other places.
 std::vector<std::string> HostAssignment::assign(const Silent& silent) {
   std::vector<std::string> before;
   for (Place& place : places_) {
@@ -210,6 +213,7 @@ int HostAssignment::all_ranks() const {
   return ranks;
 }
 
+// Ranks are numbered anew without gaps, because a job's ranks are 0 .. n-1 whichever hosts hold them.
 std::vector<HostRanks> HostAssignment::with_ranks(int ranks) const {
   std::vector<HostRanks> hosts;
   int first = 0;

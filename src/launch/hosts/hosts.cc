@@ -13,8 +13,13 @@
 #include "launch/local/place.h"
 
 namespace chimera {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostRanks, host, first, count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostOrder, ranks, world_size, arguments, variables)
+
 namespace {
 
+/// A colon separates the number of ranks, unless the word is an IPv6 address: it has more colons, or brackets.
 HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   HostRanks ranks{.host = std::string(word), .count = otherwise};
   const auto colon = word.rfind(':');
@@ -38,6 +43,8 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   return ranks;
 }
 
+/// Settings of the user go to all hosts. The place of a rank and the secret are set for each attempt, so a value that
+/// this process has inherited must not leak into them.
 bool is_for_others(std::string_view variable) {
   constexpr std::array kPrefixes = {"CHIMERA_", "OMP_", "MKL_", "KMP_", "GLOO_", "NCCL_", "TORCH_", "CUDA_"};
   const std::string_view name = variable.substr(0, variable.find('='));
@@ -73,20 +80,11 @@ std::string to_text(const HostRanks& ranks) {
   return fmt::format("ranks {} .. {} on {}", ranks.first, ranks.first + ranks.count - 1, ranks.host);
 }
 
-std::string to_line(const HostOrder& order) {
-  const nlohmann::json json = {{"host", order.ranks.host},     {"first", order.ranks.first},
-                               {"count", order.ranks.count},   {"world_size", order.world_size},
-                               {"arguments", order.arguments}, {"variables", order.variables}};
-  return json_text(json, -1, JsonLetters::Ascii);
-}
+std::string to_line(const HostOrder& order) { return json_text(nlohmann::json(order), -1, JsonLetters::Ascii); }
 
 HostOrder parse_order(const std::string& line) {
   try {
-    const auto json = read_json(line);
-    return {.ranks = {.host = json.at("host"), .first = json.at("first"), .count = json.at("count")},
-            .world_size = json.at("world_size"),
-            .arguments = json.at("arguments"),
-            .variables = json.at("variables")};
+    return read_json(line).get<HostOrder>();
   } catch (const nlohmann::json::exception&) {
     throw ConfigError("--part is internal to `chimera launch`, which sends the job on standard input");
   }

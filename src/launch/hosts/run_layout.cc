@@ -27,6 +27,9 @@ std::optional<RunLayout> parse_layout(const std::string& dry_run) {
   }
 }
 
+// The product of micro-batches and groups stays, and with it the samples of a step: then losses and checkpoints
+// continue as before. Fewer groups cost nothing but speed, fewer workers also more memory per worker, so fewer groups
+// come first.
 std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks) {
   const std::int64_t in_step = now.micro_batches * now.data_parallel;
   std::vector<RunLayout> layouts;

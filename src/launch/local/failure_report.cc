@@ -10,12 +10,11 @@
 #include "core/json.h"
 
 namespace chimera {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FailureReport, rank, op, message, own_cause, usage, is_final)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecoveryNote, rank, kind, epoch, step)
+
 namespace {
-
-using nlohmann::json;
-
-constexpr const char* kLeft = "left";
-constexpr const char* kResumed = "resumed";
 
 /// Truncates `text` to `length` bytes; replaces control characters by spaces.
 std::string one_line(std::string_view text, std::size_t length) {
@@ -25,14 +24,14 @@ std::string one_line(std::string_view text, std::size_t length) {
   return line;
 }
 
-std::string dump(const FailureReport& report, std::size_t length) {
-  const json object = {{"rank", report.rank},
-                       {"op", one_line(report.op, length)},
-                       {"message", one_line(report.message, length)},
-                       {"own_cause", report.own_cause},
-                       {"usage", report.usage},
-                       {"final", report.is_final}};
-  return json_text(object) + "\n";
+/// Returns nothing for text that is no JSON of this type.
+template <class Message>
+std::optional<Message> parse(std::string_view line) {
+  try {
+    return read_json(line).get<Message>();
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
 }
 
 bool has_exited_with(const RankOutcome& outcome, ExitCode code) {
@@ -50,51 +49,27 @@ ExitCode exit_code_of(const FailureReport& report) {
   return report.usage ? ExitCode::Usage : ExitCode::No;
 }
 
+// All ranks write to one pipe. Only a write of at most PIPE_BUF bytes is atomic, so long messages are cut.
 std::string to_line(const FailureReport& report) {
+  const auto cut_to = [&](std::size_t length) {
+    FailureReport cut = report;
+    cut.op = one_line(report.op, length);
+    cut.message = one_line(report.message, length);
+    return json_text(nlohmann::json(cut)) + "\n";
+  };
   std::size_t length = PIPE_BUF;
-  std::string line = dump(report, length);
-  for (; line.size() > PIPE_BUF; line = dump(report, length)) length /= 2;  // escapes lengthen the text
+  std::string line = cut_to(length);
+  for (; line.size() > PIPE_BUF; line = cut_to(length)) length /= 2;  // escapes lengthen the text
   return line;
 }
 
-std::optional<FailureReport> parse_report(std::string_view line) {
-  const json object = try_json(line);
-  const auto has = [&](const char* name, bool (json::*is_of_type)() const noexcept) {
-    return object.contains(name) && (object[name].*is_of_type)();
-  };
-  const bool is_complete = has("rank", &json::is_number_integer) && has("op", &json::is_string) &&
-                           has("message", &json::is_string) && has("own_cause", &json::is_boolean) &&
-                           has("usage", &json::is_boolean) && has("final", &json::is_boolean);
-  if (!is_complete) return std::nullopt;
-  return FailureReport{.rank = object["rank"],
-                       .op = object["op"],
-                       .message = object["message"],
-                       .own_cause = object["own_cause"],
-                       .usage = object["usage"],
-                       .is_final = object["final"]};
-}
+std::optional<FailureReport> parse_report(std::string_view line) { return parse<FailureReport>(line); }
 
-std::string to_line(const RecoveryNote& note) {
-  const json object = {
-      {"rank", note.rank}, {note.kind == RecoveryNote::Kind::Left ? kLeft : kResumed, note.epoch}, {"step", note.step}};
-  return json_text(object) + "\n";
-}
+std::string to_line(const RecoveryNote& note) { return json_text(nlohmann::json(note)) + "\n"; }
 
-std::optional<RecoveryNote> parse_note(std::string_view line) {
-  const json object = try_json(line);
-  const auto number = [&](const char* name) {
-    return object.contains(name) && object[name].is_number_integer()
-               ? std::optional<std::int64_t>(object[name].get<std::int64_t>())
-               : std::nullopt;
-  };
-  if (!object.is_object() || !number("rank") || !number("step")) return std::nullopt;
-  const auto left = number(kLeft);
-  const auto epoch = left ? left : number(kResumed);
-  if (!epoch) return std::nullopt;
-  return RecoveryNote{static_cast<int>(*number("rank")), left ? RecoveryNote::Kind::Left : RecoveryNote::Kind::Resumed,
-                      *epoch, *number("step")};
-}
+std::optional<RecoveryNote> parse_note(std::string_view line) { return parse<RecoveryNote>(line); }
 
+// The report decides if there is one: a rank that has lost a peer reports that, whatever code its process ends with.
 FailureRole failure_role(const RankOutcome& outcome) {
   if (outcome.report) return outcome.report->own_cause ? FailureRole::Culprit : FailureRole::Victim;
   const bool is_well = has_exited_with(outcome, ExitCode::Success) || has_exited_with(outcome, kSavedExit);
@@ -129,6 +104,12 @@ std::string describe_failure(int rank, const RankOutcome& outcome) {
 
 bool is_final(const RankOutcome& outcome) {
   return (outcome.report && outcome.report->is_final) || job_exit_code(outcome) == static_cast<int>(ExitCode::Usage);
+}
+
+int exit_code_without_failure(std::span<const RankOutcome> outcomes) {
+  const bool has_saved =
+      std::ranges::any_of(outcomes, [](const auto& each) { return has_exited_with(each, kSavedExit); });
+  return static_cast<int>(has_saved ? kSavedExit : ExitCode::Success);
 }
 
 int job_exit_code(const RankOutcome& culprit) {

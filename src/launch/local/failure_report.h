@@ -78,6 +78,9 @@ enum class FailureRole { None, Victim, Culprit };
 /// Returns whether the failure prevents a recovery.
 [[nodiscard]] bool is_final(const RankOutcome& outcome);
 
+/// Returns the exit code of a job without failures: kSavedExit if a rank has saved after a signal, else Success.
+[[nodiscard]] int exit_code_without_failure(std::span<const RankOutcome> outcomes);
+
 /// Returns ExitCode::Usage if the rank reported or returned it, else No.
 [[nodiscard]] int job_exit_code(const RankOutcome& culprit);
 

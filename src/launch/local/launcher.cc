@@ -7,10 +7,8 @@
 #include <fmt/format.h>
 #include <array>
 #include <filesystem>
-#include <string_view>
 #include <utility>
 
-#include "core/cgroup.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
@@ -22,25 +20,20 @@
 namespace chimera {
 namespace {
 
-FileDescriptor memory_file(const char* name, std::string_view text) {
-  FileDescriptor file = make_memory_file(name, 0);
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0) check_system(-1, "write a file in memory");
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return file;
-}
-
 std::string path_of(const FileDescriptor& file) {
   return file.get() < 0 ? "" : fmt::format("/proc/self/fd/{}", file.get());
 }
 
+/// Memory files and pipes have no names, so the kernel frees them with the last process, also after SIGKILL. Each
+/// attempt has its own: a rank of an earlier attempt that still ends cannot disturb it.
 RankChannels open_channels(const LaunchPlan& plan) {
   RankChannels channels{
       .store = {}, .input = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(plan.ranks)};
-  channels.store = memory_file("chimera-store", "");
-  if (!plan.input.empty()) channels.input = memory_file("chimera-input", plan.input);
+  channels.store = make_memory_file("chimera-store", 0);
+  if (!plan.input.empty()) {
+    channels.input = make_memory_file("chimera-input", 0);
+    if (!write_all(channels.input.get(), plan.input)) check_system(-1, "write a file in memory");
+  }
   std::array<int, 2> ends{};
   check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
   channels.report_read = FileDescriptor(ends[0]);
@@ -54,6 +47,8 @@ struct Start {
   std::vector<std::string> arguments;
 };
 
+/// A restarted or replaced rank must not meet fault points of its predecessor again, so it gets the number of its
+/// start.
 Command rank_command(const LaunchPlan& plan, const Start& start, const RankChannels& channels, int rank,
                      std::int64_t epoch, int orders) {
   std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
@@ -92,13 +87,10 @@ void try_flight(const std::string& folder, const std::function<void()>& task) {
 
 StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& signals) {
   RankChannels channels = open_channels(plan);
-  const auto kills = out_of_memory_kills(plan.root);
   try_flight(plan.flight_folder, [&] { begin_flight(plan.flight_folder, plan.flight_job); });
-  RankProcesses ranks(plan.ranks, plan.most_recoveries, plan.copies, channels.progress,
-                      [&](int rank, std::int64_t epoch, int orders) {
-                        return ChildProcess(rank_command(plan, start, channels, rank, epoch, orders));
-                      });
-  StartOutcome outcome = Supervisor(std::move(ranks), channels, signals, plan, kills).run();
+  StartOutcome outcome = supervise(channels, signals, plan, [&](int rank, std::int64_t epoch, int orders) {
+    return ChildProcess(rank_command(plan, start, channels, rank, epoch, orders));
+  });
   try_flight(plan.flight_folder, [&] {
     const bool is_well = !outcome.verdict || outcome.exit_code == static_cast<int>(kSavedExit);
     if (!is_well) return write_verdict(plan.flight_folder, *outcome.verdict);

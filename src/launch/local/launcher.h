@@ -1,11 +1,11 @@
 #pragma once
 
 // Runs a job of rank processes on one host, from the first start to the last exit. Each attempt opens channels to its
-// ranks (RankChannels), starts them (RankProcesses), and supervises them (Supervisor). After a failure, a lost rank is
-// replaced (recovery.h) or the whole job restarts from its newest checkpoint (restarts.h). The decision to restart is
-// in run_with_restarts().
+// ranks (RankChannels), and starts and supervises them (supervisor.h). After a failure, a lost rank is replaced
+// (recovery.h) or the whole job restarts from its newest checkpoint (restarts.h). The decision to restart is in
+// run_with_restarts() of the source.
 //
-//   launch() -> attempt 1: Supervisor -> failed in step 30 -> Restarts allows it -> attempt 2 ...
+//   launch() -> attempt 1: supervise() -> failed in step 30 -> Restarts allows it -> attempt 2 ...
 
 #include "launch/local/launch_plan.h"
 

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <cstdint>
+#include <regex>
 #include <string_view>
 
 #include "core/error.h"
@@ -46,31 +48,17 @@ class Reader {
 
 /// Returns the tasks of a node: "3,2(x2)" means 3, 2, 2.
 int tasks_of_node(const std::string& list, int node) {
-  const auto malformed = [&] {
-    return ConfigError(
-        fmt::format("SLURM_STEP_TASKS_PER_NODE is '{}'; expected a list as in 3,2(x2), with node {}", list, node));
-  };
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  const auto number = [&] {
-    int value = 0;
-    const auto [rest, error] = std::from_chars(at, end, value);
-    if (error != std::errc{} || value < 1) throw malformed();
-    at = rest;
-    return value;
-  };
-  for (int first = 0;;) {
-    const int tasks = number();
-    int nodes = 1;
-    if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
-      at += 2;
-      nodes = number();
-      if (at == end || *at++ != ')') throw malformed();
-    }
-    first += nodes;
-    if (node < first) return tasks;
-    if (at == end || *at++ != ',') throw malformed();
+  static const std::regex kEntry(R"(([1-9]\d{0,8})(?:\(x([1-9]\d{0,8})\))?(?:,|$))");
+  std::int64_t nodes = 0;
+  auto at = list.begin();
+  std::smatch entry;
+  for (; std::regex_search(at, list.end(), entry, kEntry, std::regex_constants::match_continuous);
+       at = entry[0].second) {
+    nodes += entry[2].matched ? std::stoi(entry[2]) : 1;
+    if (node < nodes) return std::stoi(entry[1]);
   }
+  throw ConfigError(
+      fmt::format("SLURM_STEP_TASKS_PER_NODE is '{}'; expected a list as in 3,2(x2), with node {}", list, node));
 }
 
 RankPlace by_slurm(Reader& read) {
@@ -96,17 +84,20 @@ struct KnownLauncher {
 const std::vector<KnownLauncher>& known_launchers() {
   static const std::vector<KnownLauncher> launchers = {
       {LauncherKind::Variables, kRankVariable, kWorldSizeVariable, kLocalRankVariable, kLocalSizeVariable},
+      // RANK alone is a word that others use, too.
       {LauncherKind::Torchrun,
        "RANK",
        "WORLD_SIZE",
        "LOCAL_RANK",
        "LOCAL_WORLD_SIZE",
-       {"WORLD_SIZE", "TORCHELASTIC_RUN_ID"}},
+       {"WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"}},
       {LauncherKind::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
        "OMPI_COMM_WORLD_LOCAL_SIZE"},
       // SLURM_PROCID is also set in batch scripts, unlike SLURM_STEP_ID
       {LauncherKind::Slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", {"SLURM_STEP_ID"}},
       {LauncherKind::Hydra, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"MPI_LOCALRANKID"}},
+      // Cray's PALS
+      {LauncherKind::Hydra, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", {"PMI_LOCAL_RANK"}},
   };
   return launchers;
 }
@@ -150,6 +141,45 @@ bool are_consistent(const RankPlace& place, const RankPlace& second) {
   return second.world_size < place.world_size && !place.on_one_host();
 }
 
+/// A variable of a launcher that does not tell a process its whole place, and the number of processes, if any.
+struct Sign {
+  const char* variable;
+  const char* world_size = "";
+};
+constexpr std::array kSigns = {Sign{"PMI_RANK", "PMI_SIZE"},
+                               Sign{"PMIX_RANK"},
+                               Sign{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                               Sign{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+                               Sign{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+                               Sign{"HOROVOD_RANK", "HOROVOD_SIZE"},
+                               Sign{"PALS_RANKID"},
+                               Sign{"ALPS_APP_PE"}};
+
+/// Throws ConfigError if variables show that a launcher has started this process among others, but not at which place.
+/// Without this, each process would train a model of its own.
+void require_no_sign(const Variables& variables) {
+  const auto is_one = [&](const char* size) { return variables.contains(size) && variables.at(size) == "1"; };
+  for (const KnownLauncher& launcher : known_launchers()) {
+    const bool is_alone = is_one(launcher.world_size) || variables.contains(launcher.rank);
+    const bool has_size = variables.contains(launcher.world_size);
+    const bool is_ours = launcher.kind == LauncherKind::Variables;
+    if (is_alone || !(variables.contains(launcher.local_rank) || (is_ours && has_size))) continue;
+    throw ConfigError(fmt::format("{} is not set, but {} is; a launcher sets both", launcher.rank,
+                                  has_size ? launcher.world_size : launcher.local_rank));
+  }
+  for (const auto& [variable, size] : kSigns) {
+    if (!variables.contains(variable) || is_one(size)) continue;
+    throw ConfigError(
+        fmt::format("{} is '{}': a launcher has started this process among others, but its variables do not tell how "
+                    "many there are "
+                    "in all and on this host; use torchrun, mpirun of Open MPI or MPICH, srun or `chimera launch`, or "
+                    "set {}, {}, {} "
+                    "and {}. For a job of its own, unset it (env -u {})",
+                    variable, variables.at(variable), kRankVariable, kWorldSizeVariable, kLocalRankVariable,
+                    kLocalSizeVariable, variable));
+  }
+}
+
 std::string describe_conflict(const RankPlace& place, const RankPlace& second) {
   return fmt::format(
       "{} gives this process rank {} of {}, but {} gives it rank {} of {}; start the job with one launcher, or unset "
@@ -189,6 +219,35 @@ std::optional<RankPlace> find_place(const Variables& variables) {
       found = std::move(place);
     } else if (found->conflict.empty() && !are_consistent(*found, place)) {
       found->conflict = describe_conflict(*found, place);
+    }
+  }
+  // PMI and PMIx also stand beside the variables of Open MPI and SLURM, which tell the place.
+  if (!found) require_no_sign(variables);
+  return found;
+}
+
+std::string describe_launcher(const Variables& variables) {
+  try {
+    const auto place = find_place(variables);
+    if (!place || place->world_size == 1) return "";
+    return fmt::format("{} has started this process as rank {} of {}", to_text(place->launcher), place->rank,
+                       place->world_size);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+Variables launcher_variables(const Variables& variables) {
+  Variables found;
+  for (const auto& [name, value] : variables) {
+    const auto is_name = [&, &name = name](const char* each) { return name == each; };
+    const auto is_of = [&](const KnownLauncher& launcher) {
+      return std::ranges::any_of(
+          std::array{launcher.rank, launcher.world_size, launcher.local_rank, launcher.local_size}, is_name);
+    };
+    const auto is_sign = [&](const Sign& sign) { return is_name(sign.variable) || is_name(sign.world_size); };
+    if (std::ranges::any_of(known_launchers(), is_of) || std::ranges::any_of(kSigns, is_sign)) {
+      found.emplace(name, value);
     }
   }
   return found;

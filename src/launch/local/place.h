@@ -61,8 +61,16 @@ struct RankPlace {
 /// Returns the place from the first launcher with variables: CHIMERA_*, torchrun, Open MPI, SLURM, MPICH; nullopt
 /// without such variables, or if our launcher started this process (CHIMERA_LAUNCHER_PID). A SLURM batch script has no
 /// place, but its steps have. A second launcher of several processes is a conflict, unless it started the same
-/// processes or one per host. Throws ConfigError if variables are missing, malformed or impossible.
+/// processes or one per host. Throws ConfigError if variables are missing, malformed or impossible, or belong to a
+/// launcher of several processes that does not tell their places (PMIX_RANK alone).
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
+
+/// Returns "SLURM has started this process as rank 3 of 8", or the error of find_place(); empty if this process is
+/// alone. For callers that do not join the others by these variables, such as the Python package.
+[[nodiscard]] std::string describe_launcher(const Variables& variables);
+
+/// Returns the variables with which launchers place processes, whether they are complete or not.
+[[nodiscard]] Variables launcher_variables(const Variables& variables);
 
 [[nodiscard]] const char* rank_variable(LauncherKind launcher);
 

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -20,7 +21,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <string_view>
+#include <sstream>
 
 #include "core/console.h"
 
@@ -82,6 +83,12 @@ std::vector<std::string> merge_environment(const std::vector<std::string>& addit
   return merged;
 }
 
+std::vector<std::string> argv_of(const Command& command) {
+  std::vector<std::string> arguments = {command.executable};
+  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  return arguments;
+}
+
 std::vector<char*> c_array(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   for (std::string& string : strings) pointers.push_back(string.data());
@@ -91,8 +98,7 @@ std::vector<char*> c_array(std::vector<std::string>& strings) {
 
 pid_t spawn(const Command& command) {
   const SpawnPlan plan(command);
-  std::vector<std::string> arguments = {command.executable};
-  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  std::vector<std::string> arguments = argv_of(command);
   std::vector<std::string> environment = merge_environment(command.environment);
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, command.executable.c_str(), plan.actions(), plan.attributes(),
@@ -136,12 +142,12 @@ void close_descriptors_but(const std::vector<int>& kept) {
     const std::string name(name_of(variable));
     ::setenv(name.c_str(), variable.c_str() + name.size() + 1, 1);
   }
-  std::vector<std::string> arguments = {command.executable};
-  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  std::vector<std::string> arguments = argv_of(command);
   const auto argc = static_cast<int>(arguments.size());
   end_at_once(command.entry(argc, c_array(arguments).data()), kPromptEnd);
 }
 
+/// A fork shares the memory of the loaded libraries with the launcher, and saves the rank their start-up of seconds.
 pid_t fork_entry(const Command& command) {
   std::cout.flush();  // otherwise buffered output would appear twice
   std::fflush(nullptr);
@@ -153,11 +159,41 @@ pid_t fork_entry(const Command& command) {
 
 }  // namespace
 
+bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+bool LineReader::read() {
+  std::array<char, 4096> buffer{};
+  const ssize_t size = ::read(descriptor_, buffer.data(), buffer.size());
+  if (size > 0 && text_.size() < kLongestLine) {
+    text_.append(buffer.data(), static_cast<std::size_t>(size));
+  } else if (size >= 0 || (errno != EINTR && errno != EAGAIN)) {
+    has_ended_ = true;
+  }
+  return size > 0;
+}
+
+std::optional<std::string> LineReader::next() {
+  const auto end = text_.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  std::string line = text_.substr(0, end);
+  text_.erase(0, end + 1);
+  return line;
+}
+
 std::string describe_signal(int number) {
   const char* name = ::sigdescr_np(number);
   return fmt::format("signal {} ({})", number, name == nullptr ? "unknown signal" : name);
 }
 
+// Signals stay blocked in this thread, so they are read from the descriptor and run no handler. Without the default
+// action of SIGCHLD, an inherited SIG_IGN would let the kernel reap children before their exit status is read.
 SignalInbox::SignalInbox() {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -187,17 +223,25 @@ std::optional<int> SignalInbox::next() {
   return static_cast<int>(info.ssi_signo);
 }
 
-bool SignalInbox::has_signal() const {
+bool SignalInbox::has_signal(std::chrono::milliseconds patience) const {
   pollfd watched{fd_.get(), POLLIN, 0};
-  return ::poll(&watched, 1, 0) > 0;
+  return ::poll(&watched, 1, static_cast<int>(patience.count())) > 0;
 }
 
 std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause) {
-  pollfd watched{signals.fd(), POLLIN, 0};
-  ::poll(&watched, 1, static_cast<int>(pause.count()));
+  static_cast<void>(signals.has_signal(pause));
   const auto number = signals.next();
   if (!number) return std::nullopt;
   return *number == SIGINT ? exit_code_of_signal(*number) : static_cast<int>(kSavedExit);
+}
+
+std::vector<std::string> process_stat(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto name_end = text.rfind(") ");  // the name may contain anything
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(text.substr(name_end + 2));
+  return {std::istream_iterator<std::string>(fields), {}};
 }
 
 bool safe_to_fork() {
@@ -240,12 +284,8 @@ bool ChildProcess::is_stopped() const {
 }
 
 bool ChildProcess::is_waiting_for_disk() const {
-  if (!is_running()) return false;
-  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const auto name_end = line.rfind(')');  // the name may contain anything
-  return name_end != std::string::npos && line.substr(name_end + 1).starts_with(" D");
+  const auto stat = is_running() ? process_stat(pid_) : std::vector<std::string>();
+  return !stat.empty() && stat.front() == "D";
 }
 
 std::optional<Ending> ChildProcess::reap() {
@@ -274,6 +314,7 @@ ChildEvents ChildProcesses::wait(const SignalInbox& signals, int input, std::opt
     timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
   }
   if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch processes");
+  // Reaps every process that has ended by now, not only those that poll() named: a caller judges all exits together.
   ChildEvents events{.exits = {}, .has_input = watched[1].revents != 0};
   for (std::size_t index = 0; index < processes_.size(); ++index) {
     const auto ending = processes_[index].is_running() ? processes_[index].reap() : std::nullopt;

@@ -1,9 +1,9 @@
 #pragma once
 
-// Child processes and signals of the launcher. SignalInbox turns signals into a descriptor that can be polled.
+// Child processes, signals and pipes of the launcher. SignalInbox turns signals into a descriptor that can be polled.
 // ChildProcess owns a child through its pidfd: it cannot outlive its owner, and its id cannot be reused. ChildProcesses
-// waits for exits, signals and input in one poll. The supervisor, the launcher of hosts and run_commands.h are loops
-// around it.
+// waits for exits, signals and input in one poll. LineReader collects the lines of a pipe, incomplete ones included.
+// The supervisor, the launcher of hosts and run_commands.h are loops around them.
 
 #include <signal.h>
 #include <sys/types.h>
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,31 @@
 #include "core/invariant.h"
 
 namespace chimera {
+
+/// Writes all bytes to a pipe or file. Returns false, with errno, if the system refuses.
+[[nodiscard]] bool write_all(int descriptor, std::string_view bytes);
+
+/// Lines from a pipe: the failure reports of ranks, and the orders to the ranks of a host. Borrows the descriptor.
+class LineReader {
+ public:
+  explicit LineReader(int descriptor) : descriptor_(descriptor) {}
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  /// Returns whether all writers have closed the pipe, or a line is longer than kLongestLine.
+  [[nodiscard]] bool has_ended() const { return has_ended_; }
+
+  /// Reads available bytes. Blocks if there are none, unless the descriptor is nonblocking. Returns false if there were
+  /// none.
+  bool read();
+  /// Returns the next complete line without its end.
+  [[nodiscard]] std::optional<std::string> next();
+
+  static constexpr std::size_t kLongestLine = std::size_t{1} << 20U;
+
+ private:
+  int descriptor_;
+  std::string text_;
+  bool has_ended_ = false;
+};
 
 /// Signals within this time count as the same: `timeout`, batch systems and closing terminals send to the process and
 /// to its group.
@@ -70,8 +96,8 @@ class SignalInbox {
   /// Returns a descriptor that is readable when a signal is pending.
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] std::optional<int> next();
-  /// Returns whether a signal is pending, without reading it.
-  [[nodiscard]] bool has_signal() const;
+  /// Waits until a signal is pending, at most for `patience`. Returns whether one is, without reading it.
+  [[nodiscard]] bool has_signal(std::chrono::milliseconds patience = {}) const;
 
  private:
   FileDescriptor fd_;
@@ -86,10 +112,10 @@ class SignalInbox {
 using ProgramEntry = int (*)(int argc, char** argv);
 
 struct Command {
-  std::string executable;                ///< Looked up in PATH if it has no slash
-  std::vector<std::string> arguments;    ///< argv[1..]
-  std::vector<std::string> environment;  ///< overrides inherited variables
-  std::vector<int> descriptors;          ///< Inherited under the same numbers
+  std::string executable;                     ///< Looked up in PATH if it has no slash
+  std::vector<std::string> arguments;         ///< argv[1..]
+  std::vector<std::string> environment = {};  ///< overrides inherited variables
+  std::vector<int> descriptors = {};          ///< Inherited under the same numbers
   /// If set and safe_to_fork(), runs in a fork of this process, with its loaded libraries, instead of the executable.
   ProgramEntry entry = nullptr;
   /// Standard input, output and error of an executable; -1: inherited.
@@ -97,6 +123,9 @@ struct Command {
   int output = -1;
   int errors = -1;
 };
+
+/// Returns the fields of /proc/PID/stat (proc(5)) from the state on; empty if there is no such process.
+[[nodiscard]] std::vector<std::string> process_stat(pid_t process);
 
 /// Returns whether only main and console threads exist. Others may hold locks that a forked child needs.
 [[nodiscard]] bool safe_to_fork();
@@ -109,11 +138,7 @@ class ChildProcess {
   explicit ChildProcess(const Command& command);
   ChildProcess(ChildProcess&&) noexcept = default;
   /// Requires that the previous child was reaped.
-  ChildProcess& operator=(ChildProcess&& other) noexcept {
-    pidfd_ = std::move(other.pidfd_);
-    pid_ = other.pid_;
-    return *this;
-  }
+  ChildProcess& operator=(ChildProcess&&) noexcept = default;
   ~ChildProcess();
 
   /// Returns false once reap() has returned the exit status.

@@ -48,6 +48,7 @@ int required_number(const char* name) {
 /// Makes the kernel kill this process when the launcher dies.
 void die_with_launcher(pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The launcher may have died before the call above; then the kernel sends nothing.
   if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
 }
 
@@ -93,6 +94,7 @@ int descriptor_of(const char* variable, const std::string& path) {
   return *fd;
 }
 
+// Set in a rank of another launcher. Failures are reported from many places, which know nothing of launchers.
 std::optional<RankPlace> own_place;
 
 /// Writes the message for torchrun, which shows the earliest failure.
@@ -129,6 +131,8 @@ void print_failure(const FailureReport& report) {
 
 }  // namespace
 
+// The order matters: first this process is tied to its launcher, so that nothing below can outlive it, then interrupts
+// are left to the launcher, and only then variables are judged, whose errors the launcher can already report.
 std::optional<RankEnvironment> rank_environment() {
   if (std::getenv(kLauncherVariable) == nullptr) return std::nullopt;
   die_with_launcher(required_number(kLauncherVariable));
@@ -157,6 +161,7 @@ std::optional<RankEnvironment> rank_environment() {
   return self;
 }
 
+// A user who sets CHIMERA_RANK by hand may start ranks from scripts that end, so only launchers are watched.
 RankEnvironment join_place(const RankPlace& place) {
   ::signal(SIGPIPE, SIG_IGN);
   if (std::getenv(kPartVariable) != nullptr) die_with_launcher(required_number(kPartVariable));

@@ -4,11 +4,14 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "core/error.h"
 #include "core/invariant.h"
-#include "launch/local/orders.h"
 #include "launch/local/rank.h"
 
 namespace chimera {
@@ -16,7 +19,63 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenCalls{5};
 
+struct DescriptorRoom {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> bytes{};
+};
+
+msghdr message_of(iovec& text, DescriptorRoom& room) {
+  msghdr message{};
+  message.msg_iov = &text;
+  message.msg_iovlen = 1;
+  message.msg_control = room.bytes.data();
+  message.msg_controllen = room.bytes.size();
+  return message;
+}
+
 }  // namespace
+
+OrderChannel open_order_channel() {
+  std::array<int, 2> ends{};
+  check_system(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "make a pair of sockets");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+void send_order(int launcher, const Order& order, int store) noexcept {
+  Order sent = order;
+  iovec text{&sent, sizeof sent};
+  DescriptorRoom room;
+  msghdr message = message_of(text, room);
+  if (store >= 0) {
+    cmsghdr* passed = CMSG_FIRSTHDR(&message);
+    passed->cmsg_level = SOL_SOCKET;
+    passed->cmsg_type = SCM_RIGHTS;
+    passed->cmsg_len = CMSG_LEN(sizeof store);
+    std::memcpy(CMSG_DATA(passed), &store, sizeof store);
+  } else {
+    message.msg_control = nullptr;
+    message.msg_controllen = 0;
+  }
+  ::sendmsg(launcher, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+std::optional<ReceivedOrder> receive_order(int rank) {
+  ReceivedOrder received;
+  iovec text{&received.order, sizeof received.order};
+  DescriptorRoom room;
+  msghdr message = message_of(text, room);
+  ssize_t size = 0;
+  do {
+    size = ::recvmsg(rank, &message, MSG_CMSG_CLOEXEC);
+  } while (size < 0 && errno == EINTR);
+  if (size != static_cast<ssize_t>(sizeof received.order)) return std::nullopt;
+  const cmsghdr* passed = CMSG_FIRSTHDR(&message);
+  if (passed != nullptr && passed->cmsg_type == SCM_RIGHTS) {
+    int store = -1;
+    std::memcpy(&store, CMSG_DATA(passed), sizeof store);
+    received.store = FileDescriptor(store);
+  }
+  return received;
+}
 
 RecoveryLink::RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, std::function<void()> end_waits)
     : rank_(rank),
@@ -50,6 +109,8 @@ void RecoveryLink::take_orders() {
     }
     ordered_ = epoch;
     news_.notify_all();
+    // Repeats, because a wait may begin after the connections were broken. The lock is released meanwhile: end_waits_()
+    // may block until the rank's thread has moved on, and that thread needs the lock in rejoin().
     while (left_ < ordered_) {
       is_ending_waits_ = true;
       lock.unlock();
@@ -97,6 +158,8 @@ std::string Recovery::missing_copy() const {
   return "";
 }
 
+// Ranks that are lost while the others still leave belong to the same recovery and cost no other attempt: a host takes
+// several ranks with it. A replacement that is lost has failed on its own, so it costs one.
 Recovery::Answer Recovery::lose(const std::vector<int>& ranks, std::int64_t step) {
   bool is_another = state_ != State::Leaving;
   for (const int rank : ranks) {
@@ -119,6 +182,7 @@ Recovery::Answer Recovery::lose(const std::vector<int>& ranks, std::int64_t step
   return {.begins_epoch = true};
 }
 
+// A note may be late: it was written before its rank was lost, or belongs to an epoch that ended by another loss.
 void Recovery::note(const RecoveryNote& note) {
   const bool is_known = note.rank >= 0 && note.rank < static_cast<int>(places_.size());
   if (!is_known || note.epoch != epoch_ || state_ == State::Undisturbed) return;

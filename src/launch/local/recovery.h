@@ -2,7 +2,8 @@
 
 // Continues a job after the loss of ranks, without a restart: replicas of a stage on other ranks still hold its
 // weights. Recovery is the launcher's state machine, without processes. RecoveryLink is the rank's end of it: it leaves
-// the step and joins the next epoch (generation of connections) on order.
+// the step and joins the next epoch (generation of connections) on order. Orders pass through a socket pair that the
+// rank inherits, since a socket can also pass the rendezvous store of the next epoch, an unnamed file.
 //
 //   Undisturbed --lose()--> Leaving: ranks leave their step, replacements start
 //               --join()--> Joining: all connect in the next epoch; replacements receive weights
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +25,36 @@
 #include "schedule/rank_layout.h"
 
 namespace chimera {
+
+/// An order during a recovery. An epoch is a generation of connections, counted from 0.
+struct Order {
+  enum class Kind : std::uint8_t {
+    Leave,  ///< Leave the step and all connections, send RecoveryNote, and wait for the next order
+    Join,   ///< Reconnect at the store of the order
+  };
+  Kind kind = Kind::Leave;
+  std::int64_t epoch = 0;
+};
+
+/// Both ends of the channel; the rank inherits its end.
+struct OrderChannel {
+  FileDescriptor launcher;
+  FileDescriptor rank;
+};
+
+/// Throws Error if the system refuses.
+[[nodiscard]] OrderChannel open_order_channel();
+
+/// Sends an order without blocking; drops it if the rank is gone or its queue is full. Join passes the descriptor
+/// `store`.
+void send_order(int launcher, const Order& order, int store = -1) noexcept;
+
+struct ReceivedOrder {
+  Order order;
+  FileDescriptor store;
+};
+/// Waits for the next order; nullopt once the launcher's end is closed.
+[[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);
 
 /// Receives the launcher's orders on its own thread. Methods are for the rank's thread.
 class RecoveryLink {

@@ -6,17 +6,17 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "launch/local/process.h"
 #include "rendezvous/channel.h"
 
 namespace chimera {
@@ -29,40 +29,52 @@ std::string value_of(const Variables& variables, const std::string& name) {
   return found == variables.end() ? "" : found->second;
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// Returns the fields of /proc/PID/stat (proc(5)) from the state on; may be empty.
-std::vector<std::string> stat_of(pid_t process) {
-  const std::string text = read_file(fmt::format("/proc/{}/stat", process));
-  const auto name_end = text.rfind(") ");  // the name may contain anything
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(text.substr(name_end + 2));
-  return {std::istream_iterator<std::string>(fields), {}};
-}
-
-/// Returns false if the environment is not readable.
-bool started_with(pid_t process, const std::string& variable) {
-  std::istringstream variables(read_file(fmt::format("/proc/{}/environ", process)));
+/// Returns whether a process was started as a rank of `launcher`, or, if ranks are started by hand, of any launcher: a
+/// script of MPI's may set CHIMERA_RANK from MPI's variables. Returns false if the environment is not readable.
+bool is_rank_of(LauncherKind launcher, pid_t process) {
+  std::ifstream variables(fmt::format("/proc/{}/environ", process), std::ios::binary);
   for (std::string each; std::getline(variables, each, '\0');) {
-    if (each.starts_with(variable + "=")) return true;
+    const auto sets = [&](LauncherKind kind) { return each.starts_with(std::string(rank_variable(kind)) + "="); };
+    const auto is_any = [&](const Named<LauncherKind>& kind) { return sets(kind.value); };
+    if (launcher == LauncherKind::Variables ? std::ranges::any_of(kNames<LauncherKind>, is_any) : sets(launcher)) {
+      return true;
+    }
   }
   return false;
 }
 
-/// Identifies the launcher by PID and start time. Skips scripts in between, so that all ranks of the host find the same
-/// process.
-std::string launcher_process(const RankPlace& place) {
+/// A process that all ranks of this host descend from.
+struct LauncherProcess {
+  pid_t id = 0;
+  std::string name;  ///< Of its program; may be empty
+  std::string key;   ///< Id and start time, because ids are reused
+};
+
+/// Skips scripts and wrappers in between, so that all ranks of the host find the same process.
+LauncherProcess launcher_process(const RankPlace& place) {
   constexpr std::size_t kParent = 1;
   constexpr std::size_t kStartTime = 19;
-  pid_t process = ::getppid();
-  for (auto stat = stat_of(process); stat.size() > kStartTime; stat = stat_of(process)) {
-    if (!started_with(process, rank_variable(place.launcher))) return fmt::format("{}-{}", process, stat[kStartTime]);
-    process = std::stoi(stat[kParent]);
+  LauncherProcess found{.id = ::getppid()};
+  for (auto stat = process_stat(found.id); stat.size() > kStartTime; stat = process_stat(found.id)) {
+    if (!is_rank_of(place.launcher, found.id)) {
+      std::getline(std::ifstream(fmt::format("/proc/{}/comm", found.id)), found.name);
+      found.key = fmt::format("{}-{}", found.id, stat[kStartTime]);
+      return found;
+    }
+    found.id = std::stoi(stat[kParent]);
   }
-  return fmt::format("{}", process);
+  found.key = std::to_string(found.id);
+  return found;
+}
+
+/// Returns "SLURM has set SLURM_NTASKS=4, SLURM_PROCID=0; the ranks meet at PLACE".
+std::string describe_origin(const RankPlace& place, const std::string& where) {
+  std::vector<std::string> set;
+  for (const auto& [name, value] : place.read) set.push_back(fmt::format("{}={}", name, value));
+  const bool is_by_hand = place.launcher == LauncherKind::Variables;
+  return fmt::format("{}{} {} set; the ranks meet at {}; for a job of its own, unset {} (env -u)",
+                     is_by_hand ? "" : fmt::format("by {}, ", to_text(place.launcher)), fmt::join(set, ", "),
+                     set.size() == 1 ? "is" : "are", where, rank_variable(place.launcher));
 }
 
 /// Returns a folder that only this user can access.
@@ -171,6 +183,8 @@ std::string lock_path(const std::string& path) { return path + ".lock"; }
 
 }  // namespace
 
+// A file of an earlier job, which was killed, would let ranks meet the dead. The first rank of this job holds the lock
+// alone and removes the file; all keep a shared lock, so no later rank takes itself for the first.
 RendezvousFile::RendezvousFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
   lock_ = FileDescriptor(
       check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "make the rendezvous file"));
@@ -209,6 +223,9 @@ std::vector<std::string> expand_hosts(const std::string& list) {
   return hosts;
 }
 
+// From the most explicit to the least: a file or server that the user names, then a file if all ranks are on this host,
+// which needs no open port, and last the address that SLURM's variables imply. On one host torchrun's store is not
+// needed.
 RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables) {
   const std::string file = value_of(variables, kStoreVariable);
   if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
@@ -217,12 +234,22 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
                     "several hosts; set MASTER_ADDR and MASTER_PORT instead",
                     kStoreVariable, to_text(place.launcher), place.world_size));
   }
-  if (!file.empty()) return file_rendezvous(file);
+  const auto at_file = [&](const std::string& path, const std::string& name_of_path) {
+    RendezvousPoint point = file_rendezvous(path);
+    point.origin = describe_origin(place, fmt::format("{}, {}", path, name_of_path));
+    return point;
+  };
+  if (!file.empty()) return at_file(file, std::string("the file in ") + kStoreVariable);
   const bool agent = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
   auto server = given_server(variables);
   if (place.on_one_host() && (!server || agent)) {
-    return file_rendezvous(own_folder() / fmt::format("rendezvous-{}-{}", launcher_process(place), restart));
+    const LauncherProcess launcher = launcher_process(place);
+    return at_file(
+        own_folder() / fmt::format("rendezvous-{}-{}", launcher.key, restart),
+        fmt::format("named after process {} ({}), which all ranks must descend from; if a wrapper of its own "
+                    "starts each rank, give all one {}",
+                    launcher.id, launcher.name, kStoreVariable));
   }
   if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
   if (!server) {
@@ -235,6 +262,7 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
   server->listens = place.rank == 0 && !agent;
   server->secret = job_secret(variables);
   server->interface = value_of(variables, kInterfaceVariable);
+  server->origin = describe_origin(place, fmt::format("{}:{}", server->host, server->port));
   server->attempt = value_of(variables, "TORCHELASTIC_RUN_ID") + "/" + restart;
   return *server;
 }

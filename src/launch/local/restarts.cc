@@ -5,6 +5,9 @@
 
 namespace chimera {
 
+// Two counters: failures in a row in the same step, which point to a fault of the job itself, and failures without a
+// step further than ever before, which point to a machine that needs time. The pause doubles with the second: 0, 1, 2,
+// 4, ... seconds, at most a minute. A job that gets further each time restarts at once, as often as it is allowed.
 Restarts::Advice Restarts::after_failure(std::int64_t step) {
   in_same_step_ = step == last_step_ ? in_same_step_ + 1 : 1;
   without_gain_ = step > furthest_step_ ? 0 : without_gain_ + 1;

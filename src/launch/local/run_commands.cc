@@ -1,29 +1,19 @@
 #include "launch/local/run_commands.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/files.h"
 
 namespace chimera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string read_all(const FileDescriptor& file) {
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (ssize_t got = 0;
-       (got = ::pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;) {
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  return text;
-}
 
 /// Output of a command, in memory files, so that no pipe must be drained.
 struct CommandOutput {
@@ -31,15 +21,8 @@ struct CommandOutput {
   FileDescriptor errors = make_memory_file("chimera-answer", 0);
 };
 
-Command command_of(const std::vector<std::string>& words, const FileDescriptor& input, const CommandOutput& files) {
-  return {.executable = words.front(),
-          .arguments = {words.begin() + 1, words.end()},
-          .environment = {},
-          .descriptors = {},
-          .input = input.get(),
-          .output = files.output.get(),
-          .errors = files.errors.get()};
-}
+/// Returns everything written to a memory file. Its path opens it anew, at the first byte.
+std::string content_of(const FileDescriptor& file) { return read_whole(fmt::format("/proc/self/fd/{}", file.get())); }
 
 }  // namespace
 
@@ -57,7 +40,12 @@ std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vec
   std::vector<CommandOutput> files(commands.size());
   ChildProcesses processes;
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    processes.add(ChildProcess(command_of(commands[i], nothing, files[i])));
+    const std::vector<std::string>& words = commands[i];
+    processes.add(ChildProcess({.executable = words.front(),
+                                .arguments = {words.begin() + 1, words.end()},
+                                .input = nothing.get(),
+                                .output = files[i].output.get(),
+                                .errors = files[i].errors.get()}));
   }
   const auto deadline = Clock::now() + patience;
   std::vector<std::optional<CommandReply>> replies(commands.size());
@@ -67,8 +55,8 @@ std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vec
     const ChildEvents events = processes.wait(signals, -1, deadline);
     for (const auto& [index, ending] : events.exits) {
       replies[index] = {.exit_code = exit_code_of(ending),
-                        .output = read_all(files[index].output),
-                        .errors = read_all(files[index].errors)};
+                        .output = content_of(files[index].output),
+                        .errors = content_of(files[index].errors)};
     }
     if (signals.has_signal() || std::all_of(replies.begin(), needed, has_succeeded)) break;
   }

@@ -5,12 +5,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <chrono>
+#include <initializer_list>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/console.h"
 #include "core/invariant.h"
+#include "launch/flight/hang.h"
+#include "launch/local/failure_report.h"
+#include "launch/local/recovery.h"
 
 namespace chimera {
 namespace {
@@ -21,235 +28,380 @@ constexpr std::chrono::milliseconds kTerminationGrace{500};  // from SIGTERM to 
 
 void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
 
+/// The rank processes of a job attempt. It starts them, and in a recovery kills lost ranks, orders the others to leave,
+/// starts replacements, and orders all to join. Recovery decides when each of these is allowed; Supervisor decides
+/// which ranks are lost. The destructor kills running ones.
+class RankProcesses {
+ public:
+  /// Starts all ranks.
+  RankProcesses(const LaunchPlan& plan, ProgressPage& progress, const RankStarter& start)
+      : progress_(progress), start_(start), most_(plan.most_recoveries) {
+    if (most_ > 0) recovery_.emplace(plan.ranks, plan.copies, most_);
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      OrderChannel channel = recovery_ ? open_order_channel() : OrderChannel();
+      orders_.push_back(std::move(channel.launcher));
+      ranks_.add(start_(rank, 0, channel.rank.get()));
+    }
+  }
+
+  [[nodiscard]] const ChildProcesses& all() const { return ranks_; }
+  [[nodiscard]] ChildProcesses& all() { return ranks_; }
+  [[nodiscard]] const ChildProcess& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  [[nodiscard]] bool can_recover() const { return recovery_.has_value(); }
+  [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Undisturbed; }
+  /// Returns whether some ranks have not left the previous epoch.
+  [[nodiscard]] bool is_leaving() const { return recovery_ && recovery_->state() == Recovery::State::Leaving; }
+  /// Returns whether the rank is lost and has no replacement yet.
+  [[nodiscard]] bool is_lost(int rank) const { return std::ranges::find(lost_, rank) != lost_.end(); }
+  /// Returns whether the rank has trained, and so handles signals that request saving.
+  [[nodiscard]] bool has_trained(int rank) const { return !recovery_ || recovery_->has_weights(rank); }
+
+  /// Kills these ranks and orders the others to leave the step; advance() then replaces them. If the job cannot
+  /// continue, only returns why. Requires can_recover().
+  [[nodiscard]] std::string lose(const std::vector<int>& ranks, const std::string& reason, std::int64_t step) {
+    const bool is_first = !is_recovering();
+    auto [why_not, begins_epoch] = recovery().lose(ranks, step);
+    if (!why_not.empty()) return why_not;
+    if (is_first) {
+      reason_ = reason;
+      step_ = step;
+      lost_since_ = Clock::now();
+    } else {
+      reason_ += "; " + reason;
+    }
+    for (const int rank : ranks) {
+      if ((*this)[rank].is_running()) (*this)[rank].send(SIGKILL);
+      if (!is_lost(rank)) lost_.push_back(rank);
+    }
+    if (!begins_epoch) return "";
+    const Order leave{.kind = Order::Kind::Leave, .epoch = recovery().epoch()};
+    for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
+      if (!is_lost(static_cast<int>(rank))) send_order(orders_[rank].get(), leave);
+    }
+    return "";
+  }
+
+  void note(const RecoveryNote& note) { recovery().note(note); }
+
+  /// Continues a recovery. Returns the newly started ranks.
+  ///
+  /// A killed rank is replaced only once it is reaped: two processes with one rank would write to one progress slot.
+  /// All join only after every rank has left, because a rank in its old step still uses the old store.
+  [[nodiscard]] std::vector<int> advance() {
+    std::vector<int> started;
+    for (const int rank : lost_) {
+      if (!(*this)[rank].is_running()) started.push_back(rank);
+    }
+    for (const int rank : started) start(rank);
+    std::erase_if(lost_, [&](int rank) { return std::ranges::find(started, rank) != started.end(); });
+    if (lost_.empty() && recovery().all_left()) order_to_join();
+    return started;
+  }
+
+  /// Once all ranks have resumed, ends the recovery and returns a summary line.
+  [[nodiscard]] std::optional<std::string> finish() {
+    if (!recovery_ || !recovery_->all_resumed()) return std::nullopt;
+    recovery_->finish();
+    const double seconds = std::chrono::duration<double>(Clock::now() - lost_since_).count();
+    const std::string place = fmt::format(" in step {}", step_);
+    return fmt::format("{}{}; recovery {} of {}: continues with step {} after {:.2f} s", reason_,
+                       reason_.ends_with(place) ? "" : place, recovery_->done(), most_, recovery_->resumed_after() + 1,
+                       seconds);
+  }
+
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  [[nodiscard]] Recovery& recovery() {
+    require_invariant(recovery_.has_value(), "a recovery of a job that keeps no replicas");
+    return *recovery_;
+  }
+
+  /// Resets the progress: the lost rank's activity must not be attributed to its replacement.
+  void start(int rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    progress_.note(rank, {.phase = RankProgress::Phase::StartUp});
+    OrderChannel channel = open_order_channel();
+    orders_[index] = std::move(channel.launcher);
+    ranks_.replace(index, start_(rank, recovery().epoch(), channel.rank.get()));
+  }
+
+  void order_to_join() {
+    recovery().join();
+    const FileDescriptor store = make_memory_file("chimera-store", 0);
+    const Order join{.kind = Order::Kind::Join, .epoch = recovery().epoch()};
+    for (const FileDescriptor& orders : orders_) send_order(orders.get(), join, store.get());
+  }
+
+  ProgressPage& progress_;
+  const RankStarter& start_;
+  int most_;
+  std::optional<Recovery> recovery_;
+  ChildProcesses ranks_;
+  std::vector<FileDescriptor> orders_;  // [rank]; may be empty
+  std::vector<int> lost_;
+  std::string reason_;
+  std::int64_t step_ = 0;  // step of the first lost rank
+  Clock::time_point lost_since_;
+};
+
+/// Supervises the rank processes of an attempt. Each poll reads all pending events before it decides, so that a rank's
+/// report or a signal to the process group takes precedence over the deaths it causes.
+class Supervisor {
+ public:
+  Supervisor(RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan, const RankStarter& start)
+      : kills_(out_of_memory_kills(plan.root)),
+        ranks_(plan, channels.progress, start),
+        outcomes_(static_cast<std::size_t>(plan.ranks)),
+        reports_(channels.report_read.get()),
+        progress_(channels.progress),
+        signals_(signals),
+        plan_(plan) {
+    if (plan.hang.count() > 0) hang_watch_.emplace(plan.hang, plan.hang_at_start, plan.records_steps);
+  }
+
+  [[nodiscard]] StartOutcome run() {
+    while (ranks_.all().has_running()) {
+      const ChildEvents events = ranks_.all().wait(signals_, reports_.descriptor(), next_poll());
+      for (const auto& [rank, ending] : events.exits) note_end(rank, ending);
+      read_reports();
+      while (const auto number = signals_.next()) handle_signal(*number);
+      decide();
+      if (!verdict_) advance_recovery();
+    }
+    return outcome();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Returns when to act without an event.
+  [[nodiscard]] std::optional<Clock::time_point> next_poll() const {
+    if (deadline_ || !hang_watch_) return deadline_;
+    return Clock::now() + hang_watch_->interval();
+  }
+
+  void note_end(std::size_t rank, const Ending& ending) {
+    RankOutcome& outcome = outcomes_[rank];
+    require_invariant(!outcome.ending, fmt::format("rank {} has ended twice", rank));
+    outcome.ending = ending;
+    if (!verdict_) outcome.out_of_memory = ending.was_killed_by(SIGKILL) && has_memory_run_out();
+  }
+
+  [[nodiscard]] bool has_memory_run_out() const {
+    const auto now = out_of_memory_kills(plan_.root);
+    return now && kills_ && *now > *kills_;
+  }
+
+  /// Reads reports, then lists newly failed ranks: first ranks with a report, in order of arrival.
+  void read_reports() {
+    while (reports_.read()) {
+    }
+    while (const auto line = reports_.next()) {
+      const auto progress = ranks_.can_recover() ? parse_note(*line) : std::nullopt;
+      if (progress) {
+        ranks_.note(*progress);
+      } else {
+        note_report(parse_report(*line));
+      }
+    }
+    for (int rank = 0; rank < plan_.ranks; ++rank) note_failure(rank);
+  }
+
+  void note_report(const std::optional<FailureReport>& report) {
+    if (!report || report->rank < 0 || report->rank >= plan_.ranks) return;
+    if (ranks_.is_leaving() && !report->own_cause) return;  // its connections were broken on purpose
+    RankOutcome& outcome = outcome_of(report->rank);
+    if (!outcome.report) outcome.report = report;  // the first report names the cause
+    note_failure(report->rank);
+  }
+
+  void note_failure(int rank) {
+    const bool is_known = ranks_.is_lost(rank) || std::ranges::find(failures_, rank) != failures_.end();
+    if (!is_known && failure_role(outcome_of(rank)) != FailureRole::None) failures_.push_back(rank);
+  }
+
+  /// The first signal makes ranks save if they can. SIGINT, a later signal, or a signal without saving ends the job.
+  void handle_signal(int number) {
+    if (signal_) return;
+    // Before its first step a job has nothing to save.
+    const bool can_save = plan_.saves && (ranks_.is_recovering() || are_all_in({Phase::Steps, Phase::Ending}));
+    if (number == SIGINT || !can_save) {
+      signal_ = number;
+    } else if (!saving_) {
+      saving_ = Clock::now();
+      print_message(describe_signal(number) + ": saves after this step and ends; a second signal ends at once");
+      for (int rank = 0; rank < plan_.ranks; ++rank) {
+        if (ranks_[rank].is_running() && ranks_.has_trained(rank)) ranks_[rank].send(SIGUSR1);
+      }
+    } else if (Clock::now() - *saving_ >= kSameSignal) {
+      signal_ = number;
+    }
+  }
+
+  [[nodiscard]] bool are_all_in(std::initializer_list<Phase> phases) const {
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
+    }
+    return true;
+  }
+
+  /// The order matters: an ending job only waits, and a signal of the user takes precedence over failures, which it may
+  /// have caused. Silence is judged last, since a rank that has failed makes the others wait.
+  void decide() {
+    const bool is_over_time = deadline_ && Clock::now() >= *deadline_;
+    if (verdict_ && is_over_time) {
+      ranks_.all().kill_running();
+      deadline_.reset();
+    } else if (verdict_) {
+      return;
+    } else if (signal_) {
+      end_job("ended by " + describe_signal(*signal_));
+    } else if (!failures_.empty()) {
+      handle_failures(is_over_time);
+    } else if (is_hanging()) {
+      handle_hang();
+    }
+  }
+
+  /// A victim's report often arrives before the culprit's, whose death caused it, so victims alone are given time.
+  void handle_failures(bool is_over_time) {
+    auto culprit = find_culprit(outcomes_, failures_);
+    if (!culprit && (is_over_time || !ranks_.all().has_running())) culprit = failures_.front();
+    if (!culprit) {
+      if (!deadline_) deadline_ = Clock::now() + kVictimGrace;
+    } else if (!replace_failed_ranks(*culprit)) {
+      end_job(describe_failure(*culprit, outcome_of(*culprit)), culprit);
+    }
+  }
+
+  /// Replaces all failed ranks, except running ranks that only lost a peer. Returns whether the job can continue.
+  bool replace_failed_ranks(int culprit) {
+    std::vector<int> lost;
+    std::vector<std::string> reasons;
+    for (const int rank : failures_) {
+      const bool is_victim = failure_role(outcome_of(rank)) == FailureRole::Victim;
+      if (is_victim && ranks_[rank].is_running()) continue;
+      if (is_final(outcome_of(rank))) return false;
+      lost.push_back(rank);
+      if (!is_victim) reasons.push_back(describe_failure(rank, outcome_of(rank)));
+    }
+    if (reasons.empty()) reasons.push_back(describe_failure(culprit, outcome_of(culprit)));
+    return recover_from(lost, culprit, fmt::format("{}", fmt::join(reasons, "; ")));
+  }
+
+  /// Returns whether the job can continue. Before its first step it has nothing to recover.
+  bool recover_from(const std::vector<int>& lost, int culprit, const std::string& reason) {
+    if (!ranks_.can_recover() || (!ranks_.is_recovering() && !are_all_in({Phase::Steps}))) return false;
+    const std::string why_not = ranks_.lose(lost, reason, progress_.last(culprit).step);
+    if (!why_not.empty()) {
+      print_message(why_not);
+      return false;
+    }
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      if (ranks_[rank].is_running()) outcome_of(rank) = {};
+    }
+    failures_.clear();
+    deadline_.reset();
+    restart_hang_watch();
+    return true;
+  }
+
+  void advance_recovery() {
+    if (!ranks_.is_recovering()) return;
+    for (const int rank : ranks_.advance()) outcome_of(rank) = {};
+    if (const auto line = ranks_.finish()) {
+      print_message(*line);
+      restart_hang_watch();
+    }
+  }
+
+  /// Restarts hang detection, with the limit of start-up.
+  void restart_hang_watch() {
+    if (hang_watch_) hang_watch_.emplace(plan_.hang, std::chrono::milliseconds(0), plan_.records_steps);
+  }
+
+  [[nodiscard]] bool is_hanging() {
+    if (!hang_watch_) return false;
+    HangWatch::Observation now = observe(progress_, plan_.ranks);
+    for (const ChildProcess& rank : ranks_.all()) {
+      if (plan_.waits_idle) now.work.push_back(rank.processor_time());
+      now.is_waiting_for_disk = now.is_waiting_for_disk || rank.is_waiting_for_disk();
+      now.is_stopped = now.is_stopped || rank.is_stopped();
+    }
+    return hang_watch_->update(Clock::now(), now);
+  }
+
+  void handle_hang() {
+    std::vector<StuckRank> stuck;
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      if (!ranks_[rank].is_running()) continue;
+      stuck.push_back({.rank = rank, .is_stopped = ranks_[rank].is_stopped(), .progress = progress_.last(rank)});
+    }
+    if (stuck.empty()) return;  // the last rank has ended
+    const StuckRank& found = find_stuck(stuck);
+    const std::string reason = describe_hang(found, hang_watch_->pause());
+    if (!recover_from({found.rank}, found.rank, reason)) end_job(reason, found.rank);
+  }
+
+  /// Ends all ranks except the culprit, because its exit code is still needed. Ranks that save are killed, because they
+  /// take SIGTERM as a request to save.
+  void end_job(std::string reason, std::optional<int> culprit = std::nullopt) {
+    require_invariant(!verdict_, "the job ends twice: " + reason);
+    if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
+    print_message(reason);
+    verdict_ = FlightVerdict{.reason = reason,
+                             .culprit = culprit,
+                             .op = culprit && outcome_of(*culprit).report ? outcome_of(*culprit).report->op : "",
+                             .nanoseconds = monotonic_nanoseconds()};
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      if (ranks_[rank].is_running() && culprit != rank) ranks_[rank].send(plan_.saves ? SIGKILL : SIGTERM);
+    }
+    deadline_ = Clock::now() + kTerminationGrace;
+  }
+
+  [[nodiscard]] StartOutcome outcome() const {
+    if (verdict_ && verdict_->culprit) {
+      const int culprit = *verdict_->culprit;
+      const RankProgress at = progress_.last(culprit);
+      return {.exit_code = job_exit_code(outcomes_[static_cast<std::size_t>(culprit)]),
+              .failed_step = at.phase == Phase::Steps ? at.step : 0,
+              .verdict = verdict_};
+    }
+    if (signal_) return {.exit_code = signal_exit_code(), .verdict = verdict_};
+    return {.exit_code = exit_code_without_failure(outcomes_)};
+  }
+
+  /// A run without anything to save yet can be resumed like a saved run.
+  [[nodiscard]] int signal_exit_code() const {
+    const bool loses_nothing = plan_.saves && !saving_ && *signal_ != SIGINT;
+    return loses_nothing ? static_cast<int>(kSavedExit) : exit_code_of_signal(*signal_);
+  }
+
+  RankOutcome& outcome_of(int rank) { return outcomes_[static_cast<std::size_t>(rank)]; }
+
+  std::optional<std::uint64_t> kills_;  ///< out_of_memory_kills() before the start
+  RankProcesses ranks_;
+  std::vector<RankOutcome> outcomes_;
+  LineReader reports_;
+  const ProgressPage& progress_;
+  SignalInbox& signals_;
+  const LaunchPlan& plan_;
+  std::vector<int> failures_;  ///< in order of detection
+  std::optional<HangWatch> hang_watch_;
+  std::optional<int> signal_;                  ///< signal that ends the job
+  std::optional<Clock::time_point> saving_;    ///< Time of the request to save
+  std::optional<FlightVerdict> verdict_;       ///< Set once the job ends
+  std::optional<Clock::time_point> deadline_;  ///< End of the wait for a culprit, or for ranks to end
+};
+
 }  // namespace
 
-Supervisor::Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
-                       std::optional<std::uint64_t> kills)
-    : ranks_(std::move(ranks)),
-      outcomes_(static_cast<std::size_t>(plan.ranks)),
-      reports_(channels.report_read.get()),
-      progress_(channels.progress),
-      signals_(signals),
-      plan_(plan),
-      kills_(kills) {
-  if (plan.hang.count() > 0) hang_watch_.emplace(plan.hang, plan.hang_at_start, plan.records_steps);
-}
-
-StartOutcome Supervisor::run() {
-  while (ranks_.all().has_running()) {
-    const ChildEvents events = ranks_.all().wait(signals_, reports_.descriptor(), next_poll());
-    for (const auto& [rank, ending] : events.exits) note_end(rank, ending);
-    read_reports();
-    while (const auto number = signals_.next()) handle_signal(*number);
-    decide();
-    if (!verdict_) advance_recovery();
-  }
-  return outcome();
-}
-
-/// Returns when to act without an event.
-std::optional<Supervisor::Clock::time_point> Supervisor::next_poll() const {
-  if (deadline_ || !hang_watch_) return deadline_;
-  return Clock::now() + hang_watch_->interval();
-}
-
-void Supervisor::note_end(std::size_t rank, const Ending& ending) {
-  RankOutcome& outcome = outcomes_[rank];
-  require_invariant(!outcome.ending, fmt::format("rank {} has ended twice", rank));
-  outcome.ending = ending;
-  if (!verdict_) outcome.out_of_memory = ending.was_killed_by(SIGKILL) && has_memory_run_out();
-}
-
-bool Supervisor::has_memory_run_out() const {
-  const auto now = out_of_memory_kills(plan_.root);
-  return now && kills_ && *now > *kills_;
-}
-
-/// Reads reports, then lists newly failed ranks: first ranks with a report, in order of arrival.
-void Supervisor::read_reports() {
-  while (reports_.read()) {
-  }
-  while (const auto line = reports_.next()) {
-    const auto progress = ranks_.can_recover() ? parse_note(*line) : std::nullopt;
-    if (progress) {
-      ranks_.note(*progress);
-    } else {
-      note_report(parse_report(*line));
-    }
-  }
-  for (int rank = 0; rank < plan_.ranks; ++rank) note_failure(rank);
-}
-
-void Supervisor::note_report(const std::optional<FailureReport>& report) {
-  if (!report || report->rank < 0 || report->rank >= plan_.ranks) return;
-  if (ranks_.is_leaving() && !report->own_cause) return;
-  RankOutcome& outcome = outcome_of(report->rank);
-  if (!outcome.report) outcome.report = report;  // the first report names the cause
-  note_failure(report->rank);
-}
-
-void Supervisor::note_failure(int rank) {
-  const bool is_known = ranks_.is_lost(rank) || std::ranges::find(failures_, rank) != failures_.end();
-  if (!is_known && failure_role(outcome_of(rank)) != FailureRole::None) failures_.push_back(rank);
-}
-
-/// The first signal makes ranks save if they can. SIGINT, a later signal, or a signal without saving ends the job.
-void Supervisor::handle_signal(int number) {
-  if (signal_) return;
-  // Before its first step a job has nothing to save.
-  const bool can_save = plan_.saves && (ranks_.is_recovering() || are_all_in({Phase::Steps, Phase::Ending}));
-  if (number == SIGINT || !can_save) {
-    signal_ = number;
-  } else if (!saving_) {
-    saving_ = Clock::now();
-    print_message(describe_signal(number) + ": saves after this step and ends; a second signal ends at once");
-    for (int rank = 0; rank < plan_.ranks; ++rank) {
-      if (ranks_[rank].is_running() && ranks_.has_trained(rank)) ranks_[rank].send(SIGUSR1);
-    }
-  } else if (Clock::now() - *saving_ >= kSameSignal) {
-    signal_ = number;
-  }
-}
-
-bool Supervisor::are_all_in(std::initializer_list<Phase> phases) const {
-  for (int rank = 0; rank < plan_.ranks; ++rank) {
-    if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
-  }
-  return true;
-}
-
-void Supervisor::decide() {
-  const bool is_over_time = deadline_ && Clock::now() >= *deadline_;
-  if (verdict_ && is_over_time) {
-    ranks_.all().kill_running();
-    deadline_.reset();
-  } else if (verdict_) {
-    return;
-  } else if (signal_) {
-    end_job("ended by " + describe_signal(*signal_));
-  } else if (!failures_.empty()) {
-    handle_failures(is_over_time);
-  } else if (is_hanging()) {
-    handle_hang();
-  }
-}
-
-void Supervisor::handle_failures(bool is_over_time) {
-  auto culprit = find_culprit(outcomes_, failures_);
-  if (!culprit && (is_over_time || !ranks_.all().has_running())) culprit = failures_.front();
-  if (!culprit) {
-    if (!deadline_) deadline_ = Clock::now() + kVictimGrace;
-  } else if (!replace_failed_ranks(*culprit)) {
-    end_job(describe_failure(*culprit, outcome_of(*culprit)), culprit);
-  }
-}
-
-/// Replaces all failed ranks, except running ranks that only lost a peer. Returns whether the job can continue.
-bool Supervisor::replace_failed_ranks(int culprit) {
-  std::vector<int> lost;
-  std::vector<std::string> reasons;
-  for (const int rank : failures_) {
-    const bool is_victim = failure_role(outcome_of(rank)) == FailureRole::Victim;
-    if (is_victim && ranks_[rank].is_running()) continue;
-    if (is_final(outcome_of(rank))) return false;
-    lost.push_back(rank);
-    if (!is_victim) reasons.push_back(describe_failure(rank, outcome_of(rank)));
-  }
-  if (reasons.empty()) reasons.push_back(describe_failure(culprit, outcome_of(culprit)));
-  return recover_from(lost, culprit, fmt::format("{}", fmt::join(reasons, "; ")));
-}
-
-/// Returns whether the job can continue. Before its first step it has nothing to recover.
-bool Supervisor::recover_from(const std::vector<int>& lost, int culprit, const std::string& reason) {
-  if (!ranks_.can_recover() || (!ranks_.is_recovering() && !are_all_in({Phase::Steps}))) return false;
-  const std::string why_not = ranks_.lose(lost, reason, progress_.last(culprit).step);
-  if (!why_not.empty()) {
-    print_message(why_not);
-    return false;
-  }
-  for (int rank = 0; rank < plan_.ranks; ++rank) {
-    if (ranks_[rank].is_running()) outcome_of(rank) = {};
-  }
-  failures_.clear();
-  deadline_.reset();
-  restart_hang_watch();
-  return true;
-}
-
-void Supervisor::advance_recovery() {
-  if (!ranks_.is_recovering()) return;
-  for (const int rank : ranks_.advance()) outcome_of(rank) = {};
-  if (const auto line = ranks_.finish()) {
-    print_message(*line);
-    restart_hang_watch();
-  }
-}
-
-/// Restarts hang detection, with the limit of start-up.
-void Supervisor::restart_hang_watch() {
-  if (hang_watch_) hang_watch_.emplace(plan_.hang, std::chrono::milliseconds(0), plan_.records_steps);
-}
-
-bool Supervisor::is_hanging() {
-  if (!hang_watch_) return false;
-  HangWatch::Observation now = observe(progress_, plan_.ranks);
-  for (const ChildProcess& rank : ranks_.all()) {
-    if (plan_.waits_idle) now.work.push_back(rank.processor_time());
-    now.is_waiting_for_disk = now.is_waiting_for_disk || rank.is_waiting_for_disk();
-    now.is_stopped = now.is_stopped || rank.is_stopped();
-  }
-  return hang_watch_->update(Clock::now(), now);
-}
-
-void Supervisor::handle_hang() {
-  std::vector<StuckRank> stuck;
-  for (int rank = 0; rank < plan_.ranks; ++rank) {
-    if (!ranks_[rank].is_running()) continue;
-    stuck.push_back({.rank = rank, .is_stopped = ranks_[rank].is_stopped(), .progress = progress_.last(rank)});
-  }
-  if (stuck.empty()) return;  // the last rank has ended
-  const StuckRank& found = find_stuck(stuck);
-  const std::string reason = describe_hang(found, hang_watch_->pause());
-  if (!recover_from({found.rank}, found.rank, reason)) end_job(reason, found.rank);
-}
-
-/// Ends all ranks except the culprit, because its exit code is still needed. Ranks that save are killed, because they
-/// take SIGTERM as a request to save.
-void Supervisor::end_job(std::string reason, std::optional<int> culprit) {
-  require_invariant(!verdict_, "the job ends twice: " + reason);
-  if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
-  print_message(reason);
-  verdict_ = FlightVerdict{.reason = reason,
-                           .culprit = culprit,
-                           .op = culprit && outcome_of(*culprit).report ? outcome_of(*culprit).report->op : "",
-                           .nanoseconds = monotonic_nanoseconds()};
-  for (int rank = 0; rank < plan_.ranks; ++rank) {
-    if (ranks_[rank].is_running() && culprit != rank) ranks_[rank].send(plan_.saves ? SIGKILL : SIGTERM);
-  }
-  deadline_ = Clock::now() + kTerminationGrace;
-}
-
-StartOutcome Supervisor::outcome() const {
-  if (verdict_ && verdict_->culprit) {
-    const int culprit = *verdict_->culprit;
-    const RankProgress at = progress_.last(culprit);
-    return {.exit_code = job_exit_code(outcomes_[static_cast<std::size_t>(culprit)]),
-            .failed_step = at.phase == Phase::Steps ? at.step : 0,
-            .verdict = verdict_};
-  }
-  if (signal_) return {.exit_code = signal_exit_code(), .failed_step = std::nullopt, .verdict = verdict_};
-  const bool has_saved = std::ranges::any_of(outcomes_, [](const RankOutcome& outcome) {
-    return outcome.ending && outcome.ending->has_exited_with(kSavedExit);
-  });
-  return {.exit_code = static_cast<int>(has_saved ? kSavedExit : ExitCode::Success),
-          .failed_step = std::nullopt,
-          .verdict = std::nullopt};
-}
-
-/// A run without anything to save yet can be resumed like a saved run.
-int Supervisor::signal_exit_code() const {
-  const bool loses_nothing = plan_.saves && !saving_ && *signal_ != SIGINT;
-  return loses_nothing ? static_cast<int>(kSavedExit) : exit_code_of_signal(*signal_);
+StartOutcome supervise(RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan, const RankStarter& start) {
+  return Supervisor(channels, signals, plan, start).run();
 }
 
 }  // namespace chimera

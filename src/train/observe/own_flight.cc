@@ -32,7 +32,7 @@ void try_in_folder(const Job& job, const std::string& who, const Act& act) {
 
 RecordedRank::RecordedRank(const Job& job, int rank) {
   try_in_folder(job, fmt::format("rank {}: ", rank), [&](const std::string& folder) {
-    recorder_.emplace(flight_path(folder, rank), rank);
+    recorder_.emplace(flight_path(folder, rank));
     record_flight_on(&*recorder_);
   });
 }

@@ -28,15 +28,8 @@ std::string reason(std::string text) {
   return text;
 }
 
-using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
-
 constexpr int kGatherTag = 0;
 constexpr int kSumTag = 1;
-
-void receive(const GlooGroup& group, at::Tensor part, std::int64_t member, int tag, Works& works) {
-  std::vector<at::Tensor> tensors{std::move(part)};
-  works.push_back(group->recv(tensors, static_cast<int>(member), tag));
-}
 
 void send_to_others(const GlooGroup& group, const at::Tensor& part, int tag, Works& works) {
   for (int member = 0; member < group->getSize(); ++member) {
@@ -58,7 +51,8 @@ at::Tensor receive_from_others(const GlooGroup& group, const at::Tensor& buffer,
     if (member == group->getRank()) {
       own = part;
     } else if (count > 0) {
-      receive(group, part, member, tag, works);
+      std::vector<at::Tensor> tensors{part};
+      works.push_back(group->recv(tensors, member, tag));
     }
   }
   return own;
@@ -66,17 +60,8 @@ at::Tensor receive_from_others(const GlooGroup& group, const at::Tensor& buffer,
 
 }  // namespace
 
-std::string to_text(int rank, const Operation& operation) {
-  switch (operation.kind) {
-    case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
-    case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
-    case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
-    case OperationKind::ReduceScatter: return fmt::format("rank {}: reduce-scatter of stage {}", rank, operation.other);
-    case OperationKind::AllGather: return fmt::format("rank {}: all-gather of stage {}", rank, operation.other);
-  }
-  return {};
-}
-
+// Gloo and c10d have one exception type for everything, so texts decide. A broken connection means that a peer is gone;
+// a timeout or a refused thread means that this rank, or the network, has a problem of its own.
 void rethrow_gloo(const std::string& operation, const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
@@ -93,15 +78,11 @@ void rethrow_gloo(const std::string& operation, const std::exception& error) {
   throw TransportError(message);
 }
 
-GlooAllGather::GlooAllGather(const GlooGroup& group, const at::Tensor& buffer, const std::vector<std::int64_t>& counts,
-                             std::chrono::milliseconds timeout)
-    : timeout_(timeout) {
-  const at::Tensor own = receive_from_others(group, buffer, counts, kGatherTag, works_);
-  if (own.numel() > 0) send_to_others(group, own, kGatherTag, works_);
-}
-
-void GlooAllGather::wait() {
-  for (const auto& work : works_) wait_for(*work, timeout_);
+Works start_gloo_all_gather(const GlooGroup& group, const at::Tensor& buffer, const std::vector<std::int64_t>& counts) {
+  Works works;
+  const at::Tensor own = receive_from_others(group, buffer, counts, kGatherTag, works);
+  if (own.numel() > 0) send_to_others(group, own, kGatherTag, works);
+  return works;
 }
 
 struct GlooOrderedSum::State {
@@ -126,6 +107,9 @@ struct GlooOrderedSum::State {
   }
 };
 
+// Receives are posted at once, so that the sums of faster members find a buffer. The slice is added on the group's
+// thread as soon as all parts have arrived, and not in wait(): the rank may still compute, and the others need this
+// slice.
 GlooOrderedSum::GlooOrderedSum(const GlooGroup& group, const GradientSum& sum, std::chrono::milliseconds timeout)
     : state_(std::make_shared<State>(group, sum, timeout)) {
   State& state = *state_;

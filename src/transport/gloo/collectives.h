@@ -1,7 +1,7 @@
 #pragma once
 
-// Collectives over Gloo groups that Gloo lacks or that must have reproducible bits, and the translation of Gloo's
-// errors.
+// Collectives over sockets that Gloo lacks or that must have reproducible bits, and the translation of Gloo's errors.
+// The Gloo transport uses them if the members of a sum cannot share memory (shared_sum.h), and for all-gathers.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,32 +17,14 @@
 
 namespace chimera {
 
-enum class OperationKind { Send, Receive, AllReduce, ReduceScatter, AllGather };
-
-struct Operation {
-  OperationKind kind;
-  std::int64_t other;  // rank, or stage for collectives
-};
-
-[[nodiscard]] std::string to_text(int rank, const Operation& operation);
-
 /// Throws PeerLostError or TransportError for a failed operation. The text of `error` decides, since Gloo uses one
 /// type.
 [[noreturn]] void rethrow_gloo(const std::string& operation, const std::exception& error);
 
-/// In-place all-gather of unequal parts, which Gloo lacks. Starts at construction without blocking; throws Gloo's
-/// errors.
-class GlooAllGather {
- public:
-  /// Member m owns `counts[m]` consecutive elements.
-  GlooAllGather(const GlooGroup& group, const at::Tensor& buffer, const std::vector<std::int64_t>& counts,
-                std::chrono::milliseconds timeout);
-  void wait();
-
- private:
-  std::chrono::milliseconds timeout_;
-  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
-};
+/// Starts an in-place all-gather of unequal parts, which Gloo lacks: member m owns `counts[m]` consecutive elements.
+/// Returns the transfers to wait for. Throws Gloo's errors.
+[[nodiscard]] Works start_gloo_all_gather(const GlooGroup& group, const at::Tensor& buffer,
+                                          const std::vector<std::int64_t>& counts);
 
 /// Ordered all-reduce or reduce-scatter (SliceExchange), one at a time per group. The group's thread adds the parts.
 /// Starts at construction without blocking; throws Gloo's errors.

@@ -54,19 +54,6 @@ constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
-/// Broken connections of a rank. A thread that waits for the rest of a message blocks forever, without harm.
-struct BrokenConnections {
-  RendezvousStore rendezvous;  // destroyed last
-  std::vector<GlooGroup> groups;
-
-  /// A group's last owner joins the group's thread, so another thread must destroy it.
-  void destroy() {
-    const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
-    while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    groups.clear();
-  }
-};
-
 }  // namespace
 
 void drop_connect_log() {
@@ -94,12 +81,6 @@ void GlooConnections::join() {
   fault_point("connected");
 }
 
-/// A connection created while others are broken would hang.
-void GlooConnections::require_unbroken() const {
-  if (options_.breaker && options_.breaker->broken())
-    throw PeerLostError("another rank was lost before all ranks had connected");
-}
-
 // Creating a group waits for its members, so the order must be compatible on all ranks. Until fingerprints are
 // compared, only the number of ranks matters.
 void GlooConnections::connect_groups() {
@@ -107,8 +88,13 @@ void GlooConnections::connect_groups() {
   device_ = options_.device ? options_.device : gloo_device(rendezvous_.own_address());
   tree_.connect(options_.rank, options_.world_size, [this](int other) { return create_pair("tree", other); });
   if (!options_.fingerprint.empty()) compare(options_.fingerprint);
-  channels_.connect(options_.rank, options_.pairs ? *options_.pairs : all_pairs(options_.world_size),
-                    [this](const std::string& name, int other) { return create_pair(name, other); });
+  // A channel per direction: in a shared group Gloo's thread would spin on the lock of a preempted sender.
+  for (const auto& [low, high] :
+       connecting_order(options_.rank, options_.pairs ? *options_.pairs : all_pairs(options_.world_size))) {
+    const int other = options_.rank == low ? high : low;
+    channels_[{low, high}] = create_pair(fmt::format("{} to {}", low, high), other);
+    channels_[{high, low}] = create_pair(fmt::format("{} to {}", high, low), other);
+  }
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     const auto& group = options_.groups[g];
     const auto place = std::find(group.begin(), group.end(), RankId(options_.rank));
@@ -119,7 +105,9 @@ void GlooConnections::connect_groups() {
 }
 
 GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t size, int threads) {
-  require_unbroken();
+  // A connection created while others are broken would hang.
+  if (options_.breaker && options_.breaker->broken())
+    throw PeerLostError("another rank was lost before all ranks had connected");
   auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
   group_options->devices.push_back(device_);
   group_options->threads = threads;
@@ -129,10 +117,11 @@ GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t
 
 GlooGroup GlooConnections::create_pair(const std::string& name, int other) {
   const auto [low, high] = std::minmax(options_.rank, other);
-  return create(fmt::format("{} {}-{}", name, low, high), MessageChannels::place(options_.rank, other), 2,
+  return create(fmt::format("{} {}-{}", name, low, high), place_in_pair(options_.rank, other), 2,
                 /*threads=*/0);
 }
 
+/// Compares settings before any other connection exists: ranks with other settings may connect other pairs, and hang.
 void GlooConnections::compare(const Fingerprint& own) {
   FingerprintWords words = to_words(own);
   const auto size = static_cast<std::int64_t>(words.size());
@@ -145,6 +134,8 @@ void GlooConnections::compare(const Fingerprint& own) {
   require_equal(own, of_ranks, options_.rank);
 }
 
+/// Returns [group][member]: whether this rank can map the member's memory. The barrier keeps the memory until all have
+/// tried.
 std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   const SharedMemory memory(sizeof(std::int64_t));
   const SharedAddress own = memory.address();
@@ -156,20 +147,22 @@ std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   std::vector<std::vector<bool>> mapped(options_.groups.size());
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     if (!process_groups_[g]) continue;
-    std::vector<MarkedMemory> memories;
     for (const RankId member : options_.groups[g]) {
       const auto* word = all[member.value()].const_data_ptr<std::int64_t>();
       const bool is_near = options_.hosts.empty() ||
                            options_.hosts[member.index()] == options_.hosts[static_cast<std::size_t>(options_.rank)];
-      memories.push_back(is_near ? MarkedMemory{{word[0], word[1], word[2]}, word[3]} : MarkedMemory{{-1}, 0});
+      mapped[g].push_back(is_near && can_map({word[0], word[1], word[2]}, word[3]));
     }
-    mapped[g] = mappable(memories);
   }
   tree_.barrier(options_.start_up_timeout);
   return mapped;
 }
 
 // A host is a set of members that can map each other's memory, identified by the first.
+//
+// There are three steps, each with a message over the tree. Every rank tries to map a marked file of every other
+// member. It then tells all ranks its host. A mapping that contradicts the hosts, as in containers that share some
+// namespaces, makes all members give up shared memory for that group, since they must choose the same kind of sum.
 void GlooConnections::find_shared_memory() {
   const auto mapped = mapped_members();
   const auto count = static_cast<std::int64_t>(options_.groups.size());
@@ -199,7 +192,8 @@ void GlooConnections::find_shared_memory() {
   }
 }
 
-/// `hosts` is [member].
+/// Chooses the groups of a sum in shared memory. On several hosts it needs the same number of members on each: the
+/// members at one place of every host then own the same slice, and exchange it. `hosts` is [member].
 void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>& hosts) {
   const auto& members = options_.groups[group];
   std::map<RankId, std::vector<RankId>> members_of;  // [host]
@@ -227,6 +221,13 @@ void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>&
       .places_of_sum = std::move(places_of_sum)};
 }
 
+c10d::ProcessGroupGloo& GlooConnections::channel(int from, int to) const {
+  const auto found = channels_.find({from, to});
+  if (found != channels_.end()) return *found->second;
+  throw TransportError(fmt::format(
+      "ranks {} and {} have no connection, because the program contains no message between them", from, to));
+}
+
 std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
   std::vector<GlooGroup> groups = std::exchange(process_groups_, {});
   for (SumGroups& sum : std::exchange(sum_groups_, {})) {
@@ -235,7 +236,7 @@ std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
     groups.push_back(std::move(sum.counterparts));
   }
   for (GlooGroup& group : tree_.take_groups()) groups.push_back(std::move(group));
-  for (GlooGroup& group : channels_.take_groups()) groups.push_back(std::move(group));
+  for (auto& [ranks, group] : std::exchange(channels_, {})) groups.push_back(std::move(group));
   return groups;
 }
 
@@ -250,15 +251,19 @@ bool GlooConnections::leave_together() noexcept {
   }
 }
 
+// Gloo's threads may be within a read of a broken connection at any time, and new waits may begin while groups are
+// destroyed, so connections are broken again and again until the groups are gone.
 void GlooConnections::close() noexcept {
-  auto remains = std::make_unique<BrokenConnections>(BrokenConnections{std::move(rendezvous_), take_groups()});
-  std::promise<void> destroyed;
-  std::future<void> is_destroyed = destroyed.get_future();
-  std::thread([remains = std::move(remains), destroyed = std::move(destroyed)]() mutable {
-    remains->destroy();
-    remains.reset();
-    destroyed.set_value();
-  }).detach();
+  std::packaged_task<void()> destroy(
+      [store = std::make_unique<RendezvousStore>(std::move(rendezvous_)), groups = take_groups()]() mutable {
+        // A group's last owner joins the group's thread, so that thread must not be the last owner.
+        const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
+        while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        groups.clear();
+        store.reset();  // after the groups, which use it
+      });
+  std::future<void> is_destroyed = destroy.get_future();
+  std::thread(std::move(destroy)).detach();  // a thread of Gloo that waits for the rest of a message blocks forever
   const auto end = std::chrono::steady_clock::now() + kMostClosing;
   do {
     options_.breaker->break_all();

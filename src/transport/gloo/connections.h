@@ -6,8 +6,10 @@
 //
 //   await_all -> tree -> compare fingerprints -> message channels -> parameter groups -> shared memory -> barrier
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/gloo/gloo_options.h"
@@ -22,6 +24,9 @@ namespace chimera {
 /// Removes log lines about failed connection attempts from std::cerr for good, since Gloo and c10d have no setting for
 /// it.
 void drop_connect_log();
+
+/// Returns the position of `rank` in its groups with `other`: the lower rank is the first.
+[[nodiscard]] constexpr int place_in_pair(int rank, int other) { return rank < other ? 0 : 1; }
 
 class GlooConnections {
  public:
@@ -38,7 +43,8 @@ class GlooConnections {
   /// Breaks and releases all connections after a failure, so that the process can continue.
   void close() noexcept;
 
-  [[nodiscard]] const MessageChannels& channels() const { return channels_; }
+  /// Returns the group for messages in one direction. Throws TransportError if the ranks exchange none.
+  [[nodiscard]] c10d::ProcessGroupGloo& channel(int from, int to) const;
   [[nodiscard]] const RankTree& tree() const { return tree_; }
   /// Returns null if this rank is not a member, or the only one.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const { return process_groups_[id.index()]; }
@@ -47,7 +53,6 @@ class GlooConnections {
 
  private:
   void connect_groups();
-  void require_unbroken() const;
   /// `threads` serve collectives.
   [[nodiscard]] GlooGroup create(const std::string& name, int rank, std::size_t size, int threads);
   [[nodiscard]] GlooGroup create_pair(const std::string& name, int other);
@@ -61,9 +66,9 @@ class GlooConnections {
   RendezvousStore rendezvous_;
   std::shared_ptr<gloo::transport::Device> device_;  // one thread serves all groups' sockets
   RankTree tree_;
-  MessageChannels channels_;
-  std::vector<GlooGroup> process_groups_;  // by parameter group
-  std::vector<SumGroups> sum_groups_;      // by parameter group
+  std::map<std::pair<int, int>, GlooGroup> channels_;  // [from, to]
+  std::vector<GlooGroup> process_groups_;              // by parameter group
+  std::vector<SumGroups> sum_groups_;                  // by parameter group
 };
 
 }  // namespace chimera

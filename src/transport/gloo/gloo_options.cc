@@ -29,6 +29,8 @@ std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address)
   }
 }
 
+// Counts the sockets of the busiest rank: its neighbors in the tree, two channels per peer that it exchanges messages
+// with, and the other members of its sums, twice if a sum has a group on the host and one over the hosts.
 std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups, const std::vector<RankPair>& pairs) {
   constexpr std::int64_t kCommon = 8;  // listener, epoll, its pipe, store, temporary files
   constexpr std::int64_t kDirections = 2;

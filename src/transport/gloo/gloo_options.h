@@ -1,6 +1,8 @@
 #pragma once
 
-// Options of the Gloo transport, and the resources that its connections need.
+// Options of the Gloo transport, and the resources that its connections need. They are apart from gloo_transport.h so
+// that connections.h, which the transport uses, can have them. Launchers and dry runs compute from them how many files
+// a rank opens, since Gloo ends the process at the system's limit.
 
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "transport/gloo/gloo_transport.h"
 
 #include <fmt/format.h>
+#include <concepts>
 #include <cstdlib>
 #include <exception>
 #include <type_traits>
@@ -32,144 +33,126 @@ std::string joining_limit(std::chrono::milliseconds timeout) {
   return timeout < std::chrono::hours(24) ? fmt::format(", up to {} ms a step", timeout.count()) : "";
 }
 
-class GlooTransport final : public Transport {
+/// A transfer or collective, for errors.
+struct Operation {
+  const char* name;    ///< "send to rank"
+  std::int64_t other;  ///< Rank, or stage of collectives
+};
+
+/// What the operations of a rank share: its options, and the translation of Gloo's errors.
+class GlooRank {
  public:
-  explicit GlooTransport(const GlooOptions& options)
-      : rank_(options.rank),
-        world_size_(options.world_size),
-        timeout_(options.timeout),
-        groups_(options.groups),
-        breaker_(options.breaker),
-        sum_memory_(std::make_shared<SumMemory>(options.breaker)),
-        connections_(options) {
-    leave_header_room();
-    keep_no_flight_record();
-    try {
-      const auto joining = [&] {
-        return fmt::format("rank {}: joining {} ranks{}", rank_, world_size_, joining_limit(options.start_up_timeout));
-      };
-      guarded(joining, [&] { connections_.join(); });
-    } catch (...) {
-      end_after_failure();
-      throw;
-    }
-  }
+  explicit GlooRank(const GlooOptions& options) : options_(options) {}
 
-  ~GlooTransport() override {
-    const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
-    if (failed_ || unwinding || !connections_.leave_together()) end_after_failure();
-  }
-
-  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
-  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override;
-  std::unique_ptr<Pending> start_sum(ParameterGroupId id, GradientSum sum) override;
-  std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
-                                            const std::vector<std::int64_t>& counts) override;
-  void all_sum(std::span<double> values) override;
+  [[nodiscard]] int rank() const { return options_.rank; }
+  [[nodiscard]] const GlooOptions& options() const { return options_; }
+  /// Returns whether an operation has failed.
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
 
   /// Runs `action`; rethrows Gloo's errors as TransportError with the operation.
-  template <class Describe, class Action>
+  template <std::invocable Describe, class Action>
   std::invoke_result_t<Action> guarded(Describe&& describe, Action&& action) {
     try {
       return action();
     } catch (const std::exception& error) {
-      failed_ = true;
-      if (breaker_ && breaker_->broken()) throw PeerLostError(std::string(describe()) + ": connections were broken");
+      has_failed_ = true;
+      const ConnectionBreaker* breaker = options_.breaker.get();
+      if (breaker != nullptr && breaker->broken()) throw PeerLostError(describe() + ": connections were broken");
       if (dynamic_cast<const Error*>(&error) != nullptr) throw;
       rethrow_gloo(describe(), error);
     }
   }
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
-  [[nodiscard]] ConnectionBreaker* breaker() const { return breaker_.get(); }
+  template <class Action>
+  std::invoke_result_t<Action> guarded(const Operation& operation, Action&& action) {
+    return guarded([&] { return to_text(operation); }, std::forward<Action>(action));
+  }
+  [[nodiscard]] std::string to_text(const Operation& operation) const {
+    return fmt::format("rank {}: {} {}", rank(), operation.name, operation.other);
+  }
 
  private:
-  void end_after_failure() noexcept {
-    if (!breaker_) return connections_.abandon();
-    sum_memory_->close();
-    connections_.close();
-  }
-  int rank_;
-  int world_size_;
-  std::chrono::milliseconds timeout_;
-  RankGroups groups_;
-  int exceptions_before_ = std::uncaught_exceptions();
-  bool failed_ = false;
-  std::shared_ptr<ConnectionBreaker> breaker_;
-  std::shared_ptr<SumMemory> sum_memory_;
-  GlooConnections connections_;
+  GlooOptions options_;
+  bool has_failed_ = false;
 };
 
+/// c10d works that belong to one operation. A collective is an all-reduce of c10d's, which completes on a thread of the
+/// group; sends and receives complete only in wait().
 class GlooPending final : public Pending {
  public:
-  GlooPending(GlooTransport& transport, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor result)
-      : transport_(transport), operation_(operation), work_(std::move(work)), result_(std::move(result)) {}
+  GlooPending(GlooRank& self, Operation operation, Works works, at::Tensor result, bool is_collective = false)
+      : self_(self),
+        operation_(operation),
+        works_(std::move(works)),
+        result_(std::move(result)),
+        is_collective_(is_collective) {}
 
   at::Tensor wait() override {
-    const auto describe = [&] { return to_text(transport_.rank(), operation_); };
-    const auto wait = operation_.kind == OperationKind::AllReduce ? wait_for_collective : wait_for;
-    transport_.guarded(describe, [&] { wait(*work_, transport_.timeout(), transport_.breaker()); });
+    const auto wait = is_collective_ ? wait_for_collective : wait_for;
+    const GlooOptions& options = self_.options();
+    self_.guarded(operation_, [&] {
+      for (const auto& work : works_) wait(*work, options.timeout, options.breaker.get());
+    });
     return result_;
   }
 
-  /// c10d completes collectives on its own thread, but sends and receives only in wait().
   void call_when_done(std::function<void()> done) override {
-    if (operation_.kind != OperationKind::AllReduce) return;
-    work_->getFuture()->addCallback([done = std::move(done)](c10::ivalue::Future& future) {
+    if (!is_collective_) return;
+    works_.front()->getFuture()->addCallback([done = std::move(done)](c10::ivalue::Future& future) {
       if (!future.hasError()) done();
     });
   }
 
  private:
-  GlooTransport& transport_;
+  GlooRank& self_;
   Operation operation_;
-  c10::intrusive_ptr<c10d::Work> work_;  // keeps the tensor alive
+  Works works_;  // keep the tensors alive
   at::Tensor result_;
+  bool is_collective_;
 };
 
 class GlooReceive final : public Pending {
  public:
-  GlooReceive(GlooTransport& transport, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor buffer,
+  GlooReceive(GlooRank& self, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor buffer,
               TensorSpec spec, const MessageTag& tag)
-      : transport_(transport),
+      : self_(self),
         from_(operation.other),
-        arrival_(transport, operation, std::move(work), std::move(buffer)),
+        arrival_(self, operation, {std::move(work)}, std::move(buffer)),
         spec_(std::move(spec)),
         tag_(tag) {}
 
   at::Tensor wait() override {
     const at::Tensor buffer = arrival_.wait();
-    const RankId self(transport_.rank());
-    return transport_.guarded([] { return ""; }, [&] { return open_message(buffer, spec_, tag_, from_, self); });
+    const RankId to(self_.rank());
+    return self_.guarded([] { return std::string(); }, [&] { return open_message(buffer, spec_, tag_, from_, to); });
   }
 
  private:
-  GlooTransport& transport_;
+  GlooRank& self_;
   RankId from_;
   GlooPending arrival_;
   TensorSpec spec_;
   MessageTag tag_;
 };
 
+/// A SharedSum or GlooOrderedSum. Their errors do not name the operation.
 template <class Collective>
 class CollectivePending final : public Pending {
  public:
   template <class... Arguments>
-  CollectivePending(GlooTransport& transport, Operation operation, at::Tensor buffer, Arguments&&... arguments)
-      : transport_(transport),
+  CollectivePending(GlooRank& self, Operation operation, at::Tensor buffer, Arguments&&... arguments)
+      : self_(self),
         operation_(operation),
         buffer_(std::move(buffer)),
         collective_(std::forward<Arguments>(arguments)...) {}
 
   at::Tensor wait() override {
-    const auto describe = [&] { return to_text(transport_.rank(), operation_); };
-    transport_.guarded(describe, [&] {
+    self_.guarded(operation_, [&] {
       try {
         collective_.wait();
       } catch (const PeerLostError& error) {
-        throw PeerLostError(describe() + ": " + error.what());
+        throw PeerLostError(self_.to_text(operation_) + ": " + error.what());
       } catch (const Error& error) {
-        throw TransportError(describe() + ": " + error.what());
+        throw TransportError(self_.to_text(operation_) + ": " + error.what());
       }
     });
     return buffer_;
@@ -179,91 +162,125 @@ class CollectivePending final : public Pending {
   }
 
  private:
-  GlooTransport& transport_;
+  GlooRank& self_;
   Operation operation_;
   at::Tensor buffer_;
   Collective collective_;
 };
 
-std::unique_ptr<Pending> GlooTransport::start_send(RankId to, at::Tensor tensor, const MessageTag& tag) {
-  const int peer = static_cast<int>(to.value());
-  const Operation operation{.kind = OperationKind::Send, .other = peer};
-  return guarded([&] { return to_text(rank_, operation); },
-                 [&] {
-                   std::vector<at::Tensor> tensors{make_message(tensor, tag)};
-                   auto work = connections_.channels()
-                                   .between(rank_, peer)
-                                   ->send(tensors, MessageChannels::place(peer, rank_), kMessageTag);
-                   return std::make_unique<GlooPending>(*this, operation, std::move(work), at::Tensor());
-                 });
-}
+class GlooTransport final : public Transport {
+ public:
+  explicit GlooTransport(const GlooOptions& options)
+      : self_(options), sum_memory_(std::make_shared<SumMemory>(options.breaker)), connections_(options) {
+    leave_header_room();
+    keep_no_flight_record();
+    try {
+      const auto joining = [&] {
+        return fmt::format("rank {}: joining {} ranks{}", options.rank, options.world_size,
+                           joining_limit(options.start_up_timeout));
+      };
+      self_.guarded(joining, [&] { connections_.join(); });
+    } catch (...) {
+      end_after_failure();
+      throw;
+    }
+  }
 
-std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) {
-  const int peer = static_cast<int>(from.value());
-  const Operation operation{.kind = OperationKind::Receive, .other = peer};
-  return guarded([&] { return to_text(rank_, operation); },
-                 [&] {
-                   std::vector<at::Tensor> tensors{message_buffer(spec)};
-                   auto work = connections_.channels()
-                                   .between(peer, rank_)
-                                   ->recv(tensors, MessageChannels::place(peer, rank_), kMessageTag);
-                   return std::make_unique<GlooReceive>(*this, operation, std::move(work), std::move(tensors.front()),
-                                                        spec, tag);
-                 });
-}
+  /// Destroying a group breaks its connections. Ranks that still use them would take that for a failure, so all leave
+  /// together, unless one has failed.
+  ~GlooTransport() override {
+    const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
+    if (self_.has_failed() || unwinding || !connections_.leave_together()) end_after_failure();
+  }
 
-// A sum in an order of its own runs in shared memory only if all members are on one host.
-std::unique_ptr<Pending> GlooTransport::start_sum(ParameterGroupId id, GradientSum sum) {
-  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
-  const GlooGroup& group = connections_.group(id);
-  const SumGroups& shared = connections_.sum_groups(id);
-  const bool in_memory = shared.host && (sum.order == nullptr || !shared.counterparts);
-  const at::Tensor gradients = sum.gradients;
-  const Operation operation{.kind = sum.scatters() ? OperationKind::ReduceScatter : OperationKind::AllReduce,
-                            .other = id.value()};
-  return guarded(
-      [&] { return to_text(rank_, operation); },
-      [&]() -> std::unique_ptr<Pending> {
-        if (!group) {
-          if (sum.order != nullptr) gradients.copy_(add_in_order(*sum.order, {std::move(sum.parts)}));
-          return std::make_unique<Completed>(gradients);
-        }
-        if (in_memory) {
-          return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients, shared, sum_memory_,
-                                                                std::move(sum), timeout_);
-        }
-        if (sum.order == nullptr && !sum.scatters()) {
-          c10d::AllreduceOptions options;
-          options.timeout = timeout_;
-          std::vector<at::Tensor> tensors{gradients};
-          return std::make_unique<GlooPending>(*this, operation, group->allreduce(tensors, options), gradients);
-        }
-        const SumOrder by_member = one_part_each(group->getSize());
-        if (sum.order == nullptr) {
-          sum.order = &by_member;  // the exchange copies it
-          sum.parts = {gradients};
-        }
-        return std::make_unique<CollectivePending<GlooOrderedSum>>(*this, operation, gradients, group, sum, timeout_);
-      });
-}
+  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {
+    const int peer = static_cast<int>(to.value());
+    const Operation operation{.name = "send to rank", .other = peer};
+    return self_.guarded(operation, [&] {
+      std::vector<at::Tensor> tensors{make_message(tensor, tag)};
+      auto work =
+          connections_.channel(self_.rank(), peer).send(tensors, place_in_pair(peer, self_.rank()), kMessageTag);
+      return std::make_unique<GlooPending>(self_, operation, Works{std::move(work)}, at::Tensor());
+    });
+  }
 
-std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at::Tensor buffer,
-                                                         const std::vector<std::int64_t>& counts) {
-  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
-  const GlooGroup& group = connections_.group(id);
-  if (!group) return std::make_unique<Completed>(std::move(buffer));
-  const Operation operation{.kind = OperationKind::AllGather, .other = id.value()};
-  return guarded([&] { return to_text(rank_, operation); },
-                 [&] {
-                   return std::make_unique<CollectivePending<GlooAllGather>>(*this, operation, buffer, group, buffer,
-                                                                             counts, timeout_);
-                 });
-}
+  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
+    const int peer = static_cast<int>(from.value());
+    const Operation operation{.name = "receive from rank", .other = peer};
+    return self_.guarded(operation, [&] {
+      std::vector<at::Tensor> tensors{message_buffer(spec)};
+      auto work =
+          connections_.channel(peer, self_.rank()).recv(tensors, place_in_pair(peer, self_.rank()), kMessageTag);
+      return std::make_unique<GlooReceive>(self_, operation, std::move(work), std::move(tensors.front()), spec, tag);
+    });
+  }
 
-void GlooTransport::all_sum(std::span<double> values) {
-  if (world_size_ == 1) return;
-  guarded([&] { return fmt::format("rank {}: all-sum", rank_); }, [&] { connections_.tree().sum(values, timeout_); });
-}
+  // A sum in an order of its own runs in shared memory only if all members are on one host.
+  std::unique_ptr<Pending> start_sum(ParameterGroupId id, GradientSum sum) override {
+    const GlooGroup& members = group(id);
+    const SumGroups& shared = connections_.sum_groups(id);
+    const at::Tensor gradients = sum.gradients;
+    const Operation operation{.name = sum.scatters() ? "reduce-scatter of stage" : "all-reduce of stage",
+                              .other = id.value()};
+    return self_.guarded(operation, [&]() -> std::unique_ptr<Pending> {
+      if (!members) {
+        if (sum.order != nullptr) gradients.copy_(add_in_order(*sum.order, {std::move(sum.parts)}));
+        return std::make_unique<Completed>(gradients);
+      }
+      if (shared.host && (sum.order == nullptr || !shared.counterparts)) {
+        return std::make_unique<CollectivePending<SharedSum>>(self_, operation, gradients, shared, sum_memory_,
+                                                              std::move(sum), self_.options().timeout);
+      }
+      if (sum.order == nullptr && !sum.scatters()) {
+        c10d::AllreduceOptions options;
+        options.timeout = self_.options().timeout;
+        std::vector<at::Tensor> tensors{gradients};
+        return std::make_unique<GlooPending>(self_, operation, Works{members->allreduce(tensors, options)}, gradients,
+                                             /*is_collective=*/true);
+      }
+      const SumOrder by_member = one_part_each(members->getSize());
+      if (sum.order == nullptr) {
+        sum.order = &by_member;  // the exchange copies it
+        sum.parts = {gradients};
+      }
+      return std::make_unique<CollectivePending<GlooOrderedSum>>(self_, operation, gradients, members, sum,
+                                                                 self_.options().timeout);
+    });
+  }
+
+  std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override {
+    const GlooGroup& members = group(id);
+    if (!members) return std::make_unique<Completed>(std::move(buffer));
+    const Operation operation{.name = "all-gather of stage", .other = id.value()};
+    return self_.guarded(operation, [&] {
+      return std::make_unique<GlooPending>(self_, operation, start_gloo_all_gather(members, buffer, counts), buffer);
+    });
+  }
+
+  void all_sum(std::span<double> values) override {
+    if (self_.options().world_size == 1) return;
+    self_.guarded([&] { return fmt::format("rank {}: all-sum", self_.rank()); },
+                  [&] { connections_.tree().sum(values, self_.options().timeout); });
+  }
+
+ private:
+  void end_after_failure() noexcept {
+    if (!self_.options().breaker) return connections_.abandon();
+    sum_memory_->close();
+    connections_.close();
+  }
+  /// Returns null if this rank is the only member.
+  [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const {
+    static_cast<void>(place_in_group(self_.options().groups, id, RankId(self_.rank())));
+    return connections_.group(id);
+  }
+
+  GlooRank self_;
+  int exceptions_before_ = std::uncaught_exceptions();
+  std::shared_ptr<SumMemory> sum_memory_;
+  GlooConnections connections_;
+};
 
 }  // namespace
 

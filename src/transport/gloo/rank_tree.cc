@@ -1,36 +1,10 @@
 #include "transport/gloo/rank_tree.h"
 
 #include <ATen/Functions.h>
-#include <fmt/format.h>
 #include <algorithm>
-
-#include "core/error.h"
+#include <utility>
 
 namespace chimera {
-
-void MessageChannels::connect(int rank, const std::vector<RankPair>& pairs, const Connect& connect) {
-  for (const auto& [low, high] : connecting_order(rank, pairs)) {
-    const int other = rank == low ? high : low;
-    groups_[{low, high}] = connect(fmt::format("{} to {}", low, high), other);
-    groups_[{high, low}] = connect(fmt::format("{} to {}", high, low), other);
-  }
-}
-
-const GlooGroup& MessageChannels::between(int from, int to) const {
-  const auto found = groups_.find({from, to});
-  if (found == groups_.end()) {
-    throw TransportError(fmt::format(
-        "ranks {} and {} have no connection, because the program contains no message between them", from, to));
-  }
-  return found->second;
-}
-
-std::vector<GlooGroup> MessageChannels::take_groups() noexcept {
-  std::vector<GlooGroup> taken;
-  for (auto& [ranks, group] : std::exchange(groups_, {})) taken.push_back(std::move(group));
-  return taken;
-}
-
 namespace {
 
 constexpr int kLower = 0;  // ranks in a group of two
@@ -72,6 +46,7 @@ at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds t
   return rows;
 }
 
+/// Sends `message` of rank 0 to all ranks; on others it receives it.
 void RankTree::broadcast_sum(at::Tensor& message, std::chrono::milliseconds timeout) const {
   std::vector<at::Tensor> tensors{message};
   if (parent_) complete({parent_->recv(tensors, kLower, kTag)}, timeout);
@@ -91,6 +66,8 @@ at::Tensor RankTree::gather(const at::Tensor& mine, std::chrono::milliseconds ti
   return all;
 }
 
+// Only rank 0 adds, in the order of ranks, and all take its sum: adding on the way up would be faster, but the bits
+// would depend on the shape of the tree.
 void RankTree::sum(std::span<double> values, std::chrono::milliseconds timeout) const {
   const auto count = static_cast<std::int64_t>(values.size());
   const at::Tensor mine = at::from_blob(values.data(), {count}, at::kDouble);

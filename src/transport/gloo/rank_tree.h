@@ -1,41 +1,22 @@
 #pragma once
 
-// Small collectives of all ranks over a tree, and the channels of messages. A full mesh of n ranks needs n^2 sockets, a
-// tree needs n - 1.
+// Small collectives of all ranks: barriers, sums of a few numbers, and the gathering of a row per rank. They run over a
+// tree of connections, because a full mesh of n ranks needs n^2 sockets and a tree needs n - 1. GlooConnections
+// connects it first, compares the ranks' settings over it, and the transport's all_sum() uses it in every step.
+//
+//   collect: children send their rows to the parent, up to rank 0; broadcast: the result goes down again
 
 #include <ATen/core/Tensor.h>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "transport/gloo/group.h"
 #include "transport/groups.h"
 
 namespace chimera {
-
-/// Two process groups per pair of ranks, one per direction. In a shared group Gloo's thread would spin on the lock of a
-/// preempted sender.
-class MessageChannels {
- public:
-  /// Creates the group of the calling rank and `other`, the lower rank first.
-  using Connect = std::function<GlooGroup(const std::string& name, int other)>;
-  void connect(int rank, const std::vector<RankPair>& pairs, const Connect& connect);
-
-  /// Throws TransportError if there is none.
-  [[nodiscard]] const GlooGroup& between(int from, int to) const;
-  /// Returns this rank's position in its groups with `other`.
-  [[nodiscard]] static int place(int rank, int other) { return rank < other ? 0 : 1; }
-
-  [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;
-
- private:
-  std::map<std::pair<int, int>, GlooGroup> groups_;  // [from, to]
-};
 
 /// Collectives over a tree of connections, called by all ranks in the same order. They throw TransportError if a
 /// message is lost or late, and Gloo's errors.
@@ -55,8 +36,6 @@ class RankTree {
   [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;
 
  private:
-  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
-
   void complete(const Works& works, std::chrono::milliseconds timeout) const;
   [[nodiscard]] at::Tensor collect(const at::Tensor& mine, std::chrono::milliseconds timeout) const;
   void broadcast_sum(at::Tensor& message, std::chrono::milliseconds timeout) const;

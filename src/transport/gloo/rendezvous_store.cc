@@ -1,13 +1,13 @@
 #include "transport/gloo/rendezvous_store.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <future>
+#include <span>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "rendezvous/address.h"
 
@@ -22,30 +23,23 @@ namespace chimera {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{1};
+constexpr int kAnyNumber = -1;  // of workers of a FileStore, which then leaves its file
 
-class BreakableStore final : public c10d::Store {
+/// FileStore whose waits throw PeerLostError soon after `breaker` has broken connections.
+class BreakableStore final : public c10d::FileStore {
  public:
-  BreakableStore(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<ConnectionBreaker> breaker)
-      : Store(store->getTimeout()), store_(std::move(store)), breaker_(std::move(breaker)) {}
+  BreakableStore(const std::string& path, std::shared_ptr<ConnectionBreaker> breaker)
+      : FileStore(path, kAnyNumber), breaker_(std::move(breaker)) {}
 
-  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<BreakableStore>(store_->clone(), breaker_); }
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override { store_->set(key, value); }
-  std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
-                                       const std::vector<std::uint8_t>& desired) override {
-    return store_->compareSet(key, expected, desired);
-  }
+  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<BreakableStore>(path_, breaker_); }
   std::vector<std::uint8_t> get(const std::string& key) override {
-    wait({key});
-    return store_->get(key);
+    wait({key}, timeout_);
+    return FileStore::get(key);
   }
-  std::int64_t add(const std::string& key, std::int64_t value) override { return store_->add(key, value); }
-  bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
-  bool check(const std::vector<std::string>& keys) override { return store_->check(keys); }
-  std::int64_t getNumKeys() override { return store_->getNumKeys(); }
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
     const auto end = std::chrono::steady_clock::now() + timeout;
-    while (!store_->check(keys)) {
+    while (!check(keys)) {
       if (breaker_->broken()) throw PeerLostError("another rank was lost before all ranks had joined");
       if (std::chrono::steady_clock::now() > end) throw TransportError("timeout: a rank has not joined");
       std::this_thread::sleep_for(kBetweenLooks);
@@ -53,7 +47,6 @@ class BreakableStore final : public c10d::Store {
   }
 
  private:
-  c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<ConnectionBreaker> breaker_;
 };
 
@@ -61,8 +54,6 @@ class BreakableStore final : public c10d::Store {
 /// stopped server.
 class ServedStore final : public c10d::Store {
  public:
-  ServedStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
-      : Store(timeout), client_(std::make_shared<RendezvousClient>(rendezvous, timeout)) {}
   ServedStore(std::shared_ptr<RendezvousClient> client, std::chrono::milliseconds timeout)
       : Store(timeout), client_(std::move(client)) {}
 
@@ -122,6 +113,9 @@ c10::intrusive_ptr<c10d::Store> connect_agent(const RendezvousPoint& rendezvous,
   }
 }
 
+/// Part of the time limit after which a rank prints whom it waits for.
+constexpr int kQuietPart = 4;
+
 std::string key_of(int rank) { return fmt::format("rank {}", rank); }
 
 constexpr const char* kAllAreHere = "all";
@@ -140,31 +134,20 @@ std::vector<int> missing_of(c10d::Store& store, int world_size) {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
-                                                std::shared_ptr<ConnectionBreaker> breaker) {
-  return c10::make_intrusive<BreakableStore>(std::move(store), std::move(breaker));
-}
-
-StoreFile::StoreFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-  if (descriptor_ < 0) {
-    throw TransportError(fmt::format("cannot open the rendezvous file '{}': {}", path, std::strerror(errno)));
-  }
-}
-
-StoreFile::~StoreFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-std::string StoreFile::path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-
 RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
                                  const std::shared_ptr<ConnectionBreaker>& breaker)
     : rendezvous_(rendezvous) {
   if (rendezvous.host.empty()) {
-    file_ = std::make_unique<StoreFile>(rendezvous.file);
-    store_ = c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1);
+    file_ = FileDescriptor(::open(rendezvous.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (file_.get() < 0) {
+      throw TransportError(
+          fmt::format("cannot open the rendezvous file '{}': {}", rendezvous.file, system_message(errno)));
+    }
+    // FileStore reopens its file by name at every use, even in its destructor, and the caller's path may change.
+    const std::string path = fmt::format("/proc/self/fd/{}", file_.get());
+    if (breaker) store_ = c10::make_intrusive<BreakableStore>(path, breaker);
+    if (!breaker) store_ = c10::make_intrusive<c10d::FileStore>(path, kAnyNumber);
     store_->setTimeout(timeout);
-    if (breaker) store_ = breakable_store(store_, breaker);
     return;
   }
   if (rendezvous.listens) server_ = std::make_unique<RendezvousServer>(listen_at(rendezvous), rendezvous.secret);
@@ -172,7 +155,7 @@ RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono:
   if (rendezvous.is_agent) {
     served = connect_agent(rendezvous, timeout);
   } else {
-    served = c10::make_intrusive<ServedStore>(rendezvous, timeout);
+    served = c10::make_intrusive<ServedStore>(std::make_shared<RendezvousClient>(rendezvous, timeout), timeout);
   }
   store_ = c10::make_intrusive<c10d::PrefixStore>("chimera/" + rendezvous.attempt, std::move(served));
 }
@@ -180,6 +163,7 @@ RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono:
 RendezvousStore::~RendezvousStore() = default;
 
 // Only rank 0 checks all keys, to avoid quadratically many requests.
+// The counter of each rank detects a rank number that is given twice, which would otherwise hang or mix up messages.
 void RendezvousStore::await_all(int rank, int world_size) {
   if (store_->add(key_of(rank), 1) > 1) {
     throw ConfigError(
@@ -187,19 +171,42 @@ void RendezvousStore::await_all(int rank, int world_size) {
   }
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
+  if (rank != 0) keys = {kAllAreHere};
+  const std::chrono::milliseconds quiet = store_->getTimeout() / kQuietPart;
+  const Deadline end_of_quiet = after(quiet);
   try {
-    if (rank == 0) {
-      store_->wait(keys);
-      store_->set(kAllAreHere, std::vector<std::uint8_t>{1});
-    } else {
-      store_->wait({kAllAreHere});
+    try {
+      store_->wait(keys, quiet);
+    } catch (const std::exception&) {
+      if (std::chrono::steady_clock::now() < end_of_quiet) throw;  // another failure
+      announce_missing(rank, world_size, quiet);
+      store_->wait(keys, store_->getTimeout() - quiet);
     }
+    if (rank == 0) store_->set(kAllAreHere, std::vector<std::uint8_t>{1});
   } catch (const std::exception&) {
     const std::vector<int> missing = missing_of(*store_, world_size);
-    throw TransportError(fmt::format("{} of {} ranks have not joined within {:g} s: {}", missing.size(), world_size,
+    throw TransportError(fmt::format("{} of {} ranks have not joined within {:g} s: {}{}", missing.size(), world_size,
                                      std::chrono::duration<double>(store_->getTimeout()).count(),
-                                     fmt::join(missing, ", ")));
+                                     fmt::join(missing, ", "),
+                                     rendezvous_.origin.empty() ? "" : "; " + rendezvous_.origin));
   }
+}
+
+/// Prints, on the lowest rank that is here, whom it waits for. Ranks of `chimera train` have no origin: their launcher
+/// reports what happens to them.
+void RendezvousStore::announce_missing(int rank, int world_size, std::chrono::milliseconds waited) {
+  if (rendezvous_.origin.empty()) return;
+  for (int lower = 0; lower < rank; ++lower) {
+    if (store_->check({key_of(lower)})) return;
+  }
+  const std::vector<int> missing = missing_of(*store_, world_size);
+  if (missing.empty()) return;
+  constexpr std::size_t kMostNamed = 16;
+  const auto named = std::span(missing).first(std::min(missing.size(), kMostNamed));
+  messages().write(fmt::format("chimera: rank {} has waited {:g} s for {} of {} ranks: {}{}; {}\n", rank,
+                               std::chrono::duration<double>(waited).count(), missing.size(), world_size,
+                               fmt::join(named, ", "), named.size() < missing.size() ? ", ..." : "",
+                               rendezvous_.origin));
 }
 
 std::string RendezvousStore::own_address() const {
@@ -210,10 +217,11 @@ void RendezvousStore::stop_accepting() {
   if (server_) server_->stop_listening();
 }
 
+// Groups that Gloo cannot stop still read the store, so neither may be destroyed.
 void RendezvousStore::abandon() noexcept {
   store_.release();
   static_cast<void>(server_.release());  // its threads keep running
-  if (file_) file_->abandon();
+  static_cast<void>(file_.release());
 }
 
 }  // namespace chimera

@@ -8,32 +8,12 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 #include "rendezvous/server.h"
 #include "transport/connection_breaker.h"
 
 namespace chimera {
-
-/// Wraps `store`: waits throw PeerLostError soon after `breaker` has broken connections.
-[[nodiscard]] c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
-                                                              std::shared_ptr<ConnectionBreaker> breaker);
-
-/// Open rendezvous file. FileStore reopens its file by name at every use, even in its destructor.
-class StoreFile {
- public:
-  /// Opens or creates `path`. Throws TransportError.
-  explicit StoreFile(const std::string& path);
-  StoreFile(const StoreFile&) = delete;
-  StoreFile& operator=(const StoreFile&) = delete;
-  ~StoreFile();
-
-  /// Returns a name of the open file, valid in this process even if the caller's path changes.
-  [[nodiscard]] std::string path() const;
-  void abandon() { descriptor_ = -1; }
-
- private:
-  int descriptor_;
-};
 
 /// Key-value store for rendezvous: a FileStore, a client of rank 0's RendezvousServer, or torchrun's TCPStore.
 class RendezvousStore {
@@ -47,8 +27,8 @@ class RendezvousStore {
 
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
-  /// Returns once all ranks have called it. Throws TransportError with the missing ranks on timeout, PeerLostError if
-  /// the server is gone.
+  /// Returns once all ranks have called it. After a part of the time limit, the lowest rank prints whom it waits for.
+  /// Throws TransportError with the missing ranks on timeout, PeerLostError if the server is gone.
   void await_all(int rank, int world_size);
 
   /// Returns this host's address; empty if all ranks are on one host.
@@ -60,8 +40,10 @@ class RendezvousStore {
   void abandon() noexcept;
 
  private:
+  void announce_missing(int rank, int world_size, std::chrono::milliseconds waited);
+
   RendezvousPoint rendezvous_;
-  std::unique_ptr<StoreFile> file_;
+  FileDescriptor file_;  // of the store, which must be destroyed first
   std::unique_ptr<RendezvousServer> server_;
   c10::intrusive_ptr<c10d::Store> store_;
 };

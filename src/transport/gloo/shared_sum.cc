@@ -5,10 +5,8 @@
 #include <c10/util/ParallelGuard.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -19,19 +17,13 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kWords = 4;                // words of a SharedAddress
+constexpr std::int64_t kWords = 4;                // in the message of an address
 constexpr std::int64_t kChunkBytes = 256 * 1024;  // fits into the cache
 constexpr std::int64_t kLineBytes = 64;
 
-void write(const SharedAddress& address, std::int64_t* words) {
-  words[0] = address.process;
-  words[1] = address.descriptor;
-  words[2] = address.file;
-  words[3] = address.offset;
-}
+static_assert(sizeof(SharedAddress) == kWords * sizeof(std::int64_t));
 
-SharedAddress read(const std::int64_t* words) { return {words[0], words[1], words[2], words[3]}; }
-
+/// A tensor of this rank in shared memory: itself, or a copy if its memory cannot be shared.
 struct Shared {
   at::Tensor own;
   std::shared_ptr<SharedMemory> copy;
@@ -45,49 +37,6 @@ struct Shared {
   void copy_back() const {
     if (copy) std::memcpy(own.data_ptr(), copy->data(), own.nbytes());
   }
-};
-
-/// The end of a sum, which the rank waits for while the groups' threads add.
-class SumEnd {
- public:
-  /// Calls the waiting functions if the sum has succeeded, then ends the wait.
-  void end(bool has_succeeded) noexcept {
-    std::unique_lock lock(mutex_);
-    while (!when_done_.empty()) {
-      const auto calls = std::exchange(when_done_, {});
-      lock.unlock();
-      for (const auto& done : calls) {
-        if (has_succeeded) done();
-      }
-      lock.lock();
-    }
-    is_over_ = true;
-    news_.notify_all();
-  }
-  void abort() {
-    const std::lock_guard lock(mutex_);
-    is_aborted_ = true;
-    news_.notify_all();
-  }
-  /// Throws on timeout and after abort().
-  void await(std::chrono::milliseconds timeout) {
-    std::unique_lock lock(mutex_);
-    if (!news_.wait_for(lock, timeout, [&] { return is_over_ || is_aborted_; })) throw std::runtime_error("Timed out");
-    if (!is_over_) throw std::runtime_error("aborted");
-  }
-  /// Returns false if the sum is over; then the caller calls `done` itself.
-  bool call_when_done(std::function<void()>& done) {
-    const std::lock_guard lock(mutex_);
-    if (!is_over_) when_done_.push_back(std::move(done));
-    return !is_over_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable news_;
-  std::vector<std::function<void()>> when_done_;
-  bool is_over_ = false;
-  bool is_aborted_ = false;
 };
 
 }  // namespace
@@ -124,13 +73,18 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   c10::intrusive_ptr<c10d::Work> added;            // until all members of the host have added
   at::Tensor failures = at::zeros({1}, at::kInt);  // whether this member failed; then how many failed
   std::exception_ptr failure;
-  SumEnd sum_end;
+  OperationEnd sum_end;
 
+  /// Gathers the addresses of all members' tensors. The gather is also the barrier after which every member has
+  /// deposited.
   void announce() {
     const auto size = (1 + most_parts) * kWords;
     std::vector<at::Tensor> mine{at::zeros({size}, at::kLong)};
     auto* words = mine.front().data_ptr<std::int64_t>();
-    for (std::size_t i = 0; i < own.size(); ++i) write(own[i].address(), words + static_cast<std::int64_t>(i) * kWords);
+    for (const Shared& tensor : own) {
+      const SharedAddress address = tensor.address();
+      std::memcpy(std::exchange(words, words + kWords), &address, sizeof address);
+    }
     std::vector<std::vector<at::Tensor>> all(1);
     for (int member = 0; member < groups.host->getSize(); ++member) {
       all.front().push_back(at::empty_like(mine.front()));
@@ -144,7 +98,9 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   [[nodiscard]] at::Tensor tensor(std::size_t member, std::size_t index) const {
     const at::Tensor& gradients = own.front().own;
     const std::int64_t* words = addresses[member].const_data_ptr<std::int64_t>();
-    const auto data = memory->peers.at(read(words + static_cast<std::int64_t>(index) * kWords));
+    SharedAddress address;
+    std::memcpy(&address, words + static_cast<std::int64_t>(index) * kWords, sizeof address);
+    const auto data = memory->peers.at(address);
     return at::from_blob(
         data.get(), gradients.sizes(), [data](void*) {}, gradients.options());
   }
@@ -176,6 +132,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     });
   }
 
+  /// Every member may write to all members' gradients, so no member may use or change its own before all have added.
+  /// The sum over the members' failures is that barrier, and tells all whether the sum is valid.
   void start_failure_sum() noexcept {
     try {
       std::vector<at::Tensor> sum{failures};
@@ -236,6 +194,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return slice;
   }
 
+  /// Slices begin at cache lines: two members that write to one line would slow each other down.
   [[nodiscard]] Range equal_range(const at::Tensor& whole) const {
     const std::int64_t line = kLineBytes / static_cast<std::int64_t>(whole.element_size());
     const std::int64_t length = (whole.numel() / groups.host->getSize() + line) / line * line;
@@ -278,6 +237,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     });
   }
 
+  /// Sends each host the elements that its counterpart keeps, and adds what arrives in ascending order of hosts.
   void start_scattering(const Slice& slice) {
     const Range& kept = slice.ranges[static_cast<std::size_t>(groups.counterparts->getRank())];
     std::vector<at::Tensor> pieces;
@@ -314,6 +274,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
         });
   }
 
+  /// Adds chunk by chunk, since a chunk of all members fits into the cache. The order of additions is that of whole
+  /// slices.
   [[nodiscard]] at::Tensor sum_of_chunk(const Slice& slice, std::int64_t first, std::int64_t count) const {
     const auto cut = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, count); };
     if (order == nullptr) {
@@ -350,10 +312,7 @@ SharedSum::SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory,
 
 void SharedSum::wait() {
   State& state = *state_;
-  {
-    const ConnectionBreaker::Wait wait(state.memory->breaker.get(), [shared = state_] { shared->sum_end.abort(); });
-    state.sum_end.await(state.timeout);
-  }
+  state.sum_end.await(state.timeout, state.memory->breaker.get());
   wait_for(*state.gather, state.timeout);
   // A lost peer's error comes first: it may be why mapping the peer's memory failed.
   if (state.hosts_added) wait_for(*state.hosts_added, state.timeout);
@@ -363,6 +322,7 @@ void SharedSum::wait() {
   state.own.front().copy_back();
 }
 
+// Without an end yet, OperationEnd calls `done`. After it, only a sum that has succeeded may call it.
 void SharedSum::call_when_done(std::function<void()> done) {
   State& state = *state_;
   if (state.sum_end.call_when_done(done)) return;

@@ -31,13 +31,13 @@ void MappedPeers::forget_the_oldest() {
   mapped_.erase(std::ranges::min_element(mapped_, {}, [](const auto& entry) { return entry.second.last_use; }));
 }
 
+// Sizes are powers of two, so that tensors of similar sizes share files.
 std::shared_ptr<SharedMemory> StagingMemory::take(std::size_t bytes) {
   const std::size_t size = std::bit_ceil(std::max(bytes, kSmallestFile));
   std::unique_ptr<SharedMemory> memory;
   {
     const std::scoped_lock lock(shelf_->mutex);
     if (auto free = shelf_->free.extract(size)) memory = std::move(free.mapped());
-    if (!memory) ++shelf_->num_files;
   }
   if (!memory) memory = std::make_unique<SharedMemory>(size);
   const auto give_back = [shelf = shelf_, size](SharedMemory* used) {
@@ -46,11 +46,6 @@ std::shared_ptr<SharedMemory> StagingMemory::take(std::size_t bytes) {
     shelf->free.emplace(size, std::move(owned));
   };
   return {memory.release(), give_back};
-}
-
-std::size_t StagingMemory::num_files() const {
-  const std::scoped_lock lock(shelf_->mutex);
-  return shelf_->num_files;
 }
 
 std::shared_lock<std::shared_mutex> SumMemory::begin_to_add() {
@@ -64,20 +59,16 @@ void SumMemory::close() {
   is_closed_ = true;
 }
 
-std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
-  std::vector<bool> found;
-  for (const auto& [address, mark] : memories) {
-    try {
-      const SharedMemory memory(address);
-      std::int64_t there = 0;
-      const bool has_room = memory.size() >= sizeof there;
-      if (has_room) std::memcpy(&there, memory.data(), sizeof there);
-      found.push_back(has_room && there == mark);
-    } catch (const Error&) {
-      found.push_back(false);
-    }
+bool can_map(const SharedAddress& address, std::int64_t mark) {
+  try {
+    const SharedMemory memory(address);
+    std::int64_t there = 0;
+    if (memory.size() < sizeof there) return false;
+    std::memcpy(&there, memory.data(), sizeof there);
+    return there == mark;
+  } catch (const Error&) {
+    return false;
   }
-  return found;
 }
 
 }  // namespace chimera

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <shared_mutex>
 #include <utility>
-#include <vector>
 
 #include "core/shared_memory.h"
 #include "transport/connection_breaker.h"
@@ -42,12 +41,10 @@ class StagingMemory {
  public:
   /// Returns a file of at least `bytes` bytes, with undefined contents. Throws Error.
   [[nodiscard]] std::shared_ptr<SharedMemory> take(std::size_t bytes);
-  [[nodiscard]] std::size_t num_files() const;
 
  private:
   struct Shelf {
     std::mutex mutex;
-    std::size_t num_files = 0;
     std::multimap<std::size_t, std::unique_ptr<SharedMemory>> free;  // by size
   };
   std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();
@@ -69,13 +66,8 @@ struct SumMemory {
   bool is_closed_ = false;
 };
 
-/// Memory file that starts with a random mark, since process ids and descriptors may repeat on other hosts.
-struct MarkedMemory {
-  SharedAddress address;
-  std::int64_t mark = 0;
-};
-
-/// Returns [rank]: whether this rank can map its memory.
-[[nodiscard]] std::vector<bool> mappable(const std::vector<MarkedMemory>& memories);
+/// Returns whether this rank can map the memory file at `address`, and the file starts with `mark`. A random mark tells
+/// hosts apart, since process ids and descriptors may repeat on other hosts.
+[[nodiscard]] bool can_map(const SharedAddress& address, std::int64_t mark);
 
 }  // namespace chimera

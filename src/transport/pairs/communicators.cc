@@ -20,27 +20,24 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::size_t kWordsBytes = (1 + kFingerprintParts) * sizeof(std::int64_t);
 
-std::string key_of(int rank) { return fmt::format("attendee {}", rank); }
-
 FingerprintWords words_of(const Fingerprint& fingerprint) {
   return fingerprint.empty() ? FingerprintWords(1 + kFingerprintParts, 0) : to_words(fingerprint);
 }
 
-Bytes written(const JoiningRank& attendee) {
-  const FingerprintWords words = words_of(attendee.fingerprint);
-  const std::string text = std::string(reinterpret_cast<const char*>(words.data()), kWordsBytes) + attendee.gpu;
-  return {text.begin(), text.end()};
+/// Sets this rank's text under `name`. Returns the texts of all ranks. Collective.
+std::vector<std::string> exchange(c10d::Store& store, const char* name, int rank, int world_size,
+                                  const std::string& own) {
+  const auto key = [&](int of) { return fmt::format("{} {}", name, of); };
+  store.set(key(rank), Bytes(own.begin(), own.end()));
+  std::vector<std::string> texts;
+  for (int other = 0; other < world_size; ++other) {
+    const Bytes bytes = store.get(key(other));
+    texts.emplace_back(bytes.begin(), bytes.end());
+  }
+  return texts;
 }
 
-/// Returns the GPU's id and stores the fingerprint in `words`.
-std::string read(const Bytes& bytes, FingerprintWords& words) {
-  if (bytes.size() < kWordsBytes)
-    throw TransportError("a rank runs another build of chimera; start the same build on every host");
-  words.resize(1 + kFingerprintParts);
-  std::memcpy(words.data(), bytes.data(), kWordsBytes);
-  return {bytes.begin() + kWordsBytes, bytes.end()};
-}
-
+/// NCCL refuses two ranks on one GPU, too, but does not name the ranks.
 void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
   std::vector<int> sharing;
   for (std::size_t r = 0; r < gpus.size(); ++r) {
@@ -56,44 +53,6 @@ void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
 }
 
 using Group = Communicators::Group;
-
-class Joining {
- public:
-  using Make = std::function<Group(const NewCommunicator&)>;
-  Joining(const CommunicatorPlan& plan, const BlockLimits& limits, const Make& make)
-      : plan_(plan), limits_(limits), make_(make) {}
-
-  Group everyone() const {
-    return make_({.name = "everyone", .member = plan_.rank, .size = plan_.world_size, .blocks = limits_.everyone});
-  }
-
-  Group group(std::size_t g) const {
-    const auto& members = plan_.groups[g];
-    const auto place = std::find(members.begin(), members.end(), RankId(plan_.rank));
-    if (place == members.end() || members.size() == 1) return {};
-    return make_({.name = fmt::format("group{}", g),
-                  .member = static_cast<int>(place - members.begin()),
-                  .size = static_cast<int>(members.size()),
-                  .blocks = limits_.group});
-  }
-
-  Communicators::Pair pair(const RankPair& ranks) const {
-    const auto [low, high] = ranks;
-    const int member = plan_.rank == low ? 0 : 1;
-    const auto connect = [&](int from, int to) {
-      return make_({.name = fmt::format("pair{}-{}", from, to), .member = member, .size = 2, .blocks = limits_.pair});
-    };
-    Group up = connect(low, high);
-    Group down = connect(high, low);
-    if (member == 1) std::swap(up, down);
-    return {.out = std::move(up), .in = std::move(down)};
-  }
-
- private:
-  const CommunicatorPlan& plan_;
-  const BlockLimits& limits_;
-  const Make& make_;
-};
 
 void require_few(const CommunicatorCount& count, int multiprocessors) {
   const auto refuse = [&](const std::string& why) {
@@ -111,24 +70,25 @@ void require_few(const CommunicatorCount& count, int multiprocessors) {
 
 }  // namespace
 
+// The text is the fingerprint's words, which have one length in every build, and then the GPU's id.
 void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size) {
-  store.set(key_of(own.rank), written(own));
-  std::vector<FingerprintWords> words(static_cast<std::size_t>(world_size));
+  const FingerprintWords words = words_of(own.fingerprint);
+  const std::string text(reinterpret_cast<const char*>(words.data()), kWordsBytes);
+  std::vector<FingerprintWords> of_ranks;
   std::vector<std::string> gpus;
-  for (int rank = 0; rank < world_size; ++rank) {
-    gpus.push_back(read(store.get(key_of(rank)), words[static_cast<std::size_t>(rank)]));
+  for (const std::string& theirs : exchange(store, "attendee", own.rank, world_size, text + own.gpu)) {
+    if (theirs.size() < kWordsBytes)
+      throw TransportError("a rank runs another build of chimera; start the same build on every host");
+    std::memcpy(of_ranks.emplace_back(1 + kFingerprintParts).data(), theirs.data(), kWordsBytes);
+    gpus.push_back(theirs.substr(kWordsBytes));
   }
-  if (!own.fingerprint.empty()) require_equal(own.fingerprint, words, own.rank);
+  if (!own.fingerprint.empty()) require_equal(own.fingerprint, of_ranks, own.rank);
   require_own_gpu(gpus, own.rank);
 }
 
 int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size) {
-  const auto key = [](int of) { return fmt::format("number {}", of); };
-  const std::string own = std::to_string(number);
-  store.set(key(rank), Bytes(own.begin(), own.end()));
-  for (int other = 0; other < world_size; ++other) {
-    const Bytes text = store.get(key(other));
-    number = std::min(number, std::stoi(std::string(text.begin(), text.end())));
+  for (const std::string& other : exchange(store, "number", rank, world_size, std::to_string(number))) {
+    number = std::min(number, std::stoi(other));
   }
   return number;
 }
@@ -168,6 +128,7 @@ void set_unless_set(const VariableList& variables) {
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
 }
 
+// The largest numbers over all ranks, since the limits that follow from them must be equal on all ranks.
 CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
   CommunicatorCount most;
   for (int rank = 0; rank < plan.world_size; ++rank) {
@@ -182,6 +143,8 @@ CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
   return most;
 }
 
+// Half of the multiprocessors is the room for communicators that wait. Messages are small and on the critical path, so
+// pairs keep their two blocks as long as a group still gets as many; the groups share what is left, as powers of two.
 BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   BlockLimits limits;
   const CommunicatorCount most = communicators_of_a_rank(plan);
@@ -197,16 +160,33 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   return limits;
 }
 
-Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const Joining::Make& make) {
+Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make) {
   Communicators to{.rank = plan.rank, .groups = plan.groups};
   to.process_groups.resize(plan.groups.size());
   if (plan.world_size == 1) return to;
-  const Joining joining(plan, limits, make);
-  to.everyone = joining.everyone();
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) to.process_groups[g] = joining.group(g);
-  for (const RankPair& pair : plan.pairs) {
-    if (plan.rank == pair.first) to.pairs[pair.second] = joining.pair(pair);
-    if (plan.rank == pair.second) to.pairs[pair.first] = joining.pair(pair);
+  to.everyone = make({.name = "everyone", .member = plan.rank, .size = plan.world_size, .blocks = limits.everyone});
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const auto& members = plan.groups[g];
+    const auto place = std::find(members.begin(), members.end(), RankId(plan.rank));
+    if (place == members.end() || members.size() == 1) continue;
+    to.process_groups[g] = make({.name = fmt::format("group{}", g),
+                                 .member = static_cast<int>(place - members.begin()),
+                                 .size = static_cast<int>(members.size()),
+                                 .blocks = limits.group});
+  }
+  for (const auto& [low, high] : plan.pairs) {
+    if (plan.rank != low && plan.rank != high) continue;
+    const bool is_low = plan.rank == low;
+    const auto connect = [&](int from, int receiver) {
+      return make({.name = fmt::format("pair{}-{}", from, receiver),
+                   .member = is_low ? 0 : 1,
+                   .size = 2,
+                   .blocks = limits.pair});
+    };
+    Group up = connect(low, high);
+    Group down = connect(high, low);
+    if (!is_low) std::swap(up, down);
+    to.pairs[is_low ? high : low] = {.out = std::move(up), .in = std::move(down)};
   }
   to.receive_blocks = limits.pair * static_cast<int>(to.pairs.size());
   return to;

@@ -135,8 +135,9 @@ struct NewCommunicator {
 
 /// Creates a rank's communicators with `make`, which waits for the other members. The common order prevents deadlocks:
 /// everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
+using MakeGroup = std::function<Communicators::Group(const NewCommunicator&)>;
 [[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
-                                               const std::function<Communicators::Group(const NewCommunicator&)>& make);
+                                               const MakeGroup& make);
 
 /// Returns the groups in the order of make_communicators().
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);

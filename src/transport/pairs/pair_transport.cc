@@ -22,6 +22,15 @@ namespace {
 
 using Group = Communicators::Group;
 
+/// Returns the tensors of all members, which have one size and type. Blocks.
+std::vector<at::Tensor> gather(c10d::Backend& group, const at::Tensor& own) {
+  std::vector<at::Tensor> mine{own};
+  std::vector<std::vector<at::Tensor>> all(1);
+  for (int member = 0; member < group.getSize(); ++member) all.front().push_back(at::empty_like(own));
+  group.allgather(all, mine)->wait();
+  return std::move(all.front());
+}
+
 /// Rethrows c10d's errors as TransportErrors with the operation: "rank 1: send to rank 0".
 template <class Action>
 std::invoke_result_t<Action> guarded(const std::string& operation, Action&& action) {
@@ -42,7 +51,7 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
 
 /// Returns a view that keeps `tensor` alive, for c10d's send() and recv(). These call recordStream(), after which
 /// CUDA's allocator reuses the memory only once the device has passed the transfer, and not during a capture. The host
-/// is up to a step ahead. The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWork keeps
+/// is up to a step ahead. The allocator ignores foreign memory (CUDACachingAllocator, recordStream); PendingWorks keeps
 /// the tensor until the current stream waits.
 at::Tensor without_stream_record(const at::Tensor& tensor) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
@@ -52,26 +61,31 @@ at::Tensor without_stream_record(const at::Tensor& tensor) {
       .make_tensor();
 }
 
-class PendingWork final : public Pending {
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+class PendingWorks final : public Pending {
  public:
-  PendingWork(std::string operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor, at::Tensor result)
+  /// Keeps `kept` until the wait.
+  PendingWorks(std::string operation, Works works, at::Tensor result, at::Tensor kept = {})
       : operation_(std::move(operation)),
-        work_(std::move(work)),
-        tensor_(std::move(tensor)),
-        result_(std::move(result)) {}
+        works_(std::move(works)),
+        result_(std::move(result)),
+        kept_(std::move(kept)) {}
 
   at::Tensor wait() override {
     guarded(operation_, [&] {
-      if (!work_->wait()) throw TransportError("aborted");
+      for (const auto& work : works_) {
+        if (!work->wait()) throw TransportError("aborted");
+      }
     });
     return result_;
   }
 
  private:
   std::string operation_;
-  c10::intrusive_ptr<c10d::Work> work_;
-  at::Tensor tensor_;
+  Works works_;
   at::Tensor result_;
+  at::Tensor kept_;
 };
 
 /// All-reduce, or with `counts` reduce-scatter. Adds the slices in wait(), which does not block the thread on a device
@@ -101,14 +115,12 @@ class OrderedSum final : public Pending {
   /// c10d needs equal parts: shorter ones are padded with zeros.
   void all_gather(const at::Tensor& own_sum) {
     const auto& counts = exchange_.counts();
-    std::vector<at::Tensor> mine{at::zeros({counts.front()}, own_sum.options())};
-    mine.front().narrow(0, 0, own_sum.numel()).copy_(own_sum);
-    std::vector<std::vector<at::Tensor>> all(1);
-    for (std::size_t member = 0; member < counts.size(); ++member) all.front().push_back(at::empty_like(mine.front()));
-    group_->allgather(all, mine)->wait();
+    const at::Tensor mine = at::zeros({counts.front()}, own_sum.options());
+    mine.narrow(0, 0, own_sum.numel()).copy_(own_sum);
+    const std::vector<at::Tensor> all = gather(*group_, mine);
     std::int64_t offset = 0;
     for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
-      gradients_.narrow(0, offset, counts[member]).copy_(all.front()[member].narrow(0, 0, counts[member]));
+      gradients_.narrow(0, offset, counts[member]).copy_(all[member].narrow(0, 0, counts[member]));
     }
   }
 
@@ -117,41 +129,6 @@ class OrderedSum final : public Pending {
   at::Tensor gradients_;
   bool scatters_;
   SliceExchange exchange_;
-};
-
-/// All-gather by one broadcast per owner, or reduce-scatter by one reduction per owner. c10d's own collectives need
-/// equal parts, or copy the buffer.
-class OwnersOperations final : public Pending {
- public:
-  OwnersOperations(std::string operation, at::Tensor buffer)
-      : operation_(std::move(operation)), buffer_(std::move(buffer)) {}
-
-  void broadcast(c10d::Backend& group, int owner, at::Tensor part) {
-    std::vector<at::Tensor> tensors{std::move(part)};
-    c10d::BroadcastOptions options;
-    options.rootRank = owner;
-    works_.push_back(group.broadcast(tensors, options));
-  }
-  void reduce(c10d::Backend& group, int owner, at::Tensor part) {
-    std::vector<at::Tensor> tensors{std::move(part)};
-    c10d::ReduceOptions options;
-    options.rootRank = owner;
-    works_.push_back(group.reduce(tensors, options));
-  }
-
-  at::Tensor wait() override {
-    return guarded(operation_, [&] {
-      for (const auto& work : works_) {
-        if (!work->wait()) throw TransportError(operation_ + ": aborted");
-      }
-      return buffer_;
-    });
-  }
-
- private:
-  std::string operation_;
-  at::Tensor buffer_;
-  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
 /// Makes cuBLASLt's products, those with a bias, leave multiprocessors free (CUDABlas.cpp, gemm_and_bias). Keeps a
@@ -190,6 +167,9 @@ class PairTransport final : public Transport {
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
 
+  /// NCCL connects two members at their first transfer, which blocks both. Done in the middle of a program, two ranks
+  /// could each wait for another one.
+  ///
   /// Issues the first call of each kind on every group, in the order of make_communicators().
   void connect() {
     set_timeouts(to_.timeout);
@@ -211,7 +191,7 @@ class PairTransport final : public Transport {
     return guarded(operation, [&] {
       std::vector<at::Tensor> tensors{without_stream_record(tensor)};
       auto work = pair(peer).out->send(tensors, member(peer), kTag);
-      return std::make_unique<PendingWork>(operation, std::move(work), std::move(tensor), at::Tensor());
+      return std::make_unique<PendingWorks>(operation, Works{std::move(work)}, at::Tensor(), std::move(tensor));
     });
   }
 
@@ -222,7 +202,7 @@ class PairTransport final : public Transport {
       const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
       std::vector<at::Tensor> tensors{without_stream_record(tensor)};
       auto work = pair(peer).in->recv(tensors, member(peer), kTag);
-      return std::make_unique<PendingWork>(operation, std::move(work), at::Tensor(), tensor);
+      return std::make_unique<PendingWorks>(operation, Works{std::move(work)}, tensor);
     });
   }
 
@@ -237,12 +217,14 @@ class PairTransport final : public Transport {
       if (sum.order != nullptr) return std::make_unique<OrderedSum>(operation, group, sum);
       if (!sum.scatters()) {
         std::vector<at::Tensor> tensors{sum.gradients};
-        return std::make_unique<PendingWork>(operation, group->allreduce(tensors), at::Tensor(), sum.gradients);
+        return std::make_unique<PendingWorks>(operation, Works{group->allreduce(tensors)}, sum.gradients);
       }
-      auto pending = std::make_unique<OwnersOperations>(operation, sum.gradients);
-      for_each_part(sum.gradients, sum.counts,
-                    [&](int owner, const at::Tensor& part) { pending->reduce(*group, owner, part); });
-      return pending;
+      Works reductions = for_each_part(sum.gradients, sum.counts, [&](int owner, std::vector<at::Tensor>& part) {
+        c10d::ReduceOptions options;
+        options.rootRank = owner;
+        return group->reduce(part, options);
+      });
+      return std::make_unique<PendingWorks>(operation, std::move(reductions), sum.gradients);
     });
   }
 
@@ -252,10 +234,12 @@ class PairTransport final : public Transport {
     if (!group) return std::make_unique<Completed>(std::move(buffer));
     const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, id.value());
     return guarded(operation, [&] {
-      auto pending = std::make_unique<OwnersOperations>(operation, buffer);
-      for_each_part(buffer, counts,
-                    [&](int owner, const at::Tensor& part) { pending->broadcast(*group, owner, part); });
-      return pending;
+      Works broadcasts = for_each_part(buffer, counts, [&](int owner, std::vector<at::Tensor>& part) {
+        c10d::BroadcastOptions options;
+        options.rootRank = owner;
+        return group->broadcast(part, options);
+      });
+      return std::make_unique<PendingWorks>(operation, std::move(broadcasts), buffer);
     });
   }
 
@@ -271,10 +255,7 @@ class PairTransport final : public Transport {
       const int members = group->getSize();
       if (to_.sums_in_order) {
         const std::int64_t slice = (gradients.numel() + members - 1) / members;  // As in SliceExchange
-        std::vector<at::Tensor> mine{at::zeros({slice}, gradients.options())};
-        std::vector<std::vector<at::Tensor>> all(1);
-        for (int member = 0; member < members; ++member) all.front().push_back(at::empty_like(mine.front()));
-        group->allgather(all, mine)->wait();
+        gather(*group, at::zeros({slice}, gradients.options()));
       } else {
         std::vector<at::Tensor> sum{gradients};
         group->allreduce(sum)->wait();
@@ -305,12 +286,18 @@ class PairTransport final : public Transport {
  private:
   static constexpr int kTag = 0;  // NCCL has no tags
 
-  template <class Visit>
-  static void for_each_part(const at::Tensor& buffer, const std::vector<std::int64_t>& counts, const Visit& visit) {
+  /// Starts one operation per owner of elements: a reduce-scatter is a reduction to each, an all-gather a broadcast
+  /// from each. c10d's own collectives need equal parts, or copy the buffer.
+  template <class Start>
+  static Works for_each_part(const at::Tensor& buffer, const std::vector<std::int64_t>& counts, const Start& start) {
+    Works works;
     std::int64_t offset = 0;
     for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
-      if (counts[member] > 0) visit(static_cast<int>(member), buffer.narrow(0, offset, counts[member]));
+      if (counts[member] == 0) continue;
+      std::vector<at::Tensor> part{buffer.narrow(0, offset, counts[member])};
+      works.push_back(start(static_cast<int>(member), part));
     }
+    return works;
   }
 
   [[nodiscard]] const Communicators::Pair& pair(int peer) const {
@@ -361,13 +348,11 @@ class PairTransport final : public Transport {
     static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));
     return to_.process_groups[id.index()];
   }
+  /// Gathers all values and adds them in ascending order of ranks, so that the bits do not depend on NCCL's algorithm.
   [[nodiscard]] at::Tensor sum_over_everyone(const at::Tensor& values) const {
-    std::vector<at::Tensor> mine{values};
-    std::vector<std::vector<at::Tensor>> all(1);
-    for (int rank = 0; rank < to_.everyone->getSize(); ++rank) all.front().push_back(at::empty_like(values));
-    to_.everyone->allgather(all, mine)->wait();
-    at::Tensor sum = all.front().front();
-    for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank]);
+    const std::vector<at::Tensor> all = gather(*to_.everyone, values);
+    at::Tensor sum = all.front();
+    for (std::size_t rank = 1; rank < all.size(); ++rank) sum.add_(all[rank]);
     return sum;
   }
 

@@ -15,26 +15,6 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string current_reason() {
-  try {
-    throw;
-  } catch (const std::exception& error) {
-    return first_line(error.what());
-  } catch (...) {
-    return "an unknown exception";
-  }
-}
-
-bool current_lost_a_peer() {
-  try {
-    throw;
-  } catch (const PeerLostError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
 }  // namespace
 
 RankThreads::RankThreads(int ranks) {
@@ -93,17 +73,26 @@ void RankThreads::serve(RankId rank) {
 void RankThreads::play(RankId rank) {
   try {
     (*turn_.body)(rank);
+  } catch (const PeerLostError& error) {
+    note_failure(rank, /*own_reason=*/false, error.what());
+  } catch (const std::exception& error) {
+    note_failure(rank, /*own_reason=*/true, error.what());
   } catch (...) {
-    note_failure(rank, !current_lost_a_peer());
-    (*turn_.close)(fmt::format("rank {} failed: {}", rank.value(), current_reason()));
+    note_failure(rank, /*own_reason=*/true, "an unknown exception");
   }
 }
 
-void RankThreads::note_failure(RankId rank, bool own_reason) {
-  const std::lock_guard lock(mutex_);
-  if (turn_.failure && (turn_.own_reason || !own_reason)) return;
-  turn_.failure = {.rank = rank, .error = std::current_exception()};
-  turn_.own_reason = own_reason;
+/// Keeps the current exception if it is the first, or the first with a reason of its own: closing the hub makes the
+/// other ranks fail, too, and only the first cause helps the user. Call it within a handler.
+void RankThreads::note_failure(RankId rank, bool own_reason, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!turn_.failure || (own_reason && !turn_.own_reason)) {
+      turn_.failure = {.rank = rank, .error = std::current_exception()};
+      turn_.own_reason = own_reason;
+    }
+  }
+  (*turn_.close)(fmt::format("rank {} failed: {}", rank.value(), first_line(why)));
 }
 
 std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,

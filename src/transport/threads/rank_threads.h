@@ -1,7 +1,8 @@
 #pragma once
 
-// Runs ranks as threads of this process, for `--transport threads`, tests and the Python package. Threads are kept
-// between runs.
+// Runs ranks as threads of this process, for `--transport threads`, tests and the Python package. The caller is rank 0;
+// the other ranks have a thread each, which is kept between runs. If a rank throws, the others are ended, and the first
+// failure with a reason of its own is returned. thread_transport.h connects these ranks.
 
 #include <condition_variable>
 #include <cstdint>
@@ -52,7 +53,7 @@ class RankThreads {
 
   void serve(RankId rank);
   void play(RankId rank);
-  void note_failure(RankId rank, bool own_reason);
+  void note_failure(RankId rank, bool own_reason, const std::string& why);
   void end();
 
   std::mutex mutex_;

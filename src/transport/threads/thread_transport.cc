@@ -5,35 +5,107 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/invariant.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
+#include "transport/stream.h"
 
 namespace chimera {
+namespace {
 
-struct ThreadHub::State {
-  State(int ranks, RankGroups gradient_groups)
-      : num_ranks(static_cast<std::size_t>(ranks)),
-        groups(std::move(gradient_groups)),
-        channels(num_ranks * num_ranks),
-        everyone(num_ranks) {
-    for (const auto& group : groups) sums.emplace_back(group.size());
+/// Flag that can be closed; keeps the first reason.
+class CloseFlag {
+ public:
+  void close(const std::string& why) {
+    const std::scoped_lock lock(mutex_);
+    if (closed_) return;
+    why_ = why;
+    closed_ = true;
   }
-  ThreadChannel& channel(RankId from, RankId to) { return channels[from.index() * num_ranks + to.index()]; }
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
+  /// Throws PeerLostError "OPERATION: WHY" if closed. `describe` returns the operation.
+  template <class Describe>
+  void check(Describe&& describe) const {
+    if (!closed_) return;
+    const std::scoped_lock lock(mutex_);
+    throw PeerLostError(describe() + ": " + why_);
+  }
 
-  std::size_t num_ranks;
-  RankGroups groups;
-  CloseFlag close_flag;
-  std::vector<ThreadChannel> channels;  ///< [from][to]
-  std::deque<ThreadSum> sums;           ///< by parameter group
-  ThreadSum everyone;
+ private:
+  std::atomic<bool> closed_ = false;
+  mutable std::mutex mutex_;
+  std::string why_;
 };
 
-namespace {
+/// Directed FIFO channel between two threads, by reference. Messages are numbered from 0. One thread sends, one
+/// receives, any thread may call wake().
+class ThreadChannel {
+ public:
+  struct Message {
+    Handover tensor;
+    MessageTag tag;
+  };
+
+  void send(Message message) {
+    bool notify = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      messages_.push_back(std::move(message));
+      notify = receiver_waits_;
+    }
+    if (notify) arrived_.notify_one();
+  }
+  /// Returns the number of the next message to receive.
+  [[nodiscard]] std::int64_t post() { return posted_++; }
+  /// Blocks until message `number` arrives. Returns an undefined tensor if `close_flag` is closed. Call it once per
+  /// number.
+  [[nodiscard]] Message take(std::int64_t number, const CloseFlag& close_flag) {
+    std::unique_lock lock(mutex_);
+    receiver_waits_ = true;
+    const auto arrived = [&] { return number < first_ + static_cast<std::int64_t>(messages_.size()); };
+    arrived_.wait(lock, [&] { return close_flag.closed() || arrived(); });
+    receiver_waits_ = false;
+    if (close_flag.closed()) return {};
+    require_invariant(number >= first_, fmt::format("message {} of a channel is taken twice", number));
+    // Receives may be waited for out of order, so a taken message leaves a gap until all before it are taken.
+    Message message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], Message());
+    while (!messages_.empty() && !messages_.front().tensor.tensor.defined()) {
+      messages_.pop_front();
+      ++first_;
+    }
+    return message;
+  }
+  /// Makes a blocked take() check its flag again.
+  void wake() {
+    const std::scoped_lock lock(mutex_);
+    arrived_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Message> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
+  std::int64_t first_ = 0;
+  bool receiver_waits_ = false;  ///< avoids a system call for an unneeded notification
+  std::int64_t posted_ = 0;
+};
+
+/// A member's contribution to a collective.
+struct Addend {
+  GradientSum sum;        ///< To add; to gather: the buffer and the number of each member's elements
+  bool gathers = false;   ///< The collective is an all-gather
+  StreamMark ready = {};  ///< when the tensors of `sum` are ready
+};
 
 at::Tensor sum_of(std::vector<Addend>& addends) {
   if (const SumOrder* order = addends.front().sum.order; order != nullptr) {
@@ -98,6 +170,108 @@ std::string add_up(std::vector<Addend>& addends) {
   return {};
 }
 
+/// Rounds of a collective: the members' n-th deposits form round n. The first member that waits after all deposits adds
+/// for all, so no thread of its own is needed, and the order of the sum does not depend on who adds.
+class ThreadSum {
+ public:
+  explicit ThreadSum(std::size_t num_members) : num_members_(num_members), next_round_(num_members, 0) {}
+
+  /// Returns the round of the contribution. Does not wait.
+  [[nodiscard]] std::int64_t deposit(std::size_t member, Addend addend) {
+    const std::scoped_lock lock(mutex_);
+    const std::int64_t number = next_round_[member]++;
+    if (number == first_ + std::ssize(rounds_)) rounds_.emplace_back().addends.resize(num_members_);
+    Round& round = round_of(number);
+    round.addends[member] = std::move(addend);
+    if (++round.num_deposited == num_members_) changed_.notify_all();
+    return number;
+  }
+
+  /// Blocks until each buffer holds the result. No buffer is accessed after any member's wait() has returned. Call it
+  /// once per member and round. Throws PeerLostError if `close_flag` is closed, TransportError if the sum failed, both
+  /// with the operation.
+  template <class Describe>
+  void wait(std::int64_t number, const CloseFlag& close_flag, const Describe& operation) {
+    std::unique_lock lock(mutex_);
+    Round& round = round_of(number);
+    changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
+    if (round.phase == Phase::Collecting && !close_flag.closed()) {
+      round.phase = Phase::Summing;
+      lock.unlock();
+      std::string error = add_up(round.addends);
+      StreamMark summed(round.addends.front().sum.gradients.device());
+      lock.lock();
+      round.summed = std::move(summed);
+      round.error = std::move(error);
+      round.phase = Phase::Done;
+      changed_.notify_all();
+    }
+    // Waits even if closed: another member may be writing into this member's buffer.
+    changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
+    close_flag.check(operation);
+    round.summed.await();
+    const std::string error = round.error;
+    ++round.num_left;
+    drop_finished_rounds();
+    if (!error.empty()) throw TransportError(operation() + ": " + error);
+  }
+
+  /// Makes blocked waits check their flag again.
+  void wake() {
+    const std::scoped_lock lock(mutex_);
+    changed_.notify_all();
+  }
+
+ private:
+  enum class Phase { Collecting, Summing, Done };
+  struct Round {
+    std::vector<Addend> addends;  ///< by member
+    std::size_t num_deposited = 0;
+    std::size_t num_left = 0;  ///< members that have returned from wait()
+    Phase phase = Phase::Collecting;
+    StreamMark summed;  ///< when every buffer holds the sum
+    std::string error;
+  };
+
+  [[nodiscard]] Round& round_of(std::int64_t number) {
+    require_invariant(number >= first_ && number - first_ < std::ssize(rounds_),
+                      fmt::format("round {} of a sum is not in progress", number));
+    return rounds_[static_cast<std::size_t>(number - first_)];
+  }
+  void drop_finished_rounds() {
+    while (!rounds_.empty() && rounds_.front().num_left == num_members_) {
+      rounds_.pop_front();
+      ++first_;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t num_members_;
+  std::vector<std::int64_t> next_round_;  ///< by member
+  std::deque<Round> rounds_;              ///< rounds first_, first_ + 1, ...
+  std::int64_t first_ = 0;
+};
+
+/// What the ranks share: a channel per ordered pair, the sums of each parameter group, and the sum of numbers.
+struct Network {
+  Network(int ranks, RankGroups gradient_groups)
+      : num_ranks(static_cast<std::size_t>(ranks)),
+        groups(std::move(gradient_groups)),
+        channels(num_ranks * num_ranks),
+        everyone(num_ranks) {
+    for (const auto& group : groups) sums.emplace_back(group.size());
+  }
+  ThreadChannel& channel(RankId from, RankId to) { return channels[from.index() * num_ranks + to.index()]; }
+
+  std::size_t num_ranks;
+  RankGroups groups;
+  CloseFlag close_flag;
+  std::vector<ThreadChannel> channels;  ///< [from][to]
+  std::deque<ThreadSum> sums;           ///< by parameter group
+  ThreadSum everyone;
+};
+
 class Sent final : public Pending {
  public:
   Sent(const CloseFlag& close_flag, RankId from, RankId to) : close_flag_(close_flag), from_(from), to_(to) {}
@@ -114,12 +288,13 @@ class Sent final : public Pending {
 
 class Receive final : public Pending {
  public:
-  Receive(ThreadHub::State& hub, RankId from, RankId to, TensorSpec spec, const MessageTag& tag)
+  Receive(Network& hub, RankId from, RankId to, TensorSpec spec, const MessageTag& tag)
       : hub_(hub), from_(from), to_(to), spec_(std::move(spec)), tag_(tag), number_(hub.channel(from, to).post()) {}
 
   at::Tensor wait() override {
-    const auto [message, tag] = hub_.channel(from_, to_).take(number_, hub_.close_flag);
+    const auto [handed, tag] = hub_.channel(from_, to_).take(number_, hub_.close_flag);
     hub_.close_flag.check([&] { return operation(); });
+    at::Tensor message = handed.take();
     if (tag != tag_) throw_mismatch(from_, to_, tag_, to_text(tag));
     if (message.sizes() != spec_.sizes || message.scalar_type() != spec_.dtype) {
       throw TransportError(fmt::format("{}: expected [{}] {}, got [{}] {}; both ends must follow the same program",
@@ -135,7 +310,7 @@ class Receive final : public Pending {
     return fmt::format("rank {}: receive from rank {}", to_.value(), from_.value());
   }
 
-  ThreadHub::State& hub_;
+  Network& hub_;
   RankId from_;
   RankId to_;
   TensorSpec spec_;
@@ -146,7 +321,7 @@ class Receive final : public Pending {
 class Sum final : public Pending {
  public:
   /// `operation` names the sum in errors: "all-reduce of stage 2".
-  Sum(ThreadHub::State& hub, ThreadSum& sum, RankId rank, std::size_t member, Addend addend, std::string operation)
+  Sum(Network& hub, ThreadSum& sum, RankId rank, std::size_t member, Addend addend, std::string operation)
       : hub_(hub),
         sum_(sum),
         rank_(rank),
@@ -155,15 +330,12 @@ class Sum final : public Pending {
         round_(sum.deposit(member, std::move(addend))) {}
 
   at::Tensor wait() override {
-    const SumResult result = sum_.wait(round_, hub_.close_flag);
-    const auto operation = [&] { return fmt::format("rank {}: {}", rank_.value(), operation_); };
-    if (result.closed) hub_.close_flag.check(operation);
-    if (!result.error.empty()) throw TransportError(operation() + ": " + result.error);
+    sum_.wait(round_, hub_.close_flag, [&] { return fmt::format("rank {}: {}", rank_.value(), operation_); });
     return buffer_;
   }
 
  private:
-  ThreadHub::State& hub_;
+  Network& hub_;
   ThreadSum& sum_;
   RankId rank_;
   std::string operation_;
@@ -173,10 +345,10 @@ class Sum final : public Pending {
 
 class ThreadTransport final : public Transport {
  public:
-  ThreadTransport(ThreadHub::State& hub, RankId rank) : hub_(hub), rank_(rank) {}
+  ThreadTransport(Network& hub, RankId rank) : hub_(hub), rank_(rank) {}
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {
-    hub_.channel(rank_, to).send({std::move(tensor), tag});
+    hub_.channel(rank_, to).send({Handover(std::move(tensor)), tag});
     return std::make_unique<Sent>(hub_.close_flag, rank_, to);
   }
 
@@ -207,66 +379,15 @@ class ThreadTransport final : public Transport {
                                  fmt::format("{} of stage {}", name, group.value()));
   }
 
-  ThreadHub::State& hub_;
+  Network& hub_;
   RankId rank_;
 };
 
 }  // namespace
 
-std::int64_t ThreadSum::deposit(std::size_t member, Addend addend) {
-  const std::scoped_lock lock(mutex_);
-  const std::int64_t number = next_round_[member]++;
-  if (number == first_ + static_cast<std::int64_t>(rounds_.size())) {
-    rounds_.emplace_back().addends.resize(num_members_);
-  }
-  Round& round = round_of(number);
-  round.addends[member] = std::move(addend);
-  if (++round.num_deposited == num_members_) changed_.notify_all();
-  return number;
-}
-
-SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
-  std::unique_lock lock(mutex_);
-  Round& round = round_of(number);
-  changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
-  if (round.phase == Phase::Collecting && !close_flag.closed()) {
-    round.phase = Phase::Summing;
-    lock.unlock();
-    std::string error = add_up(round.addends);
-    StreamMark summed(round.addends.front().sum.gradients.device());
-    lock.lock();
-    round.summed = std::move(summed);
-    round.error = std::move(error);
-    round.phase = Phase::Done;
-    changed_.notify_all();
-  }
-  // Waits even if closed: another member may be writing into this member's buffer.
-  changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
-  if (close_flag.closed()) return {.closed = true, .error = {}};
-  round.summed.await();
-  SumResult result{.closed = false, .error = round.error};
-  ++round.num_left;
-  drop_finished_rounds();
-  return result;
-}
-
-ThreadSum::Round& ThreadSum::round_of(std::int64_t number) {
-  require_invariant(number >= first_ && number - first_ < std::ssize(rounds_),
-                    fmt::format("round {} of a sum is not in progress", number));
-  return rounds_[static_cast<std::size_t>(number - first_)];
-}
-
-void ThreadSum::drop_finished_rounds() {
-  while (!rounds_.empty() && rounds_.front().num_left == num_members_) {
-    rounds_.pop_front();
-    ++first_;
-  }
-}
-
-void ThreadSum::wake() {
-  const std::scoped_lock lock(mutex_);
-  changed_.notify_all();
-}
+struct ThreadHub::State : Network {
+  using Network::Network;
+};
 
 ThreadHub::ThreadHub(int ranks, RankGroups groups) : state_(std::make_unique<State>(ranks, std::move(groups))) {}
 

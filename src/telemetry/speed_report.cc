@@ -1,0 +1,214 @@
+#include "telemetry/speed_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "telemetry/run_history.h"
+
+namespace chimera {
+namespace {
+
+using OpKey = std::pair<std::int64_t, OpKind>;  // Stage and kind
+
+struct OpTotal {
+  double seconds = 0;
+  std::int64_t count = 0;
+};
+
+/// What the record of one rank shows of its complete steps.
+struct RankSteps {
+  std::vector<double> step_seconds;
+  StepParts total;
+  std::map<OpKey, OpTotal> ops;
+};
+
+/// Adds the time of an instruction to the part that it belongs to.
+void add(const Instruction& instruction, double seconds, RankSteps& steps) {
+  switch (instruction.kind) {
+    case InstructionKind::Compute: {
+      OpTotal& op = steps.ops[{instruction.op.stage.value(), instruction.op.kind}];
+      op.seconds += seconds;
+      ++op.count;
+      steps.total.ops += seconds;
+      return;
+    }
+    case InstructionKind::Recompute: steps.total.ops += seconds; return;
+    case InstructionKind::WaitReceive:
+    case InstructionKind::WaitSend: steps.total.messages += seconds; return;
+    case InstructionKind::WaitAllReduce: steps.total.sums += seconds; return;
+    case InstructionKind::ReduceScalars: steps.total.ranks += seconds; return;
+    case InstructionKind::OptimizerStep:
+    case InstructionKind::UpdateWeights: steps.total.updates += seconds; return;
+    default: steps.total.rest += seconds; return;
+  }
+}
+
+/// An event marks the start of an instruction, so an instruction lasts until the next event. The oldest step may have
+/// lost its first events to newer ones, and the newest is not over, so neither counts. The first step of a run is slow,
+/// because memory and caches are used for the first time.
+RankSteps steps_of(const std::vector<FlightEvent>& events) {
+  RankSteps steps;
+  const auto step_at = [&](std::size_t i) {
+    return events[i].progress.phase == RankProgress::Phase::Steps ? events[i].progress.step : 0;
+  };
+  std::size_t begin = 0;
+  while (begin < events.size() && step_at(begin) == step_at(0)) ++begin;
+  if (begin < events.size() && step_at(begin) == 1) {
+    while (begin < events.size() && step_at(begin) <= 1) ++begin;
+  }
+  while (begin < events.size()) {
+    const std::int64_t step = step_at(begin);
+    std::size_t end = begin;
+    while (end < events.size() && step_at(end) == step) ++end;
+    if (end == events.size()) break;
+    for (std::size_t i = begin; step > 0 && i < end; ++i) {
+      const auto nanoseconds = events[i + 1].nanoseconds - events[i].nanoseconds;
+      add(events[i].progress.instruction, static_cast<double>(nanoseconds) / 1e9, steps);
+    }
+    if (step > 0) {
+      steps.step_seconds.push_back(static_cast<double>(events[end].nanoseconds - events[begin].nanoseconds) / 1e9);
+    }
+    begin = end;
+  }
+  return steps;
+}
+
+constexpr std::array kParts = {
+    std::pair("ops", &StepParts::ops),         std::pair("messages", &StepParts::messages),
+    std::pair("sums", &StepParts::sums),       std::pair("the slowest rank", &StepParts::ranks),
+    std::pair("updates", &StepParts::updates), std::pair("the rest", &StepParts::rest)};
+
+/// Returns the mean of the ops of all ranks but one, weighted as that rank runs them; 0 if an op runs nowhere else.
+double seconds_elsewhere(const std::vector<RankSteps>& all, std::size_t self) {
+  double seconds = 0;
+  for (const auto& [key, own] : all[self].ops) {
+    OpTotal others;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const auto found = all[rank].ops.find(key);
+      if (rank == self || found == all[rank].ops.end()) continue;
+      others.seconds += found->second.seconds;
+      others.count += found->second.count;
+    }
+    if (others.count == 0) return 0;
+    seconds += others.seconds / static_cast<double>(others.count) * static_cast<double>(own.count);
+  }
+  return seconds;
+}
+
+constexpr double kStraggler = 1.1;
+
+const RankSpeed* straggler_of(const SpeedReport& report) {
+  const auto slowest = std::ranges::max_element(report.ranks, {}, &RankSpeed::slowdown);
+  return slowest != report.ranks.end() && slowest->slowdown() >= kStraggler ? &*slowest : nullptr;
+}
+
+/// A straggler makes all other ranks wait, so it explains waits, and comes first. Ops alone cannot explain a step that
+/// is longer than they are: then the largest wait does.
+std::string cause_of(const SpeedReport& report) {
+  if (const RankSpeed* slow = straggler_of(report)) {
+    return fmt::format(
+        "rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step", slow->rank,
+        slow->slowdown(), slow->parts.ops - slow->elsewhere);
+  }
+  const StepParts& parts = report.parts;
+  if (report.planned > 0 && parts.ops + parts.updates > report.planned) {
+    return "ops and updates alone take longer than the planned step: the profile is of another machine or state, or "
+           "other processes use the cores";
+  }
+  const auto part = std::ranges::max_element(kParts.begin() + 1, kParts.end(), {},
+                                             [&](const auto& each) { return parts.*each.second; });
+  return fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,
+                     100 * parts.*part->second / report.step_seconds);
+}
+
+}  // namespace
+
+std::optional<SpeedReport> speed_of(const Flight& flight) {
+  std::vector<RankSteps> all;
+  for (const auto& events : flight.ranks) all.push_back(events ? steps_of(*events) : RankSteps());
+  SpeedReport report{.planned = flight.job.planned_step_seconds};
+  std::vector<double> step_seconds;
+  std::map<OpKey, OpTotal> ops;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const auto steps = std::ssize(all[rank].step_seconds);
+    if (steps == 0) continue;
+    const double share = 1 / static_cast<double>(steps);
+    RankSpeed& speed = report.ranks.emplace_back(
+        RankSpeed{.rank = static_cast<int>(rank), .elsewhere = share * seconds_elsewhere(all, rank)});
+    for (const auto& [name, part] : kParts) speed.parts.*part = share * all[rank].total.*part;
+    report.steps = report.steps == 0 ? steps : std::min<std::int64_t>(report.steps, steps);
+    step_seconds.insert(step_seconds.end(), all[rank].step_seconds.begin(), all[rank].step_seconds.end());
+    for (const auto& [key, op] : all[rank].ops) {
+      ops[key].seconds += op.seconds;
+      ops[key].count += op.count;
+    }
+  }
+  if (report.ranks.empty()) return std::nullopt;
+  report.step_seconds = median_of(std::move(step_seconds));
+  for (const auto& [key, op] : ops) {
+    report.ops.push_back(
+        {.kind = key.second, .stage = key.first, .seconds = op.seconds / static_cast<double>(op.count)});
+  }
+  for (const auto& [name, part] : kParts) {
+    for (const RankSpeed& rank : report.ranks) report.parts.*part += rank.parts.*part;
+    report.parts.*part /= static_cast<double>(report.ranks.size());
+  }
+  return report;
+}
+
+std::string to_text(const SpeedReport& report) {
+  std::string text =
+      fmt::format("\nspeed of the last {} steps: {:.4f} s a step (median)", report.steps, report.step_seconds);
+  if (report.planned > 0) {
+    text +=
+        fmt::format("; planned {:.4f} s ({:+.1f} %)", report.planned, 100 * (report.planned / report.step_seconds - 1));
+  }
+  std::vector<std::string> shares;
+  for (const auto& [name, part] : kParts) {
+    shares.push_back(fmt::format("{} {:.4f} s", name, report.parts.*part));
+  }
+  text += fmt::format("\n  of a step, mean over ranks: {}\n  mean of an op:", fmt::join(shares, ", "));
+  std::int64_t stage = -1;
+  for (const OpSpeed& op : report.ops) {
+    if (op.stage != stage) text += fmt::format("\n    stage {:>3}", op.stage);
+    text += fmt::format("  {} {:.4f} s", letter(op.kind), op.seconds);
+    stage = op.stage;
+  }
+  return text + fmt::format("\n  {}\n", cause_of(report));
+}
+
+nlohmann::ordered_json to_json(const SpeedReport& report) {
+  const auto parts_json = [](const StepParts& parts) {
+    nlohmann::ordered_json json;
+    json["ops"] = parts.ops;
+    json["messages"] = parts.messages;
+    json["sums"] = parts.sums;
+    json["slowest_rank"] = parts.ranks;
+    json["updates"] = parts.updates;
+    json["rest"] = parts.rest;
+    return json;
+  };
+  nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+  for (const OpSpeed& op : report.ops) {
+    ops.push_back({{"stage", op.stage}, {"kind", std::string(1, letter(op.kind))}, {"seconds", op.seconds}});
+  }
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankSpeed& rank : report.ranks) {
+    ranks.push_back({{"rank", rank.rank}, {"seconds", parts_json(rank.parts)}, {"slowdown", rank.slowdown()}});
+  }
+  return {{"steps", report.steps},
+          {"step_seconds", report.step_seconds},
+          {"planned_step_seconds", report.planned > 0 ? nlohmann::ordered_json(report.planned) : nullptr},
+          {"seconds", parts_json(report.parts)},
+          {"ops", ops},
+          {"ranks", ranks},
+          {"cause", cause_of(report)}};
+}
+
+}  // namespace chimera
