@@ -17,7 +17,7 @@
 #include <new>
 #include <string_view>
 
-#include "bench/training_run.h"
+#include "bench/contest.h"
 #include "build_information.h"
 #include "core/choices.h"
 #include "core/console.h"
