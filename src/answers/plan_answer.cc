@@ -12,7 +12,6 @@
 #include "generate/generator.h"
 #include "generate/registry.h"
 #include "model_config/parameters.h"
-#include "plan/paper_rule.h"
 
 namespace chimera {
 namespace {
