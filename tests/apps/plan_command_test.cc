@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 const std::string kP100 = testing::source_path("/machines/p100-aries.json");
@@ -110,6 +111,12 @@ TEST(PlanCommandTest, ShowsBothModelsAndTheGainOfMoreMemory) {
   EXPECT_THAT(result.output, HasSubstr("equation 1: "));
   EXPECT_THAT(result.output, HasSubstr("a network that takes no time: "));
   EXPECT_THAT(result.output, HasSubstr("twice the memory: "));
+}
+
+TEST(PlanCommandTest, SaysThatSchedulesDoNotDifferWithoutAPipeline) {
+  const char* note = "D = 1 is data parallelism without a pipeline";
+  EXPECT_THAT(run_program(bert_48({"--stages", "1", "--memory", "64"})).output, HasSubstr(note));
+  EXPECT_THAT(run_program(bert_48({"--stages", "4", "--top", "2"})).output, Not(HasSubstr(note)));
 }
 
 TEST(PlanCommandTest, ExplainsARowAgainstTheNext) {
