@@ -204,13 +204,14 @@ std::string printed(const PlanReport& report, Format format) {
   return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
 
-std::string description(const PlanReport& report) {
+/// `seconds` is the predicted time of a step as text, or empty if the file has it elsewhere.
+std::string description(const PlanReport& report, const std::string& seconds) {
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
-      "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n",
+      "Predicted: {}{:.4g} GiB on the fullest worker.\n",
       report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
-      report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
+      report.problem.mini_batch, seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
   for (const std::string& note : report.notes) text += note + "\n";
   return text;
 }
@@ -219,8 +220,10 @@ void write_plan(const PlanArguments& options, const PlanReport& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
   require_trainable(chosen.candidate, "--output");
+  // A field, so that the run can compare its steps with the plan.
   write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate),
-                                       description(report) + "chimera train --config THIS --data FILE"));
+                                       description(report, "") + "chimera train --config THIS --data FILE") +
+                                   fmt::format("predicted_step_seconds = {:.6g}\n", chosen.prediction.step_seconds));
 }
 
 struct SlurmJob {
@@ -278,7 +281,7 @@ exit "$code"
 
 void write_job(const PlanArguments& options, const PlanReport& report) {
   if (options.sbatch.empty()) return;
-  const Candidate& chosen = report.plan.ranked.front().candidate;
+  const auto& [chosen, prediction] = report.plan.ranked.front();
   require_trainable(chosen, "--sbatch");
   const std::string file = options.sbatch == "-" ? "" : options.sbatch;
   const std::int64_t ranks = chosen.data_parallel * chosen.shape.stages;
@@ -287,12 +290,13 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
   if (has_gpus && options.ranks_option->count() == 0) {
     ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
   }
-  write_output(file, sbatch_script({.name = fmt::format("chimera-{}", options.problem.model),
-                                    .comment = description(report),
-                                    .ranks = ranks,
-                                    .ranks_of_node = ranks_of_node,
-                                    .has_gpus = has_gpus,
-                                    .flags = to_words(all_flags(options, report.problem, chosen))}));
+  write_output(file,
+               sbatch_script({.name = fmt::format("chimera-{}", options.problem.model),
+                              .comment = description(report, fmt::format("{:.4g} s a step, ", prediction.step_seconds)),
+                              .ranks = ranks,
+                              .ranks_of_node = ranks_of_node,
+                              .has_gpus = has_gpus,
+                              .flags = to_words(all_flags(options, report.problem, chosen))}));
 }
 
 void check_flags(const PlanArguments& options) {

@@ -159,8 +159,13 @@ TEST(PlanCommandTest, PrintsALineForEachCandidate) {
 TEST(PlanCommandTest, WritesAFileForTrain) {
   const Scratch scratch;
   const std::string file = scratch.path("plan.toml");
-  (void)planned(published_bert_48({"--rule", "paper", "--output", file}));
+  const json plan = planned(published_bert_48({"--rule", "paper", "--output", file}));
   const std::string text = read_file(file);
+  const std::string field = "\npredicted_step_seconds = ";
+  ASSERT_THAT(text, HasSubstr(field)) << "a field, which the run reads";
+  EXPECT_NEAR(std::stod(text.substr(text.find(field) + field.size())), plan["chosen"]["step_seconds"],
+              1e-5 * plan["chosen"]["step_seconds"].get<double>());
+  EXPECT_THAT(text, Not(HasSubstr("s a step")));
   EXPECT_THAT(text, HasSubstr("model = \"bert-48\"\n"));
   EXPECT_THAT(text, HasSubstr("stages = 4\n"));
   EXPECT_THAT(text, HasSubstr("data-parallel = 8\n"));
