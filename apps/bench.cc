@@ -7,7 +7,6 @@
 
 #include "bench/contest.h"
 #include "bench/machine_line.h"
-#include "bench/training_run.h"
 #include "commands.h"
 #include "core/console.h"
 #include "core/error.h"

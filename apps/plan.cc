@@ -187,14 +187,15 @@ std::string print_plan(const PlanReport& report, Format format) {
   return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
 
-std::string description(const PlanReport& report) {
+/// `seconds` is the predicted time of a step as text, or empty if the file has it elsewhere.
+std::string description(const PlanReport& report, const std::string& seconds) {
   // A file should say on its own what it is for.
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
-      "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n",
+      "Predicted: {}{:.4g} GiB on the fullest worker.\n",
       report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
-      report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
+      report.problem.mini_batch, seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
   for (const std::string& note : report.notes) text += note + "\n";
   return text;
 }
@@ -203,8 +204,10 @@ void write_plan(const PlanArguments& options, const PlanReport& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
   require_trainable(chosen.candidate, "--output");
+  // A field, so that the run can compare its steps with the plan.
   write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate),
-                                       description(report) + "chimera train --config THIS --data FILE"));
+                                       description(report, "") + "chimera train --config THIS --data FILE") +
+                                   fmt::format("predicted_step_seconds = {:.6g}\n", chosen.prediction.step_seconds));
 }
 
 void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
@@ -215,8 +218,9 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
 
 void write_job(const PlanArguments& options, const PlanReport& report) {
   if (options.sbatch.empty()) return;
-  const Candidate& chosen = report.plan.ranked.front().candidate;
+  const auto& [chosen, prediction] = report.plan.ranked.front();
   require_trainable(chosen, "--sbatch");
+  const std::string seconds = fmt::format("{:.4g} s a step, ", prediction.step_seconds);
   const std::int64_t ranks = chosen.data_parallel * chosen.shape.stages;
   const bool has_gpus = report.problem.machine.cores == 0;
   std::int64_t ranks_of_node = options.ranks_of_node;
@@ -256,7 +260,7 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code"
 )",
-      fmt::arg("comment", as_comment(description(report))), fmt::arg("name", "chimera-" + options.problem.model),
+      fmt::arg("comment", as_comment(description(report, seconds))), fmt::arg("name", "chimera-" + options.problem.model),
       fmt::arg("nodes", ranks / ranks_of_node), fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node),
       fmt::arg("gpus", has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", ranks_of_node) : ""),
       fmt::arg("flags", shell_words(to_words(all_flags(options, report.problem, chosen)))));

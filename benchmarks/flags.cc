@@ -15,11 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/contest.h"
 #include "bench/machine_line.h"
 #include "bench/random_letters.h"
 #include "bench/statistics.h"
-#include "bench/training_run.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
 #include "train/loop/trainer.h"

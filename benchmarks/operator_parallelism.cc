@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "plan/compare_models.h"
 #include "plan/plan.h"
-#include "plan/predict.h"
 
 namespace chimera {
 namespace {

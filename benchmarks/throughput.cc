@@ -13,7 +13,7 @@
 #include "bench/contest.h"
 #include "bench/machine_line.h"
 #include "bench/random_letters.h"
-#include "bench/training_run.h"
+#include "core/files.h"
 #include "core/shell_words.h"
 #include "generate/registry.h"
 #include "launch/local/launcher.h"

@@ -13,7 +13,6 @@
 #include "flags/values.h"
 #include "help.h"
 #include "passes/pair_neighbors.h"
-#include "simulate/link_matrix.h"
 
 namespace chimera::apps {
 namespace {

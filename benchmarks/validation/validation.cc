@@ -1,3 +1,4 @@
+#include "core/files.h"
 #include "validation/validation.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bench/training_run.h"
+#include "bench/contest.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"

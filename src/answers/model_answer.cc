@@ -87,7 +87,8 @@ std::string layer_table(const ModelReport& report) {
                         flops_text(layer.forward_flops), flops_text(backward_flops(layer)),
                         bytes_text(layer.activations), bytes_text(layer.deferred));
   }
-  return text;
+  // Otherwise the head's backward looks like half of a product too few.
+  return text + "F of the head includes the gradient of its input, because it keeps no logits\n";
 }
 
 std::string stage_table(const ModelReport& report, const std::vector<StageFootprint>& stages) {

@@ -12,7 +12,6 @@
 #include "generate/generator.h"
 #include "generate/registry.h"
 #include "model_config/parameters.h"
-#include "plan/paper_rule.h"
 
 namespace chimera {
 namespace {
@@ -295,7 +294,10 @@ std::string plan_text(const PlanReport& report) {
                   problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
                   problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
   for (const std::string& note : report.notes) text += "  " + note + "\n";
-  text += "\n" + plan_rows(report.candidates) + error_text(report);
+  text += "\n" + plan_rows(report.candidates);
+  if (std::ranges::any_of(report.candidates, [](const auto& each) { return each.ranked.candidate.shape.stages == 1; }))
+    text += "D = 1 is data parallelism without a pipeline, which is the same for every schedule\n";
+  text += error_text(report);
   const ReportedCandidate& chosen = report.candidates.front();
   text += fmt::format("\nchosen{}: {}, recompute {}{}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       describe(chosen.ranked.candidate), recompute_text(chosen.ranked.candidate),

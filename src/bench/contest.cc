@@ -1,18 +1,25 @@
 #include "bench/contest.h"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
-#include <string>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/machine_line.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/shell_words.h"
 
 namespace chimera {
 namespace {
@@ -64,6 +71,7 @@ class Contest {
   std::vector<Score> run() {
     for (std::int64_t round = 0; round < options_.rounds; ++round) {
       say_(fmt::format("round {}, load {}:", round + 1, load()));
+      // All contenders run in every round, so that a slow period of the machine hits all of them.
       for (std::size_t c = 0; c < contenders_.size(); ++c) add(scores_[c], measure(contenders_[c], scores_[c]));
       say_("\n");
     }
@@ -87,6 +95,7 @@ class Contest {
     }
   }
 
+  /// Copies run at the same time, as data-parallel processes without communication would.
   TrainingFigures measure_once(const Contender& contender) {
     std::vector<std::unique_ptr<TrainingRun>> runs;
     for (int copy = 0; copy < contender.copies; ++copy) {
@@ -102,6 +111,7 @@ class Contest {
     return sum;
   }
 
+  /// Compares the losses with those of the very first run: equal training must give equal losses.
   void add(Score& score, const TrainingFigures& figures) {
     score.tokens_per_second.push_back(figures.tokens_per_second);
     score.step_seconds.push_back(figures.step_seconds);
@@ -121,6 +131,44 @@ class Contest {
 };
 
 }  // namespace
+
+TrainingRun::TrainingRun(std::string command, std::string metrics)
+    : command_(std::move(command)), metrics_(std::move(metrics)) {
+  std::filesystem::remove(metrics_);
+  const std::string line =
+      fmt::format("export CHIMERA_METRICS={}\n{{ {}\n}} 2>&1 >/dev/null", shell_word(metrics_), command_);
+  messages_ = ::popen(line.c_str(), "r");
+  if (messages_ == nullptr) throw Error("cannot run " + command_);
+}
+
+TrainingRun::~TrainingRun() {
+  if (messages_ != nullptr) ::pclose(messages_);
+}
+
+TrainingFigures TrainingRun::wait(std::int64_t skipped) {
+  std::string messages;
+  for (int c = std::fgetc(messages_); c != EOF; c = std::fgetc(messages_)) messages += static_cast<char>(c);
+  if (::pclose(std::exchange(messages_, nullptr)) != 0) throw Error(fmt::format("{} failed:\n{}", command_, messages));
+  TrainingFigures figures;
+  std::vector<double> speeds;
+  std::vector<double> seconds;
+  std::ifstream file(metrics_);
+  try {
+    for (std::string line; std::getline(file, line);) {
+      const auto step = read_json(line);
+      figures.losses.push_back(step.at("loss").get<double>());
+      if (step.at("step").get<std::int64_t>() <= skipped) continue;
+      speeds.push_back(step.at("tokens_per_second").get<double>());
+      seconds.push_back(step.at("step_seconds").get<double>());
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(fmt::format("{}: its metrics cannot be read ({})", command_, error.what()));
+  }
+  if (speeds.empty()) throw Error(fmt::format("{} wrote no more than {} steps; give more", command_, skipped));
+  figures.tokens_per_second = spread_of(std::move(speeds)).median;
+  figures.step_seconds = spread_of(std::move(seconds)).median;
+  return figures;
+}
 
 std::vector<Score> run_contest(const std::vector<Contender>& contenders, ContestOptions options,
                                const std::function<void(const std::string&)>& say) {

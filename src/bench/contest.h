@@ -1,18 +1,47 @@
 #pragma once
 
+// Compares the speed of training runs on a noisy machine, for `chimera bench`. A run is a shell command whose speed and
+// losses are read from its metrics: `chimera train`, or a program of another framework that writes the same JSON lines.
+// Contenders run in rounds, so that a
+// change of the machine's speed affects all of them. A run during which other programs used the cores is repeated.
+// Scores are medians over rounds, and ratios compare runs of the same round.
+
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "bench/statistics.h"
-#include "bench/training_run.h"
-
-// Compares the speed of training runs on a noisy machine, for `chimera bench`. Contenders run in rounds, so that a
-// change of the machine's speed affects all of them. A run during which other programs used the cores is repeated.
-// Scores are medians over rounds, and ratios compare runs of the same round.
 
 namespace chimera {
+
+/// Results of a run. Medians exclude the first steps, which warm up memory and caches.
+struct TrainingFigures {
+  double tokens_per_second = 0;
+  double step_seconds = 0;
+  std::vector<double> losses;  // [step], of all steps
+};
+
+/// Runs `command` in a shell from construction on, and discards its standard output. The command must write JSON lines
+/// with `step` (from 1), `loss`, `step_seconds` and `tokens_per_second` to the file named by the environment variable
+/// CHIMERA_METRICS, which is `metrics`. The destructor waits for the end.
+class TrainingRun {
+ public:
+  TrainingRun(std::string command, std::string metrics);
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
+  ~TrainingRun();
+
+  /// Waits for the end; call it once. Excludes the first `skipped` steps. Throws Error, with the command's messages, if
+  /// the command fails, or if it writes at most `skipped` steps.
+  [[nodiscard]] TrainingFigures wait(std::int64_t skipped);
+
+ private:
+  std::string command_;
+  std::string metrics_;
+  std::FILE* messages_ = nullptr;
+};
 
 struct Contender {
   std::string name;

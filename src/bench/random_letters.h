@@ -1,13 +1,28 @@
 #pragma once
 
-// The text on which `chimera plan --run` trains if it gets no --data. Its runs only measure step times.
+// Random text for runs that only measure times: of `chimera plan --run` without --data, and of `chimera profile`.
 
+#include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "core/files.h"
+#include "core/random.h"
 
 namespace chimera {
 
-/// Writes a file of 500,000 random lowercase letters and spaces, identical in every call. Throws ConfigError if it
-/// cannot write.
-void write_random_letters(const std::string& path);
+/// Returns random lowercase letters and spaces, identical in every call with the same `name`.
+[[nodiscard]] inline std::string random_letters(std::uint64_t count, std::string_view name) {
+  const CounterRandom random(1, name);
+  std::string text;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t letter = random.below(i, 32);
+    text += letter < 26 ? static_cast<char>('a' + letter) : ' ';
+  }
+  return text;
+}
+
+/// Writes a file of 500,000 random letters. Throws ConfigError if it cannot write.
+inline void write_random_letters(const std::string& path) { write_whole(path, random_letters(500'000, "validation")); }
 
 }  // namespace chimera

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <algorithm>
-#include <vector>
-
 // Small statistics of measurements: medians with quartiles, and least-squares lines through message times. A line is
 // alpha + beta L seconds for L bytes; networks that pass a burst at full speed have a bent line. `chimera profile`
 // and `chimera bench` use them.
+
+#include <algorithm>
+#include <vector>
 
 namespace chimera {
 
@@ -13,27 +13,26 @@ struct TimedSize {
   double bytes = 0;
   double seconds = 0;  // above 0
 };
+/// The function seconds = alpha + beta * max(0, bytes - burst).
 struct Line {
   double alpha = 0;
   double beta = 0;
+  double burst = 0;  // bytes
 };
 
 /// Returns the line with the smallest sum of squared relative errors, so that short messages weigh as much as long
 /// ones. alpha and beta are at least 0. `points` needs two different sizes.
 [[nodiscard]] inline Line regress_line(const std::vector<TimedSize>& points) {
-  double weights = 0;
-  double x = 0;
-  double y = 0;
-  double xx = 0;
-  double xy = 0;
-  for (const auto& [bytes, seconds] : points) {
-    const double weight = 1 / (seconds * seconds);
-    weights += weight;
-    x += weight * bytes;
-    y += weight * seconds;
-    xx += weight * bytes * bytes;
-    xy += weight * bytes * seconds;
-  }
+  const auto sum = [&](const auto& of) {
+    double all = 0;
+    for (const TimedSize& point : points) all += of(point) / (point.seconds * point.seconds);
+    return all;
+  };
+  const double weights = sum([](const TimedSize&) { return 1; });
+  const double x = sum([](const TimedSize& p) { return p.bytes; });
+  const double y = sum([](const TimedSize& p) { return p.seconds; });
+  const double xx = sum([](const TimedSize& p) { return p.bytes * p.bytes; });
+  const double xy = sum([](const TimedSize& p) { return p.bytes * p.seconds; });
   const double beta = (weights * xy - x * y) / (weights * xx - x * x);
   if (beta < 0) return {y / weights, 0};
   const double alpha = (y - beta * x) / weights;
@@ -48,26 +47,20 @@ struct Line {
   return {alpha, std::max(0.0, (points.back().seconds - alpha) / points.back().bytes)};
 }
 
-/// The function seconds = alpha + beta * max(0, bytes - burst).
-struct BurstLine {
-  Line line;
-  double burst = 0;  // bytes
-};
-
 /// Fits a network that passes a burst at full speed. alpha is the time of the shortest message. The line has the
 /// smallest relative errors over sizes from 64 KiB: between shorter messages, the burst refills partly, which makes
 /// them faster. With fewer than three such sizes that take longer than alpha, uses line_between_ends(). `points` needs
 /// two entries, ascending by size.
-[[nodiscard]] inline BurstLine regress_behind_burst(const std::vector<TimedSize>& points) {
+[[nodiscard]] inline Line regress_behind_burst(const std::vector<TimedSize>& points) {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;
   std::vector<TimedSize> turned;  // bytes = burst + (seconds - alpha) / beta, so that the burst is at least 0
   for (const auto& [bytes, seconds] : points) {
     if (bytes >= kLong && seconds > alpha) turned.push_back({seconds - alpha, bytes});
   }
-  if (turned.size() < 3) return {line_between_ends(points)};
+  if (turned.size() < 3) return line_between_ends(points);
   const Line line = regress_line(turned);
-  return {{alpha, line.beta > 0 ? 1 / line.beta : 0}, line.alpha};
+  return {alpha, line.beta > 0 ? 1 / line.beta : 0, line.alpha};
 }
 
 /// Median and quartiles of measured values. Each is one of the values.

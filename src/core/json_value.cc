@@ -101,7 +101,7 @@ void JsonValue::fail(const std::string& what) const {
   throw ConfigError(fmt::format("{}: {}: {}", source_, path_.empty() ? "top level" : path_, what));
 }
 
-void JsonValue::expect_object(std::initializer_list<const char*> fields) const {
+void JsonValue::expect_object(const std::vector<const char*>& fields) const {
   if (!json_.is_object()) fail(fmt::format("expected an object, found {}", json_.type_name()));
   const std::vector<std::string> known(fields.begin(), fields.end());
   for (const auto& item : json_.items()) {

@@ -2,7 +2,6 @@
 // Values of a JSON file with their path in it, for messages such as `costs.json: stages[2].forward: ...`.
 
 #include <cstdint>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,7 +25,7 @@ class JsonValue {
   [[nodiscard]] const nlohmann::json& json() const { return json_; }
 
   /// Requires an object with only these fields. The error suggests the nearest one.
-  void expect_object(std::initializer_list<const char*> fields) const;
+  void expect_object(const std::vector<const char*>& fields) const;
   [[nodiscard]] bool has(const char* name) const;
   [[nodiscard]] JsonValue field(const char* name) const;
 

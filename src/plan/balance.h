@@ -1,18 +1,17 @@
 #pragma once
 
+// Cuts a model into stages. Layers differ, most of all embedding and head, so an even number of layers can leave
+// workers idle. balance() searches for a cut whose workers have nearly equal loads and enough memory; named_partition()
+// applies the rule that a user named with --partition. Both are deterministic, so that all ranks compute the same
+// stages.
+
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "plan/model_loads.h"
 #include "schedule/schedule.h"
-
-// Cuts a model into stages. Layers differ, most of all embedding and head, so an even number of layers can leave
-// workers idle. balance() searches for a cut whose workers have nearly equal loads and enough memory; named_partition()
-// applies the rule that a user named with --partition. Both are deterministic, so that all ranks compute the same
-// stages.
 
 namespace chimera {
 
@@ -27,19 +26,18 @@ struct BalanceOptions {
 struct Balance {
   std::vector<std::int64_t> layers;  // [stage]: number of blocks, at least 1
   double slowest = 0;
-  double least = 0;        // minimum of `slowest` in this memory
-  double rank = 0;         // minimized value; by default the simulated makespan
-  bool exact = true;       // whether `least` is proven: the search ended before its step limit
-  bool all_ranked = true;  // whether every cut within the tolerance was ranked
+  double least = 0;   // minimum of `slowest` in this memory
+  double rank = 0;    // minimized value; by default the simulated makespan
+  bool exact = true;  // whether `least` is proven: the search ended before its step limit
 };
 
-/// Ranks a cut given its blocks per stage. Smaller is better; infinity excludes the cut.
-using CutRanking = std::function<double(const std::vector<std::int64_t>& layers)>;
+/// Reduces candidates and improvement steps so that each simulates at most about `ops` ops.
+[[nodiscard]] BalanceOptions within_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops);
 
 /// Returns the best cut found for the schedule's placement; empty if no cut fits in memory.
 ///
 /// A worker's load is the sum over its stages; Chimera with f = 1 balances pairs of stages w and D-1-w. `least` is
-/// found by bisection with CutSearch. Balanced workers do not guarantee a short makespan, because unequal stages wait
+/// found by bisection. Balanced workers do not guarantee a short makespan, because unequal stages wait
 /// for each other. Therefore the even cut and up to `candidates` cuts within `tolerance` of `least` are ranked. Moves
 /// of single blocks then improve the best.
 ///
@@ -48,8 +46,6 @@ using CutRanking = std::function<double(const std::vector<std::int64_t>& layers)
 /// finite.
 [[nodiscard]] std::optional<Balance> balance(const Schedule& schedule, const ModelLoads& loads,
                                              const BalanceOptions& options = {});
-[[nodiscard]] std::optional<Balance> balance(const Schedule& schedule, const ModelLoads& loads,
-                                             const BalanceOptions& options, const CutRanking& rank);
 
 struct PartitionProblem {
   const Schedule& schedule;

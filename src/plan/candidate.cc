@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "generate/registry.h"
-
 namespace chimera {
 
 std::string describe(const Candidate& candidate) {

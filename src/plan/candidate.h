@@ -1,5 +1,10 @@
 #pragma once
 
+// The question that a plan answers (PlanProblem) and one possible answer (Candidate). A candidate fixes everything
+// that `chimera train` needs: the schedule and its shape, W groups, the micro-batch size, the partition, and the
+// stages that recompute or offload. plan/enumerate.h lists the candidates of a problem, plan/predict.h predicts
+// each, and plan/plan.h ranks them.
+
 #include <cstdint>
 #include <set>
 #include <string>
@@ -13,11 +18,6 @@
 #include "schedule/place_all_reduces.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-
-// The question that a plan answers (PlanProblem) and one possible answer (Candidate). A candidate fixes everything
-// that `chimera train` needs: the schedule and its shape, W groups, the micro-batch size, the partition, and the
-// stages that recompute or offload. plan/enumerate.h lists the candidates of a problem, plan/predict.h predicts
-// each, and plan/plan.h ranks them.
 
 namespace chimera {
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -10,10 +11,27 @@
 namespace chimera {
 namespace {
 
-double mean_of(const std::vector<MachineProfile>& machines, double MachineProfile::*entry) {
-  double sum = 0;
-  for (const MachineProfile& machine : machines) sum += machine.*entry;
-  return sum / static_cast<double>(machines.size());
+/// Returns the first entry with the means of these numbers over all.
+template <class Struct, class Fields>
+Struct mean_of(const std::vector<Struct>& all, const Fields& fields) {
+  Struct mean = all.front();
+  for (const auto& field : fields) {
+    double sum = 0;
+    for (const Struct& each : all) sum += each.*field.value;
+    mean.*field.value = sum / static_cast<double>(all.size());
+  }
+  return mean;
+}
+
+template <class Entry>
+std::vector<Entry> entries_of(const std::vector<MachineProfile>& machines, Entry MachineProfile::*entry) {
+  std::vector<Entry> entries;
+  for (const MachineProfile& machine : machines) entries.push_back(machine.*entry);
+  return entries;
+}
+
+LinkTimes mean_link(const std::vector<MachineProfile>& machines, LinkTimes MachineProfile::*entry) {
+  return mean_of(entries_of(machines, entry), kLinkNumbers);
 }
 
 void require_equal(const std::vector<MachineProfile>& machines, std::int64_t MachineProfile::*entry, const char* name) {
@@ -25,41 +43,12 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
   }
 }
 
-LinkTimes mean_of(const std::vector<MachineProfile>& machines, LinkTimes MachineProfile::*entry) {
-  LinkTimes mean;
-  const auto count = static_cast<double>(machines.size());
-  for (const MachineProfile& machine : machines) {
-    mean.alpha += (machine.*entry).alpha / count;
-    mean.beta += (machine.*entry).beta / count;
-    mean.burst += (machine.*entry).burst / count;
-  }
-  return mean;
-}
-
+/// A profile without a measurement between nodes does not pull its slowdown towards 0.
 Contention mean_contention(const std::vector<MachineProfile>& machines) {
-  Contention mean;
-  const auto count = static_cast<double>(machines.size());
+  Contention mean = mean_of(entries_of(machines, &MachineProfile::contention), kContentionNumbers);
+  mean.node_transfers = 0;
   for (const MachineProfile& machine : machines) {
-    mean.ops_by_sums += machine.contention.ops_by_sums / count;
-    mean.sums_by_ops += machine.contention.sums_by_ops / count;
-    mean.transfers += machine.contention.transfers / count;
-    mean.sums_overlap += machine.contention.sums_overlap / count;
-    mean.ops_by_receives += machine.contention.ops_by_receives / count;
-    mean.idle_gain += machine.contention.idle_gain / count;
     if (machine.contention.node_transfers > 0) mean.node_transfers = machine.contention.node_transfers;
-  }
-  return mean;
-}
-
-LayerTime mean_of(const std::vector<LayerTime>& times) {
-  LayerTime mean{times.front().micro_batch_size};
-  const auto count = static_cast<double>(times.size());
-  for (const LayerTime& time : times) {
-    mean.forward += time.forward / count;
-    mean.input_gradient += time.input_gradient / count;
-    mean.weight_gradient += time.weight_gradient / count;
-    mean.recompute += time.recompute / count;
-    mean.spread = std::max(mean.spread, time.spread);
   }
   return mean;
 }
@@ -68,20 +57,19 @@ bool measure_the_same(const LayerTimes& a, const LayerTimes& b) {
   return a.kind == b.kind && a.model == b.model && a.sequence == b.sequence && a.dtype == b.dtype;
 }
 
+/// Joins the measurements of one layer on all machines by micro-batch size.
 LayerTimes unite_layer(LayerTimes layer, const std::vector<MachineProfile>& machines) {
-  std::vector<LayerTime> all;
+  std::map<std::int64_t, std::vector<LayerTime>> by_size;
   for (const MachineProfile& machine : machines) {
     for (const LayerTimes& other : machine.layers) {
-      if (measure_the_same(layer, other)) all.insert(all.end(), other.times.begin(), other.times.end());
+      if (!measure_the_same(layer, other)) continue;
+      for (const LayerTime& time : other.times) by_size[time.micro_batch_size].push_back(time);
     }
   }
-  std::ranges::stable_sort(all, {}, &LayerTime::micro_batch_size);
   layer.times.clear();
-  for (auto first = all.begin(); first != all.end();) {
-    const auto last = std::find_if(first, all.end(),
-                                   [&](const LayerTime& t) { return t.micro_batch_size > first->micro_batch_size; });
-    layer.times.push_back(mean_of(std::vector<LayerTime>(first, last)));
-    first = last;
+  for (const auto& [size, times] : by_size) {
+    layer.times.push_back(mean_of(times, kLayerTimeNumbers));
+    layer.times.back().spread = std::ranges::max(times, {}, &LayerTime::spread).spread;
   }
   return layer;
 }
@@ -98,15 +86,11 @@ std::vector<LayerTimes> unite_layers(const std::vector<MachineProfile>& machines
 }
 
 LinkProfile merge_links(const std::vector<MachineProfile>& machines, LinkProfile MachineProfile::*entry) {
-  LinkProfile links;
-  const auto count = static_cast<double>(machines.size());
-  for (const MachineProfile& machine : machines) {
-    links.within_node.alpha += (machine.*entry).within_node.alpha / count;
-    links.within_node.beta += (machine.*entry).within_node.beta / count;
-  }
+  std::vector<LinkTimes> within;
+  for (const LinkProfile& own : entries_of(machines, entry)) within.push_back(own.within_node);
+  LinkProfile links{mean_of(within, kLinkNumbers)};
   links.between_nodes = links.within_node;
-  for (const MachineProfile& machine : machines) {
-    const LinkProfile& own = machine.*entry;
+  for (const LinkProfile& own : entries_of(machines, entry)) {
     if (own.between_nodes != own.within_node) links.between_nodes = own.between_nodes;
   }
   return links;
@@ -115,15 +99,10 @@ LinkProfile merge_links(const std::vector<MachineProfile>& machines, LinkProfile
 std::map<DataType, double> merge_matrix_flops(const std::vector<MachineProfile>& machines) {
   std::map<DataType, double> merged;
   for (const auto& [type, flops] : machines.front().matrix_flops) {
-    double sum = 0;
-    std::size_t known = 0;
-    for (const MachineProfile& machine : machines) {
-      const auto own = machine.matrix_flops.find(type);
-      if (own == machine.matrix_flops.end()) continue;
-      sum += own->second;
-      ++known;
-    }
-    if (known == machines.size()) merged[type] = sum / static_cast<double>(known);
+    const auto knows = [type = type](const MachineProfile& machine) { return machine.matrix_flops.contains(type); };
+    if (!std::ranges::all_of(machines, knows)) continue;
+    for (const MachineProfile& machine : machines) merged[type] += machine.matrix_flops.at(type);
+    merged[type] /= static_cast<double>(machines.size());
   }
   return merged;
 }
@@ -170,7 +149,8 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   require_equal(machines, &MachineProfile::cores, "cores");
   require_equal(machines, &MachineProfile::threads, "threads");
   require_equal(machines, &MachineProfile::workers_per_node, "workers_per_node");
-  MachineProfile merged = machines.front();
+  MachineProfile merged = mean_of(machines, kMachineNumbers);
+  merged.host_bandwidth = machines.front().host_bandwidth;
   merged.sources.clear();
   for (const MachineProfile& machine : machines) {
     if (&machine != &machines.front()) merged.name += " + " + machine.name;
@@ -183,19 +163,10 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.layers = unite_layers(machines);
   merged.point_to_point = merge_links(machines, &MachineProfile::point_to_point);
   merged.all_reduce = merge_links(machines, &MachineProfile::all_reduce);
-  merged.busy_delay = mean_of(machines, &MachineProfile::busy_delay);
-  merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
-  merged.core_sharing = mean_of(machines, &MachineProfile::core_sharing);
-  merged.memory_bandwidth = mean_of(machines, &MachineProfile::memory_bandwidth);
-  merged.message_copy = mean_of(machines, &MachineProfile::message_copy);
-  merged.node_message_copy = mean_of(machines, &MachineProfile::node_message_copy);
+  merged.message_copy = mean_link(machines, &MachineProfile::message_copy);
+  merged.node_message_copy = mean_link(machines, &MachineProfile::node_message_copy);
   merged.contention = mean_contention(machines);
-  merged.sum_rank_loss = mean_of(machines, &MachineProfile::sum_rank_loss);
-  merged.scale_loss = mean_of(machines, &MachineProfile::scale_loss);
-  merged.optimizer_seconds = mean_of(machines, &MachineProfile::optimizer_seconds);
   merged.matrix_flops = merge_matrix_flops(machines);
-  merged.op_overhead = mean_of(machines, &MachineProfile::op_overhead);
-  merged.step_overhead = mean_of(machines, &MachineProfile::step_overhead);
   merged.expected_error = 0;  // no run was predicted with the merged profile
   return merged;
 }

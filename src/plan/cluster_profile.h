@@ -1,13 +1,13 @@
 #pragma once
 
+// A profile of several nodes. `chimera profile --hosts` measures each node and the links between two of them; these
+// functions join the parts to one MachineProfile, whose links between nodes differ from those within a node.
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "plan/machine.h"
-
-// A profile of several nodes. `chimera profile --hosts` measures each node and the links between two of them; these
-// functions join the parts to one MachineProfile, whose links between nodes differ from those within a node.
 
 namespace chimera {
 

@@ -4,19 +4,58 @@
 #include <cmath>
 #include <functional>
 
-#include "plan/predict.h"
-
 namespace chimera {
 namespace {
+
+void remove_messages(StageModel& model) {
+  model.costs.latency = 0;
+  model.costs.links.reset();
+}
+
+void remove_sums(StageModel& model) {
+  model.costs.all_reduce.reset();
+  for (std::size_t s = 0; s < model.costs.optimizer.size() && s < model.gathers.size(); ++s)
+    model.costs.optimizer[s] -= model.gathers[s];
+  model.gathers.clear();
+}
+
+void remove_updates(StageModel& model) {
+  model.costs.optimizer.clear();
+  model.step_seconds = 0;
+}
+
+void remove_tensor_sums(StageModel& model) {
+  for (std::size_t s = 0; s < model.tensor_sums.size(); ++s) {
+    LayerTime& sums = model.tensor_sums[s];
+    StageCosts& stage = model.costs.stages[s];
+    stage.forward -= sums.forward;
+    stage.input_gradient -= sums.input_gradient;
+    stage.backward -= sums.input_gradient;
+    const bool again = !model.costs.recompute.empty() && model.costs.recompute[s] > 0;
+    if (again) model.costs.recompute[s] -= sums.recompute;
+    sums = {};
+  }
+}
+
+/// Returns the part of all op time that is recomputation.
+double recomputed_share(const Schedule& schedule, const CostModel& costs) {
+  const CostTable table(schedule, costs);
+  double all = 0;
+  double again = 0;
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) {
+      all += table.duration(op);
+      again += table.recomputation(op);
+    }
+  }
+  return all > 0 ? again / all : 0;
+}
 
 void make_equal(CostModel& costs) {
   const auto count = static_cast<double>(costs.stages.size());
   StageCosts mean{0, 0, 0, 0};
   for (const StageCosts& stage : costs.stages) {
-    mean.forward += stage.forward / count;
-    mean.backward += stage.backward / count;
-    mean.input_gradient += stage.input_gradient / count;
-    mean.weight_gradient += stage.weight_gradient / count;
+    for (const auto time : kStageTimes) mean.*time += stage.*time / count;
   }
   costs.stages.assign(costs.stages.size(), mean);
   double again = 0;
@@ -30,8 +69,7 @@ ModelComparison compare_models(Predictor& predictor, const Candidate& candidate)
   PlannedSchedule planned = predictor.prepare(candidate);
   bool on_own_cores = false;
   const auto difference = [&](ModelComparison* whole = nullptr) {
-    const double simulated =
-        on_own_cores ? predictor.step_seconds_on_own_cores(planned) : predictor.step_seconds(planned, candidate);
+    const double simulated = predictor.step_seconds(planned, candidate, on_own_cores);
     const double paper = equation_one(*planned.paper, *planned.schedule, candidate.shape, planned.model.costs).seconds;
     if (whole != nullptr) *whole = {paper, simulated, {}};
     return simulated - paper;
@@ -44,6 +82,7 @@ ModelComparison compare_models(Predictor& predictor, const Candidate& candidate)
     result.causes.push_back({name, left - without});
     left = without;
   };
+  // The order matters only if effects overlap. Effects that slow everything down come first.
   attribute("shared cores", [&] { on_own_cores = true; });
   attribute("updates and overheads", [&] { remove_updates(planned.model); });
   attribute("messages", [&] { remove_messages(planned.model); });
@@ -67,6 +106,29 @@ PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate) {
   planned.model.costs.recompute.clear();
   gains.without_recomputation_seconds = predictor.step_seconds(planned, candidate);
   return gains;
+}
+
+StepParts step_parts(Predictor& predictor, const Candidate& candidate) {
+  PlannedSchedule planned = predictor.prepare(candidate);
+  StepParts parts;
+  const auto part = [&](StepPart which) -> double& { return parts.seconds[static_cast<std::size_t>(which)]; };
+  double left = predictor.step_seconds(planned, candidate);
+  const auto take_out = [&](StepPart which, void (*remove)(StageModel&)) {
+    remove(planned.model);
+    const double without = predictor.step_seconds(planned, candidate);
+    part(which) = left - without;
+    left = without;
+  };
+  take_out(StepPart::Sums, remove_sums);
+  take_out(StepPart::Messages, remove_messages);
+  take_out(StepPart::Updates, remove_updates);
+  take_out(StepPart::TensorSums, remove_tensor_sums);
+  // Without sums, messages and updates, what is left of a step is ops and bubbles.
+  const double busy = predictor.predict(planned, candidate).busy_seconds;
+  part(StepPart::Recomputation) = busy * recomputed_share(*planned.schedule, planned.model.costs);
+  part(StepPart::Compute) = busy - part(StepPart::Recomputation);
+  part(StepPart::Bubble) = left - busy;
+  return parts;
 }
 
 }  // namespace chimera

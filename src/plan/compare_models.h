@@ -1,13 +1,15 @@
 #pragma once
 
+// Explains a candidate's predicted step time by removing costs from its model in turn. Each cost is charged with the
+// change that its removal causes: of the difference between equation 1 of the paper and the simulator (compare_models),
+// or of the simulated time (step_parts). `chimera plan` prints the results below its table and with --explain.
+
+#include <array>
 #include <string>
 #include <vector>
 
+#include "core/choices.h"
 #include "plan/predict.h"
-
-// Explains why equation 1 of the paper and the simulator predict different step times for one candidate. Each effect
-// that only one of the models knows is removed from both in turn, and the change of the difference is attributed to
-// it. `chimera plan` prints the result below its table.
 
 namespace chimera {
 
@@ -34,5 +36,35 @@ struct PossibleGains {
   double without_recomputation_seconds = 0;  // no stage recomputes
 };
 [[nodiscard]] PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate);
+
+enum class StepPart : std::uint8_t {
+  Compute,  ///< ops of the mean worker, without recomputation
+  Recomputation,
+  Bubble,      ///< idle time without messages, all-reduces and updates
+  TensorSums,  ///< all-reduces within ops between workers that share a stage's layers
+  Messages,
+  Sums,     ///< exposed all-reduces of gradients
+  Updates,  ///< weight updates and overheads per step
+};
+template <>
+inline constexpr auto kNames<StepPart> = std::to_array<Named<StepPart>>({{StepPart::Compute, "compute"},
+                                                                         {StepPart::Recomputation, "recomputation"},
+                                                                         {StepPart::Bubble, "bubble"},
+                                                                         {StepPart::TensorSums, "tensor-parallel sums"},
+                                                                         {StepPart::Messages, "exposed messages"},
+                                                                         {StepPart::Sums, "exposed sums"},
+                                                                         {StepPart::Updates, "updates and overheads"}});
+inline constexpr std::size_t kStepParts = kNames<StepPart>.size();
+
+/// Seconds by part; their total is the simulated step time.
+struct StepParts {
+  std::array<double, kStepParts> seconds = {};
+  [[nodiscard]] double of(StepPart part) const { return seconds[static_cast<std::size_t>(part)]; }
+};
+
+/// Splits the step time into its parts. Removes all-reduces, messages, updates and tensor-parallel sums from the
+/// simulation in this order; each part is the reduction of the step time. A part that ops hide is 0, or negative if its
+/// delays improved the order of ops. The rest is compute and bubbles.
+[[nodiscard]] StepParts step_parts(Predictor& predictor, const Candidate& candidate);
 
 }  // namespace chimera

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "generate/registry.h"
@@ -15,15 +16,11 @@ namespace {
 constexpr std::int64_t kMostPlannedOps = std::int64_t{1} << 21;
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> low;
-  std::vector<std::int64_t> high;
+  std::set<std::int64_t> all;
   for (std::int64_t d = 1; d * d <= number; ++d) {
-    if (number % d != 0) continue;
-    low.push_back(d);
-    if (d != number / d) high.push_back(number / d);
+    if (number % d == 0) all.insert({d, number / d});
   }
-  low.insert(low.end(), high.rbegin(), high.rend());
-  return low;
+  return {all.begin(), all.end()};
 }
 
 bool allows(const std::vector<std::int64_t>& given, std::int64_t value) {
@@ -106,6 +103,7 @@ class Enumeration {
   [[nodiscard]] std::vector<ReplicaLayout> layouts(std::int64_t tensor, std::int64_t depth, std::int64_t groups) const {
     if (options_.given.replica_layout) return {*options_.given.replica_layout};
     const std::int64_t places = problem_.machine.workers_per_node / tensor;  // ranks per node
+    // If a node holds one rank or all ranks, both layouts use the same links.
     const bool differ = depth > 1 && groups > 1 && places > 1 && depth * groups > places;
     if (!differ) return {ReplicaLayout::Near};
     return {ReplicaLayout::Near, ReplicaLayout::Far};
@@ -121,6 +119,7 @@ class Enumeration {
     return counts;
   }
 
+  /// Adds the candidate with every schedule and every planned shape that fits the depth and the given values.
   void add(const Candidate& like, std::int64_t depth, std::int64_t count) {
     if (3 * depth * count > kMostPlannedOps) return;
     for (const std::string& name : options_.schedules) {
@@ -187,6 +186,7 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
       asked, problem.workers, problem.mini_batch, problem.workers, problem.mini_batch, instead));
 }
 
+/// Finds out which of the user's wishes is impossible, from the most general to the most special.
 [[noreturn]] void refuse(const PlanProblem& problem, const PlanOptions& options) {
   if (!can_deal_out(problem, problem.workers)) {
     std::int64_t fewer = problem.workers;
@@ -196,8 +196,6 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
         "{} workers would do",
         problem.workers, problem.workers, problem.mini_batch, problem.model.layers, problem.model.name, fewer));
   }
-  std::string names;
-  for (const std::string& name : options.schedules) names += (names.empty() ? "" : ", ") + name;
   if (options.partition.rule == PartitionRule::Listed) {
     throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
                                   to_text(options.partition), problem.workers));
@@ -207,8 +205,8 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
   throw ConfigError(fmt::format(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
       "allow others ({} takes any D and N)",
-      problem.workers, problem.mini_batch, names, problem.workers, problem.model.layers, problem.model.name,
-      kPlainSchedule));
+      problem.workers, problem.mini_batch, fmt::join(options.schedules, ", "), problem.workers, problem.model.layers,
+      problem.model.name, kPlainSchedule));
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 #pragma once
 
+// All configurations that P workers allow: W x D (x T), micro-batch sizes, schedules and their shapes. A user may fix a
+// part of them (GivenConfiguration). The planner (plan/plan.h) ranks them.
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "plan/candidate.h"
-
-// All configurations that P workers allow: W x D (x T), micro-batch sizes, schedules and their shapes. A user may fix a
-// part of them (GivenConfiguration). The planner (plan/plan.h) ranks them.
 
 namespace chimera {
 
@@ -22,12 +22,12 @@ struct GivenConfiguration {
   // k; empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a slice
   std::vector<std::int64_t> slices = {1};
   std::optional<ReplicaLayout> replica_layout = {};
+  friend bool operator==(const GivenConfiguration&, const GivenConfiguration&) = default;
   /// Returns whether nothing is restricted, apart from T = 1 and k = 1.
   [[nodiscard]] bool empty() const {
     const std::vector<std::int64_t> one = {1};
     const bool usual = (tensor_parallel.empty() || tensor_parallel == one) && (slices.empty() || slices == one);
-    return usual && stages.empty() && data_parallel.empty() && micro_batch_sizes.empty() && pipelines.empty() &&
-           !replica_layout;
+    return usual && *this == GivenConfiguration{.tensor_parallel = tensor_parallel, .slices = slices};
   }
 };
 

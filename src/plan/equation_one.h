@@ -1,27 +1,19 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
+// Equation 1 of the paper (Li and Hoefler, SC'21, section 3.4): the time of a step in closed form, from the ops and
+// messages on the critical path and the all-reduces that no bubble hides. GPipe, DAPPLE, GEMS, PipeDream and
+// PipeDream-2BW use closed forms of their own makespans. Prediction (plan/predict.h) reports it next to the
+// simulated time, and the paper's rule (plan_by_paper_rule) ranks by it.
 
 #include "generate/generator.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 
-// Equation 1 of the paper (Li and Hoefler, SC'21, section 3.4): the time of a step in closed form, from the ops and
-// messages on the critical path and the all-reduces that no bubble hides. GPipe, DAPPLE, GEMS, PipeDream and
-// PipeDream-2BW use closed forms of their own makespans. Prediction (plan/predict.h) reports it next to the
-// simulated time, and the paper's rule (plan/paper_rule.h) ranks by it.
-
 namespace chimera {
 
-/// Returns the model of a generator's entry, or nullptr without a closed form for this shape.
+/// Returns the model of a generator's entry, or nullptr without a closed form for this shape: for split backwards,
+/// interleaved or folded stages, several chunks per worker or slices per micro-batch.
 [[nodiscard]] const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape);
-
-/// Returns PaperModel::critical_ops. Empty without a closed form: split backwards, interleaved or folded stages,
-/// several chunks per worker or slices per micro-batch.
-[[nodiscard]] std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape,
-                                                      double ratio);
 
 /// Terms of equation 1, in the unit of the costs: T = (F_t + Comm_p2p) C_f + (B_t + Comm_p2p) C_b + max over workers of
 /// Comm_unoverlapped.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double as_real(std::int64_t number) { return static_cast<double>(number); }
 
+/// Returns the FLOPs of the kernels that the profile measured, which may score all tokens at once.
 LayerFootprint work_of(const MachineProfile& machine, const ModelConfig& config, LayerKind kind,
                        std::int64_t sequence) {
   LayerFootprint work = layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
@@ -25,6 +26,7 @@ LayerFootprint work_of(const MachineProfile& machine, const ModelConfig& config,
   return work;
 }
 
+/// Compares only the sizes that the kind's work depends on.
 bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
   if (a.family != b.family || a.hidden != b.hidden) return false;
   switch (kind) {
@@ -107,6 +109,7 @@ double spread_at(const std::vector<LayerTime>& times, double size) {
       ->spread;
 }
 
+/// Returns the time that attention scores take to move through memory, in one pass of a sequence.
 double attention_seconds(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                          std::int64_t sequence) {
   if (kind != LayerKind::Block || machine.score_traffic == 0) return 0;
@@ -117,13 +120,10 @@ double attention_seconds(const MachineProfile& machine, const ModelConfig& model
 }  // namespace
 
 LayerTime time_at(const std::vector<LayerTime>& times, double size) {
-  const auto part = [&](double LayerTime::*each) { return at_size(times, size, each); };
-  return {static_cast<std::int64_t>(std::llround(size)),
-          part(&LayerTime::forward),
-          part(&LayerTime::input_gradient),
-          part(&LayerTime::weight_gradient),
-          part(&LayerTime::recompute),
-          spread_at(times, size)};
+  LayerTime result{.micro_batch_size = static_cast<std::int64_t>(std::llround(size))};
+  for (const auto& number : kLayerTimeNumbers) result.*number.value = at_size(times, size, number.value);
+  result.spread = spread_at(times, size);
+  return result;
 }
 
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
@@ -165,7 +165,6 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
 }
 
 double attention_time_share(const MachineProfile& machine, const ModelConfig& model, const Workload& workload) {
-  const auto seconds = [](const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; };
   const LayerTime block = layer_time(machine, model, LayerKind::Block, workload);
   const LayerFootprint work = layer_footprint(model, LayerKind::Block, workload);
   const LayerTimes& measured = nearest_layer(machine, model, LayerKind::Block, workload);
@@ -177,12 +176,13 @@ double attention_time_share(const MachineProfile& machine, const ModelConfig& mo
     const double moving = std::min(traffic, all_seconds);
     return moving + (all_seconds - moving) * share_of_flops;
   };
+  // The input gradient takes two products for each of the forward, and a third one if attention is recomputed.
   const double again = workload.recompute_attention ? 3 : 2;
   const double attention = of_attention(block.forward, flops / work.forward_flops) +
                            of_attention(block.input_gradient, again * flops / work.input_gradient_flops);
-  const double others = seconds(layer_time(machine, model, LayerKind::Embedding, workload)) +
-                        seconds(layer_time(machine, model, LayerKind::Head, workload));
-  const double all = as_real(model.layers) * seconds(block) + others;
+  const double others = layer_time(machine, model, LayerKind::Embedding, workload).whole() +
+                        layer_time(machine, model, LayerKind::Head, workload).whole();
+  const double all = as_real(model.layers) * block.whole() + others;
   return all > 0 ? as_real(model.layers) * attention / all : 0;
 }
 

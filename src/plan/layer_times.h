@@ -1,14 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "plan/machine.h"
-
 // Seconds of a layer's ops on a machine. A profile has times of a few layers at a few micro-batch sizes. These
 // functions derive the times of every other layer: first the nearest measured layer is found, then its times are
 // interpolated to the number of tokens, then they are scaled by the ratio of FLOPs. The stage model adds layers up to
 // stages, and the tensor-parallel model divides them.
+
+#include <vector>
+
+#include "plan/machine.h"
 
 namespace chimera {
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/choices.h"
 #include "core/error.h"
@@ -16,7 +15,6 @@ namespace {
 
 constexpr const char* kFormat = "chimera-machine";
 constexpr std::int64_t kVersion = 1;
-constexpr double kMostOverlap = 0.99;
 constexpr double kMostFlops = 1e24;  // FLOP/s
 
 std::string read_text(const std::string& path) {
@@ -26,6 +24,34 @@ std::string read_text(const std::string& path) {
     throw ConfigError(fmt::format("machine profile {}; `chimera profile` writes such files", error.what()));
   }
 }
+
+template <class Fields>
+std::vector<const char*> field_names(const Fields& fields, std::vector<const char*> others) {
+  for (const auto& field : fields) others.push_back(field.name);
+  return others;
+}
+
+template <class Struct, class Fields>
+void read_numbers(const JsonValue& value, const Fields& fields, Struct& into) {
+  for (const auto& field : fields) {
+    if (field.required || value.has(field.name)) into.*field.value = value.number(field.name, field.most);
+  }
+}
+
+using OrderedJson = nlohmann::ordered_json;
+
+template <class Struct, class Fields>
+OrderedJson numbers_json(const Struct& from, const Fields& fields) {
+  OrderedJson json;
+  for (const auto& field : fields) json[field.name] = from.*field.value;
+  return json;
+}
+
+constexpr auto kKernelNumbers = std::to_array<NumberField<MachineProfile>>(
+    {{"activation_scale", &MachineProfile::activation_scale, kMostRatio, true},
+     {"score_bytes", &MachineProfile::score_bytes, kMostRatio, true},
+     {"score_traffic", &MachineProfile::score_traffic, kMostRatio},
+     {"block_launch", &MachineProfile::block_launch, kMostSeconds}});
 
 template <NamedEnum Enum>
 Enum choice(const JsonValue& value, const char* field) {
@@ -60,15 +86,14 @@ void read_llamas_fields(const JsonValue& value, ModelConfig& model) {
 ModelConfig read_model(const JsonValue& value) {
   ModelConfig model;
   model.family = choice<Family>(value, "family");
+  std::vector<const char*> fields = {"name",       "family",    "hidden", "heads",       "feed_forward",
+                                     "vocabulary", "positions", "tied",   "norm_epsilon"};
   if (model.family == Family::Llama) {
-    value.expect_object({"name", "family", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied",
-                         "norm_epsilon", "key_value_heads", "head_size", "sliding_window", "rope_theta", "rope_scaling",
-                         "attention_bias", "feed_forward_bias", "query_key_norm"});
+    fields.insert(fields.end(), {"key_value_heads", "head_size", "sliding_window", "rope_theta", "rope_scaling",
+                                 "attention_bias", "feed_forward_bias", "query_key_norm"});
     read_llamas_fields(value, model);
-  } else {
-    value.expect_object(
-        {"name", "family", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied", "norm_epsilon"});
   }
+  value.expect_object(fields);
   model.name = value.text("name");
   if (value.has("norm_epsilon")) model.norm_epsilon = value.number("norm_epsilon");
   model.layers = 1;
@@ -87,14 +112,10 @@ ModelConfig read_model(const JsonValue& value) {
 }
 
 LayerTime read_time(const JsonValue& value) {
-  value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient", "recompute", "spread"});
-  LayerTime time;
-  time.micro_batch_size = value.count("micro_batch_size", 1);
-  time.forward = value.number("forward", kMostSeconds);
-  time.input_gradient = value.number("input_gradient", kMostSeconds);
-  time.weight_gradient = value.number("weight_gradient", kMostSeconds);
-  time.recompute = value.has("recompute") ? value.number("recompute", kMostSeconds) : time.forward;
-  if (value.has("spread")) time.spread = value.number("spread", kMostRatio);
+  value.expect_object(field_names(kLayerTimeNumbers, {"micro_batch_size"}));
+  LayerTime time{.micro_batch_size = value.count("micro_batch_size", 1)};
+  read_numbers(value, kLayerTimeNumbers, time);
+  if (!value.has("recompute")) time.recompute = time.forward;
   return time;
 }
 
@@ -127,24 +148,16 @@ LinkProfile read_links(const JsonValue& value) {
 }
 
 void read_kernels(const JsonValue& value, MachineProfile& machine) {
-  value.expect_object({"activation_scale", "score_bytes", "score_traffic", "whole_head", "block_launch"});
-  machine.activation_scale = value.number("activation_scale", kMostRatio);
-  machine.score_bytes = value.number("score_bytes", kMostRatio);
-  if (value.has("score_traffic")) machine.score_traffic = value.number("score_traffic", kMostRatio);
+  value.expect_object(field_names(kKernelNumbers, {"whole_head"}));
+  read_numbers(value, kKernelNumbers, machine);
   if (value.has("whole_head")) machine.whole_head = value.truth("whole_head");
-  if (value.has("block_launch")) machine.block_launch = value.number("block_launch", kMostSeconds);
 }
 
 Contention read_contention(const JsonValue& value) {
-  value.expect_object(
-      {"ops_by_sums", "sums_by_ops", "transfers", "sums_overlap", "node_transfers", "ops_by_receives", "idle_gain"});
-  return {.ops_by_sums = value.number("ops_by_sums", kMostRatio),
-          .sums_by_ops = value.number("sums_by_ops", kMostRatio),
-          .transfers = value.number("transfers", kMostRatio),
-          .sums_overlap = value.has("sums_overlap") ? value.number("sums_overlap", kMostOverlap) : 0,
-          .node_transfers = value.has("node_transfers") ? value.number("node_transfers", kMostRatio) : 0,
-          .ops_by_receives = value.has("ops_by_receives") ? value.number("ops_by_receives", kMostRatio) : 0,
-          .idle_gain = value.has("idle_gain") ? value.number("idle_gain", kMostOverlap) : 0};
+  value.expect_object(field_names(kContentionNumbers, {}));
+  Contention contention;
+  read_numbers(value, kContentionNumbers, contention);
+  return contention;
 }
 
 std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
@@ -158,24 +171,12 @@ std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
   return flops;
 }
 
-std::vector<std::string> read_sources(const JsonValue& value) {
-  std::vector<std::string> sources;
-  for (const JsonValue& source : value.list()) sources.push_back(source.text());
-  return sources;
-}
-
-using OrderedJson = nlohmann::ordered_json;
-
 OrderedJson layer_json(const LayerTimes& layer) {
   const ModelConfig& model = layer.model;
   OrderedJson times = OrderedJson::array();
   for (const LayerTime& time : layer.times) {
-    times.push_back({{"micro_batch_size", time.micro_batch_size},
-                     {"forward", time.forward},
-                     {"input_gradient", time.input_gradient},
-                     {"weight_gradient", time.weight_gradient},
-                     {"recompute", time.recompute},
-                     {"spread", time.spread}});
+    times.push_back({{"micro_batch_size", time.micro_batch_size}});
+    times.back().update(numbers_json(time, kLayerTimeNumbers));
   }
   OrderedJson sizes = {{"name", model.name}};
   sizes.update(layer_sizes_json(model));
@@ -208,6 +209,7 @@ double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::in
 LinkTimes link_of_rings(const MachineProfile& machine, std::int64_t near) {
   const auto& [within, between] = machine.all_reduce;
   const auto rings = static_cast<double>(near);
+  // The rings of a node share its interface: each has a part of the bytes and a part of the rate.
   const double slowdown = 1 + (rings - 1) * machine.contention.node_transfers;
   LinkTimes link = between;
   link.beta = std::max(std::min(within.beta, between.beta), between.beta * slowdown / rings);
@@ -225,17 +227,15 @@ double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t w
 MachineProfile machine_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object({"format",           "version",          "name",          "sources",        "cores",
-                      "threads",          "workers_per_node", "memory_bytes",  "layers",         "kernels",
-                      "point_to_point",   "all_reduce",       "busy_delay",    "core_imbalance", "core_sharing",
-                      "memory_bandwidth", "host_bandwidth",   "sum_rank_loss", "scale_loss",     "optimizer_seconds",
-                      "matrix_flops",     "op_overhead",      "step_overhead", "expected_error", "contention",
-                      "message_copy",     "node_message_copy"});
+  root.expect_object(field_names(
+      kMachineNumbers,
+      {"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes", "layers",
+       "kernels", "point_to_point", "all_reduce", "matrix_flops", "contention", "message_copy", "node_message_copy"}));
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
   machine.name = root.text("name");
-  machine.sources = read_sources(root.field("sources"));
+  for (const JsonValue& each : root.field("sources").list()) machine.sources.push_back(each.text());
   machine.cores = root.count("cores");
   machine.threads = root.count("threads", 1);
   machine.workers_per_node = root.count("workers_per_node", 1);
@@ -245,24 +245,14 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
   machine.point_to_point = read_links(root.field("point_to_point"));
   machine.all_reduce = read_links(root.field("all_reduce"));
-  if (root.has("busy_delay")) machine.busy_delay = root.number("busy_delay", kMostSeconds);
-  if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance", kMostRatio);
-  if (root.has("core_sharing")) machine.core_sharing = root.number("core_sharing", kMostRatio);
-  if (root.has("memory_bandwidth")) machine.memory_bandwidth = root.number("memory_bandwidth", kMostBytes);
-  if (root.has("host_bandwidth")) machine.host_bandwidth = root.number("host_bandwidth", kMostBytes);
+  read_numbers(root, kMachineNumbers, machine);
   if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
     root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, in bytes per second");
   }
   if (root.has("message_copy")) machine.message_copy = read_link(root.field("message_copy"));
   if (root.has("node_message_copy")) machine.node_message_copy = read_link(root.field("node_message_copy"));
   if (root.has("contention")) machine.contention = read_contention(root.field("contention"));
-  if (root.has("sum_rank_loss")) machine.sum_rank_loss = root.number("sum_rank_loss", kMostRatio);
-  if (root.has("scale_loss")) machine.scale_loss = root.number("scale_loss", kMostRatio);
-  machine.optimizer_seconds = root.number("optimizer_seconds", kMostSeconds);
   if (root.has("matrix_flops")) machine.matrix_flops = read_matrix_flops(root.field("matrix_flops"));
-  machine.op_overhead = root.number("op_overhead", kMostSeconds);
-  machine.step_overhead = root.number("step_overhead", kMostSeconds);
-  if (root.has("expected_error")) machine.expected_error = root.number("expected_error", kMostRatio);
   return machine;
 }
 
@@ -273,53 +263,33 @@ MachineProfile read_machine(const std::string& path) {
 std::string to_json(const MachineProfile& machine) {
   OrderedJson layers = OrderedJson::array();
   for (const LayerTimes& layer : machine.layers) layers.push_back(layer_json(layer));
-  const OrderedJson json = {{"format", kFormat},
-                            {"version", kVersion},
-                            {"name", machine.name},
-                            {"sources", machine.sources},
-                            {"cores", machine.cores},
-                            {"threads", machine.threads},
-                            {"workers_per_node", machine.workers_per_node},
-                            {"memory_bytes", machine.memory_bytes},
-                            {"kernels",
-                             {{"activation_scale", machine.activation_scale},
-                              {"score_bytes", machine.score_bytes},
-                              {"score_traffic", machine.score_traffic},
-                              {"whole_head", machine.whole_head},
-                              {"block_launch", machine.block_launch}}},
-                            {"layers", layers},
-                            {"point_to_point", links_json(machine.point_to_point)},
-                            {"all_reduce", links_json(machine.all_reduce)},
-                            {"busy_delay", machine.busy_delay},
-                            {"core_imbalance", machine.core_imbalance},
-                            {"core_sharing", machine.core_sharing},
-                            {"memory_bandwidth", machine.memory_bandwidth},
-                            {"message_copy", link_json(machine.message_copy)},
-                            {"node_message_copy", link_json(machine.node_message_copy)},
-                            {"contention",
-                             {{"ops_by_sums", machine.contention.ops_by_sums},
-                              {"sums_by_ops", machine.contention.sums_by_ops},
-                              {"transfers", machine.contention.transfers},
-                              {"sums_overlap", machine.contention.sums_overlap},
-                              {"node_transfers", machine.contention.node_transfers},
-                              {"ops_by_receives", machine.contention.ops_by_receives},
-                              {"idle_gain", machine.contention.idle_gain}}},
-                            {"sum_rank_loss", machine.sum_rank_loss},
-                            {"scale_loss", machine.scale_loss},
-                            {"optimizer_seconds", machine.optimizer_seconds},
-                            {"matrix_flops", matrix_flops_json(machine)},
-                            {"op_overhead", machine.op_overhead},
-                            {"step_overhead", machine.step_overhead},
-                            {"expected_error", machine.expected_error}};
-  OrderedJson known = json;
-  if (machine.host_bandwidth > 0) known["host_bandwidth"] = machine.host_bandwidth;
-  return json_text(known, 1) + "\n";
+  OrderedJson kernels = numbers_json(machine, kKernelNumbers);
+  kernels["whole_head"] = machine.whole_head;
+  OrderedJson json = {{"format", kFormat},
+                      {"version", kVersion},
+                      {"name", machine.name},
+                      {"sources", machine.sources},
+                      {"cores", machine.cores},
+                      {"threads", machine.threads},
+                      {"workers_per_node", machine.workers_per_node},
+                      {"memory_bytes", machine.memory_bytes},
+                      {"kernels", kernels},
+                      {"layers", layers},
+                      {"point_to_point", links_json(machine.point_to_point)},
+                      {"all_reduce", links_json(machine.all_reduce)},
+                      {"message_copy", link_json(machine.message_copy)},
+                      {"node_message_copy", link_json(machine.node_message_copy)},
+                      {"contention", numbers_json(machine.contention, kContentionNumbers)},
+                      {"matrix_flops", matrix_flops_json(machine)}};
+  json.update(numbers_json(machine, kMachineNumbers));
+  if (machine.host_bandwidth == 0) json.erase("host_bandwidth");
+  return json_text(json, 1) + "\n";
 }
 
 LinkTimes read_link(const JsonValue& value) {
-  value.expect_object({"alpha", "beta", "burst"});
-  LinkTimes times{value.number("alpha", kMostSeconds), value.number("beta", kMostSeconds)};
-  if (value.has("burst")) times.burst = value.number("burst", kMostBytes);
+  value.expect_object(field_names(kLinkNumbers, {}));
+  LinkTimes times;
+  read_numbers(value, kLinkNumbers, times);
   return times;
 }
 

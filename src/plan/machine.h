@@ -1,5 +1,11 @@
 #pragma once
 
+// The planner's model of a machine: times of layers, links within and between nodes, slowdowns of ops that run at
+// once, memory. `chimera profile` measures it, and the profiles in machines/ come from published figures. Profiles
+// are JSON files that users may edit; docs/machine_profile.md describes every field. layer_times.h derives times of
+// other layers, and stage_model.h the costs of a pipeline's stages.
+
+#include <array>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,14 +16,24 @@
 #include "model_config/footprint.h"
 #include "simulate/contention.h"
 
-// The planner's model of a machine: times of layers, links within and between nodes, slowdowns of ops that run at
-// once, memory. `chimera profile` measures it, and the profiles in machines/ come from published figures. Profiles
-// are JSON files that users may edit; docs/machine_profile.md describes every field. layer_times.h derives times of
-// other layers, and stage_model.h the costs of a pipeline's stages.
-
 namespace chimera {
 
 inline constexpr double kGiB = 1 << 30;  // Bytes
+
+inline constexpr double kMostSeconds = 1e9;  // about 30 years
+inline constexpr double kMostBytes = 1e18;
+inline constexpr double kMostRatio = 1e6;  // limit of slowdowns and other ratios
+inline constexpr double kMostOverlap = 0.99;
+
+/// A number of a struct in a profile. Files, means over machines and medians over rounds treat these numbers alike, so
+/// that each is listed once.
+template <class Struct>
+struct NumberField {
+  const char* name;  // in JSON
+  double Struct::*value;
+  double most;  // largest accepted number
+  bool required = false;
+};
 
 /// Seconds of a layer's ops on a micro-batch.
 struct LayerTime {
@@ -27,8 +43,16 @@ struct LayerTime {
   double weight_gradient = 0;
   double recompute = 0;  // extra seconds per micro-batch if its activations are recomputed
   double spread = 0;     // half the interquartile range of forward + backward, relative to the median
+  /// Returns the time of forward and backward.
+  [[nodiscard]] double whole() const { return forward + input_gradient + weight_gradient; }
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
+inline constexpr auto kLayerTimeNumbers =
+    std::to_array<NumberField<LayerTime>>({{"forward", &LayerTime::forward, kMostSeconds, true},
+                                           {"input_gradient", &LayerTime::input_gradient, kMostSeconds, true},
+                                           {"weight_gradient", &LayerTime::weight_gradient, kMostSeconds, true},
+                                           {"recompute", &LayerTime::recompute, kMostSeconds},
+                                           {"spread", &LayerTime::spread, kMostRatio}});
 
 /// Measured times of a kind of layer. `model` gives its sizes; the number of layers is ignored.
 struct LayerTimes {
@@ -49,6 +73,19 @@ struct LinkTimes {
   double burst = 0;  // bytes; messages only
   friend bool operator==(const LinkTimes&, const LinkTimes&) = default;
 };
+inline constexpr auto kLinkNumbers =
+    std::to_array<NumberField<LinkTimes>>({{"alpha", &LinkTimes::alpha, kMostSeconds, true},
+                                           {"beta", &LinkTimes::beta, kMostSeconds, true},
+                                           {"burst", &LinkTimes::burst, kMostBytes}});
+
+inline constexpr auto kContentionNumbers =
+    std::to_array<NumberField<Contention>>({{"ops_by_sums", &Contention::ops_by_sums, kMostRatio, true},
+                                            {"sums_by_ops", &Contention::sums_by_ops, kMostRatio, true},
+                                            {"transfers", &Contention::transfers, kMostRatio, true},
+                                            {"sums_overlap", &Contention::sums_overlap, kMostOverlap},
+                                            {"node_transfers", &Contention::node_transfers, kMostRatio},
+                                            {"ops_by_receives", &Contention::ops_by_receives, kMostRatio},
+                                            {"idle_gain", &Contention::idle_gain, kMostOverlap}});
 
 struct LinkProfile {
   LinkTimes within_node = {};
@@ -107,6 +144,18 @@ struct MachineProfile {
   double expected_error = 0;  // median relative error of predicted step times; 0: unknown
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
+inline constexpr auto kMachineNumbers = std::to_array<NumberField<MachineProfile>>(
+    {{"busy_delay", &MachineProfile::busy_delay, kMostSeconds},
+     {"core_imbalance", &MachineProfile::core_imbalance, kMostRatio},
+     {"core_sharing", &MachineProfile::core_sharing, kMostRatio},
+     {"memory_bandwidth", &MachineProfile::memory_bandwidth, kMostBytes},
+     {"host_bandwidth", &MachineProfile::host_bandwidth, kMostBytes},
+     {"sum_rank_loss", &MachineProfile::sum_rank_loss, kMostRatio},
+     {"scale_loss", &MachineProfile::scale_loss, kMostRatio},
+     {"optimizer_seconds", &MachineProfile::optimizer_seconds, kMostSeconds, true},
+     {"op_overhead", &MachineProfile::op_overhead, kMostSeconds, true},
+     {"step_overhead", &MachineProfile::step_overhead, kMostSeconds, true},
+     {"expected_error", &MachineProfile::expected_error, kMostRatio}});
 
 /// Assumed: four fifths of 16 lanes of PCI Express 4.0 (16 GT/s a lane, 128b/130b; PCI-SIG).
 inline constexpr double kHostBandwidth = 25e9;
@@ -132,10 +181,6 @@ inline constexpr double kHostBandwidth = 25e9;
 
 /// Returns JSON that read_machine() reads back to the same value (with `layers` of every model set to 1).
 [[nodiscard]] std::string to_json(const MachineProfile& machine);
-
-inline constexpr double kMostSeconds = 1e9;  // about 30 years
-inline constexpr double kMostBytes = 1e18;
-inline constexpr double kMostRatio = 1e6;  // limit of slowdowns and other ratios
 
 /// Reads `alpha`, `beta` and the optional `burst`. Throws ConfigError, with the entry, if the value is invalid.
 [[nodiscard]] LinkTimes read_link(const JsonValue& value);

@@ -11,6 +11,7 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload) {
   const auto stage = [&](std::int64_t blocks, bool embedding, bool head) {
     return stage_footprint(model, {0, blocks, embedding, head}, workload);
   };
+  // A layer's load is the difference that it makes to a stage, so that sums over layers equal footprints of stages.
   const StageFootprint block = stage(1, false, false);
   const auto more = [&](const StageFootprint& with, const StageFootprint& without, double input) {
     const StageMemory& a = with.memory;

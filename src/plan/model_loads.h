@@ -1,5 +1,10 @@
 #pragma once
 
+// Time and memory of each layer, the input of the search for cuts. A cut assigns consecutive layers to stages; the load
+// of a stage is the sum over its layers. Times come from FLOPs here, and from a machine profile in plan/plan.cc.
+
+#include <array>
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -7,9 +12,6 @@
 #include "model_config/footprint.h"
 #include "plan/candidate.h"
 #include "simulate/costs.h"
-
-// Time and memory of each layer, the input of the search for cuts. A cut assigns consecutive layers to stages; the load
-// of a stage is the sum over its layers. Times come from FLOPs here, and from a machine profile in plan/plan.cc.
 
 namespace chimera {
 
@@ -22,7 +24,11 @@ struct LayerLoad {
   double state = 0;        // gradients and optimizer state per copy
   double activations = 0;  // kept from F to B or I for a full micro-batch, without the layer's input
   double deferred = 0;     // part of `activations` that is kept from I to W
+  friend std::partial_ordering operator<=>(const LayerLoad&, const LayerLoad&) = default;
 };
+inline constexpr auto kLoads = std::to_array<double LayerLoad::*>(
+    {&LayerLoad::forward, &LayerLoad::input_gradient, &LayerLoad::weight_gradient, &LayerLoad::weights,
+     &LayerLoad::state, &LayerLoad::activations, &LayerLoad::deferred});
 
 struct ModelLoads {
   LayerLoad embedding;            // always on the first stage

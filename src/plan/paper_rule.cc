@@ -1,24 +1,25 @@
-#include "plan/paper_rule.h"
-
 #include <fmt/format.h>
 #include <algorithm>
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "plan/plan.h"
 #include "plan/worker_memory.h"
+
+// The paper's own way to choose W, D and the micro-batch size, without a simulator: `chimera plan --rule paper`. It is
+// kept beside make_plan() to show how far the two choices differ.
 
 namespace chimera {
 namespace {
 
 /// Returns the largest power of two that divides `share` and fits with D micro-batches in flight, or 0.
-std::int64_t largest_that_fits(Predictor& predictor, Candidate candidate, std::int64_t share, bool recomputing) {
+std::int64_t largest_that_fits(Predictor& predictor, Candidate candidate, std::int64_t share) {
+  // The paper fixes N = D while it looks for the size: more micro-batches then come for free.
   std::int64_t largest = 0;
   const std::int64_t depth = candidate.shape.stages;
   for (std::int64_t size = 1; share % size == 0; size *= 2) {
     candidate.micro_batch_size = size;
     candidate.shape.micro_batches = depth;
-    candidate.recompute.clear();
-    for (std::int64_t s = 0; recomputing && s < depth; ++s) candidate.recompute.emplace(s);
     const PlannedSchedule planned = predictor.prepare(candidate);
     const auto peaks = peaks_by_order(*planned.schedule, planned.model, candidate.recompute);
     if (*std::ranges::max_element(peaks) > predictor.problem().memory_bytes) break;
@@ -40,10 +41,10 @@ Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
     ++plan.considered;
     const std::int64_t share = problem.mini_batch / groups;
     Candidate candidate{.schedule = kPaperSchedule, .shape = {.stages = depth}, .data_parallel = groups};
-    candidate.micro_batch_size = largest_that_fits(predictor, candidate, share, false);
+    candidate.micro_batch_size = largest_that_fits(predictor, candidate, share);
     if (candidate.micro_batch_size == 0) {
-      for (std::int64_t s = 0; s < depth; ++s) candidate.recompute.emplace(s);
-      candidate.micro_batch_size = largest_that_fits(predictor, candidate, share, true);
+      candidate.recompute = all_stages(depth);
+      candidate.micro_batch_size = largest_that_fits(predictor, candidate, share);
     }
     if (candidate.micro_batch_size == 0) {
       ++plan.too_large;

@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/signals.h"
-#include "plan/balance.h"
 #include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 
@@ -19,15 +18,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kFaster = 0.999;       // uneven stages must be faster by this factor
 constexpr std::size_t kToBalance = 40;  // number of best even candidates to balance
 
-bool is_faster(const RankedCandidate& a, const RankedCandidate& b) {
-  return a.prediction.step_seconds < b.prediction.step_seconds;
-}
-
 /// Returns no stages for `auto`.
 std::set<StageId> given_stages(const Candidate& candidate, const StageChoice& choice, const StageFlag& flag) {
   return resolve_stages(choice, flag, num_stages(candidate), [] { return std::set<StageId>(); });
 }
 
+/// Chooses the stages that recompute or offload, by the order of ops (peaks_by_order), and prepares the candidate with
+/// them. Returns nullopt if no choice fits. The first prepare() already has the given stages; a second one is needed
+/// only if `auto` adds some.
 std::optional<PlannedSchedule> fit_in_memory(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
                                              double memory) {
   candidate.recompute = given_stages(candidate, options.recompute, kRecomputeFlag);
@@ -50,10 +48,8 @@ std::optional<PlannedSchedule> fit_in_memory(Predictor& predictor, Candidate& ca
   return predictor.prepare(candidate);
 }
 
-bool both_auto(const PlanOptions& options) {
-  return options.recompute.rule == StageRule::Auto && options.offload.rule == StageRule::Auto;
-}
-
+/// Returns loads with the machine's times, as stage_model() would give for single layers. Times are for full micro-
+/// batches, although the schedule may run halves.
 ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
   if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
   Workload workload = problem.workload;
@@ -85,12 +81,12 @@ std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidat
   const PlannedSchedule planned = predictor.prepare(candidate);
   const std::int64_t stages = planned.schedule->stages;
   if (stages < 2) return std::nullopt;
-  const std::int64_t cuts = kOps / std::max<std::int64_t>(num_ops(*planned.schedule), 1);
-  BalanceOptions options{.memory = predictor.problem().memory_bytes, .recompute = !candidate.recompute.empty()};
-  options.candidates = std::clamp<std::int64_t>(cuts, 1, 100);
-  options.steps = std::clamp<std::int64_t>(cuts / (stages * stages), 0, 3);
+  const BalanceOptions most{.memory = predictor.problem().memory_bytes,
+                            .recompute = !candidate.recompute.empty(),
+                            .candidates = 100,
+                            .steps = 3};
   const ModelLoads loads = machine_loads(predictor.problem(), candidate, planned.schedule->micro_batch_scale);
-  const auto found = balance(*planned.schedule, loads, options);
+  const auto found = balance(*planned.schedule, loads, within_ops(most, *planned.schedule, kOps));
   if (!found) return std::nullopt;
   const auto cut = explicit_partition(found->layers, predictor.problem().model.layers, stages);
   if (cut == planned.partition) return std::nullopt;
@@ -111,20 +107,35 @@ class Planner {
     offloading_.recompute = {};
   }
 
+  Plan run(const std::vector<Candidate>& candidates) {
+    std::vector<std::pair<double, const Candidate*>> order;
+    for (const Candidate& candidate : candidates)
+      order.emplace_back(least_step_seconds(predictor_.problem(), candidate), &candidate);
+    std::ranges::stable_sort(order, {}, &std::pair<double, const Candidate*>::first);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (order[i].first >= limit()) {
+        plan_.pruned += static_cast<std::int64_t>(order.size() - i);
+        break;
+      }
+      const Outcome outcome = try_out(*order[i].second, limit());
+      plan_.pruned += outcome == Outcome::TooSlow ? 1 : 0;
+      plan_.too_large += outcome == Outcome::TooLarge ? 1 : 0;
+    }
+    if (options_.partition.rule == PartitionRule::Balanced) add_balanced();
+    if (plan_.ranked.size() > top_)
+      plan_.ranked.erase(plan_.ranked.begin() + static_cast<std::ptrdiff_t>(top_), plan_.ranked.end());
+    return std::move(plan_);
+  }
+
+ private:
+  enum class Outcome { Ranked, TooSlow, TooLarge };
+
+  /// Returns the time that a candidate must beat to be kept.
   [[nodiscard]] double limit() const {
     return plan_.ranked.size() < kept_ ? kNever : plan_.ranked.back().prediction.step_seconds;
   }
 
-  void add(Candidate candidate) {
-    switch (try_out(candidate, limit())) {
-      case Outcome::Ranked: return;
-      case Outcome::TooSlow: ++plan_.pruned; return;
-      case Outcome::TooLarge: ++plan_.too_large; return;
-    }
-  }
-
-  void prune(std::size_t count) { plan_.pruned += static_cast<std::int64_t>(count); }
-
+  /// Balancing costs many simulations, so only the best even candidates are balanced.
   void add_balanced() {
     const std::vector<RankedCandidate> even = plan_.ranked;
     for (const RankedCandidate& each : even) {
@@ -136,17 +147,10 @@ class Planner {
     }
   }
 
-  [[nodiscard]] Plan plan() && {
-    if (plan_.ranked.size() > top_)
-      plan_.ranked.erase(plan_.ranked.begin() + static_cast<std::ptrdiff_t>(top_), plan_.ranked.end());
-    return std::move(plan_);
-  }
-
- private:
-  enum class Outcome { Ranked, TooSlow, TooLarge };
-
+  /// If both flags are `auto`, offloading is tried first; if it needs no stage, recomputation cannot be better.
   Outcome try_out(Candidate candidate, double seconds) {
-    if (!both_auto(options_)) return try_out(candidate, seconds, options_);
+    if (options_.recompute.rule != StageRule::Auto || options_.offload.rule != StageRule::Auto)
+      return try_out(candidate, seconds, options_);
     const Outcome offloading = try_out(candidate, seconds, offloading_);
     if (offloading != Outcome::TooLarge && candidate.offload.empty()) return offloading;
     const Outcome recomputing = try_out(candidate, std::min(seconds, limit()), recomputing_);
@@ -173,7 +177,8 @@ class Planner {
   }
 
   void insert(const RankedCandidate& next) {
-    plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, next, is_faster), next);
+    const auto seconds = [](const RankedCandidate& each) { return each.prediction.step_seconds; };
+    plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, seconds(next), {}, seconds), next);
     if (plan_.ranked.size() > kept_) plan_.ranked.pop_back();
   }
 
@@ -186,6 +191,8 @@ class Planner {
   Plan plan_;
 };
 
+/// Names the least memory that would do, so that the user need not try. Candidates that surely need more than others
+/// are skipped, because each costs a schedule.
 [[noreturn]] void refuse(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
   const bool free = options.recompute.rule == StageRule::Auto;
   const bool offloads = options.offload.rule == StageRule::Auto;
@@ -221,20 +228,7 @@ class Planner {
 }
 
 Plan rank(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
-  std::vector<std::pair<double, const Candidate*>> order;
-  for (const Candidate& candidate : candidates)
-    order.emplace_back(least_step_seconds(predictor.problem(), candidate), &candidate);
-  std::ranges::stable_sort(order, {}, &std::pair<double, const Candidate*>::first);
-  Planner planner(predictor, options, candidates.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (order[i].first >= planner.limit()) {
-      planner.prune(order.size() - i);
-      break;
-    }
-    planner.add(*order[i].second);
-  }
-  if (options.partition.rule == PartitionRule::Balanced) planner.add_balanced();
-  return std::move(planner).plan();
+  return Planner(predictor, options, candidates.size()).run(candidates);
 }
 
 }  // namespace
@@ -252,6 +246,7 @@ std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, Pla
   const auto candidates = candidates_of(predictor.problem(), options);
   Predictor limited = predictor;
   std::vector<RankedCandidate> rows = {make_plan(limited, options).ranked.front()};
+  // Each row frees at least 5 %, so the loop ends.
   while (true) {
     limited = limited.with_memory(kLess * rows.back().prediction.peak_memory_bytes);
     const Plan plan = rank(limited, candidates, options);

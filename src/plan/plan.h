@@ -1,13 +1,5 @@
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "plan/balance.h"
-#include "plan/enumerate.h"
-#include "plan/predict.h"
-
 // The planner: finds the W, D, micro-batch size, schedule and recomputation that train fastest on P workers.
 //
 //    PlanProblem -> candidates_of() -> Predictor::predict() for each -> make_plan(): the fastest that fit
@@ -15,6 +7,12 @@
 // A lower bound of each candidate (least_step_seconds) orders them, so that most are never simulated. The best
 // candidates with equal stages are then tried again with balanced stages. `chimera plan` and the playground print
 // the ranking (answers/plan_answer.h).
+
+#include <vector>
+
+#include "plan/balance.h"
+#include "plan/enumerate.h"
+#include "plan/predict.h"
 
 namespace chimera {
 
@@ -46,5 +44,11 @@ struct Plan {
 /// Returns the fastest candidate in the problem's memory, then repeatedly the fastest that needs at least 5 % less,
 /// until nothing fits. Each is the best of a make_plan(). Throws ConfigError if nothing fits in the problem's memory.
 [[nodiscard]] std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options);
+
+/// Returns the paper's choice (Li and Hoefler, SC'21, section 3.4): Chimera with f = 1, even D, direct concatenation
+/// and whole backwards. The micro-batch size of each D is the largest power of two that fits with D micro-batches in
+/// flight. Recomputes only if a single sequence does not fit. `ranked` has the `top` best (0: all) by equation 1;
+/// `too_large` counts depths that do not fit.
+[[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top = 0);
 
 }  // namespace chimera

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <limits>
 
 #include "generate/registry.h"
@@ -33,6 +31,7 @@ Run run_of(const std::shared_ptr<const Schedule>& schedule) {
   return {std::make_shared<const Schedule>(unroll(*schedule, steps)), steps};
 }
 
+/// Returns a node's cores per group, in units of a worker's threads. On one machine, all W groups share them.
 double cores_of(const PlanProblem& problem, const Candidate& candidate, const NodePlacement& nodes) {
   const MachineProfile& machine = problem.machine;
   const std::int64_t threads = candidate.tensor_parallel * machine.threads;
@@ -53,6 +52,8 @@ double idle_gain_on_own_cores(const MachineProfile& machine, double cores) {
   constexpr double kMost = 0.99;
   const double idle = idle_share(1, cores);
   if (idle == 0) return 0;
+  // idle_gain saves a share of an op's time in proportion to idle cores. Solve for the gain at which a lone op takes
+  // `alone`.
   const double alone = (1 - machine.contention.idle_gain * idle) / (1 + machine.core_imbalance);
   return std::min(kMost, (1 - alone) / idle);
 }
@@ -82,36 +83,22 @@ Timeline timeline_of(const Run& run, const StageModel& model, const SharedCores&
   return simulate(*run.schedule, model.costs, {.steps = run.steps, .cores = cores});
 }
 
-double op_seconds(const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; }
-
+/// Returns the time of a micro-batch through all layers and back, on one worker and without waiting.
 double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
   workload.slices = candidate.shape.slices;
   double pass = 0;
   for (const OwnLayer& layer : problem.layers)
-    pass += op_seconds(time_at(layer.times, static_cast<double>(candidate.micro_batch_size)));
+    pass += time_at(layer.times, static_cast<double>(candidate.micro_batch_size)).whole();
   if (!problem.layers.empty()) return pass;
   for (int kind = 0; kind < kLayerKinds; ++kind) {
     const LayerTime time = split_layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload,
                                             candidate.tensor_parallel);
     const bool is_block = static_cast<LayerKind>(kind) == LayerKind::Block;
-    pass += op_seconds(time) * (is_block ? static_cast<double>(problem.model.layers) : 1);
+    pass += time.whole() * (is_block ? static_cast<double>(problem.model.layers) : 1);
   }
   return pass;
-}
-
-double recomputed_share(const Schedule& schedule, const CostModel& costs) {
-  const CostTable table(schedule, costs);
-  double all = 0;
-  double again = 0;
-  for (const auto& ops : schedule.workers) {
-    for (const Op& op : ops) {
-      all += table.duration(op);
-      again += table.recomputation(op);
-    }
-  }
-  return all > 0 ? again / all : 0;
 }
 
 }  // namespace
@@ -135,6 +122,7 @@ std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidat
   const auto known = schedules_.find(key);
   if (known != schedules_.end()) return known->second;
   auto schedule = std::make_shared<const Schedule>(find_generator(candidate.schedule).generate(shape));
+  // The cache is cleared as a whole: neighboring candidates share a schedule, old ones hardly return.
   kept_ops_ += num_ops(*schedule);
   if (kept_ops_ > kMostKeptOps) {
     schedules_.clear();
@@ -144,13 +132,9 @@ std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidat
   return schedule;
 }
 
-double Predictor::step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const {
-  const SharedCores cores = shared_cores(problem_, candidate, planned.model);
+double Predictor::step_seconds(const PlannedSchedule& planned, const Candidate& candidate, bool on_own_cores) const {
+  const SharedCores cores = on_own_cores ? SharedCores{} : shared_cores(problem_, candidate, planned.model);
   return timeline_of(run_of(planned.schedule), planned.model, cores).period + planned.model.step_seconds;
-}
-
-double Predictor::step_seconds_on_own_cores(const PlannedSchedule& planned) const {
-  return timeline_of(run_of(planned.schedule), planned.model, {}).period + planned.model.step_seconds;
 }
 
 Prediction Predictor::predict(const PlannedSchedule& planned, const Candidate& candidate) const {
@@ -171,6 +155,7 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   prediction.worker_bytes = worker_peaks(*run.schedule, planned.model, timeline, explanation);
   prediction.peak_memory_bytes = *std::ranges::max_element(prediction.worker_bytes);
   prediction.fits = prediction.peak_memory_bytes <= problem_.memory_bytes;
+  // Numbers are per worker and step. An asynchronous run covers several steps.
   const double shares = static_cast<double>(timeline.workers.size()) * static_cast<double>(run.steps);
   for (const WorkerTimeline& worker : timeline.workers) {
     prediction.busy_seconds += worker.busy / shares;
@@ -191,62 +176,12 @@ double least_step_seconds(const PlanProblem& problem, const Candidate& candidate
   const auto beside = [&](double ops) { return 1 - problem.machine.contention.idle_gain * idle_share(ops, cores); };
   const double workers = std::min(static_cast<double>(candidate.shape.stages), cores);
   double least = beside(workers) * pass * static_cast<double>(candidate.shape.micro_batches) / workers;
+  // A step that flushes contains at least one micro-batch from end to end. Slices and halved micro-batches overlap
+  // within.
   const bool flushes = find_generator(candidate.schedule).synchronous;
   if (flushes && candidate.shape.slices == 1 && candidate.shape.scale != ScaleMethod::Halving)
     least = std::max(least, beside(1) * pass);
   return least + problem.machine.step_overhead;
-}
-
-void remove_messages(StageModel& model) {
-  model.costs.latency = 0;
-  model.costs.links.reset();
-}
-
-void remove_sums(StageModel& model) {
-  model.costs.all_reduce.reset();
-  for (std::size_t s = 0; s < model.costs.optimizer.size() && s < model.gathers.size(); ++s)
-    model.costs.optimizer[s] -= model.gathers[s];
-  model.gathers.clear();
-}
-
-void remove_updates(StageModel& model) {
-  model.costs.optimizer.clear();
-  model.step_seconds = 0;
-}
-
-void remove_tensor_sums(StageModel& model) {
-  for (std::size_t s = 0; s < model.tensor_sums.size(); ++s) {
-    LayerTime& sums = model.tensor_sums[s];
-    StageCosts& stage = model.costs.stages[s];
-    stage.forward -= sums.forward;
-    stage.input_gradient -= sums.input_gradient;
-    stage.backward -= sums.input_gradient;
-    const bool again = !model.costs.recompute.empty() && model.costs.recompute[s] > 0;
-    if (again) model.costs.recompute[s] -= sums.recompute;
-    sums = {};
-  }
-}
-
-StepParts step_parts(Predictor& predictor, const Candidate& candidate) {
-  PlannedSchedule planned = predictor.prepare(candidate);
-  StepParts parts;
-  const auto part = [&](StepPart which) -> double& { return parts.seconds[static_cast<std::size_t>(which)]; };
-  double left = predictor.step_seconds(planned, candidate);
-  const auto take_out = [&](StepPart which, void (*remove)(StageModel&)) {
-    remove(planned.model);
-    const double without = predictor.step_seconds(planned, candidate);
-    part(which) = left - without;
-    left = without;
-  };
-  take_out(StepPart::Sums, remove_sums);
-  take_out(StepPart::Messages, remove_messages);
-  take_out(StepPart::Updates, remove_updates);
-  take_out(StepPart::TensorSums, remove_tensor_sums);
-  const double busy = predictor.predict(planned, candidate).busy_seconds;
-  part(StepPart::Recomputation) = busy * recomputed_share(*planned.schedule, planned.model.costs);
-  part(StepPart::Compute) = busy - part(StepPart::Recomputation);
-  part(StepPart::Bubble) = left - busy;
-  return parts;
 }
 
 }  // namespace chimera

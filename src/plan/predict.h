@@ -1,5 +1,12 @@
 #pragma once
 
+// Predicts step time and memory of a candidate (candidate.h), by the simulator and by equation 1.
+//
+//     Candidate --> schedule, partition, StageModel (PlannedSchedule) --> simulate() and explain() --> Prediction
+//
+// make_plan() (plan.h) calls it for hundreds of candidates, so schedules are cached and slow candidates end early
+// (predict_below). `chimera train --dry-run` predicts a single one.
+
 #include <array>
 #include <memory>
 #include <optional>
@@ -7,13 +14,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/choices.h"
 #include "plan/candidate.h"
 #include "plan/equation_one.h"
 #include "plan/stage_model.h"
 #include "schedule/timeline.h"
-
-// Predicts step time and memory by the simulator and by equation 1.
 
 namespace chimera {
 
@@ -61,9 +65,9 @@ class Predictor {
   /// Predicts as predict() does, but returns early, with an empty result, if a step takes `seconds` or longer.
   [[nodiscard]] std::optional<Prediction> predict_below(double seconds, const PlannedSchedule& planned,
                                                         const Candidate& candidate) const;
-  [[nodiscard]] double step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const;
-  /// Returns the step time without contention, every worker on its own cores.
-  [[nodiscard]] double step_seconds_on_own_cores(const PlannedSchedule& planned) const;
+  /// Returns the simulated step time. With `on_own_cores`, every worker has its own cores and nothing contends.
+  [[nodiscard]] double step_seconds(const PlannedSchedule& planned, const Candidate& candidate,
+                                    bool on_own_cores = false) const;
 
  private:
   [[nodiscard]] std::shared_ptr<const Schedule> schedule_of(const Candidate& candidate);
@@ -76,41 +80,5 @@ class Predictor {
 /// Returns a lower bound: total work over workers, or the pass of a whole micro-batch through all stages and back.
 /// Cheap: generates no schedule.
 [[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
-
-enum class StepPart : std::uint8_t {
-  Compute,  ///< ops of the mean worker, without recomputation
-  Recomputation,
-  Bubble,      ///< idle time without messages, all-reduces and updates
-  TensorSums,  ///< all-reduces within ops between workers that share a stage's layers
-  Messages,
-  Sums,     ///< exposed all-reduces of gradients
-  Updates,  ///< weight updates and overheads per step
-};
-template <>
-inline constexpr auto kNames<StepPart> = std::to_array<Named<StepPart>>({{StepPart::Compute, "compute"},
-                                                                         {StepPart::Recomputation, "recomputation"},
-                                                                         {StepPart::Bubble, "bubble"},
-                                                                         {StepPart::TensorSums, "tensor-parallel sums"},
-                                                                         {StepPart::Messages, "exposed messages"},
-                                                                         {StepPart::Sums, "exposed sums"},
-                                                                         {StepPart::Updates, "updates and overheads"}});
-inline constexpr std::size_t kStepParts = kNames<StepPart>.size();
-
-/// Seconds by part; their total is the simulated step time.
-struct StepParts {
-  std::array<double, kStepParts> seconds = {};
-  [[nodiscard]] double of(StepPart part) const { return seconds[static_cast<std::size_t>(part)]; }
-};
-
-/// Splits the step time into its parts. Removes all-reduces, messages, updates and tensor-parallel sums from the
-/// simulation in this order; each part is the reduction of the step time. A part that ops hide is 0, or negative if its
-/// delays improved the order of ops. The rest is compute and bubbles.
-[[nodiscard]] StepParts step_parts(Predictor& predictor, const Candidate& candidate);
-
-/// Set the time of these costs to 0.
-void remove_messages(StageModel& model);
-void remove_sums(StageModel& model);
-void remove_updates(StageModel& model);
-void remove_tensor_sums(StageModel& model);
 
 }  // namespace chimera

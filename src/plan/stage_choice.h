@@ -1,5 +1,10 @@
 #pragma once
 
+// Stages that recompute their activations (--recompute) or offload them to host memory (--offload). A StageChoice is
+// what a user asked for: a rule such as `full`, or listed stages. resolve_stages() is the only place that turns a
+// choice into stages of a schedule. The rule `auto` depends on memory, so the caller supplies it; plan/worker_memory.h
+// has the usual one, choose_stages().
+
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -8,11 +13,6 @@
 
 #include "core/choices.h"
 #include "core/ids.h"
-
-// Stages that recompute their activations (--recompute) or offload them to host memory (--offload). A StageChoice is
-// what a user asked for: a rule such as `full`, or listed stages. resolve_stages() is the only place that turns a
-// choice into stages of a schedule. The rule `auto` depends on memory, so the caller supplies it; plan/worker_memory.h
-// has the usual one, choose_stages().
 
 namespace chimera {
 

@@ -1,6 +1,12 @@
 #pragma once
 
+// Costs of what a candidate's ranks send each other. Ranks fill the nodes of the machine in order, so the layout
+// decides which messages and all-reduces leave a node. Links between nodes have other times than links within a node.
+// The stage model (stage_model.h) adds these costs to the times of layers.
+
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "model_config/footprint.h"
@@ -8,10 +14,6 @@
 #include "schedule/rank_layout.h"
 #include "simulate/contention.h"
 #include "simulate/costs.h"
-
-// Costs of what a candidate's ranks send each other. Ranks fill the nodes of the machine in order, so the layout
-// decides which messages and all-reduces leave a node. Links between nodes have other times than links within a node.
-// The stage model (stage_model.h) adds these costs to the times of layers.
 
 namespace chimera {
 
@@ -25,41 +27,169 @@ struct SumCosts {
 class StageLinks {
  public:
   /// Borrows its arguments.
-  StageLinks(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule);
+  StageLinks(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule)
+      : problem_(problem),
+        machine_(problem.machine),
+        candidate_(candidate),
+        schedule_(schedule),
+        ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel, candidate.replica_layout},
+        groups_(ranks_.ranks_of(gradient_groups(schedule.placement, problem.model.tied))),
+        near_(near_boundaries()) {}
 
   /// Returns the ranks that sum the gradients of a stage.
   [[nodiscard]] std::size_t copies(std::size_t stage) const { return groups_[stage].size(); }
   /// `memory`: [stage].
-  [[nodiscard]] LinkCosts message_costs(const std::vector<StageMemory>& memory) const;
+  [[nodiscard]] LinkCosts message_costs(const std::vector<StageMemory>& memory) const {
+    const LinkTimes at_ends = copy(!messages_leave_nodes());
+    LinkCosts costs;
+    costs.alpha = link().alpha;
+    costs.beta = link().beta;
+    if (machine_.cores > 0) {  // measured message times include the work at both ends
+      costs.alpha = std::max(0.0, costs.alpha - 2 * at_ends.alpha);
+      costs.beta = std::max(0.0, costs.beta - 2 * at_ends.beta);
+    }
+    if (shares_cores(problem_)) costs.alpha += machine_.busy_delay;
+    for (std::size_t s = 1; s < memory.size(); ++s) {
+      const LinkTimes taken = copy(near_[s - 1]);
+      costs.bytes.push_back(memory[s].boundary);
+      costs.copies.push_back(taken.alpha / schedule_.micro_batch_scale * static_cast<double>(schedule_.slices) +
+                             taken.beta * costs.bytes.back());
+    }
+    if (std::ranges::count(costs.copies, 0) == std::ssize(costs.copies)) costs.copies.clear();
+    if (messages_leave_nodes()) take_near_links(costs);
+    for (std::size_t s = 0; link().burst > 0 && s < near_.size(); ++s)
+      costs.bursts.push_back(near_[s] ? 0 : link().beta * link().burst);
+    return costs;
+  }
   /// `tied_matrix`: parameters of the tied matrix on each worker, 0 without one.
-  [[nodiscard]] SumCosts sum_costs(const std::vector<StageFootprint>& footprints, std::int64_t tied_matrix) const;
+  [[nodiscard]] SumCosts sum_costs(const std::vector<StageFootprint>& footprints, std::int64_t tied_matrix) const {
+    const double weight_bytes = static_cast<double>(problem_.workload.weight_bytes);
+    const double matrix = static_cast<double>(tied_matrix) * weight_bytes;
+    SumCosts sums;
+    std::vector<double> summed;  // bytes, [parameter group]
+    sums.all_reduce.data_parallel = candidate_.data_parallel;
+    for (std::size_t s = 0; s < footprints.size(); ++s) {
+      double bytes = static_cast<double>(footprints[s].parameters) * weight_bytes;
+      if (uses_tied_matrix(StageId(static_cast<std::int64_t>(s)), schedule_.stages)) bytes -= matrix;
+      summed.push_back(std::max(0.0, bytes));
+      sums.all_reduce.seconds.push_back(sum_seconds(groups_[s], summed.back()));
+    }
+    if (problem_.model.tied) {
+      summed.push_back(matrix);
+      sums.all_reduce.tied = sum_seconds(groups_.back(), matrix);
+    }
+    if (ranks_.num_ranks() <= places_per_node()) return sums;
+    sums.nodes = node_placement();
+    sums.computing_share = computing_share(sums.all_reduce, summed);
+    return sums;
+  }
 
  private:
-  [[nodiscard]] std::int64_t places_per_node() const;
-  [[nodiscard]] bool messages_leave_nodes() const;
-  [[nodiscard]] const LinkTimes& link() const;
+  [[nodiscard]] std::int64_t places_per_node() const {
+    return std::max<std::int64_t>(1, machine_.workers_per_node / candidate_.tensor_parallel);
+  }
+  [[nodiscard]] bool messages_leave_nodes() const { return std::ranges::find(near_, false) != near_.end(); }
+  [[nodiscard]] const LinkTimes& link() const {
+    const LinkProfile& links = machine_.point_to_point;
+    return messages_leave_nodes() ? links.between_nodes : links.within_node;
+  }
   /// Without a free core for sending and receiving, messages delay ops.
-  [[nodiscard]] bool messages_take_cores() const;
+  [[nodiscard]] bool messages_take_cores() const {
+    const std::int64_t workers = std::min(problem_.workers, machine_.workers_per_node);
+    return machine_.cores > 0 && 2 * workers * machine_.threads > machine_.cores;
+  }
   /// Returns the compute time at each end of a message. Assumes half the message time if it is not measured and
   /// messages take cores from ops.
-  [[nodiscard]] LinkTimes copy(bool is_near) const;
-  [[nodiscard]] bool is_near(std::size_t boundary) const;
-  [[nodiscard]] std::int64_t node_of(RankId rank) const;
-  [[nodiscard]] std::vector<bool> near_boundaries() const;
-  void take_near_links(LinkCosts& costs) const;
-  void add_bursts(LinkCosts& costs) const;
+  [[nodiscard]] LinkTimes copy(bool is_near) const {
+    const bool has_own = !is_near && machine_.node_message_copy != LinkTimes{};
+    const LinkTimes& measured = has_own ? machine_.node_message_copy : machine_.message_copy;
+    if (machine_.cores > 0 && !messages_take_cores()) return {};
+    if (measured != LinkTimes{} || machine_.cores == 0) return measured;
+    const LinkTimes& near = machine_.point_to_point.within_node;
+    return is_near ? LinkTimes{near.alpha / 2, near.beta / 2} : LinkTimes{};
+  }
+  [[nodiscard]] bool is_near(std::size_t boundary) const {
+    for (const auto& row : schedule_.placement.worker_of) {
+      for (std::int64_t group = 0; group < candidate_.data_parallel; ++group) {
+        const GroupId id(group);
+        if (node_of(ranks_.rank({id, row[boundary]})) != node_of(ranks_.rank({id, row[boundary + 1]}))) return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] std::int64_t node_of(RankId rank) const { return rank.value() / places_per_node(); }
+  [[nodiscard]] std::vector<bool> near_boundaries() const {
+    std::vector<bool> near(static_cast<std::size_t>(schedule_.stages - 1), true);
+    if (ranks_.num_ranks() <= places_per_node()) return near;
+    for (std::size_t boundary = 0; boundary < near.size(); ++boundary) near[boundary] = is_near(boundary);
+    return near;
+  }
+  void take_near_links(LinkCosts& costs) const {
+    std::vector<double> seconds = costs.times();
+    bool any = false;
+    for (std::size_t boundary = 0; boundary < seconds.size(); ++boundary) {
+      if (!near_[boundary]) continue;
+      seconds[boundary] = machine_.point_to_point.within_node.beta * costs.bytes[boundary];
+      any = true;
+    }
+    if (any) costs.seconds = seconds;
+  }
   /// Returns the ranks per node if it is equal on all nodes, else 1.
-  [[nodiscard]] std::int64_t ranks_on_each_node(const std::vector<RankId>& ranks) const;
+  [[nodiscard]] std::int64_t ranks_on_each_node(const std::vector<RankId>& ranks) const {
+    std::map<std::int64_t, std::int64_t> counts;
+    for (const RankId rank : ranks) ++counts[node_of(rank)];
+    const std::int64_t first = counts.begin()->second;
+    return std::ranges::all_of(counts, [&](const auto& node) { return node.second == first; }) ? first : 1;
+  }
   /// Share of an all-reduce that sums gradients: shards of the optimizer need only its reduce-scatter, and after the
   /// update as much time for an all-gather.
-  [[nodiscard]] double share_of_all_reduce() const;
-  [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const;
+  [[nodiscard]] double share_of_all_reduce() const { return problem_.shard_optimizer ? 0.5 : 1; }
   /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a ring for each rank of a node.
-  [[nodiscard]] double all_reduce_seconds(const std::vector<RankId>& ranks, double bytes) const;
-  [[nodiscard]] bool is_over_nodes(const std::vector<RankId>& ranks) const;
-  [[nodiscard]] NodePlacement node_placement() const;
+  [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
+    const auto& [within, between] = machine_.all_reduce;
+    const auto count = static_cast<std::int64_t>(ranks.size());
+    const double share = share_of_all_reduce();
+    if (!is_over_nodes(ranks)) return share * chimera::sum_seconds(machine_, within, count, bytes);
+    const std::int64_t near = ranks_on_each_node(ranks);
+    if (machine_.cores == 0) return share * chimera::sum_seconds(machine_, link_of_rings(machine_, near), count, bytes);
+    const double on_each = near > 1 ? chimera::sum_seconds(machine_, within, near, bytes) : 0;
+    return share * (on_each + chimera::sum_seconds(machine_, between, count / near, bytes));
+  }
+  [[nodiscard]] bool is_over_nodes(const std::vector<RankId>& ranks) const {
+    return node_of(ranks.front()) != node_of(ranks.back());  // ascending
+  }
+  [[nodiscard]] NodePlacement node_placement() const {
+    const auto node = [&](std::int64_t group, std::int64_t worker) {
+      return node_of(ranks_.rank({GroupId(group), WorkerId(worker)}));
+    };
+    NodePlacement nodes;
+    std::vector<std::int64_t> known;
+    for (std::int64_t worker = 0; worker < ranks_.workers; ++worker) {
+      const auto own = std::ranges::find(known, node(0, worker));
+      nodes.node_of.push_back(static_cast<std::size_t>(own - known.begin()));
+      if (own == known.end()) known.push_back(node(0, worker));
+      int copies = 0;
+      for (std::int64_t group = 0; group < ranks_.data_parallel; ++group)
+        copies += node(group, worker) == node(0, worker) ? 1 : 0;
+      nodes.copies.push_back(copies);
+    }
+    for (const auto& ranks : groups_) nodes.sums_leave.push_back(is_over_nodes(ranks));
+    return nodes;
+  }
   /// Returns the part of the all-reduces that uses cores: their time on a single node.
-  [[nodiscard]] double computing_share(const AllReduceCosts& costs, const std::vector<double>& bytes) const;
+  [[nodiscard]] double computing_share(const AllReduceCosts& costs, const std::vector<double>& bytes) const {
+    double computing = 0;
+    double all = 0;
+    const auto add = [&](const std::vector<RankId>& ranks, double seconds, double of_ranks) {
+      const auto count = static_cast<std::int64_t>(ranks.size());
+      const double near = chimera::sum_seconds(machine_, machine_.all_reduce.within_node, count, of_ranks);
+      computing += std::min(seconds, share_of_all_reduce() * near);
+      all += seconds;
+    };
+    for (std::size_t s = 0; s < costs.seconds.size(); ++s) add(groups_[s], costs.seconds[s], bytes[s]);
+    if (costs.tied) add(groups_.back(), *costs.tied, bytes.back());
+    return all > 0 ? computing / all : 1;
+  }
 
   const PlanProblem& problem_;
   const MachineProfile& machine_;

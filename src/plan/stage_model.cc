@@ -1,12 +1,10 @@
 #include "plan/stage_model.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
 #include "model_config/parameters.h"
 #include "passes/lower.h"
 #include "plan/layer_times.h"
@@ -88,6 +86,7 @@ class StageModelBuilder {
   StageModel run(const std::vector<StageLayers>& partition) {
     Workload whole = problem_.workload;
     whole.micro_batch_size = candidate_.micro_batch_size;
+    // `score_bytes` already includes the masks of such kernels.
     whole.dropout = whole.dropout && machine_.score_bytes == 0;
     model_ = is_own() ? own_bytes(problem_.layers, partition, candidate_.micro_batch_size, workload_)
                       : stage_bytes(problem_.model, partition, schedule_, whole);
@@ -128,6 +127,7 @@ class StageModelBuilder {
     held_[index] = held_parameters(problem_.model, kind, count);
   }
 
+  /// Divides a stage's bytes among its T workers: matrices are split, norms and inputs are not.
   void split_stage(std::size_t s, const StageLayers& stage) {
     if (candidate_.tensor_parallel == 1) return;
     StageFootprint& footprint = model_.footprints[s];
@@ -165,6 +165,7 @@ class StageModelBuilder {
     return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
 
+  /// Sums over T workers come on top of the slowest core's time, because all workers wait for them together.
   void add_times(const StageLayers& stage) {
     LayerTime& waits = model_.tensor_sums.emplace_back();
     const auto sum = [&](double LayerTime::*part) {
@@ -179,6 +180,7 @@ class StageModelBuilder {
     recomputation_.push_back(sum(&LayerTime::recompute) + more);
   }
 
+  /// Other kernels keep other bytes than this project's: a factor on all, and attention scores if they keep them.
   void scale_activations(std::size_t stage, double blocks) {
     const double scale = machine_.activation_scale;
     const auto length = static_cast<double>(workload_.sequence);
@@ -238,6 +240,7 @@ class StageModelBuilder {
     }
   }
 
+  /// A sharded optimizer updates 1/r of a stage on each of its r copies, and then gathers the parameters.
   void add_updates() {
     for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
       double seconds = machine_.optimizer_seconds * static_cast<double>(model_.footprints[s].parameters);

@@ -1,5 +1,10 @@
 #pragma once
 
+// Costs of a candidate's stages, as the simulator reads them. Times of a stage are the sum over its layers on the
+// machine (layer_times.h), divided among T workers (tensor_parallel.h); bytes come from footprints
+// (model_config/footprint.h); messages and all-reduces from the nodes of the ranks (stage_links.h). Training asks
+// only for the bytes (stage_bytes).
+
 #include <set>
 #include <vector>
 
@@ -7,11 +12,6 @@
 #include "plan/candidate.h"
 #include "simulate/contention.h"
 #include "simulate/costs.h"
-
-// Costs of a candidate's stages, as the simulator reads them. Times of a stage are the sum over its layers on the
-// machine (layer_times.h), divided among T workers (tensor_parallel.h); bytes come from footprints
-// (model_config/footprint.h); messages and all-reduces from the nodes of the ranks (stage_links.h). Training asks
-// only for the bytes (stage_bytes).
 
 namespace chimera {
 

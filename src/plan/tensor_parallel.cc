@@ -1,13 +1,13 @@
 #include "plan/tensor_parallel.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "model_config/parameters.h"
 
 namespace chimera {
 namespace {
 
+/// T workers beyond one node all-reduce in rings, one for each device of a node.
 double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int64_t tensor_parallel) {
   if (tensor_parallel <= machine.workers_per_node)
     return sum_seconds(machine, machine.all_reduce.within_node, tensor_parallel, bytes);

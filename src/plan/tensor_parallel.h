@@ -1,12 +1,12 @@
 #pragma once
 
-#include <cstdint>
-
-#include "plan/layer_times.h"
-
 // Tensor parallelism in plans: T workers share every layer of a stage, split as in Megatron-LM. These functions
 // divide a layer's time, parameters and activations by T where the split does, and add the all-reduces within its
 // ops. Training has no tensor parallelism.
+
+#include <cstdint>
+
+#include "plan/layer_times.h"
 
 namespace chimera {
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 
@@ -10,19 +11,6 @@
 #include "plan/stage_model.h"
 
 namespace chimera {
-namespace {
-
-std::string quote(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
-}
-
-}  // namespace
-
 std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& candidate) {
   const PipelineShape& shape = candidate.shape;
   const Generator& generator = find_generator(candidate.schedule);
@@ -65,12 +53,10 @@ std::string value_text(const TrainFlag& flag) {
 std::vector<std::string> to_words(const std::vector<TrainFlag>& flags) {
   std::vector<std::string> words;
   for (const TrainFlag& flag : flags) {
-    if (const bool* given = std::get_if<bool>(&flag.value)) {
-      if (*given) words.push_back("--" + flag.name);
-      continue;
-    }
+    const bool* given = std::get_if<bool>(&flag.value);
+    if (given != nullptr && !*given) continue;
     words.push_back("--" + flag.name);
-    words.push_back(value_text(flag));
+    if (given == nullptr) words.push_back(value_text(flag));
   }
   return words;
 }
@@ -81,8 +67,9 @@ std::string to_toml(const std::vector<TrainFlag>& flags, const std::string& comm
   for (std::string line; std::getline(lines, line);) text += "# " + line + "\n";
   for (const TrainFlag& flag : flags) {
     text += flag.name + " = ";
+    // TOML quotes as JSON does.
     const bool is_text = std::holds_alternative<std::string>(flag.value);
-    text += (is_text ? quote(value_text(flag)) : value_text(flag)) + "\n";
+    text += (is_text ? nlohmann::json(value_text(flag)).dump() : value_text(flag)) + "\n";
   }
   return text;
 }

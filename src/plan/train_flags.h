@@ -1,13 +1,13 @@
 #pragma once
 
+// A candidate as flags of `chimera train`: the last step from a plan to a run. The same list becomes a command line,
+// a TOML file for `--config`, and the fields that the playground shows.
+
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "plan/candidate.h"
-
-// A candidate as flags of `chimera train`: the last step from a plan to a run. The same list becomes a command line,
-// a TOML file for `--config`, and the fields that the playground shows.
 
 namespace chimera {
 

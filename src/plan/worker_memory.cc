@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <optional>
 
 #include "core/error.h"
 #include "passes/unroll.h"
@@ -24,7 +23,6 @@ class OrderLedger {
         model_(model),
         parts_of_tokens_(schedule.slices > 1 ? parts_of_tokens(model.costs.slices, schedule.slices)
                                              : std::vector<double>{1}) {
-    in_flight_.resize(static_cast<std::size_t>(schedule.stages));
     held_.resize(schedule.workers.size());
     for (const auto& row : schedule.placement.worker_of) {
       for (std::size_t s = 0; s < row.size(); ++s) held_[row[s].index()].push_back(s);
@@ -32,7 +30,8 @@ class OrderLedger {
     find_message_rooms();
   }
 
-  [[nodiscard]] double peak(std::size_t worker, const std::set<StageId>& recompute, const std::set<StageId>& offload) {
+  [[nodiscard]] double peak(std::size_t worker, const std::set<StageId>& recompute,
+                            const std::set<StageId>& offload) const {
     const std::vector<double> moved = moved_bytes(worker, recompute, offload);
     std::size_t position = 0;
     double amount = held_between_steps(worker) + message_room_[worker];
@@ -44,6 +43,7 @@ class OrderLedger {
       const double whole = (memory.activations + between_slices) * scale;
       const double kept = recompute.contains(op.stage) ? (memory.boundary + between_slices) * scale : whole;
       const double deferred = memory.deferred.value_or(memory.activations + between_slices) * scale;
+      // Copies of offloaded activations come before and after ops, see moved_bytes().
       amount += moved[2 * position];
       if (op.kind == OpKind::Forward) amount += kept;
       const double during = amount + (gives_input_gradient(op.kind) ? whole - kept : 0);
@@ -58,11 +58,11 @@ class OrderLedger {
 
   /// Returns the worker's stage outside `chosen` that saves the most memory if it frees bytes [S] of each micro-batch.
   [[nodiscard]] std::optional<StageId> largest(std::size_t worker, const std::set<StageId>& chosen,
-                                               const std::vector<double>& freed) {
-    std::fill(in_flight_.begin(), in_flight_.end(), 0);
-    std::vector<std::int64_t> most(in_flight_.size(), 0);
+                                               const std::vector<double>& freed) const {
+    std::vector<std::int64_t> in_flight(static_cast<std::size_t>(schedule_.stages), 0);
+    std::vector<std::int64_t> most = in_flight;
     for (const Op& op : schedule_.workers[worker]) {
-      auto& count = in_flight_[op.stage.index()];
+      auto& count = in_flight[op.stage.index()];
       if (op.kind == OpKind::Forward) most[op.stage.index()] = std::max(most[op.stage.index()], ++count);
       if (gives_weight_gradient(op.kind)) --count;
     }
@@ -89,6 +89,8 @@ class OrderLedger {
     if (copies.empty()) return moved;
     std::ranges::sort(copies, {}, &OffloadedForward::forward);
     const std::vector<double> bytes = offloadable_bytes(model_, schedule_.micro_batch_scale, recompute);
+    // An offloaded forward's bytes are surely gone when the next offloaded forward has ended (CopyEngines waits for
+    // it), and are back from its load on. Later copies give no bound without times.
     for (std::size_t k = 0; k + 1 < copies.size(); ++k) {
       if (copies[k + 1].forward >= copies[k].load) continue;
       const Op& op = ops[copies[k].forward];
@@ -104,6 +106,7 @@ class OrderLedger {
     const double versions = schedule_.updates ? static_cast<double>(schedule_.updates->versions) : 1;
     for (const std::size_t s : held_[worker]) {
       const StageMemory& memory = model_.costs.memory[s];
+      // Without delayed updates (PipeDream), later stages need fewer versions, as fewer micro-batches are under way.
       const double kept = schedule_.updates && !schedule_.updates->delay
                               ? std::min(versions, static_cast<double>(schedule_.stages) - static_cast<double>(s))
                               : versions;
@@ -142,7 +145,6 @@ class OrderLedger {
   std::vector<double> parts_of_tokens_;         // [slice]
   std::vector<std::vector<std::size_t>> held_;  // [worker]: stages, one entry per copy
   std::vector<double> message_room_;            // [worker]
-  std::vector<std::int64_t> in_flight_;         // [stage]
 };
 
 /// Returns the maximum of `points` (ascending) within [start, end]; `next` is the first point after `start`.
@@ -164,7 +166,7 @@ std::set<StageId> offloaded_by(const StageModel& model) {
 
 /// Adds stages until every worker fits; workers before need no more memory than before. `freed`: [S].
 template <class Peak>
-std::optional<std::set<StageId>> stages_that_fit(OrderLedger& ledger, std::size_t workers, double memory_bytes,
+std::optional<std::set<StageId>> stages_that_fit(const OrderLedger& ledger, std::size_t workers, double memory_bytes,
                                                  const std::vector<double>& freed, const Peak& peak) {
   std::set<StageId> chosen;
   for (std::size_t w = 0; w < workers;) {
@@ -193,15 +195,12 @@ void require_memory(const StageRequest& request, const StageFlag& flag) {
 }  // namespace
 
 std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
-                                   const std::set<StageId>& recompute) {
-  return peaks_by_order(schedule, model, recompute, offloaded_by(model));
-}
-
-std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
-                                   const std::set<StageId>& recompute, const std::set<StageId>& offload) {
+                                   const std::set<StageId>& recompute,
+                                   const std::optional<std::set<StageId>>& offload) {
+  const std::set<StageId> moved = offload.value_or(offloaded_by(model));
   OrderLedger ledger(schedule, model);
   std::vector<double> peaks;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) peaks.push_back(ledger.peak(w, recompute, offload));
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) peaks.push_back(ledger.peak(w, recompute, moved));
   return peaks;
 }
 

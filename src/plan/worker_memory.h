@@ -1,5 +1,10 @@
 #pragma once
 
+// Peak memory of workers, and the stages to recompute or offload so that it fits. There are two estimates.
+// peaks_by_order() needs no times: it walks through a worker's ops in order and adds what each keeps and frees, an
+// upper bound. worker_peaks() reads the timeline of a simulation. choose_stages() turns --recompute, --offload and
+// --memory of a training run into stages.
+
 #include <functional>
 #include <optional>
 #include <set>
@@ -10,23 +15,16 @@
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
-// Peak memory of workers, and the stages to recompute or offload so that it fits. There are two estimates.
-// peaks_by_order() needs no times: it walks through a worker's ops in order and adds what each keeps and frees, an
-// upper bound. worker_peaks() reads the timeline of a simulation. choose_stages() turns --recompute, --offload and
-// --memory of a training run into stages.
-
 namespace chimera {
 
 /// Returns the peak bytes [worker] by the order of ops, without a timeline: weights (all versions), gradients,
 /// optimizer state, activations, working sets, and as many messages as channels can have in flight. An upper bound of
 /// worker_peaks(), unless messages wait for their ops while later messages of the channel are made. `recompute`
-/// replaces the recomputation of `model`.
+/// replaces the recomputation of `model`, and `offload`, if given, its CostModel::offload. A forward counts until the
+/// next offloaded one has ended.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
-                                                 const std::set<StageId>& recompute);
-
-/// The same with `offload` in place of CostModel::offload. A forward counts until the next offloaded one has ended.
-[[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
-                                                 const std::set<StageId>& recompute, const std::set<StageId>& offload);
+                                                 const std::set<StageId>& recompute,
+                                                 const std::optional<std::set<StageId>>& offload = std::nullopt);
 
 /// Returns the peak bytes [worker] in the timeline: amounts of explain() plus working sets.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,

@@ -1,21 +1,29 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+// Times the ops of a kind of layer, as the executor calls them: forward, input gradient, weight gradient, and the
+// same for a recomputed micro-batch. The profiler (profiler.h) runs one timer per layer on every computing rank at
+// once.
 
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/random_letters.h"
 #include "data/samples.h"
 #include "model/linear.h"
 #include "model/make_stage.h"
 #include "plan/machine.h"
-
-// Times the ops of a kind of layer, as the executor calls them: forward, input gradient, weight gradient, and the
-// same for a recomputed micro-batch. The profiler (profiler.h) runs one timer per layer on every computing rank at
-// once.
+#include "profile/lockstep.h"
+#include "runtime/tracer.h"
+#include "train/loop/loader.h"
 
 namespace chimera {
 
@@ -29,16 +37,53 @@ struct TimedLayers {
 /// A micro-batch of each size stays in flight, so that forwards do not reuse warm memory of the last backward.
 class LayerTimer {
  public:
-  explicit LayerTimer(TimedLayers layers);
+  explicit LayerTimer(TimedLayers layers)
+      : layers_(std::move(layers)),
+        num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMostBlocks) : 1),
+        text_(random_text(256 * (layers_.sequence + 1))) {
+    layers_.model.tied = false;  // the same work, but without an owner of the matrix
+    const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
+    samples_ =
+        std::make_unique<Samples>(text_in_memory(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
+    stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, initial_values_of(1));
+  }
 
   /// Runs F of a new micro-batch and I and W of the previous; then F without a graph, F, I and W of a recomputed
   /// micro-batch. Returns seconds_of() per layer.
-  LayerTime run(std::int64_t micro_batch_size, std::int64_t threads);
+  LayerTime run(std::int64_t micro_batch_size, std::int64_t threads) {
+    auto found = sizes_.find(micro_batch_size);
+    if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
+    Size& size = found->second;
+    if (!size.under_way) size.under_way = forward(size, micro_batch_size);
+
+    const Stopwatch watch;
+    Flight next = forward(size, micro_batch_size);
+    const double forward_seconds = seconds_of(watch.elapsed(), threads);
+    LayerTime time = backward(size, std::exchange(*size.under_way, std::move(next)), threads);
+    time.micro_batch_size = micro_batch_size;
+    time.forward = forward_seconds;
+    time.recompute = std::max(0.0, run_recomputed(size, micro_batch_size, threads) - time.whole());
+    for (const auto& number : kLayerTimeNumbers) time.*number.value /= static_cast<double>(num_layers_);
+    return time;
+  }
 
   [[nodiscard]] Stage& stage() { return *stage_; }
   [[nodiscard]] std::int64_t layers() const { return num_layers_; }
 
  private:
+  /// Several blocks, so that weights exceed the nearest cache as in training.
+  static constexpr std::int64_t kMostBlocks = 4;
+
+  static StageLayers stage_layers(LayerKind kind, std::int64_t blocks) {
+    if (kind == LayerKind::Block) return {0, blocks, false, false};
+    return {0, 0, kind == LayerKind::Embedding, kind == LayerKind::Head};
+  }
+
+  static std::vector<std::uint8_t> random_text(std::int64_t letters) {
+    const std::string text = random_letters(static_cast<std::uint64_t>(letters), "profile");
+    return {text.begin(), text.end()};
+  }
+
   struct Flight {  // micro-batch between F and W
     at::Tensor input;
     at::Tensor output;
@@ -50,16 +95,48 @@ class LayerTimer {
     std::optional<Flight> under_way;
     std::int64_t step = 0;
   };
-  struct Backward {
-    double input_seconds = 0;
-    double weight_seconds = 0;
-  };
 
-  Size make_size(std::int64_t micro_batch_size) const;
-  Flight forward(Size& size, std::int64_t micro_batch_size);
-  static Backward backward(const Size& size, Flight flight, std::int64_t threads);
-  double run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads);
-  MicroBatch load(std::int64_t step, std::int64_t micro_batch_size) const;
+  Size make_size(std::int64_t micro_batch_size) const {
+    Size size;
+    const at::Tensor states = at::randn({micro_batch_size, layers_.sequence, layers_.model.hidden}).to(layers_.compute);
+    if (layers_.kind != LayerKind::Embedding) size.states = states;
+    if (layers_.kind != LayerKind::Head) size.gradient = states * 1e-3;
+    return size;
+  }
+  Flight forward(Size& size, std::int64_t micro_batch_size) {
+    Flight flight;
+    if (size.states.defined()) flight.input = size.states.detach().requires_grad_(true);
+    flight.weight_gradients = c10::make_intrusive<WeightGradients>();
+    const WeightGradients::Scope scope(flight.weight_gradients);
+    flight.output = stage_->forward(flight.input, load(size.step++, micro_batch_size));
+    return flight;
+  }
+  /// Returns the seconds of I and W; all other fields are 0.
+  static LayerTime backward(const Size& size, Flight flight, std::int64_t threads) {
+    const Stopwatch input_watch;
+    flight.weight_gradients->defer();
+    torch::autograd::backward({std::exchange(flight.output, {})}, {size.gradient});
+    const double input_seconds = seconds_of(input_watch.elapsed(), threads);
+
+    const Stopwatch weight_watch;
+    flight.weight_gradients->run();
+    return {.input_gradient = input_seconds, .weight_gradient = seconds_of(weight_watch.elapsed(), threads)};
+  }
+  double run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads) {
+    const Stopwatch watch;
+    {
+      const at::NoGradGuard no_graph;
+      (void)forward(size, micro_batch_size);
+    }
+    Flight again = forward(size, micro_batch_size);
+    const double forwards = seconds_of(watch.elapsed(), threads);
+    return forwards + backward(size, std::move(again), threads).whole();
+  }
+  /// Causal blocks need nothing, BERT's a mask.
+  MicroBatch load(std::int64_t step, std::int64_t micro_batch_size) const {
+    if (layers_.kind == LayerKind::Block && is_causal(layers_.model.family)) return {};
+    return make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size});
+  }
 
   TimedLayers layers_;
   std::int64_t num_layers_;

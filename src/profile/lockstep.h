@@ -1,5 +1,9 @@
 #pragma once
 
+// Ranks that measure together. A measurement with all cores busy, or between two ranks, needs every rank at the same
+// place; Lockstep holds them there. All functions of this room that take a Lockstep are collective: every rank calls
+// them, in the same order.
+
 #include <cstdint>
 #include <span>
 
@@ -8,10 +12,6 @@
 #include "core/ids.h"
 #include "runtime/tracer.h"
 #include "transport/transport.h"
-
-// Ranks that measure together. A measurement with all cores busy, or between two ranks, needs every rank at the same
-// place; Lockstep holds them there. All functions of this room that take a Lockstep are collective: every rank calls
-// them, in the same order.
 
 namespace chimera {
 
@@ -49,11 +49,13 @@ class Lockstep {
     transport_.all_sum({&value, 1});
     return value > 0;
   }
-  /// Returns whether to run another round after `done` of them: at least 4, and until rank 0's clock reaches `deadline`
-  /// (monotonic_seconds()).
-  [[nodiscard]] bool wants_round(std::int64_t done, double deadline) {
-    constexpr std::int64_t kFewestRounds = 4;  // the first may warm up
-    return agree(done < kFewestRounds || monotonic_seconds() < deadline);
+  /// Calls `round(i)` for i = 0, 1, ...: at least 4 times, because the first may warm up, and until rank 0 has counted
+  /// `seconds`.
+  template <class Round>
+  void repeat(double seconds, const Round& round) {
+    constexpr std::int64_t kFewestRounds = 4;
+    const double deadline = monotonic_seconds() + seconds;
+    for (std::int64_t i = 0; agree(i < kFewestRounds || monotonic_seconds() < deadline); ++i) round(i);
   }
   void average(std::span<double> numbers) {
     for (double& number : numbers) number = computes() ? number / computing_ : 0;

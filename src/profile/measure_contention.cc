@@ -4,10 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bench/statistics.h"
@@ -20,6 +20,14 @@ constexpr int kPair = 2;
 constexpr double kMostBytesBesideOps = 256 << 20;
 constexpr double kMostSaved = 0.9;  // fraction of a time
 
+using Operations = std::vector<std::unique_ptr<Pending>>;
+
+bool is_in_pair(const Lockstep& ranks) { return ranks.rank() < kPair; }
+
+/// Ranks 0 and 1 measure. The other computing ranks run the same ops at the same time, so that caches and memory are as
+/// busy as in training. All ranks call meet() equally often, which keeps a measurement correct on every rank.
+bool runs_ops(const Lockstep& ranks) { return is_in_pair(ranks) || ranks.computes(); }
+
 double process_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -30,7 +38,7 @@ double median_of(const std::vector<double>& values) { return values.empty() ? 0 
 
 /// Returns the average of ranks 0 and 1 on all ranks.
 double mean_of_pair(Lockstep& ranks, double value) {
-  double sum = ranks.rank() < kPair ? value / kPair : 0;
+  double sum = is_in_pair(ranks) ? value / kPair : 0;
   ranks.transport().all_sum({&sum, 1});
   return sum;
 }
@@ -41,143 +49,67 @@ double seconds_of_call(const OpWork& work) {
   return monotonic_seconds() - start;
 }
 
-class SumBesideOps {
- public:
-  SumBesideOps(Lockstep& ranks, ParameterGroupId group, std::int64_t elements, const OpWork& compute)
-      : ranks_(ranks), group_(group), gradients_(shared_zeros(elements, at::kFloat)), compute_(compute) {}
+void wait_for(const Operations& operations) {
+  for (const auto& each : operations) (void)each->wait();
+}
 
-  OverlapTimes round() {
-    OverlapTimes times;
-    ranks_.meet();
-    times.ops_alone = seconds_of_call(compute_);
-    ranks_.meet();
-    times.sum_alone = seconds_of_call([this] { (void)start()->wait(); });
-    ranks_.meet();
-    const double begin = monotonic_seconds();
-    const auto ended = std::make_shared<std::atomic<double>>(0);
-    const auto sum = start();
-    sum->call_when_done([ended] { ended->store(monotonic_seconds()); });
-    compute_();
-    times.ops = monotonic_seconds() - begin;
-    (void)sum->wait();
-    const double waited = monotonic_seconds();
-    times.sum = (ended->load() > 0 ? ended->load() : waited) - begin;
-    return times;
-  }
+TensorSpec spec_of(const at::Tensor& tensor) { return {tensor.sizes().vec(), tensor.scalar_type()}; }
 
- private:
-  std::unique_ptr<Pending> start() { return ranks_.transport().start_all_reduce(group_, gradients_); }
+/// Times an all-reduce that starts with the ops. Its end is known only if the transport reports it; else it is noticed
+/// after the ops.
+void time_together(const OpWork& compute, const std::function<std::unique_ptr<Pending>()>& start_sum,
+                   OverlapTimes& times) {
+  const double begin = monotonic_seconds();
+  const auto ended = std::make_shared<std::atomic<double>>(0);
+  const auto sum = start_sum();
+  sum->call_when_done([ended] { ended->store(monotonic_seconds()); });
+  compute();
+  times.ops = monotonic_seconds() - begin;
+  (void)sum->wait();
+  const double waited = monotonic_seconds();
+  times.sum = (ended->load() > 0 ? ended->load() : waited) - begin;
+}
 
-  Lockstep& ranks_;
-  ParameterGroupId group_;
-  at::Tensor gradients_;
-  const OpWork& compute_;
-};
+/// Returns CPU seconds of ops beside `messages` to and from the other rank of the pair. `turn` numbers the messages.
+double cpu_seconds_beside(Lockstep& ranks, const OpWork& compute, int messages, std::int64_t bytes,
+                          std::int64_t& turn) {
+  const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
+  const RankId peer(1 - ranks.rank());
+  Operations operations;
+  ranks.meet();
+  const double start = process_seconds();
+  if (!is_in_pair(ranks)) messages = 0;
+  for (int i = 0; i < messages; ++i)
+    operations.push_back(ranks.transport().post_receive(peer, spec_of(tensor), {turn + i, Op{}}));
+  for (int i = 0; i < messages; ++i) operations.push_back(ranks.transport().start_send(peer, tensor, {turn + i, Op{}}));
+  if (runs_ops(ranks)) compute();
+  wait_for(operations);
+  turn += messages;
+  return process_seconds() - start;
+}
 
-/// Exchanges messages with the peer while both compute.
-class Exchange {
- public:
-  Exchange(Lockstep& ranks, const OpWork& compute) : ranks_(ranks), compute_(compute) {}
-
-  double round(std::int64_t bytes) {
-    const double alone = cpu_seconds(0, bytes);
-    return std::max(0.0, cpu_seconds(kMessages, bytes) - alone) / (2 * kMessages);
-  }
-
- private:
-  static constexpr int kMessages = 8;  // in each direction
-
-  double cpu_seconds(int messages, std::int64_t bytes) {
-    const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
-    const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
-    const RankId peer(1 - ranks_.rank());
-    std::vector<std::unique_ptr<Pending>> pending;
-    ranks_.meet();
-    const double start = process_seconds();
-    for (int i = 0; i < messages; ++i)
-      pending.push_back(ranks_.transport().post_receive(peer, spec, {turn_ + i, Op{}}));
-    for (int i = 0; i < messages; ++i)
-      pending.push_back(ranks_.transport().start_send(peer, tensor, {turn_ + i, Op{}}));
-    compute_();
-    for (const auto& each : pending) (void)each->wait();
-    turn_ += messages;
-    return process_seconds() - start;
-  }
-
-  Lockstep& ranks_;
-  const OpWork& compute_;
-  std::int64_t turn_ = 0;
-};
-
-/// Rank 0 sends messages to the next ranks, which reply.
-class Fan {
- public:
-  explicit Fan(Lockstep& ranks) : ranks_(ranks) {}
-
-  double round(int receivers, std::int64_t bytes) {
-    ranks_.meet();
-    const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
-    const double start = monotonic_seconds();
-    if (ranks_.rank() == 0) {
-      send_and_hear(receivers, tensor);
-    } else if (ranks_.rank() <= receivers) {
-      answer(tensor);
-    }
-    ++turn_;
-    return monotonic_seconds() - start;
-  }
-
- private:
-  [[nodiscard]] MessageTag tag() const { return {turn_, Op{}}; }
-  static TensorSpec spec_of(const at::Tensor& tensor) { return {tensor.sizes().vec(), tensor.scalar_type()}; }
-
-  void send_and_hear(int receivers, const at::Tensor& tensor) {
-    std::vector<std::unique_ptr<Pending>> pending;
+/// Rank 0 sends to the next ranks, which reply with a word. Returns the seconds until all replies are back.
+double seconds_of_fan(Lockstep& ranks, int receivers, std::int64_t bytes, std::int64_t turn) {
+  const MessageTag tag{turn, Op{}};
+  const at::Tensor word = at::ones({1}, at::kFloat);
+  const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
+  Transport& transport = ranks.transport();
+  ranks.meet();
+  const double start = monotonic_seconds();
+  Operations operations;
+  if (ranks.rank() == 0) {
     for (int to = 1; to <= receivers; ++to)
-      pending.push_back(ranks_.transport().post_receive(RankId(to), spec_of(word_), tag()));
-    for (int to = 1; to <= receivers; ++to) pending.push_back(ranks_.transport().start_send(RankId(to), tensor, tag()));
-    for (const auto& each : pending) (void)each->wait();
+      operations.push_back(transport.post_receive(RankId(to), spec_of(word), tag));
+    for (int to = 1; to <= receivers; ++to) operations.push_back(transport.start_send(RankId(to), tensor, tag));
+  } else if (ranks.rank() <= receivers) {
+    (void)transport.post_receive(RankId(0), spec_of(tensor), tag)->wait();
+    operations.push_back(transport.start_send(RankId(0), word, tag));
   }
+  wait_for(operations);
+  return monotonic_seconds() - start;
+}
 
-  void answer(const at::Tensor& tensor) {
-    (void)ranks_.transport().post_receive(RankId(0), spec_of(tensor), tag())->wait();
-    (void)ranks_.transport().start_send(RankId(0), word_, tag())->wait();
-  }
-
-  Lockstep& ranks_;
-  at::Tensor word_ = at::ones({1}, at::kFloat);
-  std::int64_t turn_ = 0;
-};
-
-class TwoSums {
- public:
-  TwoSums(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, std::int64_t bytes)
-      : ranks_(ranks),
-        groups_(groups),
-        gradients_{shared_zeros(bytes / 4, at::kFloat), shared_zeros(bytes / 4, at::kFloat)} {}
-
-  /// Returns the saved share of an all-reduce's time.
-  double round() {
-    const double alone = seconds_of(1);
-    return 2 - seconds_of(2) / alone;
-  }
-
- private:
-  double seconds_of(std::size_t count) {
-    ranks_.meet();
-    const double start = monotonic_seconds();
-    std::vector<std::unique_ptr<Pending>> sums;
-    for (std::size_t i = 0; i < count; ++i)
-      sums.push_back(ranks_.transport().start_all_reduce(groups_[i], gradients_[i]));
-    for (const auto& sum : sums) (void)sum->wait();
-    return monotonic_seconds() - start;
-  }
-
-  Lockstep& ranks_;
-  std::array<ParameterGroupId, 2> groups_;
-  std::array<at::Tensor, 2> gradients_;
-};
-
+/// Keeps the calling thread on one core until the end of the scope.
 class Pinned {
  public:
   explicit Pinned(int core) {
@@ -198,39 +130,19 @@ class Pinned {
   bool is_pinned_ = false;
 };
 
-/// Runs ranks 0 and 1 on the same core, first in turn, then together.
-class TurnsOnOneCore {
- public:
-  TurnsOnOneCore(Lockstep& ranks, const OpWork& compute) : ranks_(ranks), compute_(compute) {}
+/// Returns CPU seconds of one call, over as many calls as take many time slices.
+double cpu_seconds_of(const OpWork& work) {
+  constexpr double kLeast = 0.03;
+  const Stopwatch watch;
+  int calls = 0;
+  do {
+    work();
+    ++calls;
+  } while (watch.elapsed().cpu_seconds < kLeast);
+  return watch.elapsed().cpu_seconds / calls;
+}
 
-  double round(int core) {
-    const Pinned pinned(core);
-    double alone = 0;
-    for (int turn = 0; turn < kPair; ++turn) {
-      ranks_.meet();
-      if (ranks_.rank() == turn) alone = cpu_seconds();
-    }
-    ranks_.meet();
-    return std::max(0.0, cpu_seconds() / alone - 1);
-  }
-
- private:
-  static constexpr double kLeast = 0.03;  // many time slices
-
-  double cpu_seconds() {
-    const Stopwatch watch;
-    int calls = 0;
-    do {
-      compute_();
-      ++calls;
-    } while (watch.elapsed().cpu_seconds < kLeast);
-    return watch.elapsed().cpu_seconds / calls;
-  }
-
-  Lockstep& ranks_;
-  const OpWork& compute_;
-};
-
+/// Returns the core on which rank 0 runs, on all ranks: both ranks of the pair can run there.
 int core_of_first(Lockstep& ranks) {
   double core = ranks.rank() == 0 ? std::max(0, ::sched_getcpu()) : 0;
   ranks.transport().all_sum({&core, 1});
@@ -252,49 +164,47 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
                                       const OpWork& compute, double seconds) {
   double alone = ranks.computes() ? seconds_of_call(compute) : 0;
   ranks.average({&alone, 1});
+  // The all-reduce must outlast the ops, so that they run beside it all the time.
   std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
   ranks.transport().all_sum(sum);  // broadcasts from rank 0
   const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kMostBytesBesideOps) : kMostBytesBesideOps;
-  std::unique_ptr<SumBesideOps> beside;
-  if (ranks.rank() < kPair)
-    beside = std::make_unique<SumBesideOps>(ranks, group, static_cast<std::int64_t>(bytes / 4), compute);
+  const at::Tensor gradients =
+      is_in_pair(ranks) ? shared_zeros(static_cast<std::int64_t>(bytes / 4), at::kFloat) : at::Tensor();
+  const auto start_sum = [&] { return ranks.transport().start_all_reduce(group, gradients); };
   std::vector<double> ops;
   std::vector<double> summed;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
-    if (beside) {
-      const Contention slowed = slowdown_of(beside->round());
-      if (round == 0) continue;  // the first touches memory
-      ops.push_back(slowed.ops_by_sums);
-      summed.push_back(slowed.sums_by_ops);
-      continue;
+  ranks.repeat(seconds, [&](std::int64_t round) {
+    OverlapTimes times;
+    ranks.meet();
+    if (runs_ops(ranks)) times.ops_alone = seconds_of_call(compute);
+    ranks.meet();
+    if (is_in_pair(ranks)) times.sum_alone = seconds_of_call([&] { (void)start_sum()->wait(); });
+    ranks.meet();
+    if (is_in_pair(ranks)) {
+      time_together(compute, start_sum, times);
+    } else if (ranks.computes()) {
+      compute();
     }
-    for (int part = 0; part < 3; ++part) {
-      ranks.meet();
-      if (ranks.computes() && part != 1) compute();
-    }
-  }
+    if (round == 0) return;  // the first touches memory
+    const Contention slowed = slowdown_of(times);
+    ops.push_back(slowed.ops_by_sums);
+    summed.push_back(slowed.sums_by_ops);
+  });
   return {.ops_by_sums = mean_of_pair(ranks, median_of(ops)), .sums_by_ops = mean_of_pair(ranks, median_of(summed))};
 }
 
 LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds, std::int64_t largest) {
+  constexpr int kMessages = 8;  // in each direction
   const std::array<std::int64_t, 4> sizes = {largest / 256, largest / 16, largest / 4, largest};
   std::array<std::vector<double>, sizes.size()> times;
-  Exchange exchange(ranks, compute);
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
+  std::int64_t turn = 0;
+  ranks.repeat(seconds, [&](std::int64_t round) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (ranks.rank() < kPair) {
-        const double each = exchange.round(sizes[i]);
-        if (round > 0) times[i].push_back(each);
-        continue;
-      }
-      for (int part = 0; part < 2; ++part) {
-        ranks.meet();
-        if (ranks.computes()) compute();
-      }
+      const double alone = cpu_seconds_beside(ranks, compute, 0, sizes[i], turn);
+      const double beside = cpu_seconds_beside(ranks, compute, kMessages, sizes[i], turn);
+      if (round > 0) times[i].push_back(std::max(0.0, beside - alone) / (2 * kMessages));
     }
-  }
+  });
   std::vector<TimedSize> points;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const double each = mean_of_pair(ranks, median_of(times[i]));
@@ -308,15 +218,15 @@ LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double 
 double measure_transfers_at_once(Lockstep& ranks, double seconds) {
   constexpr std::int64_t kSmall = 1 << 10;
   constexpr std::int64_t kLarge = 4 << 20;
-  Fan fan(ranks);
+  std::int64_t turn = 0;
   std::vector<double> shares;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
-    const double answer = fan.round(1, kSmall);
-    const double one = fan.round(1, kLarge) - answer;
-    const double two = fan.round(2, kLarge) - answer;
+  ranks.repeat(seconds, [&](std::int64_t round) {
+    // The reply and the fixed costs of a message do not belong to the transfer.
+    const double answer = seconds_of_fan(ranks, 1, kSmall, turn++);
+    const double one = seconds_of_fan(ranks, 1, kLarge, turn++) - answer;
+    const double two = seconds_of_fan(ranks, 2, kLarge, turn++) - answer;
     if (round > 0 && one > 0) shares.push_back(std::max(0.0, two / one - 1));
-  }
+  });
   double share = ranks.rank() == 0 ? median_of(shares) : 0;
   ranks.transport().all_sum({&share, 1});
   return share;
@@ -324,19 +234,25 @@ double measure_transfers_at_once(Lockstep& ranks, double seconds) {
 
 double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, double seconds,
                             std::int64_t bytes) {
-  std::unique_ptr<TwoSums> sums;
-  if (ranks.rank() < kPair) sums = std::make_unique<TwoSums>(ranks, groups, bytes);
-  std::vector<double> shares;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
-    if (sums) {
-      const double share = sums->round();
-      if (round > 0) shares.push_back(share);
-      continue;
-    }
-    for (int part = 0; part < 2; ++part) ranks.meet();
-  }
-  return mean_of_pair(ranks, std::clamp(median_of(shares), 0.0, kMostSaved));
+  std::vector<at::Tensor> gradients;
+  while (is_in_pair(ranks) && gradients.size() < groups.size())
+    gradients.push_back(shared_zeros(bytes / 4, at::kFloat));
+  const auto seconds_of_sums = [&](std::size_t count) {
+    ranks.meet();
+    const double start = monotonic_seconds();
+    Operations sums;
+    for (std::size_t i = 0; i < std::min(count, gradients.size()); ++i)
+      sums.push_back(ranks.transport().start_all_reduce(groups[i], gradients[i]));
+    wait_for(sums);
+    return monotonic_seconds() - start;
+  };
+  std::vector<double> saved;  // shares of an all-reduce's time
+  ranks.repeat(seconds, [&](std::int64_t round) {
+    const double alone = seconds_of_sums(1);
+    const double both = seconds_of_sums(2);
+    if (round > 0) saved.push_back(2 - both / alone);
+  });
+  return mean_of_pair(ranks, std::clamp(median_of(saved), 0.0, kMostSaved));
 }
 
 double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds) {
@@ -349,8 +265,7 @@ double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t th
   double together = 0;
   double alone = 0;
   std::vector<double> saved;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
+  ranks.repeat(seconds, [&](std::int64_t round) {
     ranks.meet();
     if (ranks.computes()) together = timed();
     for (int turn = 0; turn < kPair; ++turn) {
@@ -358,24 +273,27 @@ double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t th
       if (ranks.rank() == turn) alone = timed();
     }
     if (round > 0 && together > 0) saved.push_back(1 - alone / together);
-  }
+  });
   const double idle = idle_share(1, ranks.computing());
   return mean_of_pair(ranks, std::clamp(median_of(saved) / idle, 0.0, kMostSaved));
 }
 
 double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds) {
   const int core = core_of_first(ranks);
-  TurnsOnOneCore turns(ranks, compute);
   std::vector<double> shares;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
-    if (ranks.rank() < kPair) {
-      const double share = turns.round(core);
-      if (round > 0) shares.push_back(share);
-      continue;
+  ranks.repeat(seconds, [&](std::int64_t round) {
+    std::optional<Pinned> pinned;
+    if (is_in_pair(ranks)) pinned.emplace(core);
+    double alone = 0;
+    for (int turn = 0; turn < kPair; ++turn) {
+      ranks.meet();
+      if (ranks.rank() == turn) alone = cpu_seconds_of(compute);
     }
-    for (int part = 0; part < kPair + 1; ++part) ranks.meet();
-  }
+    ranks.meet();
+    if (!is_in_pair(ranks)) return;
+    const double together = cpu_seconds_of(compute);
+    if (round > 0) shares.push_back(std::max(0.0, together / alone - 1));
+  });
   return mean_of_pair(ranks, median_of(shares));
 }
 

@@ -1,15 +1,15 @@
 #pragma once
 
+// Slowdowns of ops, messages and all-reduces that overlap, relative and at least 0. Each measurement alternates the
+// work alone with the work beside other work, in rounds, and takes medians. All functions are collective and give
+// all ranks the result. They fill MachineProfile::contention, message_copy and core_sharing.
+
 #include <array>
 #include <functional>
 
 #include "plan/machine.h"
 #include "profile/lockstep.h"
 #include "simulate/contention.h"
-
-// Slowdowns of ops, messages and all-reduces that overlap, relative and at least 0. Each measurement alternates the
-// work alone with the work beside other work, in rounds, and takes medians. All functions are collective and give
-// all ranks the result. They fill MachineProfile::contention, message_copy and core_sharing.
 
 namespace chimera {
 

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "bench/machine_line.h"
-#include "bench/statistics.h"
 #include "model/parameter_group.h"
 #include "profile/measure_contention.h"
 #include "profile/measure_overheads.h"
@@ -52,6 +51,7 @@ double sum(Lockstep& ranks, ParameterGroupId group, const at::Tensor& tensor) {
   return monotonic_seconds() - start;
 }
 
+/// Reduces all rounds of a size to one typical time.
 std::vector<TimedSize> points_of(const Times& times, double Spread::*typical) {
   std::vector<TimedSize> points;
   for (const auto& [bytes, seconds] : times)
@@ -68,11 +68,13 @@ std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, 
   return text + "\n";
 }
 
+/// Work for links between hosts, where no model is loaded.
 OpWork multiply_matrices() {
   constexpr std::int64_t kRows = 512;
   return [one = at::ones({kRows, kRows})] { (void)at::mm(one, one); };
 }
 
+/// Returns the bytes that a link transfers in that time, so that slow networks get short messages.
 std::int64_t bytes_in(double seconds, double beta, double most) {
   constexpr double kLeast = 4096;
   return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);
@@ -99,14 +101,14 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
       if (round > 0) messages[bytes].push_back(message);
     }
   };
+  // Round 0 finds the sizes that fit in the time: a size that is too long twice ends the list.
   const double longest = std::max(kMoment, seconds / 4);
   const auto is_long = [&](std::int64_t bytes) {
     const double start = monotonic_seconds();
     measure(bytes, 0);
     return !ranks.agree(monotonic_seconds() - start < longest);
   };
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
+  ranks.repeat(seconds, [&](std::int64_t round) {
     for (auto each = gradients.begin(); each != gradients.end(); ++each) {
       if (round > 0) {
         measure(each->first, round);
@@ -115,7 +117,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
         gradients.erase(std::next(each), gradients.end());
       }
     }
-  }
+  });
   return {points_of(messages, &Spread::low), points_of(sums, &Spread::median)};
 }
 
@@ -125,18 +127,14 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
   const at::Tensor tensor = message_of(kSmallest);
   std::vector<double> idle;
   std::vector<double> busy;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
+  ranks.repeat(seconds, [&](std::int64_t round) {
     const bool quiet = round % 2 == 0;
-    if (ranks.rank() > 1) {
-      const double end = monotonic_seconds() + (quiet ? 0 : kBusy);
-      while (monotonic_seconds() < end) continue;
-      continue;
-    }
-    for (int i = 0; i < kMessages; ++i) {
+    const double end = monotonic_seconds() + (quiet ? 0 : kBusy);
+    while (ranks.rank() > 1 && monotonic_seconds() < end) continue;
+    for (int i = 0; ranks.rank() <= 1 && i < kMessages; ++i) {
       (quiet ? idle : busy).push_back(ping_pong(ranks, tensor, round * kMessages + i));
     }
-  }
+  });
   const auto mean = [](const std::vector<double>& times) {
     return std::accumulate(times.begin(), times.end(), 0.0) /
            static_cast<double>(std::max<std::size_t>(1, times.size()));
@@ -144,9 +142,7 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
   return std::max(0.0, mean(busy) - mean(idle));
 }
 
-LinkTimes as_messages(const Line& line) { return {line.alpha, line.beta}; }
-
-LinkTimes as_messages(const BurstLine& line) { return {line.line.alpha, line.line.beta, line.burst}; }
+LinkTimes as_messages(const Line& line) { return {line.alpha, line.beta, line.burst}; }
 
 LinkTimes as_sums(const Line& line) { return {line.alpha / 2, line.beta}; }  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
 

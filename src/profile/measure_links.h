@@ -1,5 +1,9 @@
 #pragma once
 
+// Times of messages and all-reduces between two processes on one host (measure_links) or on two
+// (measure_between_hosts), and the lines through them. All functions with ranks are collective; results are valid on
+// rank 0. The first kind becomes LinkProfile::within_node, the second NodeLinks.
+
 #include <string>
 #include <vector>
 
@@ -7,10 +11,6 @@
 #include "plan/cluster_profile.h"
 #include "profile/lockstep.h"
 #include "transport/transport.h"
-
-// Times of messages and all-reduces between two processes on one host (measure_links) or on two
-// (measure_between_hosts), and the lines through them. All functions with ranks are collective; results are valid on
-// rank 0. The first kind becomes LinkProfile::within_node, the second NodeLinks.
 
 namespace chimera {
 
@@ -33,7 +33,6 @@ struct LinkSamples {
 
 /// Convert lines to times of messages, and of all-reduces over two workers.
 [[nodiscard]] LinkTimes as_messages(const Line& line);
-[[nodiscard]] LinkTimes as_messages(const BurstLine& line);
 [[nodiscard]] LinkTimes as_sums(const Line& line);
 
 [[nodiscard]] std::string link_line(const char* name, const LinkTimes& link);

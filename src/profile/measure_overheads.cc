@@ -1,6 +1,5 @@
 #include "profile/measure_overheads.h"
 
-#include <ATen/ATen.h>
 #include <array>
 
 #include "bench/statistics.h"
@@ -17,6 +16,7 @@ constexpr std::int64_t kPipeline = 2;
 constexpr std::int64_t kMicroBatches = 64;
 constexpr std::int64_t kHidden = TrivialStage::kHidden;
 
+/// Does what the end of a training step does: norm, clipping, update, copies and zeroing.
 double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t threads) {
   const Stopwatch watch;
   double square = 0;
@@ -49,11 +49,10 @@ double overhead_of_step(Executor& executor, const std::vector<Instruction>& inst
 double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, std::int64_t threads, double seconds) {
   const auto optimizer = make_optimizer(OptimizerOptions{}, stage.parameters());
   std::vector<double> times;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
+  ranks.repeat(seconds, [&](std::int64_t) {
     if (ranks.rank() < kPipeline) (void)ranks.transport().start_all_reduce(pair, stage.gradients())->wait();
     if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer, threads));
-  }
+  });
   double parameters = 0;
   for (const Parameter& parameter : stage.parameters()) parameters += static_cast<double>(parameter.value.numel());
   double median = times.empty() ? 0 : spread_of(times).median / parameters;
@@ -65,9 +64,8 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
   std::array<double, kPipeline> medians{};
   const Schedule schedule = find_generator(kPlainSchedule).generate({kPipeline, kMicroBatches});
   const Program program = lower(schedule);
-  const double deadline = monotonic_seconds() + seconds;
   if (ranks.rank() >= kPipeline) {
-    for (std::int64_t round = 0; ranks.wants_round(round, deadline);) ++round;
+    ranks.repeat(seconds, [](std::int64_t) {});  // takes part only in the decisions whether to go on
   } else {
     const WorkerId worker(ranks.rank());
     TrivialStage stage(worker == WorkerId(0), worker == WorkerId(1));
@@ -76,9 +74,8 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
     SubgroupTransport transport(ranks.transport(), pair);
     Executor executor(worker, {{StageId(worker.value()), &stage}}, transport, {{1, 1, kHidden}, at::kFloat}, shape);
     std::vector<double> times;
-    while (ranks.wants_round(static_cast<std::int64_t>(times.size()), deadline)) {
-      times.push_back(overhead_of_step(executor, program.workers[worker.index()]));
-    }
+    ranks.repeat(seconds,
+                 [&](std::int64_t) { times.push_back(overhead_of_step(executor, program.workers[worker.index()])); });
     medians[worker.index()] = spread_of(times).median;
   }
   ranks.transport().all_sum(medians);

@@ -1,14 +1,14 @@
 #pragma once
 
+// Overheads of a step besides layers and messages: the update of the optimizer, the executor's work per op, and the
+// collective that ends a step. All functions are collective.
+
 #include <ATen/ATen.h>
 #include <cstdint>
 
 #include "model/stage.h"
 #include "profile/lockstep.h"
 #include "transport/forwarding_transport.h"
-
-// Overheads of a step besides layers and messages: the update of the optimizer, the executor's work per op, and the
-// collective that ends a step. All functions are collective.
 
 namespace chimera {
 

@@ -6,23 +6,19 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <set>
-#include <vector>
 
 #include "bench/machine_line.h"
 #include "bench/statistics.h"
 #include "core/cgroup.h"
-#include "core/choices.h"
 #include "core/error.h"
 #include "data/samples.h"
 #include "profile/layer_timer.h"
 #include "profile/lockstep.h"
 #include "profile/measure_contention.h"
-#include "profile/measure_links.h"
 #include "profile/measure_overheads.h"
 #include "train/setup/device.h"
 
@@ -43,10 +39,9 @@ double measure_type(Lockstep& ranks, at::ScalarType type, std::int64_t threads, 
   const at::Tensor one = at::ones({kWidth, kWidth}, type);
   at::Tensor product = at::empty_like(one);
   std::vector<double> times;
-  const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.wants_round(round, deadline); ++round) {
+  ranks.repeat(seconds, [&](std::int64_t) {
     if (ranks.computes()) times.push_back(seconds_of_product(one, product, threads));
-  }
+  });
   constexpr auto kFlops = 2.0 * kWidth * kWidth * kWidth;
   double speed = times.empty() ? 0 : kFlops / spread_of(times).low;
   ranks.average({&speed, 1});
@@ -103,79 +98,65 @@ double excess_of_slowest(Lockstep& ranks, double value) {
   return sum > 0 ? std::ranges::max(values) * static_cast<double>(values.size()) / sum - 1 : 0;
 }
 
-struct MeasuredRounds {
-  std::int64_t rounds = -1;  // the first round warms up
-  double core_imbalance = 0;
-};
-
+/// Sizes of all items, ascending: small micro-batches come first in each round.
 std::set<std::int64_t> all_sizes(const Items& items) {
   std::set<std::int64_t> sizes;
   for (const auto& item : items) sizes.insert(item->sizes.begin(), item->sizes.end());
   return sizes;
 }
 
-MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
-                              const std::function<void(const std::string&)>& say) {
-  const double deadline = monotonic_seconds() + seconds;
-  MeasuredRounds measured;
+/// Returns the measured rounds, and sets the times of the items and `core_imbalance`. The first round warms up.
+std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
+                            double& core_imbalance, const std::function<void(const std::string&)>& say) {
+  std::int64_t rounds = 0;
   std::vector<double> excesses;
-  while (ranks.wants_round(measured.rounds + 1, deadline)) {
+  ranks.repeat(seconds, [&](std::int64_t round) {
     for (const std::int64_t size : all_sizes(items)) {
       for (const auto& item : items) {  // alternates layers, as a pipeline
         if (std::ranges::count(item->sizes, size) == 0) continue;
         const LayerTime time = ranks.computes() ? item->bench.run(size, options.threads) : LayerTime{};
-        const double excess = excess_of_slowest(ranks, time.forward + time.input_gradient + time.weight_gradient);
-        if (measured.rounds < 0) continue;
+        const double excess = excess_of_slowest(ranks, time.whole());
+        if (round == 0) continue;
         item->times[size].push_back(time);
         if (item->layers.kind == LayerKind::Block) excesses.push_back(excess);
       }
     }
-    ++measured.rounds;
-    say(fmt::format("layers: round {}", measured.rounds));
-  }
-  measured.core_imbalance = spread_of(excesses).median;
-  return measured;
+    rounds = round;
+    say(fmt::format("layers: round {}", round));
+  });
+  core_imbalance = spread_of(excesses).median;
+  return rounds;
+}
+
+template <class Value>
+Spread spread_over(const std::vector<LayerTime>& times, Value value) {
+  std::vector<double> values;
+  for (const LayerTime& time : times) values.push_back(std::invoke(value, time));
+  return values.empty() ? Spread{} : spread_of(values);
 }
 
 LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>& times) {
-  const auto part = [&](auto value) {
-    std::vector<double> values;
-    for (const LayerTime& time : times) values.push_back(value(time));
-    return values.empty() ? Spread{} : spread_of(values);
-  };
-  const Spread all =
-      part([](const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; });
-  return {micro_batch_size,
-          part([](const LayerTime& time) { return time.forward; }).median,
-          part([](const LayerTime& time) { return time.input_gradient; }).median,
-          part([](const LayerTime& time) { return time.weight_gradient; }).median,
-          part([](const LayerTime& time) { return time.recompute; }).median,
-          all.median > 0 ? (all.high - all.low) / 2 / all.median : 0};
+  LayerTime median{.micro_batch_size = micro_batch_size};
+  for (const auto& number : kLayerTimeNumbers) median.*number.value = spread_over(times, number.value).median;
+  const Spread whole = spread_over(times, &LayerTime::whole);
+  median.spread = whole.median > 0 ? (whole.high - whole.low) / 2 / whole.median : 0;
+  return median;
 }
 
 LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) {
   LayerTimes layer{item.layers.kind, item.layers.model, item.layers.sequence, options.dtype, {}};
   layer.model.layers = 1;
   for (const std::int64_t size : item.sizes) {
-    LayerTime time = median_of(size, item.times[size]);
-    std::array<double, 5> numbers = {time.forward, time.input_gradient, time.weight_gradient, time.recompute,
-                                     time.spread};
-    ranks.average(numbers);
-    layer.times.push_back({size, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]});
+    LayerTime& time = layer.times.emplace_back(median_of(size, item.times[size]));
+    for (const auto& number : kLayerTimeNumbers) ranks.average({&(time.*number.value), 1});
   }
   return layer;
 }
 
-/// Runs blocks of the first model.
-OpWork compute_of(const ProfileOptions& options, Items& items) {
-  Item& blocks = *items[1];
-  return [&blocks, threads = options.threads] { (void)blocks.bench.run(blocks.sizes.front(), threads); };
-}
-
-/// Runs each of the first `count` layers once.
-OpWork layers_of(const ProfileOptions& options, Items& items, std::size_t count) {
-  return [&items, count, threads = options.threads] {
-    for (std::size_t i = 0; i < count; ++i) (void)items[i]->bench.run(items[i]->sizes.front(), threads);
+/// Runs each of these layers once, `first` to `end` - 1.
+OpWork layers_of(const ProfileOptions& options, Items& items, std::size_t first, std::size_t end) {
+  return [&items, first, end, threads = options.threads] {
+    for (std::size_t i = first; i < end; ++i) (void)items[i]->bench.run(items[i]->sizes.front(), threads);
   };
 }
 
@@ -194,16 +175,17 @@ LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile&
 /// If only one rank has a core, measures just message copies and core sharing.
 void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& options, Items& items,
                         MachineProfile& machine) {
-  const OpWork compute = compute_of(options, items);
+  const OpWork compute = layers_of(options, items, 1, 2);  // blocks of the first model
   machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
-  machine.core_sharing = measure_core_sharing(ranks, layers_of(options, items, kLayerKinds), seconds / 3);
+  machine.core_sharing = measure_core_sharing(ranks, layers_of(options, items, 0, kLayerKinds), seconds / 3);
+  // One core cannot run ops beside an all-reduce; its slowdown would be that of sharing the core.
   if (ranks.computing() < 2) return;
   machine.contention =
       measure_all_reduce_overlap(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
   machine.contention.sums_overlap = measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 6);
   machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
   machine.contention.idle_gain =
-      measure_idle_gain(ranks, layers_of(options, items, items.size()), options.threads, seconds / 6);
+      measure_idle_gain(ranks, layers_of(options, items, 0, items.size()), options.threads, seconds / 6);
 }
 
 std::int64_t parameters_of(Stage& stage) {
@@ -298,9 +280,7 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
   say("contention");
   measure_contention(ranks, 0.1 * options.seconds, options, items, machine);
-  const MeasuredRounds layers = measure_layers(ranks, options, items, 0.6 * options.seconds, say);
-  report.rounds = layers.rounds;
-  machine.core_imbalance = layers.core_imbalance;
+  report.rounds = measure_layers(ranks, options, items, 0.6 * options.seconds, machine.core_imbalance, say);
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
   return report;
 }

@@ -1,17 +1,16 @@
 #pragma once
 
+// `chimera profile`: measures a machine for the planner, in concurrent processes as in training. measure_machine()
+// alternates the measurements of layer_timer.h, measure_links.h, measure_contention.h and measure_overheads.h until
+// the time is over, and returns their medians as a MachineProfile (plan/machine.h).
+
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "core/ids.h"
 #include "plan/machine.h"
 #include "profile/measure_links.h"
 #include "transport/transport.h"
-
-// `chimera profile`: measures a machine for the planner, in concurrent processes as in training. measure_machine()
-// alternates the measurements of layer_timer.h, measure_links.h, measure_contention.h and measure_overheads.h until
-// the time is over, and returns their medians as a MachineProfile (plan/machine.h).
 
 namespace chimera {
 

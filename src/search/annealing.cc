@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-
-#include "search/evaluator.h"
+#include <string>
 
 namespace chimera {
 namespace {
+
+const std::string kLocalSearch = "local search from ";
 
 struct Move {
   std::size_t worker = 0;
@@ -36,6 +37,7 @@ class Annealing {
         evaluator_(instance),
         scale_(mean_duration(instance)),
         orders_(start.orders),
+        origin_(start.origin.starts_with(kLocalSearch) ? start.origin : kLocalSearch + start.origin),
         best_(std::move(start)) {}
 
   Solution run(double goal, Phase& phase, const std::function<void(const Solution&)>& improved) {
@@ -48,6 +50,8 @@ class Annealing {
         phase.count();
         if (step(temperature)) improved(best_);
       }
+      // The speed of a move is known after the first batch, which ran cold. So the start temperature fits the moves
+      // that the phase still allows.
       if (first) hot = hottest(kMovesPerTemperature / std::max(phase.passed(), kRounding));
     }
     return std::move(best_);
@@ -75,10 +79,11 @@ class Annealing {
     }
     energy_ = energy;
     if (makespan >= best_.makespan - kRounding * scale_) return false;
-    best_ = {orders_, makespan};
+    best_ = {orders_, makespan, origin_};
     return true;
   }
 
+  /// Draws a short move: most improvements shift an op past a few others.
   Move draw() {
     Move move;
     move.worker = random_.below(orders_.size());
@@ -92,6 +97,8 @@ class Annealing {
     return move;
   }
 
+  /// Checks only what the move can break: the order within the moved op's chain, and the worker's memory between both
+  /// positions. Other ops keep their order. Whether ops wait for each other in a cycle shows when the orders are timed.
   bool admissible(const Move& move) const {
     const auto& order = orders_[move.worker];
     const auto begin = std::min(move.from, move.to);
@@ -141,6 +148,7 @@ class Annealing {
   Evaluator evaluator_;
   double scale_;
   Orders orders_;
+  std::string origin_;  // of better orders
   Solution best_;
   double energy_ = 0;
 };

@@ -1,10 +1,15 @@
 #pragma once
 
+// The local search: simulated annealing over orders of ops, and the random numbers that it draws. It starts from list
+// schedules or generated ones, and is restarted in rounds by the searchers of search.cc. Each move is timed by
+// Evaluator, millions of times in a run.
+
 #include <cstdint>
 #include <functional>
 #include <random>
 
 #include "search/budget.h"
+#include "search/evaluator.h"
 #include "search/instance.h"
 
 namespace chimera {
@@ -26,16 +31,12 @@ class RandomSource {
   std::mt19937_64 engine_;
 };
 
-struct Solution {
-  Orders orders;
-  double makespan = 0;
-};
-
 /// Improves orders by simulated annealing (Kirkpatrick et al., Science 1983). A move shifts an op in its worker's
 /// order; only admissible orders are timed. Minimizes the makespan plus a small share of the workers' mean end, which
 /// ranks equal makespans. Stops at a makespan of `goal`. Calls `improved` with each new best.
 ///
-/// Returns the best solution, never worse than `start`, which must be admissible and free of cycles.
+/// Returns the best solution, never worse than `start`, which must be admissible and free of cycles. The origin of a
+/// better one is "local search from" the origin of `start`.
 [[nodiscard]] Solution anneal(const Instance& instance, Solution start, double goal, Phase phase, RandomSource& random,
                               const std::function<void(const Solution&)>& improved);
 

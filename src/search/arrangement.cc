@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "search/limits.h"
 
@@ -58,6 +59,8 @@ std::vector<std::size_t> orbits(const std::vector<std::vector<std::size_t>>& ima
   return orbit;
 }
 
+/// Returns whether the problem itself has the symmetry: equal links, equally many micro-batches per replica, and equal
+/// memory on workers that are joined.
 bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
   if (!links_are_alike(problem)) return false;
   const auto& micro_batches = problem.layout.micro_batches;
@@ -74,6 +77,8 @@ bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::siz
   return true;
 }
 
+/// Returns replica 0's part of the problem on one worker per orbit. A joined worker runs replica 0's ops of all its
+/// real workers, which is exactly what each real worker runs of all replicas.
 SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
   SearchProblem first = problem;
   const std::size_t workers = *std::max_element(orbit.begin(), orbit.end()) + 1;
@@ -142,19 +147,19 @@ Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const O
   return unfolded;
 }
 
-void take_if_better(Best& best, const Best& other) {
-  if (other.solution.makespan < best.solution.makespan) best = other;
+void take_if_better(Solution& best, const Solution& other) {
+  if (other.makespan < best.makespan) best = other;
 }
 
-bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Best& found) {
+bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Solution& found) {
   const std::vector<double> size(instance.replica.size(), units_of_slice(arrangement.problem.layout));
-  const auto& [orders, makespan] = found.solution;
   double peak = 0;
-  for (const auto& order : orders) peak = std::max(peak, peak_of(instance, size, order));
-  if (makespan == kStuck || !front.admits(makespan, peak)) return false;
-  const bool of_all = &instance == &arrangement.whole;
-  front.add({of_all ? orders : unfold(arrangement.problem, *arrangement.folded, orders), makespan, peak, found.origin});
-  return front.finds().front().makespan == makespan;
+  for (const auto& order : found.orders) peak = std::max(peak, peak_of(instance, size, order));
+  if (found.makespan == kStuck || !front.admits(found.makespan, peak)) return false;
+  Find find{found, peak};
+  if (&instance != &arrangement.whole) find.orders = unfold(arrangement.problem, *arrangement.folded, found.orders);
+  front.add(std::move(find));
+  return front.finds().front().makespan == found.makespan;
 }
 
 }  // namespace chimera

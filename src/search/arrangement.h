@@ -1,16 +1,15 @@
 #pragma once
 
-#include <optional>
-#include <string>
-
-#include "search/annealing.h"
-#include "search/evaluator.h"
-#include "search/instance.h"
-#include "search/pareto_front.h"
-
 // Symmetric search: worker D-1-w of a bidirectional pipeline does for the up replica the same as worker w for the down
 // replica. Only one replica and D/2f workers remain to arrange, so search improves faster. That symmetric schedules are
 // among the best is observed, not proven.
+
+#include <optional>
+#include <vector>
+
+#include "search/evaluator.h"
+#include "search/instance.h"
+#include "search/pareto_front.h"
 
 namespace chimera {
 
@@ -31,6 +30,7 @@ struct FoldedProblem {
 /// Returns orders in which each replica repeats replica 0's.
 [[nodiscard]] Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders);
 
+/// A problem in both forms: of all workers and, if it is symmetric, of joined workers.
 struct Arrangement {
   explicit Arrangement(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
 
@@ -39,16 +39,11 @@ struct Arrangement {
   std::optional<FoldedProblem> folded;
 };
 
-/// Best orders so far, of real or joined workers.
-struct Best {
-  Solution solution{{}, kStuck};
-  std::string origin;
-};
-
-void take_if_better(Best& best, const Best& other);
+/// Replaces `best` by `other` if that is faster.
+void take_if_better(Solution& best, const Solution& other);
 
 /// Adds a solution to the front unless it is dominated, and returns whether it is now the fastest. `instance` must be
 /// one of the two in `arrangement`.
-bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Best& found);
+bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Solution& found);
 
 }  // namespace chimera

@@ -1,4 +1,5 @@
 #pragma once
+
 // Limits how long a search runs, by wall-clock time or by a number of timed schedules. Only the second limit makes a
 // search reproducible.
 //
@@ -12,7 +13,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 namespace chimera {

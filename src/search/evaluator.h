@@ -1,36 +1,98 @@
 #pragma once
 
-#include <cstdint>
-#include <limits>
-#include <vector>
-
-#include "search/instance.h"
-
 // Times candidate orders for local search, millions of times per run. simulate() states the rules of time for every
 // kind of cost; this class keeps only two of them (an op waits for its worker, and for its input plus a delay) on dense
 // lanes, without allocation, and reports only ends. That is why it exists beside simulate(): it takes a few nanoseconds
 // per op in place of about a hundred. Tests require that both agree where they model the same costs, and the search
 // reports only makespans of simulate().
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "search/instance.h"
+
 namespace chimera {
 
 /// Makespan of orders with a cyclic wait.
 inline constexpr double kStuck = std::numeric_limits<double>::infinity();
 
+/// Orders of all workers and how they were found: by a generator or by a method of the search.
+struct Solution {
+  Orders orders;
+  double makespan = kStuck;
+  std::string origin = {};
+};
+
 /// Starts each op as soon as its worker is free and its input has arrived. Holds a reference to the instance.
 class Evaluator {
  public:
-  explicit Evaluator(const Instance& instance);
+  explicit Evaluator(const Instance& instance)
+      : instance_(instance),
+        end_(static_cast<std::size_t>(instance.ops)),
+        done_(instance.lanes.size()),
+        waiting_(instance.lanes.size()),
+        position_(static_cast<std::size_t>(instance.workers)),
+        free_(static_cast<std::size_t>(instance.workers)) {}
 
   /// Returns the makespan of the orders. Requires that each lane stays behind its chain's previous lane (admissible()).
-  double makespan(const Orders& orders);
+  double makespan(const Orders& orders) {
+    std::fill(done_.begin(), done_.end(), 0);
+    std::fill(waiting_.begin(), waiting_.end(), kNobody);
+    std::fill(position_.begin(), position_.end(), 0);
+    std::fill(free_.begin(), free_.end(), 0);
+    runnable_.resize(orders.size());
+    std::iota(runnable_.begin(), runnable_.end(), 0);
+    while (!runnable_.empty()) {
+      const std::size_t worker = runnable_.back();
+      runnable_.pop_back();
+      run(worker, orders[worker]);
+    }
+    for (std::size_t w = 0; w < orders.size(); ++w) {
+      if (position_[w] != orders[w].size()) return kStuck;
+    }
+    return *std::max_element(free_.begin(), free_.end());
+  }
   /// [op]: its end, after makespan().
   [[nodiscard]] const std::vector<double>& ends() const { return end_; }
   /// Mean end of the workers, after makespan().
-  [[nodiscard]] double mean_end() const;
+  [[nodiscard]] double mean_end() const {
+    return std::accumulate(free_.begin(), free_.end(), 0.0) / static_cast<double>(free_.size());
+  }
 
  private:
-  void run(std::size_t worker, const std::vector<LaneIndex>& order);
+  /// Runs the worker's ops until one lacks its input; then that input's lane remembers the worker. A lane has at most
+  /// one consumer, so one waiting worker per lane suffices.
+  void run(std::size_t worker, const std::vector<LaneIndex>& order) {
+    std::size_t position = position_[worker];
+    double time = free_[worker];
+    for (; position < order.size(); ++position) {
+      const auto index = static_cast<std::size_t>(order[position]);
+      const Lane& lane = instance_.lanes[index];
+      const std::int32_t k = done_[index];
+      if (lane.input != kNoLane) {
+        const auto input = static_cast<std::size_t>(lane.input);
+        if (done_[input] <= k) {
+          waiting_[input] = static_cast<std::int32_t>(worker);
+          break;
+        }
+        const std::int32_t needed = instance_.lanes[input].first + k;
+        time = std::max(time, end_[static_cast<std::size_t>(needed)] + lane.delay);
+      }
+      time += lane.duration;
+      end_[static_cast<std::size_t>(lane.first + k)] = time;
+      done_[index] = k + 1;
+      if (waiting_[index] != kNobody) {
+        runnable_.push_back(static_cast<std::size_t>(waiting_[index]));
+        waiting_[index] = kNobody;
+      }
+    }
+    position_[worker] = position;
+    free_[worker] = time;
+  }
 
   const Instance& instance_;
   std::vector<double> end_;            // [op]

@@ -45,6 +45,7 @@ double least_of_slices(const SearchProblem& problem, Op op, Of of) {
   return least;
 }
 
+/// Connects the lanes of neighboring stages of a replica: activations onward, gradients back.
 void connect_stages(Instance& instance, const SearchProblem& problem, const CostTable& costs) {
   for (std::size_t chain = 0; chain + 1 < instance.replica.size(); ++chain) {
     const std::size_t next = chain + 1;
@@ -62,6 +63,7 @@ void connect_stages(Instance& instance, const SearchProblem& problem, const Cost
   }
 }
 
+/// Adds the three lanes of a chain. A lane without ops (W, if backwards are whole) stays, so that indexes are regular.
 void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable& costs, std::size_t chain) {
   const StageId stage = stage_of(problem, chain);
   const ReplicaId replica = replica_of(problem, chain);
@@ -82,7 +84,17 @@ void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable
   instance.chains[static_cast<std::size_t>(instance.lanes.back().worker)].push_back(static_cast<std::int32_t>(chain));
 }
 
-constexpr std::int32_t kUnlimited = std::numeric_limits<std::int32_t>::max();
+/// Returns how many slices of the chain that takes least memory fit on the worker.
+std::int64_t most_of_smallest(const Instance& instance, std::size_t worker, const std::vector<std::int32_t>& chains) {
+  double most = std::numeric_limits<std::int32_t>::max();
+  for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
+    double smallest = std::numeric_limits<double>::infinity();
+    for (const std::int32_t chain : chains)
+      smallest = std::min(smallest, instance.size[limit][static_cast<std::size_t>(chain)]);
+    if (smallest > 0) most = std::min(most, std::floor((instance.room[limit][worker] + kRounding) / smallest));
+  }
+  return static_cast<std::int64_t>(most);
+}
 
 }  // namespace
 
@@ -218,24 +230,12 @@ std::vector<std::size_t> lanes_in_order(const Instance& instance) {
 
 std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain) {
   const auto worker = static_cast<std::size_t>(instance.lanes[kLanesOfChain * chain].worker);
-  double most = kUnlimited;
-  for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
-    const double size = instance.size[limit][chain];
-    if (size > 0) most = std::min(most, std::floor((instance.room[limit][worker] + kRounding) / size));
-  }
-  return static_cast<std::int32_t>(std::max(1.0, most));
+  const std::int64_t most = most_of_smallest(instance, worker, {static_cast<std::int32_t>(chain)});
+  return static_cast<std::int32_t>(std::max<std::int64_t>(1, most));
 }
 
 std::int64_t most_in_flight(const Instance& instance, std::size_t worker) {
-  double most = kUnlimited;
-  for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
-    double smallest = std::numeric_limits<double>::infinity();
-    for (const std::int32_t chain : instance.chains[worker]) {
-      smallest = std::min(smallest, instance.size[limit][static_cast<std::size_t>(chain)]);
-    }
-    if (smallest > 0) most = std::min(most, std::floor((instance.room[limit][worker] + kRounding) / smallest));
-  }
-  return static_cast<std::int64_t>(most);
+  return most_of_smallest(instance, worker, instance.chains[worker]);
 }
 
 }  // namespace chimera

@@ -1,14 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "schedule/schedule.h"
-#include "search/layout.h"
-#include "simulate/costs.h"
-
 // The search problem in dense numbers instead of ids.
 //
 // A chain is a stage of a replica on its worker. Its lanes are its queues of ops of equal kind: F, then B, or I and W.
@@ -23,6 +14,15 @@
 // i-th backward of a chain needs the first (floor(i / k) + 1) k forwards: all slices of its micro-batch. The i + 1
 // backwards that start first belong to at least floor(i / k) + 1 micro-batches, so the argument above still holds. It
 // is for slices of equal times; others count as their shortest, which keeps lower bounds valid.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedule/schedule.h"
+#include "search/layout.h"
+#include "simulate/costs.h"
 
 namespace chimera {
 

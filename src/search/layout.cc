@@ -27,6 +27,7 @@ Layout bidirectional(const PipelineShape& shape) {
         "loop",
         shape.stages));
   }
+  // Chimera's own generator deals the micro-batches, so that its schedules are valid starts for the search.
   PipelineShape direct = shape;
   direct.scale = ScaleMethod::Direct;
   const Schedule schedule = find_generator(kPaperSchedule).generate(direct);

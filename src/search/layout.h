@@ -1,5 +1,7 @@
 #pragma once
-// Placement and micro-batches of a schedule, before its ops are ordered.
+
+// Placement and micro-batches of a schedule, before its ops are ordered. A user names a placement; layout_of() turns
+// the name and the shape into workers of stages and micro-batches of replicas. The search then orders the ops.
 
 #include <cstdint>
 #include <vector>

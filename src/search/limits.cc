@@ -34,6 +34,7 @@ HoldingLimit limit_memory(const Layout& layout, double bytes, const CostModel& c
   for (std::size_t s = 0; s < costs.memory.size(); ++s) {
     const StageMemory& memory = costs.memory[s];
     const double between_slices = sliced ? memory.keys_and_values : 0;
+    // With several slices, every slice counts as the longest, because a HoldingLimit has one size per stage.
     limit.size_of_stage[s] = longest * ((recomputes ? memory.boundary : memory.activations) + between_slices);
     for (const auto& row : layout.placement.worker_of) {
       const std::size_t worker = row[s].index();

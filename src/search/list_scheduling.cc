@@ -11,6 +11,7 @@
 namespace chimera {
 namespace {
 
+/// Returns whether the schedule's ops are those of the layout, possibly with other numbers of micro-batches.
 bool fits(const Layout& layout, const Schedule& schedule) {
   if (schedule.placement != layout.placement || schedule.stages != layout.stages) return false;
   if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.slices != layout.slices) return false;
@@ -27,6 +28,7 @@ struct NamedShape {
   PipelineShape shape;
 };
 
+// Axes without numbers are named rules, such as the way to concatenate units. The layout already fixes the numbers.
 std::vector<NamedShape> rules_of(const Generator& generator, const PipelineShape& shape) {
   std::vector<NamedShape> shapes = {{generator.name, shape}};
   for (const TakenAxis& taken : generator.axes) {
@@ -179,6 +181,7 @@ class ListScheduling {
     return stages;
   }
 
+  /// Returns when the lane's next op can start, or nullopt while its inputs are not scheduled or memory lacks.
   std::optional<double> next_start(std::size_t worker, std::size_t index) const {
     const Lane& lane = instance_.lanes[index];
     const std::int32_t k = done_[index];
@@ -200,6 +203,8 @@ class ListScheduling {
     return holdings_.admits(worker, chain, done_);
   }
 
+  /// Chooses among the ops that can start within `window` of the earliest one. Waiting a little for a better op is what
+  /// distinguishes good list schedules from greedy ones.
   Choice choose(std::size_t worker) {
     candidates_.clear();
     double earliest = kNever;
@@ -232,6 +237,8 @@ class ListScheduling {
            rule_.patience * wait + (rule_.noise > 0 ? rule_.noise * random_.uniform() : 0);
   }
 
+  /// Starts the chosen op. Only its own worker and the worker that consumes its result can have new choices, so all
+  /// other choices stay valid.
   void commit(std::size_t worker, Choice choice) {
     const auto index = static_cast<std::size_t>(choice.lane);
     const Lane& lane = instance_.lanes[index];

@@ -1,5 +1,8 @@
 #pragma once
 
+// Start orders for the search: schedules of generators, and list schedules. A list schedule is built op by op; each
+// worker runs the op with the smallest rank among those that can start soon. Random ranks give varied starts.
+
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -8,9 +11,6 @@
 #include "search/annealing.h"
 #include "search/instance.h"
 #include "search/layout.h"
-
-// Start orders for the search: schedules of generators, and list schedules. A list schedule is built op by op; each
-// worker runs the op with the smallest rank among those that can start soon. Random ranks give varied starts.
 
 namespace chimera {
 

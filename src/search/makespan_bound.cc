@@ -105,6 +105,7 @@ class WorkerBound {
       shortest = std::min(shortest, job.duration);
       ends_.push_back(job.head + job.duration);
     }
+    // A worker runs one op at a time, so consecutive ends are at least the shortest releaser apart.
     std::sort(ends_.begin(), ends_.end());
     for (std::size_t i = 1; i < ends_.size(); ++i) ends_[i] = std::max(ends_[i], ends_[i - 1] + shortest);
     turns_.clear();
@@ -145,86 +146,71 @@ class WorkerBound {
   std::vector<double> tails_;          // all distinct tails
 };
 
-/// Heads and tails of all ops.
+/// Heads and tails of all ops: longest paths through dependencies, lanes and memory. Both follow the same edges, in
+/// opposite directions.
 class LongestPaths {
  public:
   explicit LongestPaths(const Instance& instance)
-      : instance_(instance),
-        lanes_(lanes_in_order(instance)),
-        most_ops_(std::ranges::max_element(instance.lanes, {}, &Lane::count)->count),
-        head_(static_cast<std::size_t>(instance.ops), 0),
-        tail_(head_.size(), 0) {
+      : instance_(instance), head_(static_cast<std::size_t>(instance.ops), 0), tail_(head_.size(), 0) {
     for (std::size_t chain = 0; chain < instance.replica.size(); ++chain)
       most_alone_.push_back(most_in_flight_alone(instance, chain));
-    find_tails();
-    find_heads();
+    const std::vector<Position> positions = in_order();
+    for (const Position at : positions) {
+      for_each_input(at, [&](Position input, double delay) {
+        raise(head_[op(at)], head_[op(input)] + lane(input).duration + delay);
+      });
+    }
+    for (auto at = positions.rbegin(); at != positions.rend(); ++at) {
+      for_each_input(*at, [&](Position input, double delay) {
+        raise(tail_[op(input)], delay + lane(*at).duration + tail_[op(*at)]);
+      });
+    }
   }
 
   [[nodiscard]] double head(std::size_t op) const { return head_[op]; }
   [[nodiscard]] double tail(std::size_t op) const { return tail_[op]; }
 
  private:
-  /// Micro-batch by micro-batch, because all its forwards precede all its backwards.
-  void find_tails() {
-    const std::int32_t slices = instance_.slices;
-    const auto follow = [this](double& tail, std::size_t index, std::int32_t k, double delay) {
-      const Lane& lane = instance_.lanes[index];
-      if (k >= lane.count) return;
-      tail = std::max(tail, delay + lane.duration + tail_[static_cast<std::size_t>(lane.first + k)]);
-    };
-    const auto find = [&](std::size_t index, std::int32_t k) {
-      const Lane& lane = instance_.lanes[index];
-      double tail = 0;
-      follow(tail, index, k + 1, 0);
-      const std::size_t step = index % kLanesOfChain;
-      if (step == kForwardStep) follow(tail, index + 1, k / slices * slices, 0);
-      if (step == kInputStep) follow(tail, index + 1, k, 0);
-      if (lane.output != kNoLane) {
-        const auto output = static_cast<std::size_t>(lane.output);
-        follow(tail, output, k, instance_.lanes[output].delay);
-      }
-      const std::int32_t room = most_alone_[index / kLanesOfChain];
-      if (lane.releases && room < lane.count) follow(tail, index - step + kForwardStep, k + room, 0);
-      tail_[static_cast<std::size_t>(lane.first + k)] = tail;
-    };
-    for (std::int32_t end = most_ops_; end > 0; end -= slices) {
-      for (auto index = lanes_.rbegin(); index != lanes_.rend(); ++index) {
-        for (std::int32_t k = std::min(end, instance_.lanes[*index].count); k-- > end - slices;) find(*index, k);
+  /// The k-th op of a lane.
+  struct Position {
+    std::size_t lane = 0;
+    std::int32_t k = 0;
+  };
+
+  [[nodiscard]] const Lane& lane(Position at) const { return instance_.lanes[at.lane]; }
+  [[nodiscard]] std::size_t op(Position at) const { return static_cast<std::size_t>(lane(at).first + at.k); }
+  static void raise(double& value, double to) { value = std::max(value, to); }
+
+  /// Returns all ops, each after its inputs: micro-batch by micro-batch, because all its forwards precede all its
+  /// backwards.
+  [[nodiscard]] std::vector<Position> in_order() const {
+    const std::vector<std::size_t> lanes = lanes_in_order(instance_);
+    const std::int32_t most = std::ranges::max_element(instance_.lanes, {}, &Lane::count)->count;
+    std::vector<Position> positions;
+    for (std::int32_t first = 0; first < most; first += instance_.slices) {
+      for (const std::size_t index : lanes) {
+        const std::int32_t stop = std::min(first + instance_.slices, instance_.lanes[index].count);
+        for (std::int32_t k = first; k < stop; ++k) positions.push_back({index, k});
       }
     }
+    return positions;
   }
 
-  void find_heads() {
-    const std::int32_t slices = instance_.slices;
-    const auto ended = [&](std::size_t index, std::int32_t k) {
-      const Lane& lane = instance_.lanes[index];
-      return head_[static_cast<std::size_t>(lane.first + k)] + lane.duration;
-    };
+  /// Calls `use(input, delay)` for the ops that must end `delay` before this one starts: the lane's previous op, the
+  /// op's own previous step, its message, and the op that frees the memory which a forward takes.
+  template <class Use>
+  void for_each_input(Position at, const Use& use) const {
+    const std::size_t step = at.lane % kLanesOfChain;
+    const std::size_t chain = at.lane / kLanesOfChain;
+    if (at.k > 0) use({at.lane, at.k - 1}, 0);
+    if (step != kForwardStep) use({at.lane - 1, static_cast<std::int32_t>(instance_.needed(step, at.k)) - 1}, 0);
+    if (lane(at).input != kNoLane) use({static_cast<std::size_t>(lane(at).input), at.k}, lane(at).delay);
+    if (!lane(at).takes || at.k < most_alone_[chain]) return;
     const std::size_t release = instance_.split_backward ? kWeightStep : kInputStep;
-    const auto find = [&](std::size_t index, std::int32_t k) {
-      const Lane& lane = instance_.lanes[index];
-      double head = 0;
-      if (k > 0) head = std::max(head, ended(index, k - 1));
-      const std::size_t step = index % kLanesOfChain;
-      if (step != kForwardStep) head = std::max(head, ended(index - 1, instance_.needed(step, k) - 1));
-      if (lane.input != kNoLane) head = std::max(head, ended(static_cast<std::size_t>(lane.input), k) + lane.delay);
-      const std::size_t chain = index / kLanesOfChain;
-      if (lane.takes && k >= most_alone_[chain]) {
-        head = std::max(head, ended(kLanesOfChain * chain + release, k - most_alone_[chain]));
-      }
-      head_[static_cast<std::size_t>(lane.first + k)] = head;
-    };
-    for (std::int32_t first = 0; first < most_ops_; first += slices) {
-      for (const std::size_t index : lanes_) {
-        const std::int32_t stop = std::min(first + slices, instance_.lanes[index].count);
-        for (std::int32_t k = first; k < stop; ++k) find(index, k);
-      }
-    }
+    use({kLanesOfChain * chain + release, at.k - most_alone_[chain]}, 0);
   }
 
   const Instance& instance_;
-  std::vector<std::size_t> lanes_;        // each after its inputs
-  std::int32_t most_ops_;                 // of a lane
   std::vector<std::int32_t> most_alone_;  // [chain]: room for micro-batches, if the chain were alone
   std::vector<double> head_;              // [op]
   std::vector<double> tail_;              // [op]
@@ -260,6 +246,8 @@ double bisect(double bound, double open, double close, WindowState known, const 
 
 }  // namespace
 
+/// Heads and tails hold without a deadline. Each worker then is a one-machine problem, whose bounds are computed one by
+/// one; the largest wins.
 double least_makespan(const Instance& instance) {
   const LongestPaths paths(instance);
   double bound = 0;
@@ -290,6 +278,7 @@ RaisedBound raise_bound(const Instance& instance, double bound, double makespan,
   constexpr double kClose = 1e-4;
   constexpr double kCloseByProbing = 4e-4;
   constexpr double kShareOfEach = 0.5;  // share of the remaining time
+  // Windows keeps a matrix of all pairs of a worker's ops.
   const bool is_large = std::ranges::any_of(
       instance.chains, [&](const auto& chains) { return ops_of(instance, chains) > kMostNarrowedOps; });
   if (is_large) return {bound, {}};
@@ -304,6 +293,8 @@ RaisedBound raise_bound(const Instance& instance, double bound, double makespan,
   const auto probe = [&](WindowState& state, double deadline) {
     return windows.probe(state, deadline, Phase(phase, kShareOfEach));
   };
+  // If not even `almost` can be met, the known schedule is optimal. Else bisect between the bound and `almost`: first
+  // by cheap narrowing, then by probing, which refutes more deadlines but costs a pass for each open pair.
   if (!narrow(raised.state, almost)) return {makespan, {}};
   raised.bound = bisect(raised.bound, almost, kClose, raised.state, phase, narrow);
   if (!probe(raised.state, almost)) return {makespan, {}};

@@ -1,15 +1,15 @@
 #pragma once
 
+// Lower bounds on the makespan of every order within the search's memory limits. They tell how far the best schedule
+// can be from the optimum, and end the search when it is reached. least_makespan() takes milliseconds and uses what
+// holds without a deadline; raise_bound() then refutes one deadline after another. The bound of simulate/lower_bound.h
+// knows links, all-reduces and updates, but no limits; the search takes the larger one.
+
 #include <cstddef>
 
 #include "search/budget.h"
 #include "search/instance.h"
 #include "search/windows.h"
-
-// Lower bounds on the makespan of every order within the search's memory limits. They tell how far the best schedule
-// can be from the optimum, and end the search when it is reached. least_makespan() takes milliseconds and uses what
-// holds without a deadline; raise_bound() then refutes one deadline after another. The bound of simulate/lower_bound.h
-// knows links, all-reduces and updates, but no limits; the search takes the larger one.
 
 namespace chimera {
 

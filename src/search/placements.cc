@@ -109,6 +109,8 @@ class Rounds {
   PlacementSearch run() {
     std::vector<std::size_t> left(problems_.size());
     std::iota(left.begin(), left.end(), 0);
+    // Successive halving with a quarter kept: each round has as much time as the others for fewer placements, so the
+    // best ones get most of it.
     const int rounds = 1 + static_cast<int>(std::ceil(std::log(static_cast<double>(left.size())) / std::log(kKept)));
     for (int round = 0; round < rounds && !left.empty(); ++round) {
       search_each(left, 1.0 / rounds);
@@ -165,10 +167,7 @@ class Rounds {
 
   PlacementSearch result() {
     PlacementSearch found{std::move(*best_), best_index_};
-    SearchResult& result = found.result;
-    const double bound = *std::ranges::min_element(bounds_);
-    result.lower_bound = bound >= result.makespan * (1 - kRounding) ? result.makespan : bound;
-    result.gap = result.lower_bound > 0 ? result.makespan / result.lower_bound - 1 : 0;
+    found.result.set_lower_bound(*std::ranges::min_element(bounds_));
     return found;
   }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Search over placements as well as orders (--placement any). Small problems only: every placement is searched, in
+// rounds that drop the worst. Placements that differ only in names are searched once.
+
 #include <cstddef>
 #include <functional>
 #include <vector>
@@ -7,9 +10,6 @@
 #include "schedule/schedule.h"
 #include "search/layout.h"
 #include "search/search.h"
-
-// Search over placements as well as orders (--placement any). Small problems only: every placement is searched, in
-// rounds that drop the worst.
 
 namespace chimera {
 

@@ -7,19 +7,19 @@
 #include <cmath>
 #include <deque>
 #include <future>
-#include <thread>
 
 #include "check/check_schedule.h"
 #include "core/cgroup.h"
 #include "core/error.h"
+#include "search/annealing.h"
 #include "search/arrangement.h"
+#include "search/branch_and_bound.h"
 #include "search/budget.h"
 #include "search/evaluator.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/makespan_bound.h"
 #include "search/pareto_front.h"
-#include "search/searcher.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
@@ -35,6 +35,85 @@ void require_costs(const Instance& instance) {
 bool is_plain(const CostModel& costs) {
   return !costs.links && !costs.all_reduce && costs.optimizer.empty() && !costs.blocking_sends;
 }
+
+/// Does not depend on the number of cores, so that equal seeds give equal results.
+constexpr int kSearchers = 2;
+static_assert(kSearchers == 2, "one digit tells the parts of the tree apart");
+static_assert(kMostExactOps <= kMostNarrowedOps, "what is searched exactly has a state to begin with");
+
+/// One of several independent searches for a faster schedule, with seeds of their own. Searchers share nothing during a
+/// round; after it, Search merges their results and learn() gives the best ones to all. A round first improves orders
+/// by simulated annealing: the symmetric orders of the folded problem if there is one (arrangement.h), then the orders
+/// of all workers. If the problem is small enough, it then searches its part of the tree of orders exactly
+/// (branch_and_bound.h). Holds a reference to the arrangement.
+class Searcher {
+ public:
+  /// `number`, from 0 to kSearchers - 1, selects the part of the tree. `makespan` is the makespan of a known schedule,
+  /// and `state` holds facts that are true of every faster schedule; both are the same for all searchers. `goal` is a
+  /// lower bound of the makespan.
+  Searcher(const Arrangement& arrangement, double goal, double makespan, const WindowState& state, int number,
+           std::uint64_t seed)
+      : arrangement_(arrangement), goal_(goal), random_(seed) {
+    if (can_be_exact(arrangement.whole)) exact_.emplace(arrangement.whole, makespan, state, number, 1);
+  }
+
+  void learn(const Solution& symmetric, const Solution& whole) {
+    take_if_better(symmetric_, symmetric);
+    take_if_better(whole_, whole);
+  }
+
+  /// Searches until the budget is used, the goal is reached, or its part of the tree is exhausted.
+  void run(Budget& budget) {
+    const Phase phase(budget);
+    const bool goes_on = exact_ && !exhausted_;
+    search_locally(goes_on ? Phase(phase, kShareBeforeExact) : phase);
+    if (goes_on && whole_.makespan > goal_) search_exactly(phase);
+  }
+
+  /// Returns the best orders of the folded problem, if the arrangement has one.
+  [[nodiscard]] const Solution& symmetric() const { return symmetric_; }
+  /// Returns the best orders of all workers.
+  [[nodiscard]] const Solution& whole() const { return whole_; }
+  [[nodiscard]] const ParetoFront& front() const { return front_; }
+  /// Returns whether its part of the tree contains no order better than whole().
+  [[nodiscard]] bool exhausted() const { return exhausted_; }
+
+ private:
+  // Fractions of the remaining time.
+  static constexpr double kShareBeforeExact = 0.3;
+  static constexpr double kShareOfSymmetric = 0.7;
+
+  void search_locally(const Phase& phase) {
+    if (arrangement_.folded && whole_.makespan > goal_) {
+      const FoldedProblem& folded = *arrangement_.folded;
+      improve(folded.instance, symmetric_, Phase(phase, kShareOfSymmetric));
+      Solution unfolded = symmetric_;
+      unfolded.orders = unfold(arrangement_.problem, folded, symmetric_.orders);
+      take_if_better(whole_, unfolded);
+    }
+    improve(arrangement_.whole, whole_, Phase(phase, 1));
+  }
+
+  void improve(const Instance& instance, Solution& best, Phase phase) {
+    best = anneal(instance, best, goal_, phase, random_,
+                  [&](const Solution& better) { note(front_, arrangement_, instance, better); });
+  }
+
+  void search_exactly(Phase phase) {
+    const double before = whole_.makespan;
+    exhausted_ = exact_->run(whole_, phase);
+    if (whole_.makespan < before) note(front_, arrangement_, arrangement_.whole, whole_);
+  }
+
+  const Arrangement& arrangement_;
+  double goal_;
+  RandomSource random_;
+  std::optional<BranchAndBound> exact_;
+  bool exhausted_ = false;
+  Solution symmetric_;
+  Solution whole_;
+  ParetoFront front_;
+};
 
 class Search {
  public:
@@ -57,13 +136,13 @@ class Search {
     const Arrangement arrangement(problem);
     const double bound = bound_of(arrangement);
     const double goal = bound * (1 + kRounding);
-    Best whole = best_start(arrangement);
+    Solution whole = best_start(arrangement);
     list_schedules(arrangement, arrangement.whole, whole, goal,
                    Phase(phase, arrangement.folded ? kShareOfLists / 2 : kShareOfLists));
-    Best symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Best();
-    if (whole.solution.makespan <= goal || phase.over()) return bound;
-    const RaisedBound raised = raise(arrangement, bound, whole.solution.makespan, Phase(phase, kShareOfBound));
-    if (whole.solution.makespan <= raised.bound * (1 + kRounding)) return raised.bound;
+    Solution symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Solution();
+    if (whole.makespan <= goal || phase.over()) return bound;
+    const RaisedBound raised = raise(arrangement, bound, whole.makespan, Phase(phase, kShareOfBound));
+    if (whole.makespan <= raised.bound * (1 + kRounding)) return raised.bound;
     return search_together(arrangement, raised, symmetric, whole, phase);
   }
 
@@ -76,14 +155,15 @@ class Search {
   }
 
   /// Each round takes twice as long as the last. Returns the lower bound: the best makespan if proven.
-  double search_together(const Arrangement& arrangement, const RaisedBound& raised, Best symmetric, Best whole,
+  double search_together(const Arrangement& arrangement, const RaisedBound& raised, Solution symmetric, Solution whole,
                          const Phase& phase) {
     const double goal = raised.bound * (1 + kRounding);
     std::deque<Searcher> searchers;
     for (int i = 0; i < kSearchers; ++i) {
-      searchers.emplace_back(arrangement, goal, whole.solution.makespan, raised.state, i, random_.seed());
+      searchers.emplace_back(arrangement, goal, whole.makespan, raised.state, i, random_.seed());
     }
-    for (int round = kRounds; round > 0 && !phase.over() && whole.solution.makespan > goal; --round) {
+    // Short rounds first: an early exchange of good orders between searchers helps most.
+    for (int round = kRounds; round > 0 && !phase.over() && whole.makespan > goal; --round) {
       for (Searcher& each : searchers) each.learn(symmetric, whole);
       run_all(searchers, Phase(phase, 1.0 / ((1 << round) - 1)));
       for (const Searcher& each : searchers) {
@@ -94,7 +174,7 @@ class Search {
         }
       }
       report();
-      if (std::ranges::all_of(searchers, &Searcher::exhausted)) return whole.solution.makespan;
+      if (std::ranges::all_of(searchers, &Searcher::exhausted)) return whole.makespan;
     }
     return raised.bound;
   }
@@ -149,13 +229,13 @@ class Search {
   }
 
   /// List scheduling adapts starts that exceed a limit.
-  Best best_start(const Arrangement& arrangement) {
-    Best best;
+  Solution best_start(const Arrangement& arrangement) {
+    Solution best;
     Evaluator evaluator(arrangement.whole);
     const auto consider = [&](const Orders& orders, const std::string& origin) {
       const double makespan = evaluator.makespan(orders);
       if (admissible(arrangement.whole, orders)) {
-        take(arrangement, best, {{orders, makespan}, origin});
+        take(arrangement, best, {orders, makespan, origin});
         return;
       }
       if (makespan == kStuck) return;
@@ -165,7 +245,7 @@ class Search {
         rule.model = evaluator.ends();
         Orders within = orders_by_rule(arrangement.whole, rule, random_);
         const double time = Evaluator(arrangement.whole).makespan(within);
-        take(arrangement, best, {{std::move(within), time}, "list scheduling after " + origin});
+        take(arrangement, best, {std::move(within), time, "list scheduling after " + origin});
       }
     };
     for (const Schedule& start : starts_) consider(to_orders(arrangement.problem, start), start.name);
@@ -176,40 +256,41 @@ class Search {
     return best;
   }
 
-  void take(const Arrangement& arrangement, Best& best, const Best& found) {
+  void take(const Arrangement& arrangement, Solution& best, const Solution& found) {
     budget_.count();
     note(arrangement, arrangement.whole, found);
     take_if_better(best, found);
   }
 
-  void list_schedules(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
+  void list_schedules(const Arrangement& arrangement, const Instance& instance, Solution& best, double goal,
+                      Phase phase) {
     Evaluator evaluator(instance);
     ListRule rule;
     do {
       phase.count();
       Orders orders = orders_by_rule(instance, rule, random_);
       const double makespan = evaluator.makespan(orders);
-      const Best found{{std::move(orders), makespan}, "list scheduling"};
+      const Solution found{std::move(orders), makespan, "list scheduling"};
       note(arrangement, instance, found);
       report();
       take_if_better(best, found);
       rule = random_rule(instance, random_);
-    } while (!phase.over() && best.solution.makespan > goal);
+    } while (!phase.over() && best.makespan > goal);
   }
 
   /// Returns the best symmetric orders: list schedules, or folded from `whole`.
-  Best best_symmetric(const Arrangement& arrangement, const Best& whole, double goal, const Phase& phase) {
+  Solution best_symmetric(const Arrangement& arrangement, const Solution& whole, double goal, const Phase& phase) {
     const Instance& instance = arrangement.folded->instance;
-    Best best;
+    Solution best;
     list_schedules(arrangement, instance, best, goal, Phase(phase, kShareOfLists));
-    const Orders orders = fold_orders(arrangement.problem, *arrangement.folded, whole.solution.orders);
+    const Orders orders = fold_orders(arrangement.problem, *arrangement.folded, whole.orders);
     if (admissible(instance, orders)) {
-      take_if_better(best, {{orders, Evaluator(instance).makespan(orders)}, whole.origin});
+      take_if_better(best, {orders, Evaluator(instance).makespan(orders), whole.origin});
     }
     return best;
   }
 
-  void note(const Arrangement& arrangement, const Instance& instance, const Best& found) {
+  void note(const Arrangement& arrangement, const Instance& instance, const Solution& found) {
     if (chimera::note(front_, arrangement, instance, found)) report();
   }
 
@@ -219,6 +300,8 @@ class Search {
     options_.progress({budget_.seconds(), best.makespan, lower_bound_, best.origin});
   }
 
+  /// Solves the problem again with less and less memory for activations, for the rest of the Pareto front. Results of
+  /// earlier limits are in the front and serve as starts.
   void sweep_lower_limits() {
     const double unit = units_of_slice(problem_.layout);
     const double least = least_peak();
@@ -245,6 +328,7 @@ class Search {
     return least;
   }
 
+  /// Times all finds by simulate(), which knows costs that the search omits. That can change their order.
   ParetoFront timed_finds() const {
     ParetoFront timed;
     for (Find find : front_.finds()) {
@@ -262,8 +346,7 @@ class Search {
     const auto violations = check(result.schedule);
     if (!violations.empty()) throw ScheduleError("search found an invalid schedule: " + violations.front().message);
     result.makespan = best.makespan;
-    result.lower_bound = result.makespan <= lower_bound_ * (1 + kRounding) ? result.makespan : lower_bound_;
-    result.gap = result.lower_bound > 0 ? result.makespan / result.lower_bound - 1 : 0;
+    result.set_lower_bound(lower_bound_);
     result.peak_in_flight = best.peak;
     result.origin = best.origin;
     for (const Find& find : timed.finds()) result.pareto.push_back({find.makespan, find.peak, find.origin});

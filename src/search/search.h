@@ -1,5 +1,12 @@
 #pragma once
 
+// Searches for the fastest order of ops, given placement, costs and memory limits (`chimera search`).
+//
+//     SearchProblem --> Instance (dense numbers) --> list schedules --> annealing, branch and bound --> simulate()
+//
+// Generators only know a few patterns; uneven stages or little memory need orders of their own. The result is a
+// Schedule like any other, with a lower bound that says how much faster another order could be.
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -8,8 +15,6 @@
 
 #include "schedule/schedule.h"
 #include "search/instance.h"
-
-// Searches for the fastest order of ops, given placement, costs and memory limits.
 
 namespace chimera {
 
@@ -44,11 +49,17 @@ struct SearchResult {
   double peak_in_flight = 0;
   std::string origin;  // a generator's name, "list scheduling", "branch and bound", or "local search from" one of them
   std::vector<ParetoPoint> pareto;  // ascending makespan; includes solutions under lower limits
+
+  /// Sets lower_bound, to the makespan if `bound` reaches it but for rounding, and gap.
+  void set_lower_bound(double bound) {
+    lower_bound = makespan <= bound * (1 + kRounding) ? makespan : bound;
+    gap = lower_bound > 0 ? makespan / lower_bound - 1 : 0;
+  }
 };
 
 /// Searches from `starts` (list scheduling adapts starts that exceed a limit) and from list schedules by many rules.
 /// Two threads then improve the best by simulated annealing, first among symmetric schedules (arrangement.h), then
-/// among all, and search problems of at most kMostExactOps ops exactly (searcher.h). The last quarter of the time goes
+/// among all, and search problems of at most kMostExactOps ops exactly (search.cc). The last quarter of the time goes
 /// to lower limits, for the Pareto front. The search ends early if all is proven. There is always a result, at least a
 /// list schedule, which passes check() and keeps the limits.
 ///

@@ -1,19 +1,12 @@
 #include "search/windows.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "search/instance.h"
-
 namespace chimera {
-namespace {
-
-constexpr double kEndless = std::numeric_limits<double>::infinity();
-
-}  // namespace
-
 Windows::Windows(const Instance& instance)
     : instance_(instance),
       least_(mean_duration(instance) * kRounding),
@@ -77,6 +70,7 @@ bool Windows::narrow(WindowState& state, double deadline, Precedence added) {
 
 bool Windows::probe(WindowState& state, double deadline, Phase phase) {
   if (!narrow(state, deadline)) return false;
+  // A refuted assumption changes the state, which may refute assumptions that held before.
   for (bool has_learned = true; has_learned;) {
     has_learned = false;
     for (std::size_t worker = 0; worker < places_.size(); ++worker) {
@@ -111,6 +105,8 @@ bool Windows::is_strongest_open(const WindowState& state, std::size_t worker, st
   return j == 0 || places[j - 1].lane != places[j].lane || !is_open(i, j - 1);
 }
 
+/// Alternates what follows from messages, which connect workers, with what follows on each worker whose windows
+/// changed, until nothing changes. Each conclusion only raises heads and tails, so the order does not matter.
 bool Windows::narrow_all(WindowState& state) {
   while (true) {
     if (!follow_messages(state)) return false;
@@ -124,6 +120,8 @@ bool Windows::narrow_all(WindowState& state) {
   }
 }
 
+/// Raises a head or tail and marks its worker for another pass. Raises below `least_` are rounding errors; following
+/// them could take forever.
 void Windows::raise(double& value, double to, std::size_t worker) {
   if (to <= value + least_) return;
   value = to;
@@ -161,6 +159,8 @@ bool Windows::follow_messages(WindowState& state) {
   return true;
 }
 
+/// Draws all conclusions forward, then the same backward in time: a rule about heads then raises tails, and a rule
+/// about predecessors holds for successors. Pairs are symmetric, so they are decided once.
 bool Windows::narrow_worker(WindowState& state, std::size_t worker) {
   for (const bool backwards : {false, true}) {
     const View view{worker, backwards, backwards ? &state.tail : &state.head, backwards ? &state.head : &state.tail,
@@ -192,11 +192,12 @@ void Windows::look_at(const View& view) {
   const auto& places = places_[view.worker];
   now_.clear();
   for (std::size_t i = 0; i < places.size(); ++i) {
-    now_.push_back({head(view, i), duration(places[i]), tail(view, i), i});
+    now_.push_back({.head = head(view, i), .duration = duration(places[i]), .tail = tail(view, i), .place = i});
   }
   std::stable_sort(now_.begin(), now_.end(), [](const Window& a, const Window& b) { return a.head < b.head; });
 }
 
+/// If i cannot follow j before the deadline, i precedes j. The test costs n^2 per pass, but finds most precedences.
 bool Windows::decide_pairs(const View& view) {
   const auto& places = places_[view.worker];
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -209,6 +210,8 @@ bool Windows::decide_pairs(const View& view) {
   return true;
 }
 
+/// An op starts after all its known predecessors. They run one at a time, so they end no earlier than if each ran as
+/// soon as its head allows, in the order of heads.
 void Windows::wait_for_predecessors(const View& view) {
   for (std::size_t j = 0; j < now_.size(); ++j) {
     double time = 0;
@@ -221,22 +224,22 @@ void Windows::wait_for_predecessors(const View& view) {
 
 /// Takes the ops that must end by each deadline, and checks whether another op fits among them.
 bool Windows::find_edges(const View& view) {
+  // The ops with tails of at least some value must end by the deadline less that value. Every distinct tail gives such
+  // a set, from the longest tail on, so that the set only grows.
   const std::size_t n = now_.size();
   by_tail_.resize(n);
   std::iota(by_tail_.begin(), by_tail_.end(), 0);
   std::stable_sort(by_tail_.begin(), by_tail_.end(),
                    [&](std::size_t a, std::size_t b) { return now_[a].tail > now_[b].tail; });
-  inside_.assign(n, 0);
-  followed_.assign(n, 0);
   for (std::size_t next = 0; next < n;) {
     const double least_tail = now_[by_tail_[next]].tail;
-    while (next < n && now_[by_tail_[next]].tail >= least_tail) inside_[by_tail_[next++]] = 1;
+    while (next < n && now_[by_tail_[next]].tail >= least_tail) now_[by_tail_[next++]].is_inside = true;
     if (!find_edges_of(view, next, deadline_ - least_tail)) return false;
   }
   return true;
 }
 
-/// The ops `inside_`, the first `count` by tails, must end by `end`. ends_[p]: earliest end of those from the p-th on,
+/// The ops inside, the first `count` by tails, must end by `end`. ends_[p]: earliest end of those from the p-th on,
 /// by heads.
 bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
   const std::size_t n = now_.size();
@@ -248,7 +251,7 @@ bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
   double longest = 0;
   for (std::size_t p = n; p-- > 0;) {
     const Window& window = now_[p];
-    if (inside_[p] != 0) {
+    if (window.is_inside) {
       sum += window.duration;
       all = std::max(all, window.head + sum);
     } else {
@@ -259,17 +262,20 @@ bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
   }
   if (all > end + least_) return false;
   if (all + longest <= end + least_) return true;  // ops with later heads are left to decide_pairs
+  // An op outside the set that cannot run before or among it must follow it. That holds for each of its members
+  // (precede), and the op starts after all of them have ended. The windows change only afterwards, because `all` and
+  // the order of heads are those of before.
   later_.clear();
   double ahead = 0;  // largest head of an op so far plus the work from it on
   for (std::size_t p = 0; p < n; ++p) {
-    const Window& window = now_[p];
-    if (inside_[p] != 0) {
+    Window& window = now_[p];
+    if (window.is_inside) {
       ahead = std::max(ahead, window.head + sums_[p]);
       continue;
     }
     const double together = std::max({ahead + window.duration, window.head + window.duration + sums_[p], ends_[p]});
     if (together <= end + least_) continue;
-    for (std::size_t& next = followed_[p]; next < count; ++next) {
+    for (std::size_t& next = window.followed; next < count; ++next) {
       if (!precede(view, now_[by_tail_[next]].place, window.place)) return false;
     }
     later_.emplace_back(window.place, all);
@@ -278,6 +284,8 @@ bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
   return true;
 }
 
+/// A taker that follows b others needs b + 1 - room ended releasers, among those that may precede it. It starts no
+/// earlier than that many could have ended.
 void Windows::wait_for_room(const View& view) {
   const auto& places = places_[view.worker];
   const auto takes = [&](std::size_t i) { return view.backwards ? lane(places[i]).releases : lane(places[i]).takes; };
@@ -305,40 +313,38 @@ void Windows::wait_for_room(const View& view) {
 }
 
 std::optional<Precedence> Windows::tightest_choice(const WindowState& state) const {
-  Precedence best;
-  double least = kEndless;
-  for (const bool overlapping : {true, false}) {
-    for (std::size_t w = 0; w < places_.size(); ++w) look_for_choice(state, w, overlapping, best, least);
-    if (least < kEndless) return best;
+  std::array<Precedence, 2> best;  // [whether the pair overlaps]
+  std::array<double, 2> least = {kEndless, kEndless};
+  for (std::size_t w = 0; w < places_.size(); ++w) {
+    const auto& places = places_[w];
+    const auto& before = state.before[w];
+    const std::size_t n = places.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = i + 1; j < n; ++j) {
+        if (before[i * n + j] != 0 || before[j * n + i] != 0) continue;
+        const std::size_t a = places[i].op;
+        const std::size_t b = places[j].op;
+        const double end_a = state.head[a] + duration(places[i]);
+        const double end_b = state.head[b] + duration(places[j]);
+        const std::size_t overlaps = end_a > state.head[b] && end_b > state.head[a] ? 1 : 0;
+        const double a_first = std::max(least_, deadline_ - end_a - duration(places[j]) - state.tail[b]);
+        const double b_first = std::max(least_, deadline_ - end_b - duration(places[i]) - state.tail[a]);
+        // Slack of Smith and Cheng (AAAI 1993), which prefers pairs whose orders have similar slack.
+        const double rank =
+            std::min(a_first, b_first) / std::sqrt(std::min(a_first, b_first) / std::max(a_first, b_first));
+        if (rank >= least[overlaps]) continue;
+        least[overlaps] = rank;
+        best[overlaps] = a_first >= b_first ? Precedence{a, b} : Precedence{b, a};
+      }
+    }
+  }
+  for (const std::size_t overlaps : {1, 0}) {
+    if (least[overlaps] < kEndless) return best[overlaps];
   }
   return std::nullopt;
 }
 
-void Windows::look_for_choice(const WindowState& state, std::size_t worker, bool overlapping, Precedence& best,
-                              double& least) const {
-  const auto& places = places_[worker];
-  const auto& before = state.before[worker];
-  const std::size_t n = places.size();
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = i + 1; j < n; ++j) {
-      if (before[i * n + j] != 0 || before[j * n + i] != 0) continue;
-      const std::size_t a = places[i].op;
-      const std::size_t b = places[j].op;
-      const double end_a = state.head[a] + duration(places[i]);
-      const double end_b = state.head[b] + duration(places[j]);
-      if (overlapping && (end_a <= state.head[b] || end_b <= state.head[a])) continue;
-      const double a_first = std::max(least_, deadline_ - end_a - duration(places[j]) - state.tail[b]);
-      const double b_first = std::max(least_, deadline_ - end_b - duration(places[i]) - state.tail[a]);
-      // Slack of Smith and Cheng (AAAI 1993), which prefers pairs whose orders have similar slack.
-      const double rank =
-          std::min(a_first, b_first) / std::sqrt(std::min(a_first, b_first) / std::max(a_first, b_first));
-      if (rank >= least) continue;
-      least = rank;
-      best = a_first >= b_first ? Precedence{a, b} : Precedence{b, a};
-    }
-  }
-}
-
+/// If all pairs are decided, this is the only order left. Before, it is a good guess that may improve the deadline.
 Orders Windows::orders_by_head(const WindowState& state) const {
   Orders orders;
   for (const auto& places : places_) {

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
-
-#include "search/budget.h"
-#include "search/instance.h"
-
 // Constraint propagation for the search's proofs. An op's window is the time from its earliest start (head) to the
 // deadline less the work that must follow it (tail). Assuming a deadline narrows the windows; if one becomes shorter
 // than its op, no schedule meets the deadline:
@@ -16,6 +8,15 @@
 //     |---------[===== op =====........]---------------|
 //
 // raise_bound() refutes deadlines with it; branch and bound narrows after each decision.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "search/budget.h"
+#include "search/instance.h"
 
 namespace chimera {
 
@@ -71,6 +72,7 @@ class Windows {
   [[nodiscard]] Orders orders_by_head(const WindowState& state) const;
 
  private:
+  static constexpr double kEndless = std::numeric_limits<double>::infinity();
   struct Place {
     std::size_t op = 0;
     LaneIndex lane = 0;
@@ -80,7 +82,9 @@ class Windows {
     double head = 0;
     double duration = 0;
     double tail = 0;
-    std::size_t place = 0;  // position in the worker's list
+    std::size_t place = 0;     // position in the worker's list
+    bool is_inside = false;    // whether it must end by the deadline that find_edges() tries
+    std::size_t followed = 0;  // number of by_tail_ known to precede it
   };
   /// A worker's windows, forward or backward in time. Backward swaps heads with tails and reverses precedences.
   struct View {
@@ -115,8 +119,6 @@ class Windows {
   bool find_edges(const View& view);
   bool find_edges_of(const View& view, std::size_t count, double end);
   void wait_for_room(const View& view);
-  void look_for_choice(const WindowState& state, std::size_t worker, bool overlapping, Precedence& best,
-                       double& least) const;
 
   const Instance& instance_;
   double least_;  // smallest relevant difference
@@ -130,8 +132,6 @@ class Windows {
   WindowState assumed_;
   std::vector<Window> now_;  // sorted by head
   std::vector<std::size_t> by_tail_;
-  std::vector<std::uint8_t> inside_;
-  std::vector<std::size_t> followed_;  // [i]: number of by_tail_ known to precede it
   std::vector<double> ends_;
   std::vector<double> sums_;
   std::vector<std::pair<std::size_t, double>> later_;

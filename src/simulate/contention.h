@@ -1,14 +1,14 @@
 #pragma once
 
+// What the workers of a group share on one or more machines: cores, network interfaces, caches. A plan or a command
+// describes it by SharedCores; the default shares nothing. The simulator slows activities down accordingly
+// (shared_cores.h). Shares are relative: 0.5 makes an activity take 1.5 times as long.
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <vector>
-
-// What the workers of a group share on one or more machines: cores, network interfaces, caches. A plan or a command
-// describes it by SharedCores; the default shares nothing. The simulator slows activities down accordingly
-// (shared_cores.h). Shares are relative: 0.5 makes an activity take 1.5 times as long.
 
 namespace chimera {
 
@@ -76,8 +76,5 @@ struct SharedCores {
   /// Whether activities can slow each other down.
   [[nodiscard]] bool are_shared() const { return std::isfinite(cores) || contention.any(); }
 };
-
-/// Throws ConfigError unless cores > 0, all_reduce_share is in [0, 1], switching is at least 0 and contention is valid.
-void require_valid(const SharedCores& cores);
 
 }  // namespace chimera

@@ -1,7 +1,6 @@
 #include "simulate/costs.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -30,9 +29,7 @@ void require_stages(const CostModel& model, std::int64_t stages) {
   if (static_cast<std::int64_t>(model.stages.size()) != stages)
     throw ConfigError(fmt::format("costs of {} stages for a schedule of {}", model.stages.size(), stages));
   for (std::size_t s = 0; s < model.stages.size(); ++s) {
-    const StageCosts& stage = model.stages[s];
-    for (const double value : {stage.forward, stage.backward, stage.input_gradient, stage.weight_gradient})
-      require_time(value, fmt::format("cost of stage {}", s));
+    for (const auto time : kStageTimes) require_time(model.stages[s].*time, fmt::format("cost of stage {}", s));
   }
 }
 
@@ -111,6 +108,7 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
   if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
 }
 
+/// Returns the all-reduce time of each parameter group; 0 for a single copy.
 std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCosts& costs) {
   const auto groups = gradient_groups(schedule.placement, costs.tied.has_value());
   const bool measured = !costs.seconds.empty();
@@ -135,16 +133,6 @@ std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCo
 }
 
 }  // namespace
-
-double StageCosts::of(OpKind kind) const {
-  switch (kind) {
-    case OpKind::Forward: return forward;
-    case OpKind::Backward: return backward;
-    case OpKind::BackwardInput: return input_gradient;
-    case OpKind::BackwardWeight: return weight_gradient;
-  }
-  return 0;
-}
 
 std::vector<double> LinkCosts::times() const {
   if (!seconds.empty()) return seconds;
@@ -191,11 +179,8 @@ double share_of_stage(const Schedule& schedule) {
 }
 
 CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, double latency) {
-  const double part = share_of_stage(schedule);
-  const StageCosts stage{.forward = share.forward * part,
-                         .backward = share.backward * part,
-                         .input_gradient = share.input_gradient * part,
-                         .weight_gradient = share.weight_gradient * part};
+  StageCosts stage = share;
+  for (const auto time : kStageTimes) stage.*time *= share_of_stage(schedule);
   return {.stages = std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), stage), .latency = latency};
 }
 
@@ -241,6 +226,7 @@ void CostTable::add_offloads(const OffloadCosts& costs, double scale) {
   }
 }
 
+/// Recomputation comes before the pair and does not overlap.
 double CostTable::duration_together(std::span<const Op> pair) const {
   double in_order = 0;
   double longest = 0;
@@ -252,6 +238,7 @@ double CostTable::duration_together(std::span<const Op> pair) const {
   return recomputation(pair) + std::max(pair_.value_or(1) * in_order, longest);
 }
 
+/// In a pair, an op's share is at least `pair` times its own time, as both together take `pair` times their sum.
 double CostTable::least_duration(const Op& op) const {
   const double part = op.kind == OpKind::BackwardWeight ? 1 : std::min(1.0, pair_.value_or(1));
   const double again = recomputation(op);
@@ -267,6 +254,7 @@ void CostTable::add_links(const Schedule& schedule, const LinkCosts& links) {
   bursts_ = links.bursts;
 }
 
+/// An op pays for the copies of the message that it receives and of the message that it sends.
 void CostTable::add_copies(const Schedule& schedule, const LinkCosts& links) {
   for (const auto& row : schedule.placement.worker_of) {
     const auto over = [&](std::size_t boundary) {
@@ -279,6 +267,7 @@ void CostTable::add_copies(const Schedule& schedule, const LinkCosts& links) {
   }
 }
 
+/// Each replica's boundary has its own pair of workers, and each direction its own link.
 void CostTable::add_matrix(const Schedule& schedule, const LinkCosts& links) {
   const LinkMatrix& matrix = *links.matrix;
   for (const auto& row : schedule.placement.worker_of) {

@@ -1,17 +1,19 @@
 #pragma once
 
+// What a schedule's ops, messages, all-reduces and updates cost, in any one unit of time and in bytes. A CostModel is
+// what users, files and plans give: numbers per stage. A CostTable prepares it for one schedule, so that the simulator
+// looks up each op in constant time, with its slice, its links and the size of its micro-batch.
+
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "schedule/place_all_reduces.h"
 #include "schedule/schedule.h"
-
-// Cost model of a schedule, in any one unit of time.
 
 namespace chimera {
 
@@ -23,6 +25,11 @@ struct StageCosts {
   double weight_gradient = 1;  // W
   [[nodiscard]] double of(OpKind kind) const;
 };
+inline constexpr auto kStageTimes = std::to_array<double StageCosts::*>(
+    {&StageCosts::forward, &StageCosts::backward, &StageCosts::input_gradient, &StageCosts::weight_gradient});
+inline double StageCosts::of(OpKind kind) const {
+  return this->*kStageTimes[static_cast<std::size_t>(kind)];  // in the order of OpKind
+}
 
 /// Alpha and beta of messages by link, [from][to]. The diagonal is ignored.
 struct LinkMatrix {
@@ -190,7 +197,6 @@ class CostTable {
   [[nodiscard]] double optimizer(StageId stage) const { return optimizer_.empty() ? 0 : optimizer_[stage.index()]; }
   /// [worker]: duration of its update.
   [[nodiscard]] std::vector<double> updates(const Schedule& schedule) const;
-  [[nodiscard]] bool has_tied_matrix() const { return sums_.tied; }
   [[nodiscard]] const AllReduceOptions& sums() const { return sums_; }
 
   [[nodiscard]] std::int64_t slices() const { return slices_; }

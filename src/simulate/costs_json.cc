@@ -1,12 +1,19 @@
 #include "simulate/costs_json.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
+#include <utility>
 #include <vector>
 
+#include "core/choices.h"
+#include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
-#include "simulate/link_matrix.h"
 
 namespace chimera {
 namespace {
@@ -23,12 +30,124 @@ StageCosts read_stage(const JsonValue& value) {
     costs.weight_gradient = value.number("weight_gradient");
   }
   costs.backward = value.has("backward") ? value.number("backward") : costs.input_gradient + costs.weight_gradient;
+  // A whole backward is split evenly, the usual case of matrix products.
   if (!split) costs.input_gradient = costs.weight_gradient = costs.backward / 2;
   return costs;
 }
 
+using Rows = std::vector<std::vector<double>>;
+
+constexpr std::int64_t kMostWorkers = 4096;  // the file has one row for each pair
+
+Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
+  const std::vector<JsonValue> rows = value.list();
+  if (workers && rows.size() != *workers) value.fail(fmt::format("{} rows, but alphas has {}", rows.size(), *workers));
+  Rows result;
+  for (const JsonValue& row : rows) {
+    std::vector<double>& numbers = result.emplace_back();
+    for (const JsonValue& entry : row.list(static_cast<std::int64_t>(rows.size()), "worker"))
+      numbers.push_back(entry.number());
+  }
+  return result;
+}
+
+/// Lines `from,to,alpha,beta` or `from,to,alpha`, one for each ordered pair of workers.
+class CsvLinks {
+ public:
+  CsvLinks(const std::string& text, const std::string& source) : lines_(text), source_(source) {}
+
+  LinkMatrix run() {
+    std::string line;
+    if (!next(line) || (line != "from,to,alpha,beta" && line != "from,to,alpha"))
+      fail("expected the line 'from,to,alpha,beta' or 'from,to,alpha', or a JSON object");
+    columns_ = line == "from,to,alpha" ? 3 : 4;
+    while (next(line)) {
+      if (!line.empty()) add(line);
+    }
+    return matrix();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw ConfigError(fmt::format("{}: line {}: {}", source_, line_, what));
+  }
+
+  bool next(std::string& line) {
+    ++line_;
+    if (!std::getline(lines_, line)) return false;
+    if (line.ends_with('\r')) line.pop_back();
+    return true;
+  }
+
+  std::int64_t worker(const std::string& cell) const {
+    const auto number = parse_number<std::int64_t>(cell);
+    if (!number || *number < 0 || *number >= kMostWorkers)
+      fail(fmt::format("'{}' is not a worker; expected 0 to {}", cell, kMostWorkers - 1));
+    return *number;
+  }
+
+  double seconds(const std::string& cell) const {
+    const auto number = parse_number<double>(cell);
+    if (!number || !(*number >= 0 && *number <= JsonValue::kMost))
+      fail(fmt::format("'{}' is not a finite number of 0 or more", cell));
+    return *number;
+  }
+
+  void add(const std::string& line) {
+    std::vector<std::string> cells;
+    std::stringstream rest(line);
+    for (std::string cell; std::getline(rest, cell, ',');) cells.push_back(cell);
+    if (cells.size() != columns_) fail(fmt::format("{} cells; expected {}", cells.size(), columns_));
+    const std::pair ends{worker(cells[0]), worker(cells[1])};
+    const auto& [from, to] = ends;
+    const std::pair times{seconds(cells[2]), columns_ == 4 ? seconds(cells[3]) : 0};
+    if (from == to) fail(fmt::format("worker {} has no link to itself", from));
+    if (!links_.emplace(ends, times).second)
+      throw ConfigError(fmt::format("{}: two lines for the link from worker {} to {}", source_, from, to));
+    workers_ = std::max({workers_, from + 1, to + 1});
+  }
+
+  /// Runs before the matrix is allocated, which one line of a file could make huge.
+  void require_all_pairs() const {
+    for (std::int64_t from = 0; from < workers_; ++from) {
+      for (std::int64_t to = 0; to < workers_; ++to) {
+        if (from == to || links_.contains({from, to})) continue;
+        throw ConfigError(fmt::format("{}: no line for the link from worker {} to {}", source_, from, to));
+      }
+    }
+  }
+
+  [[nodiscard]] LinkMatrix matrix() const {
+    require_all_pairs();
+    const auto count = static_cast<std::size_t>(workers_);
+    const Rows nothing(count, std::vector<double>(count));
+    LinkMatrix matrix{nothing, columns_ == 4 ? nothing : Rows{}};
+    for (const auto& [ends, times] : links_) {
+      const auto from = static_cast<std::size_t>(ends.first);
+      const auto to = static_cast<std::size_t>(ends.second);
+      matrix.alphas[from][to] = times.first;
+      if (columns_ == 4) matrix.betas[from][to] = times.second;
+    }
+    return matrix;
+  }
+
+  std::istringstream lines_;
+  const std::string& source_;
+  std::int64_t line_ = 0;
+  std::size_t columns_ = 0;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::pair<double, double>> links_;  // (from, to): alpha and beta
+  std::int64_t workers_ = 0;
+};
+
+LinkMatrix read_link_matrix(const JsonValue& value) {
+  LinkMatrix links{read_rows(value.field("alphas"), std::nullopt)};
+  if (value.has("betas")) links.betas = read_rows(value.field("betas"), links.alphas.size());
+  return links;
+}
+
 constexpr const char* kBoundary = "boundary between stages";
 
+/// Links have one of three forms: a matrix of pairs, measured seconds, or alpha, beta and bytes.
 LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
   LinkCosts costs;
   if (value.has("copies")) costs.copies = value.field("copies").numbers(stages - 1, kBoundary);
@@ -79,10 +198,6 @@ StageMemory read_memory(const JsonValue& value) {
   if (value.has("deferred")) memory.deferred = value.number("deferred");
   if (value.has("keys_and_values")) memory.keys_and_values = value.number("keys_and_values");
   return memory;
-}
-
-std::vector<double> read_bounds(const JsonValue& value) {
-  return value.numbers(std::ssize(value.json()), "bound of a slice");
 }
 
 MessageBuffers read_buffers(const JsonValue& value) {
@@ -173,7 +288,10 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
   if (root.has("pair")) costs.pair = root.number("pair");
   if (root.has("attention")) costs.slices.attention = root.number("attention");
-  if (root.has("slice_bounds")) costs.slices.bounds = read_bounds(root.field("slice_bounds"));
+  if (root.has("slice_bounds")) {
+    const JsonValue bounds = root.field("slice_bounds");
+    costs.slices.bounds = bounds.numbers(std::ssize(bounds.json()), "bound of a slice");
+  }
   if (root.has("links")) costs.links = read_links(root.field("links"), stages);
   if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);
   if (root.has("optimizer")) costs.optimizer = root.field("optimizer").numbers(stages, "stage");
@@ -185,6 +303,16 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   }
   if (root.has("buffers")) costs.buffers = read_buffers(root.field("buffers"));
   return costs;
+}
+
+LinkMatrix links_from_text(const std::string& text, const std::string& source) {
+  if (text.starts_with("\xEF\xBB\xBF")) return links_from_text(text.substr(3), source);  // byte order mark
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] != '{') return CsvLinks(text, source).run();
+  const nlohmann::json json = parse_json(text, source);
+  const JsonValue root(json, source);
+  root.expect_object({"alphas", "betas"});
+  return read_link_matrix(root);
 }
 
 }  // namespace chimera

@@ -1,11 +1,12 @@
 #pragma once
 
+// Costs as JSON: written by `plan`, `model` and measured runs, read by --costs. Link costs between pairs of workers
+// also come as CSV. docs/schedule_format.md describes both.
+
 #include <cstdint>
 #include <string>
 
 #include "simulate/costs.h"
-
-// Costs as JSON: written by `plan`, `model` and measured runs, read by --costs.
 
 namespace chimera {
 
@@ -16,5 +17,12 @@ namespace chimera {
 
 /// Writes costs that costs_from_json reads as equal. Omits settings of --sync, --blocking-sends and --data-parallel.
 [[nodiscard]] std::string costs_to_json(const CostModel& costs);
+
+/// Reads the costs of links between each pair of workers, as `bench` measures them on a cluster with unequal links.
+/// They replace the single alpha and beta of LinkCosts. The text is a JSON object with `alphas` and optional `betas`,
+/// one row per sender, or CSV: the header `from,to,alpha,beta` (beta is optional), then one line for each ordered pair
+/// of different workers 0 .. D-1, in any order (docs/schedule_format.md). Throws ConfigError, with the position, for
+/// anything else. `source` names the text in messages.
+[[nodiscard]] LinkMatrix links_from_text(const std::string& text, const std::string& source);
 
 }  // namespace chimera

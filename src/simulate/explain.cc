@@ -52,6 +52,8 @@ class Explainer {
   Place place(OpIndex op) const { return {table_.worker(op), op - table_.first(table_.worker(op))}; }
   OpIndex index(Place at) const { return table_.first(at.worker) + static_cast<OpIndex>(at.position); }
 
+  /// Sends the messages again, in the order of ops: the timeline has no messages, but the same links give the same
+  /// times.
   void send_all() {
     Links links(costs_);
     for (OpIndex op = 0; op < table_.size(); ++op) {
@@ -65,6 +67,7 @@ class Explainer {
     }
   }
 
+  // Ties go to the first input, so that the critical path is the same on every machine.
   LastInput last_input(OpIndex op) const {
     LastInput last;
     for (const Op& each : table_.at_once(op, costs_.pairs())) {
@@ -108,6 +111,8 @@ class Explainer {
     wait(worker, at, to, IdleCause::Sync);
   }
 
+  /// Walks along the worker's activities and fills each gap by its causes, from left to right. `at` is the end of what
+  /// is explained so far.
   void explain_worker(std::size_t worker) {
     const WorkerTimeline& timeline = timeline_.workers[worker];
     double at = 0;
@@ -152,6 +157,7 @@ class Explainer {
     std::reverse(explanation_.critical_path.begin(), explanation_.critical_path.end());
   }
 
+  /// Returns the op that ends last, or the op before the update that ends last.
   std::optional<Place> last_end() const {
     std::optional<Place> last;
     double latest = -1;
@@ -188,6 +194,8 @@ class Explainer {
     return Place{worker, update.after - 1};
   }
 
+  /// Returns the op whose end allowed this one to start: of its own worker if it started right after that, else its
+  /// last input.
   std::optional<Place> before(Place at) const {
     if (at.position > 0 && table_.at_once(index(at) - 1, costs_.pairs()).size() > 1) --at.position;
     const double start = timed(index(at)).start;

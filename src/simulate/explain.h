@@ -1,13 +1,29 @@
 #pragma once
 
+// Why a timeline looks as it does: what each worker waits for while it is idle, which messages are on the way, how much
+// memory is held, and which ops decide the makespan. Plans take the idle time by cause and the peaks of memory from it;
+// pages and `chimera simulate` show it. Measured steps get the same explanation (explain_measured).
+
 #include <vector>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
-#include "simulate/memory.h"
 
 namespace chimera {
+
+/// Returns the memory of each worker over time: in bytes if the costs give them, else in stage units (activations
+/// only). It includes:
+/// - weights (each version and copy), gradients and optimizer state;
+/// - activations from F to the end of B or I, and the part for W until its end. With recomputation, only the boundary
+///   is kept until B or I starts. Offloaded bytes are away between their copies (OffloadCopies).
+/// - messages: on the sender until arrival, unless part of its activations; then on the receiver until the op starts
+///   (forward) or ends (backward). CostModel::buffers extends both.
+///
+/// Requires all of the timeline's messages.
+[[nodiscard]] std::vector<std::vector<MemoryPoint>> memory_over_time(const Schedule& schedule, const CostModel& costs,
+                                                                     const Timeline& timeline,
+                                                                     const std::vector<Message>& messages);
 
 /// Explains a timeline of simulate() for the same schedule and costs.
 ///

@@ -1,5 +1,8 @@
 #pragma once
 
+// Links on which messages do not slow each other down, so that a message's arrival is known when it is sent. With
+// contention, messages wait in the queues of shared_cores.cc instead.
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,9 +10,6 @@
 
 #include "schedule/op.h"
 #include "simulate/costs.h"
-
-// Links on which messages do not slow each other down, so that a message's arrival is known when it is sent. With
-// contention, messages wait in the queues of shared_cores.cc instead.
 
 namespace chimera {
 

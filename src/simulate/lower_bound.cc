@@ -63,6 +63,7 @@ bool complete(const std::vector<Counts>& counts, std::size_t stages) {
   return true;
 }
 
+/// The only bound that holds if ops are missing: some worker's work.
 double busiest(const Schedule& schedule, const CostTable& costs) {
   double most = 0;
   for (const auto& ops : schedule.workers) {
@@ -165,6 +166,7 @@ class Flow {
 
   static Progression spaced(Progression heads, double body) { return {heads.first, std::max(heads.step, body)}; }
 
+  /// Follows the flow of a replica's micro-batches: forwards through all stages, then gradients back.
   void find_heads() {
     const std::size_t last = classes_.size() - 1;
     Progression heads;
@@ -190,6 +192,7 @@ class Flow {
     to.tails = spaced({std::max(0.0, tails.first - to.block), tails.step}, to.body);
   }
 
+  /// Follows the flow against its direction: what must still happen after an op of each class.
   void find_tails() {
     Progression onward;  // after an input gradient, through the previous stages
     for (std::size_t s = 0; s < classes_.size(); ++s) {
@@ -254,6 +257,7 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
   }
 }
 
+/// Takes time linear in the classes: least head, all work, least tail.
 double all_classes_bound(const std::vector<OpClass>& classes) {
   double head = kUnbounded;
   double tail = kUnbounded;
@@ -268,6 +272,7 @@ double all_classes_bound(const std::vector<OpClass>& classes) {
   return classes.empty() ? 0 : std::max(bound, head + work + tail);
 }
 
+/// Chooses between the exact preemptive bound, which costs ops times classes, and the linear one.
 double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops, std::int64_t slices) {
   const auto count = static_cast<std::int64_t>(classes.size());
   const bool quick = count <= kFewClasses || ops * count <= kManySteps;

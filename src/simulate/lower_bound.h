@@ -1,5 +1,9 @@
 #pragma once
 
+// A makespan that no order of a schedule's ops can beat. simulate() reports it with every timeline, so that users see
+// how far a schedule is from the best order. The search has a second bound (search/makespan_bound.h), which also uses
+// memory limits but is for smaller problems.
+
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 

@@ -1,15 +1,15 @@
-#include "simulate/memory.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "simulate/copy_engines.h"
+#include "simulate/explain.h"
 #include "simulate/weight_versions.h"
 
 namespace chimera {
 namespace {
 
+/// Time, and change of memory at that time.
 using Change = std::pair<double, double>;
 
 class Ledger {
@@ -29,6 +29,7 @@ class Ledger {
       }
     }
     for (std::size_t w = 0; w < changes_.size(); ++w) add_activations(w);
+    // Offloaded bytes are away for a while, which is the opposite of holding them.
     if (costs_.offload && !costs_.memory.empty()) add_offloads();
     std::vector<std::vector<MemoryPoint>> points;
     for (auto& changes : changes_) points.push_back(add_up(changes));
@@ -75,6 +76,8 @@ class Ledger {
     return memory(boundary).boundary * part_of_bytes(op);
   }
 
+  /// A received tensor lives until its op uses it: an activation becomes the op's input, which the op's own activations
+  /// count; a gradient is needed until the backward ends. Receives that are posted ahead allocate earlier.
   void add_received(const std::vector<Message>& channel) {
     const auto ahead = static_cast<std::size_t>(costs_.buffers.receives_ahead);
     for (std::size_t k = 0; k < channel.size(); ++k) {
@@ -94,6 +97,8 @@ class Ledger {
     return next == ops.end() ? message.arrived : next->start;
   }
 
+  /// A sent tensor lives until it has arrived and later messages of its channel have taken its place. The output of a
+  /// forward is among its activations unless the stage recomputes, so it does not count twice.
   void add_sent(const std::vector<Message>& channel) {
     std::vector<Message> owned;  // not part of the sender's activations
     for (const Message& message : channel) {
@@ -108,6 +113,7 @@ class Ledger {
     }
   }
 
+  /// In stage units, a micro-batch in flight counts as a whole until its weight gradient ends.
   void add_activations(std::size_t worker) {
     const auto& ops = schedule_.workers[worker];
     const bool in_bytes = !costs_.memory.empty();
@@ -131,6 +137,7 @@ class Ledger {
     }
   }
 
+  /// The timeline has no copies. They follow from the times of its ops, so the engines of the simulation run again.
   void add_offloads() {
     const CostTable costs(schedule_, costs_);
     if (costs.offloaded_stages().empty()) return;

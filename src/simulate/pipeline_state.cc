@@ -7,6 +7,8 @@
 namespace chimera {
 namespace {
 
+/// Returns [step][worker]: where all-reduces are launched. They are placed by unit times, as training places them
+/// before it knows real times; each step of several is placed as if it were alone.
 std::vector<std::vector<std::vector<AllReduceStart>>> launches_of_steps(
     const OpTable& table, const std::vector<std::vector<StepRange>>& ranges, const CostTable& costs) {
   const Schedule& schedule = table.schedule();
@@ -77,6 +79,7 @@ void PipelineState::end_sum(ParameterGroupId group, double now) {
   for (const WorkerId worker : sums_.holders(group)) reach_barrier(worker.index());
 }
 
+// A worker is at the barrier after its last op and its last all-reduce, whichever ends later.
 void PipelineState::reach_barrier(std::size_t w) {
   const Worker& worker = workers_[w];
   if (!worker.has_ended_ops || !sums_.is_free(w)) return;
@@ -93,6 +96,7 @@ Activity PipelineState::begin_own_update(std::size_t w, double now) {
   const StageId stage = updated_stage(w);
   const ParameterGroupId group = parameters_of(stage);
   worker.free = kNever;
+  // Called twice: first for the all-reduce, then, at its end, for the update itself.
   if (!worker.update_start) {
     worker.update_start = now;
     return {.work = Work::OwnSum, .time = costs_.all_reduce(group)};
@@ -119,6 +123,7 @@ void PipelineState::finish_update(std::size_t w, double now) {
   if (++worker.step < ranges_.size()) begin_step(w);
 }
 
+/// With blocking sends, the worker is free again when the last of its messages has arrived.
 void PipelineState::arrive(OpIndex made, double now) {
   Worker& sender = workers_[table_.worker(made)];
   arrived_[made] = now + costs_.delay(table_.op(made));

@@ -1,5 +1,19 @@
 #pragma once
 
+// The state of a simulated pipeline, and the rules by which it changes: when a worker may begin its next activity, what
+// this activity is, and what its end causes. The state has no clock. A clock asks ready() and begin_next(), decides
+// when the activity ends, and reports the end:
+//
+//     ready(w) --> begin_next(w, now) --> ... time passes ... --> finish(work, w, now)
+//
+// There are two clocks. On cores of its own, a worker's activity ends a known time after its start, so workers run
+// ahead of each other in any order that follows the dependencies, without a queue of events (simulate.cc). On shared
+// cores, the end depends on all that happens meanwhile, so events come in the order of time (shared_cores.h). A
+// worker's cycle is
+//
+//     recomputation, op, [own all-reduce, update]  per op or pair; the part in brackets in an asynchronous schedule
+//     end of ops, update                           per step of a synchronous schedule; the update waits for all workers
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -17,20 +31,6 @@
 #include "simulate/steps.h"
 #include "simulate/sum_lanes.h"
 #include "simulate/weight_versions.h"
-
-// The state of a simulated pipeline, and the rules by which it changes: when a worker may begin its next activity, what
-// this activity is, and what its end causes. The state has no clock. A clock asks ready() and begin_next(), decides
-// when the activity ends, and reports the end:
-//
-//     ready(w) --> begin_next(w, now) --> ... time passes ... --> finish(work, w, now)
-//
-// There are two clocks. On cores of its own, a worker's activity ends a known time after its start, so workers run
-// ahead of each other in any order that follows the dependencies, without a queue of events (simulate.cc). On shared
-// cores, the end depends on all that happens meanwhile, so events come in the order of time (shared_cores.h). A
-// worker's cycle is
-//
-//     recomputation, op, [own all-reduce, update]  per op or pair; the part in brackets in an asynchronous schedule
-//     end of ops, update                           per step of a synchronous schedule; the update waits for all workers
 
 namespace chimera {
 

@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
-#include <unordered_map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/signals.h"
-#include "simulate/contention_tracker.h"
 #include "simulate/links.h"
 #include "simulate/token_buckets.h"
 
@@ -35,24 +36,104 @@ struct Running {
   }
 };
 
-/// Links like Links (links.h), for messages whose speed changes in transit.
-class LinkQueues {
+/// Counts what runs on each worker and each node at the moment, and derives from it by what factor each activity is
+/// slower than alone. The clock of shared cores reports every begin and end here.
+class ContentionTracker {
  public:
-  [[nodiscard]] bool push(std::size_t from, std::size_t to, OpIndex made) {
-    std::deque<OpIndex>& queue = queues_[key(from, to)];
-    queue.push_back(made);
-    return queue.size() == 1;
+  /// `cores` is the number of cores of each node.
+  ContentionTracker(const Contention& contention, std::size_t workers, const NodePlacement& nodes, double cores)
+      : contention_(contention), nodes_(nodes), cores_(cores), in_use_(workers), of_nodes_(workers) {}
+
+  /// Announces a message, whose arrival is then reported by count_arrival().
+  void expect_message(std::size_t from, std::size_t to) {
+    if (to_arrive_[{from, to}]++ == 0) ++in_use_[to].channels;
   }
-  [[nodiscard]] std::optional<OpIndex> pop(std::size_t from, std::size_t to) {
-    std::deque<OpIndex>& queue = queues_.at(key(from, to));
-    queue.pop_front();
-    return queue.empty() ? std::nullopt : std::optional(queue.front());
+  void count_arrival(std::size_t from, std::size_t to) {
+    if (--to_arrive_.at({from, to}) == 0) --in_use_[to].channels;
   }
+  void count_op(std::size_t worker, int change) {
+    in_use_[worker].ops += change;
+    of_nodes_[nodes_.node(worker)].ops += nodes_.copies_of(worker) * change;
+  }
+  void count_message(std::size_t from, std::size_t to, int change) {
+    if (leaves_node(from, to)) {
+      const int at_once = nodes_.copies_that_send(from, cores_);
+      of_nodes_[nodes_.node_of[from]].leaving += at_once * change;
+      of_nodes_[nodes_.node_of[to]].coming += std::max(1, nodes_.copies[to] * at_once / nodes_.copies[from]) * change;
+      return;
+    }
+    in_use_[from].leaving += change;
+    in_use_[to].coming += change;
+  }
+  void count_sum(std::span<const WorkerId> workers, std::size_t group, int change) {
+    for (const WorkerId worker : workers) {
+      InUse& here = in_use_[worker.index()];
+      here.sums += change;
+      if (leaves_node(group)) continue;
+      here.leaving += change;
+      here.coming += change;
+    }
+    if (!leaves_node(group)) return;
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      const std::size_t node = nodes_.node_of[workers[i].index()];
+      const auto on_it = [&](WorkerId worker) { return nodes_.node_of[worker.index()] == node; };
+      if (std::ranges::any_of(workers.first(i), on_it)) continue;  // one transfer per node and all-reduce
+      of_nodes_[node].leaving += change;
+      of_nodes_[node].coming += change;
+    }
+  }
+
+  /// Slowdown factors: of an op, a message, an all-reduce.
+  [[nodiscard]] double op(std::size_t worker) const {
+    const InUse& here = in_use_[worker];
+    const double slowed =
+        1 + (here.sums > 0 ? contention_.ops_by_sums : 0) + contention_.ops_by_receives * here.channels;
+    return slowed * (1 - contention_.idle_gain * idle_share(of_nodes_[nodes_.node(worker)].ops, cores_));
+  }
+  [[nodiscard]] double message(std::size_t from, std::size_t to) const {
+    if (leaves_node(from, to)) {
+      const int most = std::max(of_nodes_[nodes_.node_of[from]].leaving, of_nodes_[nodes_.node_of[to]].coming);
+      return beside(most, contention_.node_transfers);
+    }
+    return beside(std::max(in_use_[from].leaving, in_use_[to].coming), contention_.transfers);
+  }
+  [[nodiscard]] double sum(std::span<const WorkerId> workers, std::size_t group) const {
+    double slowest = 1;
+    const bool leaves = leaves_node(group);
+    const double share = leaves ? contention_.node_transfers : contention_.transfers;
+    for (const WorkerId worker : workers) {
+      const InUse& there = leaves ? of_nodes_[nodes_.node_of[worker.index()]] : in_use_[worker.index()];
+      slowest = std::max(slowest, beside(std::max(there.leaving, there.coming), share) + by_ops(worker.index()));
+    }
+    return slowest;
+  }
+  /// Factor on an all-reduce's duration after its workers launched the next.
+  [[nodiscard]] double overlap_factor() const { return 1 - contention_.sums_overlap; }
 
  private:
-  static std::uint64_t key(std::size_t from, std::size_t to) { return (static_cast<std::uint64_t>(from) << 32) | to; }
+  struct InUse {
+    int ops = 0;
+    int sums = 0;
+    int leaving = 0;  // messages and all-reduces
+    int coming = 0;
+    int channels = 0;  // with messages that are still to arrive
+  };
+  static double beside(int transfers, double share) { return 1 + share * (transfers - 1); }
+  [[nodiscard]] double by_ops(std::size_t worker) const {
+    return in_use_[worker].ops > 0 ? contention_.sums_by_ops : 0;
+  }
+  [[nodiscard]] bool knows_nodes() const { return contention_.node_transfers > 0 && !nodes_.node_of.empty(); }
+  [[nodiscard]] bool leaves_node(std::size_t from, std::size_t to) const {
+    return knows_nodes() && nodes_.node_of[from] != nodes_.node_of[to];
+  }
+  [[nodiscard]] bool leaves_node(std::size_t group) const { return knows_nodes() && nodes_.sums_leave[group]; }
 
-  std::unordered_map<std::uint64_t, std::deque<OpIndex>> queues_;  // (from, to): the first is in transit
+  Contention contention_;
+  const NodePlacement& nodes_;
+  double cores_;
+  std::vector<InUse> in_use_;                                              // [worker]
+  std::vector<InUse> of_nodes_;                                            // [node]: ops, and transfers between nodes
+  std::map<std::pair<std::size_t, std::size_t>, std::int64_t> to_arrive_;  // (from, to): messages
 };
 
 class EventClock {
@@ -66,7 +147,9 @@ class EventClock {
         in_use_(cores.contention, state.num_workers(), cores.nodes, cores.cores),
         demands_(cores.nodes.count()),
         links_(state.costs()),
-        buckets_(std::max(cores.nodes.count(), state.num_workers())) {}
+        buckets_(std::max(cores.nodes.count(), state.num_workers())) {
+    for (std::size_t w = 0; w < state.num_workers(); ++w) workers_.emplace_back(static_cast<std::int64_t>(w));
+  }
 
   void run() {
     if (contends_) expect_messages();
@@ -82,6 +165,8 @@ class EventClock {
   }
 
  private:
+  /// Looks at all workers and activities. There are few at a time, and a queue would have to be rebuilt after each
+  /// change of rates.
   double next_event() const {
     double next = kNever;
     for (const Running& each : running_) next = std::min(next, each.finish);
@@ -97,6 +182,7 @@ class EventClock {
     return finished;
   }
 
+  /// Counters change before the state, so that activities which begin as a consequence see the resource as free.
   void finish(const Running& each, double now) {
     count(each, -1);
     for_each_sender(each, [&](std::size_t w) { buckets_.end(interface(w), now); });
@@ -114,6 +200,7 @@ class EventClock {
     const std::optional<Activity> next = state_.begin_next(w, now);
     if (!next) return;
     const double share = next->work == Work::OwnSum ? cores_.all_reduce_share : 1;
+    // A pair of ops takes less time than both in order, but does the same work: it keeps more than one core busy.
     double demand = share;
     if (next->work == Work::Op && next->time > 0) demand = work_of_ops(w) / next->time;
     begin({.work = next->work, .of = w, .left = next->time, .demand = demand, .share = share, .since = now});
@@ -161,10 +248,14 @@ class EventClock {
     });
   }
 
+  /// Without contention a message's arrival is known at once. With it, the message becomes an activity whose end comes
+  /// later.
   double send(OpIndex made, std::size_t to, double now) {
     const std::size_t from = table_.worker(made);
     if (contends_ && costs_.link_time(table_.op(made)) > 0) {
-      if (queues_.push(from, to, made)) begin_message(made, now);
+      std::deque<OpIndex>& queue = queues_[{from, to}];
+      queue.push_back(made);
+      if (queue.size() == 1) begin_message(made, now);
       return kNever;
     }
     if (contends_) in_use_.count_arrival(from, to);
@@ -176,7 +267,9 @@ class EventClock {
     const std::size_t to = consuming_worker(made);
     state_.arrive(made, now);
     in_use_.count_arrival(from, to);
-    if (const std::optional<OpIndex> next = queues_.pop(from, to)) begin_message(*next, now);
+    std::deque<OpIndex>& queue = queues_.at({from, to});
+    queue.pop_front();
+    if (!queue.empty()) begin_message(queue.front(), now);
   }
 
   void expect_messages() {
@@ -209,9 +302,8 @@ class EventClock {
   template <class Use>
   void for_each_node(const Running& each, const Use& use) const {
     if (each.demand == 0) return;
-    const auto on = [&](std::size_t w) { use(cores_.nodes.node(w), cores_.nodes.copies_of(w) * each.demand); };
-    if (each.work != Work::Sum) return on(each.of);
-    for (const WorkerId worker : holders(each)) on(worker.index());
+    for (const WorkerId worker : members(each))
+      use(cores_.nodes.node(worker.index()), cores_.nodes.copies_of(worker.index()) * each.demand);
   }
 
   /// Calls `act(worker)` for the workers that use up their interface's burst.
@@ -224,11 +316,19 @@ class EventClock {
     }
     if (each.work != Work::Sum) return;
     if (!cores_.nodes.sums_leave.empty() && !cores_.nodes.sums_leave[each.of]) return;
-    for (const WorkerId worker : holders(each)) act(worker.index());
+    for (const WorkerId worker : members(each)) act(worker.index());
   }
 
-  const std::vector<WorkerId>& holders(const Running& sum) const {
-    return state_.sums().holders(ParameterGroupId(static_cast<std::int64_t>(sum.of)));
+  /// Returns the workers of an activity other than a message.
+  std::span<const WorkerId> members(const Running& each) const {
+    if (each.work != Work::Sum) return std::span(workers_).subspan(each.of, 1);
+    return state_.sums().holders(ParameterGroupId(static_cast<std::int64_t>(each.of)));
+  }
+
+  static bool is_all_reduce(const Running& each) { return each.work == Work::Sum || each.work == Work::OwnSum; }
+
+  std::size_t group_of(const Running& all_reduce) const {
+    return all_reduce.work == Work::Sum ? all_reduce.of : state_.updated_stage(all_reduce.of).index();
   }
 
   /// Network interface of the worker's node, or its own if nodes are unknown.
@@ -238,24 +338,23 @@ class EventClock {
     if (each.work == Work::Message) {
       const auto op = static_cast<OpIndex>(each.of);
       in_use_.count_message(table_.worker(op), consuming_worker(op), change);
-    } else if (each.work == Work::Sum) {
-      in_use_.count_sum(holders(each), each.of, change);
-    } else if (each.work == Work::OwnSum) {
-      in_use_.count_own_sum(each.of, state_.updated_stage(each.of).index(), change);
+    } else if (is_all_reduce(each)) {
+      in_use_.count_sum(members(each), group_of(each), change);
     } else {
       in_use_.count_op(each.of, change);
     }
   }
 
+  /// An all-reduce is faster while all its workers have launched the next: one sends while the other adds.
   double slowdown(const Running& each) const {
     if (each.work == Work::Message) {
       const auto op = static_cast<OpIndex>(each.of);
       return in_use_.message(table_.worker(op), consuming_worker(op));
     }
-    if (each.work == Work::OwnSum) return in_use_.own_sum(each.of, state_.updated_stage(each.of).index());
-    if (each.work != Work::Sum) return in_use_.op(each.of);
-    const double slowest = in_use_.sum(holders(each), each.of);
-    const bool overlaps = state_.sums().has_next(ParameterGroupId(static_cast<std::int64_t>(each.of)));
+    if (!is_all_reduce(each)) return in_use_.op(each.of);
+    const double slowest = in_use_.sum(members(each), group_of(each));
+    const bool overlaps =
+        each.work == Work::Sum && state_.sums().has_next(ParameterGroupId(static_cast<std::int64_t>(each.of)));
     return overlaps ? slowest * in_use_.overlap_factor() : slowest;
   }
 
@@ -264,11 +363,14 @@ class EventClock {
   const CostTable& costs_;
   const SharedCores& cores_;
   bool contends_;
+  std::vector<WorkerId> workers_;
   std::vector<Running> running_;
   ContentionTracker in_use_;
   std::vector<double> demands_;  // [node]: cores that activities want
   Links links_;
-  LinkQueues queues_;     // replaces links_ if there is contention
+  /// Messages by (from, to); the first is in transit. They replace links_ if there is contention, because the speed of
+  /// a message then changes in transit.
+  std::map<std::pair<std::size_t, std::size_t>, std::deque<OpIndex>> queues_;
   TokenBuckets buckets_;  // burst allowance of each network interface
 };
 

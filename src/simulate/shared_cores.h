@@ -1,5 +1,10 @@
 #pragma once
 
+// The clock of a simulation in which workers slow each other down: they share cores, network interfaces or caches
+// (contention.h). simulate() uses it only then, because it advances event by event and looks at all workers each time.
+// On cores of their own, workers run ahead of each other instead (simulate.cc). Both clocks drive the same
+// PipelineState.
+
 #include "simulate/contention.h"
 #include "simulate/pipeline_state.h"
 

@@ -1,11 +1,12 @@
 #include "simulate/simulate.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/signals.h"
 #include "schedule/dependencies.h"
 #include "simulate/links.h"
@@ -49,6 +50,27 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
 
 namespace {
 
+void require_valid(const Contention& contention) {
+  for (const double share : {contention.ops_by_sums, contention.sums_by_ops, contention.transfers,
+                             contention.node_transfers, contention.ops_by_receives}) {
+    if (!std::isfinite(share) || share < 0)
+      throw ConfigError(fmt::format("contention: {} is not a finite number of 0 or more", share));
+  }
+  if (!(contention.sums_overlap >= 0 && contention.sums_overlap < 1))
+    throw ConfigError(fmt::format("contention: an overlap of sums of {} is not in [0, 1)", contention.sums_overlap));
+  if (!(contention.idle_gain >= 0 && contention.idle_gain < 1))
+    throw ConfigError(fmt::format("contention: a gain by idle cores of {} is not in [0, 1)", contention.idle_gain));
+}
+
+void require_valid(const SharedCores& cores) {
+  if (!(cores.cores > 0)) throw ConfigError(fmt::format("cores: {} is not a number above 0", cores.cores));
+  if (!(cores.all_reduce_share >= 0 && cores.all_reduce_share <= 1))
+    throw ConfigError(fmt::format("computing share of all-reduces: {} is not in [0, 1]", cores.all_reduce_share));
+  if (!(std::isfinite(cores.switching) && cores.switching >= 0))
+    throw ConfigError(fmt::format("cost of switching: {} is not a finite number of 0 or more", cores.switching));
+  require_valid(cores.contention);
+}
+
 /// The clock of workers that do not slow each other down: an activity ends its own time after its start. So a worker
 /// runs ahead until its next op lacks an input, and resumes when the input is made. Takes time linear in the ops.
 class OwnCores {
@@ -84,6 +106,7 @@ class OwnCores {
       state_.finish(next->work, w, now + next->time, send);
       for (OpIndex made = first; made < state_.first_op(w); ++made) resume_waiting(made);
     }
+    // The worker is put on the list of the op that it waits for, and resumes when that op is made.
     const OpIndex input = state_.missing_input(w);
     if (input == kNoOp) return;
     next_waiting_[w] = waiting_[input];
@@ -117,6 +140,7 @@ double lower_bound_on(const SharedCores& cores, const Schedule& schedule, const 
   const double bound = lower_bound(schedule, costs);
   if (!std::isfinite(cores.cores)) return bound;
   const double all_cores = cores.cores * static_cast<double>(cores.nodes.count());
+  // An op is fastest if it runs alone, so the work of all ops shrinks at most by that factor.
   const double fastest = 1 - cores.contention.idle_gain * idle_share(1, cores.cores);
   return fastest * std::max(bound, work_of_ops(schedule, costs) / all_cores);
 }
@@ -130,6 +154,7 @@ Timeline simulate(const Schedule& schedule, const CostModel& costs, const Simula
   PipelineState state(schedule, ranges, table, options.cores.contention.any());
   options.cores.are_shared() ? run_on_shared_cores(state, options.cores) : OwnCores(state).run();
   state.require_ends();
+  // What follows does not depend on the clock.
   Timeline timeline = state.take_timeline();
   if (schedule.updates) end_steps_with_ops(schedule, options.steps, timeline);
   count_peaks(schedule, timeline);

@@ -1,5 +1,13 @@
 #pragma once
 
+// The simulator: when does each op of a schedule start and end? It is the core of this room.
+//
+//     Schedule + CostModel --> simulate() --> Timeline --> explain(): bubbles, messages, memory, critical path
+//
+// A PipelineState (pipeline_state.h) holds the rules by which a pipeline advances. One of two clocks drives it: workers
+// run ahead on cores of their own (simulate.cc), or event by event if they share something (shared_cores.h). The
+// planner predicts steps with it, the search checks its results, and commands and pages draw its timelines.
+
 #include <cstdint>
 
 #include "schedule/schedule.h"
@@ -40,8 +48,9 @@ struct SimulationOptions {
 /// least its sum over all cores, less what an op saves while all other cores idle.
 ///
 /// Throws ScheduleError if ops wait for each other in a cycle, or a worker of a synchronous schedule mixes the ops of
-/// two steps. Throws ConfigError as CostTable does, if `steps` does not divide N, and as require_valid(SharedCores)
-/// does. Requires a schedule that check() accepts; a missing op is ignored as an input.
+/// two steps. Throws ConfigError as CostTable does, if `steps` does not divide N, and unless `cores` has cores > 0,
+/// all_reduce_share in [0, 1], finite slowdowns of 0 or more, and an overlap of sums and an idle gain in [0, 1).
+/// Requires a schedule that check() accepts; a missing op is ignored as an input.
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs,
                                 const SimulationOptions& options = {});
 

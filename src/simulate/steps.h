@@ -1,17 +1,17 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include "schedule/schedule.h"
-
 // Several steps in one schedule. unroll() of the room passes repeats a step; these functions find the steps again in a
 // worker's list of ops. A synchronous schedule ends each step with all-reduces and updates, so a worker's list must not
 // mix the ops of two steps:
 //
 //     worker 0 | ops of step 0 ... | update | ops of step 1 ... | update
 //                ^ begin           ^ end      ^ begin           ^ end
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "schedule/schedule.h"
 
 namespace chimera {
 
@@ -20,9 +20,6 @@ struct StepRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
-
-/// Returns the range of all ops, [worker].
-[[nodiscard]] std::vector<StepRange> whole_range(const Schedule& schedule);
 
 /// Returns N / steps. Throws ConfigError if `steps` does not divide N.
 [[nodiscard]] std::int64_t micro_batches_a_step(const Schedule& schedule, std::int64_t steps);

@@ -9,20 +9,9 @@
 namespace chimera {
 namespace {
 
-void count_peaks(const Schedule& schedule, std::size_t worker, WorkerTimeline& timeline) {
-  std::int64_t in_flight = 0;
-  for (const Op& op : schedule.workers[worker]) {
-    if (op.kind == OpKind::Forward) ++in_flight;
-    timeline.peak_in_flight = std::max(timeline.peak_in_flight, in_flight);
-    if (gives_weight_gradient(op.kind)) --in_flight;
-  }
-  timeline.peak_stage_units =
-      micro_batches_in_flight(schedule, timeline) * share_of_stage(schedule) * schedule.micro_batch_scale;
-  timeline.peak_weight_versions = peak_weight_versions(schedule, worker);
-}
-
 double period(const std::vector<double>& step_ends) {
   if (step_ends.size() < 2) return step_ends.empty() ? 0 : step_ends.front();
+  // The middle step neither fills nor drains an asynchronous pipeline.
   const std::size_t middle = (step_ends.size() - 2) / 2;
   return step_ends[middle + 1] - step_ends[middle];
 }
@@ -48,7 +37,18 @@ void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& 
 }
 
 void count_peaks(const Schedule& schedule, Timeline& timeline) {
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) count_peaks(schedule, w, timeline.workers[w]);
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    WorkerTimeline& worker = timeline.workers[w];
+    std::int64_t in_flight = 0;
+    for (const Op& op : schedule.workers[w]) {
+      if (op.kind == OpKind::Forward) ++in_flight;
+      worker.peak_in_flight = std::max(worker.peak_in_flight, in_flight);
+      if (gives_weight_gradient(op.kind)) --in_flight;
+    }
+    worker.peak_stage_units =
+        micro_batches_in_flight(schedule, worker) * share_of_stage(schedule) * schedule.micro_batch_scale;
+    worker.peak_weight_versions = peak_weight_versions(schedule, w);
+  }
 }
 
 void summarize_timeline(Timeline& timeline) {

@@ -1,11 +1,13 @@
 #pragma once
 
+// Values that follow from a timeline's times or from the order of ops: makespan, bubbles, busy time, period,
+// activations in flight. Simulated and measured timelines share them, so that both are compared by the same
+// definitions.
+
 #include <cstdint>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
-
-// Values that follow from a timeline's times or from the order of ops. Simulated and measured timelines share them.
 
 namespace chimera {
 

@@ -1,11 +1,12 @@
 #pragma once
 
+// Bursts of a cloud's network interface: after a pause, the first bytes pass faster than its sustained rate. The clock
+// of shared cores (shared_cores.cc) takes the time that a message saves from the bucket of its sender's interface.
+
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <vector>
-
-// Bursts of a cloud's network interface: after a pause, the first bytes pass faster than its sustained rate.
 
 namespace chimera {
 

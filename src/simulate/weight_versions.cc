@@ -15,6 +15,8 @@ struct Versions {
 
 using Copies = std::map<std::pair<ReplicaId, StageId>, Versions>;
 
+/// Finds for each version when it was made and when it was used last. Ops name their version; a version is made by an
+/// update.
 Copies versions_of(const Schedule& schedule, std::size_t worker) {
   UpdateCounter counter(schedule);
   Copies copies;

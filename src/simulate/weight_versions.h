@@ -1,14 +1,14 @@
 #pragma once
 
+// Updates within an asynchronous schedule, and the versions of a stage's weights that they create. Which op completes
+// an update, and how long a version is kept, depends only on the order of the ops, not on their times. The simulator
+// and the memory model count with the same rule.
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "schedule/schedule.h"
-
-// Updates within an asynchronous schedule, and the versions of a stage's weights that they create. Which op completes
-// an update, and how long a version is kept, depends only on the order of the ops, not on their times. The simulator
-// and the memory model count with the same rule.
 
 namespace chimera {
 

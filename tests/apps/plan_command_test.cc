@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 const std::string kP100 = testing::source_path("/machines/p100-aries.json");
@@ -112,6 +113,12 @@ TEST(PlanCommandTest, ShowsBothModelsAndTheGainOfMoreMemory) {
   EXPECT_THAT(result.output, HasSubstr("twice the memory: "));
 }
 
+TEST(PlanCommandTest, SaysThatSchedulesDoNotDifferWithoutAPipeline) {
+  const char* note = "D = 1 is data parallelism without a pipeline";
+  EXPECT_THAT(run_program(bert_48({"--stages", "1", "--memory", "64"})).output, HasSubstr(note));
+  EXPECT_THAT(run_program(bert_48({"--stages", "4", "--top", "2"})).output, Not(HasSubstr(note)));
+}
+
 TEST(PlanCommandTest, ExplainsARowAgainstTheNext) {
   const Words asked = {"--schedules", "chimera", "--stages", "4,8", "--pipelines", "2", "--top", "3", "--explain"};
   const json plan = planned(bert_48(asked));
@@ -152,8 +159,13 @@ TEST(PlanCommandTest, PrintsALineForEachCandidate) {
 TEST(PlanCommandTest, WritesAFileForTrain) {
   const Scratch scratch;
   const std::string file = scratch.path("plan.toml");
-  (void)planned(published_bert_48({"--rule", "paper", "--output", file}));
+  const json plan = planned(published_bert_48({"--rule", "paper", "--output", file}));
   const std::string text = read_file(file);
+  const std::string field = "\npredicted_step_seconds = ";
+  ASSERT_THAT(text, HasSubstr(field)) << "a field, which the run reads";
+  EXPECT_NEAR(std::stod(text.substr(text.find(field) + field.size())), plan["chosen"]["step_seconds"],
+              1e-5 * plan["chosen"]["step_seconds"].get<double>());
+  EXPECT_THAT(text, Not(HasSubstr("s a step")));
   EXPECT_THAT(text, HasSubstr("model = \"bert-48\"\n"));
   EXPECT_THAT(text, HasSubstr("stages = 4\n"));
   EXPECT_THAT(text, HasSubstr("data-parallel = 8\n"));

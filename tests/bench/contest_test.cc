@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/files.h"
 
 namespace chimera {
 namespace {

@@ -1,3 +1,4 @@
+#include "core/files.h"
 #include "validation/validation.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/training_run.h"
+#include "bench/contest.h"
 #include "core/error.h"
 #include "support/paths.h"
 

@@ -70,11 +70,6 @@ TEST(BalanceTest, AMemoryLimitMovesLayersToWorkersWithFewInFlight) {
   EXPECT_THAT(balance(one, loads, {.memory = 5, .recompute = true})->layers, ElementsAre(4, 4));
 }
 
-TEST(BalanceTest, ARankingMayExcludeCuts) {
-  const auto wants_long_first = [](const Cut& cut) { return static_cast<double>(-cut[0]); };
-  EXPECT_THAT(balance(schedule("gpipe", {2, 2}), with_head(6, 0), {}, wants_long_first)->layers, ElementsAre(5, 1));
-}
-
 TEST(BalanceTest, RefusesImpossibleLoads) {
   const Schedule four = schedule("gpipe", {4, 4});
   EXPECT_THROW((void)balance(four, with_head(3, 0)), ConfigError);

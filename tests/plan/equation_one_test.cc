@@ -21,6 +21,11 @@ double simulated(const Case& of, double forward, double backward) {
   return simulate(schedule, CostModel::uniform(schedule, stage)).makespan;
 }
 
+std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape, double ratio) {
+  const PaperModel* paper = paper_model(find_generator(schedule), shape);
+  return paper == nullptr ? std::nullopt : std::optional(paper->critical_ops(shape, ratio));
+}
+
 double counted(const Case& of, double forward, double backward) {
   const CriticalOps counts = critical_ops(of.schedule, of.shape, backward / forward).value();
   const double size = of.shape.scale == ScaleMethod::Halving ? 0.5 : 1;

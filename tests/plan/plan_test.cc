@@ -1,6 +1,5 @@
 
 #include "plan/plan.h"
-#include "plan/paper_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

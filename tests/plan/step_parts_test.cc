@@ -1,5 +1,5 @@
 
-#include "plan/predict.h"
+#include "plan/compare_models.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "plan/compare_models.h"
 #include "plan/machines.h"
 #include "plan/plan.h"
-#include "plan/predict.h"
 
 namespace chimera {
 namespace {

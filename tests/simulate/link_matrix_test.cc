@@ -1,4 +1,4 @@
-#include "simulate/link_matrix.h"
+#include "simulate/costs_json.h"
 
 #include <gtest/gtest.h>
 

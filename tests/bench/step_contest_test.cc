@@ -1,10 +1,11 @@
+#include "core/files.h"
 #include "measuring/step_contest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/contest.h"
 #include "bench/random_letters.h"
-#include "bench/training_run.h"
 #include "core/error.h"
 #include "transport/threads/thread_transport.h"
 
