@@ -15,8 +15,6 @@
 namespace chimera {
 namespace {
 
-constexpr const char* kChimera = "chimera";
-
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Counts ops; `each_` is the number of a pipeline's micro-batches in a unit of D.
@@ -155,26 +153,22 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
 }
 
 Schedule sliced(const PipelineShape& shape) {
-  const ListTask task{
-      .name = kChimera, .placement = chimera_placement(shape), .replica_of = dealt_out(shape), .slices = shape.slices};
+  const ListTask task{.placement = chimera_placement(shape), .replica_of = dealt_out(shape), .slices = shape.slices};
   const std::int64_t least = sliced_credits(shape);
   const std::int64_t idle = 3 * (shape.stages / shape.pipelines - 1);
   const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;
   const CreditRange credits{least, least + shape.chunks * std::max(2 * shape.stages, shape.slices)};
-  const auto deadline = static_cast<double>(busy + idle);
+  const std::int64_t deadline = busy + idle;
   const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
-  return std::move(better(with_fewest_credits(task, older_then_deeper(shape), credits, deadline),
-                          with_fewest_credits(task, forwards_first, credits, deadline))
-                       .schedule);
+  return better(with_fewest_credits(task, older_then_deeper(shape), credits, deadline),
+                with_fewest_credits(task, forwards_first, credits, deadline))
+      .schedule;
 }
 
-}  // namespace
-
 Schedule chimera(const PipelineShape& shape) {
-  require_shape(kChimera, chimera_refusal(shape));
   if (shape.slices > 1) return sliced(shape);
   const bool halved = shape.scale == ScaleMethod::Halving;
-  Schedule schedule = empty_schedule(kChimera, shape, chimera_placement(shape));
+  Schedule schedule = empty_schedule(shape, chimera_placement(shape));
   if (halved) {
     schedule.micro_batches *= 2;
     schedule.micro_batch_scale = 0.5;
@@ -198,14 +192,16 @@ Schedule chimera(const PipelineShape& shape) {
   return schedule;
 }
 
+}  // namespace
+
 Generator chimera_entry() {
   const TakenAxis scale{
       .axis = Axis::Scale, .usual = 0, .planned = [](const PipelineShape& shape) {
         return shape.micro_batches > shape.stages ? std::vector<std::int64_t>{0, 1, 2} : std::vector<std::int64_t>{0};
       }};
   return {
-      .name = kChimera,
-      .generate = chimera,
+      .name = "chimera",
+      .make = chimera,
       .refusal = chimera_refusal,
       .rule = R"(Two pipelines share the workers in opposite directions: the down pipeline holds stage s on worker s,
 the up pipeline on worker D-1-s. In slots of equal length, micro-batch m of a pipeline runs F at stage s in slot s+2m

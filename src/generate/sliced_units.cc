@@ -130,8 +130,8 @@ ListRank older_then_deeper(const PipelineShape& shape) {
   };
 }
 
-Schedule sliced_units(const char* name, const PipelineShape& shape) {
-  Schedule schedule = empty_schedule(name, shape, chimera_placement(shape));
+Schedule sliced_units(const PipelineShape& shape) {
+  Schedule schedule = empty_schedule(shape, chimera_placement(shape));
   schedule.slices = shape.slices;
   const SlicedUnits units(shape);
   for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers[static_cast<std::size_t>(w)] = units.order(w);
