@@ -182,6 +182,45 @@ class VersionCheck {
   std::vector<std::int32_t> forward_version_;  // [stage][micro-batch]
 };
 
+/// Adds a shortest cycle of ops that wait for each other, if any. Requires ops in range.
+void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
+  const OpTable table(schedule);
+  const auto visited = visit_in_dependency_order(
+      table, [](OpIndex) {}, pairs);
+  const auto cycle = shortest_wait_cycle(table, visited, pairs);
+  if (cycle.empty()) return;
+  std::vector<Place> places;
+  for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
+  const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
+  findings.add(kind, std::move(places), [&] { return in_words(schedule, cycle, pairs); });
+}
+
+void check_pairs(const Schedule& schedule, Findings& findings) {
+  bool all_right = true;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    const auto& ops = schedule.workers[w];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].paired) continue;
+      const auto fault = fault_of_pair(schedule, ops, i);
+      if (!fault) continue;
+      all_right = false;
+      findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);
+    }
+  }
+  if (all_right) check_acyclic(schedule, Pairs::Together, findings);
+}
+
+void check_versions(const Schedule& schedule, Findings& findings) {
+  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
+    findings.add(ViolationKind::OutOfRange, {}, [&] {
+      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
+                         schedule.updates->micro_batches, schedule.updates->versions);
+    });
+    return;
+  }
+  VersionCheck(schedule, findings).run();
+}
+
 /// Kinds of ops seen at one (stage, micro-batch), one bit each.
 using KindSet = std::uint8_t;
 constexpr KindSet bit(OpKind kind) { return static_cast<KindSet>(1U << static_cast<unsigned>(kind)); }
@@ -307,33 +346,6 @@ class ScheduleCheck {
 
 }  // namespace
 
-void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
-  const OpTable table(schedule);
-  const auto visited = visit_in_dependency_order(
-      table, [](OpIndex) {}, pairs);
-  const auto cycle = shortest_wait_cycle(table, visited, pairs);
-  if (cycle.empty()) return;
-  std::vector<Place> places;
-  for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
-  const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
-  findings.add(kind, std::move(places), [&] { return in_words(schedule, cycle, pairs); });
-}
-
-void check_pairs(const Schedule& schedule, Findings& findings) {
-  bool all_right = true;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    const auto& ops = schedule.workers[w];
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].paired) continue;
-      const auto fault = fault_of_pair(schedule, ops, i);
-      if (!fault) continue;
-      all_right = false;
-      findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);
-    }
-  }
-  if (all_right) check_acyclic(schedule, Pairs::Together, findings);
-}
-
 bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
                      std::size_t num_workers, Findings& findings) {
   const bool has_slices = slices >= 1 && slices <= kMostSlices;
@@ -358,17 +370,6 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
   }
   for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
   return has_counts;
-}
-
-void check_versions(const Schedule& schedule, Findings& findings) {
-  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
-    findings.add(ViolationKind::OutOfRange, {}, [&] {
-      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
-                         schedule.updates->micro_batches, schedule.updates->versions);
-    });
-    return;
-  }
-  VersionCheck(schedule, findings).run();
 }
 
 std::vector<Violation> check(const Schedule& schedule) { return ScheduleCheck(schedule).run(); }

@@ -21,22 +21,6 @@
 namespace chimera {
 namespace {
 
-/// Returns the errno of a failure, or 0.
-int write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // Another program has made the terminal non-blocking
-      pollfd room{descriptor, POLLOUT, 0};
-      ::poll(&room, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
-
 /// Never destroyed, because the writer threads run until the process ends.
 struct Consoles {
   Console* output = new Console(STDOUT_FILENO);

@@ -59,17 +59,6 @@ struct Unfinished {
   }
 };
 
-/// Returns the errno of a failure, or 0.
-int write_all(const FileDescriptor& file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return written < 0 ? errno : ENOSPC;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
 FileDescriptor open_existing(const std::string& path) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.get() < 0) fail(path, errno);
@@ -139,13 +128,13 @@ void require_unused(const std::string& flag, const std::string& path, bool overw
 
 void write_whole(const std::string& path, const std::string& text) {
   if (!is_replaced(path)) {
-    const int cause = write_all(open_existing(path), text);
+    const int cause = write_all(open_existing(path).get(), text);
     if (cause != 0) fail(path, cause);
     return;
   }
   make_parents(path);
   const Unfinished unfinished(path);
-  int cause = write_all(unfinished.file, text);
+  int cause = write_all(unfinished.file.get(), text);
   if (cause == 0 && std::rename(unfinished.name.c_str(), path.c_str()) == 0) return;
   if (cause == 0) cause = errno;
   std::remove(unfinished.name.c_str());

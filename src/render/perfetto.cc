@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 
 #include "core/error.h"
 
@@ -12,14 +13,8 @@ namespace {
 std::size_t thread_of(std::size_t track) { return track + 1; }
 
 const char* name_of(TraceProcess process) {
-  switch (process) {
-    case TraceProcess::Ops: return "ops";
-    case TraceProcess::Idle: return "idle";
-    case TraceProcess::AllReduces: return "all-reduce";
-    case TraceProcess::Memory: return "memory";
-    case TraceProcess::Transfers: return "transfers";
-  }
-  return "";
+  constexpr std::array kNames = {"ops", "idle", "all-reduce", "memory", "transfers"};
+  return kNames[static_cast<std::size_t>(process) - 1];
 }
 
 constexpr double kMicroseconds = 1000;  // Microseconds per unit of time

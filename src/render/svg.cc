@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "render/chart.h"
 #include "render/colors.h"
 #include "render/encoding.h"
 #include "render/slots.h"
@@ -252,16 +253,11 @@ class SvgPicture {
   [[nodiscard]] std::string label_of(const Op& op) const { return to_text(op, panel_.schedule.slices); }
 
   void axis() {
-    const double rough = 80 / layout_.scale();
-    const double power = std::pow(10, std::floor(std::log10(rough)));
-    double step = power;
-    for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
-      step = factor * power;
-      if (step >= rough) break;
-    }
-    for (int i = 0; i * step <= panel_.timeline.makespan; ++i) {
+    constexpr double kPixels = 80;  // Between two numbers, at least
+    for (const double time : ticks(0, panel_.timeline.makespan, panel_.timeline.makespan * layout_.scale() / kPixels)) {
+      if (time > panel_.timeline.makespan) break;
       out_.put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1:.6g}</text><path class=\"rule\" d=\"M{0} 40v4\"/>\n",
-               pixels(layout_.x(i * step)), i * step);
+               pixels(layout_.x(time)), time);
     }
   }
 
@@ -299,9 +295,9 @@ class SvgPicture {
   void pair(std::size_t worker, std::size_t first, double top) {
     const TimedOp& one = panel_.timeline.workers[worker].ops[first];
     const TimedOp& other = panel_.timeline.workers[worker].ops[first + 1];
-    out_.put("<path class=\"pair\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(layout_.x(one.start)), pixels(top),
+    out_.put("<path class=\"pair\" d=\"M{0} {1}h{2}v{3}H{0}z\"/>\n", pixels(layout_.x(one.start)), pixels(top),
              pixels(std::max(0.0, (std::max(one.end, other.end) - one.start) * layout_.scale() - 0.75)),
-             pixels(kOpHeight), pixels(layout_.x(one.start)));
+             pixels(kOpHeight));
   }
 
   void op(std::size_t worker, std::size_t position, double row_top) {

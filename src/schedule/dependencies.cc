@@ -29,17 +29,6 @@ OpTable::OpTable(const Schedule& schedule)
   }
 }
 
-DependencyWalk::DependencyWalk(const OpTable& table, Pairs pairs)
-    : table_(table),
-      pairs_(pairs),
-      state_(table.size(), kNone),
-      next_waiter_(table.schedule().workers.size(), kNone),
-      next_(next_waiter_.size(), 0) {
-  for (std::size_t w = next_.size(); w-- > 0;) ready_.push_back(static_cast<std::uint32_t>(w));
-}
-
-std::vector<std::size_t> DependencyWalk::visited() const { return next_; }
-
 std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs) {
   std::vector<std::int64_t> start(table.size(), 0);
   std::vector<std::int64_t> worker_free(table.schedule().workers.size(), 0);

@@ -17,6 +17,16 @@
 namespace chimera {
 namespace {
 
+/// Returns the placement that the ops of a text without a `# {...}` line imply: one replica, with each of `stages` on
+/// the worker that names it first, or worker 0. Requires stages in range.
+Placement implied_placement(const std::vector<std::vector<Op>>& workers, std::int64_t stages) {
+  std::vector<WorkerId> holders(static_cast<std::size_t>(stages));
+  for (std::size_t w = workers.size(); w-- > 0;) {
+    for (const Op& op : workers[w]) holders[op.stage.index()] = WorkerId(static_cast<std::int64_t>(w));
+  }
+  return {{std::move(holders)}};
+}
+
 /// Returns whether plain cells express everything but the name.
 bool is_plain(const Schedule& schedule) {
   if (schedule.updates || schedule.slices != 1 || schedule.micro_batch_scale != 1 || schedule.order ||
@@ -25,16 +35,17 @@ bool is_plain(const Schedule& schedule) {
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);
   if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // The reader rejects such ids
-  CsvShape shape;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    for (const Op& op : schedule.workers[w]) {
-      if (op.replica != ReplicaId(0) || op.weight_version != 0) return false;
-      if (op.stage.value() < 0 || op.stage.value() >= schedule.stages) return false;
-      shape.add(op, w);
+  std::int64_t stages = 0;
+  std::int64_t micro_batches = 0;
+  for (const auto& worker : schedule.workers) {
+    for (const Op& op : worker) {
+      if (op.replica != ReplicaId(0) || op.weight_version != 0 || op.stage.value() < 0) return false;
+      stages = std::max(stages, op.stage.value() + 1);
+      micro_batches = std::max(micro_batches, op.micro_batch.value() + 1);
     }
   }
-  return shape.num_stages() == schedule.stages && shape.num_micro_batches() == schedule.micro_batches &&
-         shape.placement() == schedule.placement;
+  return stages == schedule.stages && micro_batches == schedule.micro_batches &&
+         implied_placement(schedule.workers, stages) == schedule.placement;
 }
 
 class Writer {
@@ -368,14 +379,10 @@ class CsvReader {
       fail_at(stage_.row, stage_.column,
               fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMostOps));
     }
-    CsvShape shape;
-    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
-      for (const Op& op : schedule_.workers[w]) shape.add(op, w);
-    }
     schedule_.name = "csv";
     schedule_.stages = stages;
     schedule_.micro_batches = micro_batches;
-    schedule_.placement = shape.placement();
+    schedule_.placement = implied_placement(schedule_.workers, stages);
   }
 
   TextSource& text_;
