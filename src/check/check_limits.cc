@@ -34,6 +34,8 @@ struct Held {
   std::vector<double> weights;      // [op], shares
 };
 
+// Walks a worker's list in order. That is enough, because the amounts change only when the worker's own ops start and
+// end: no simulation is needed, and the result holds for all op times.
 class Accounts {
  public:
   explicit Accounts(const Schedule& schedule)
@@ -63,6 +65,8 @@ class Accounts {
 
  private:
   /// Returns [op]: old versions of the worker's stages that are kept.
+  // A version is old from the op that makes the next one until its own last use. The intervals are added as differences
+  // (+1 at the start, -1 behind the end), and then summed.
   std::vector<std::int64_t> older_versions(std::size_t worker) {
     const auto& ops = schedule_.workers[worker];
     std::vector<std::int64_t> kept(ops.size() + 1, 0);

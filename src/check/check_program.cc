@@ -83,6 +83,8 @@ struct Progress {
   Findings findings;
 };
 
+// A transfer happens when both ends have issued it at the heads of one queue. A mismatch breaks the queue: the
+// transfers behind it would only repeat the error.
 /// Checks the transfers: which send meets which receive, and that both ends wait.
 class Transfers {
  public:
@@ -191,6 +193,7 @@ class Reductions {
     return true;
   }
 
+  // A worker arrives once, at its first try of the instruction, and is retried when the last worker has arrived.
   bool reduce_scalars(std::size_t worker, std::int64_t step) {
     if (collectives_.arrivals(worker) == 0 || scalars_at_[worker] != run_.next[worker]) {
       if (collectives_.has_arrived(worker)) {
@@ -353,6 +356,7 @@ class Computation {
   }
 
   void check_step(std::size_t worker, const Op& op) {
+    // Steps have equally many micro-batches. The sum of a step must not come before its last op.
     const std::int64_t step = op.micro_batch.value() / (run_.program.micro_batches / run_.program.steps);
     if (step < collectives_.arrivals(worker)) run_.bad(worker, kAlreadySummed);
   }
@@ -408,6 +412,9 @@ class Computation {
   OffloadedActivations offloaded_;
 };
 
+// Runs one worker until it blocks, then the next one that is ready. An instruction that unblocks another worker puts it
+// into Progress::ready, so each blocked instruction is tried once per event that it waits for, and the run is linear.
+// The order of the workers does not matter (check_program.h).
 class ProgramRun {
  public:
   ProgramRun(const Program& program, ChannelDiscipline discipline, SummedStages summed)

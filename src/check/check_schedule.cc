@@ -76,6 +76,8 @@ struct Copy {
   std::size_t last_use = 0;   // Index in last_use_ of its version 0
 };
 
+// One pass over each worker's list, since a stage's versions change only on its own worker. A first pass finds the last
+// use of each version, so that the second knows at an update whether the old version is still needed.
 class VersionCheck {
  public:
   VersionCheck(const Schedule& schedule, Findings& findings)
@@ -184,6 +186,8 @@ class VersionCheck {
 
 /// Adds a shortest cycle of ops that wait for each other, if any. Requires ops in range.
 void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
+  // Runs the schedule. Ops that were not visited wait for each other, or for ops that are missing; a missing op is no
+  // cycle.
   const OpTable table(schedule);
   const auto visited = visit_in_dependency_order(
       table, [](OpIndex) {}, pairs);
@@ -227,6 +231,8 @@ constexpr KindSet bit(OpKind kind) { return static_cast<KindSet>(1U << static_ca
 constexpr KindSet kWhole = bit(OpKind::Forward) | bit(OpKind::Backward);
 constexpr KindSet kSplit = bit(OpKind::Forward) | bit(OpKind::BackwardInput) | bit(OpKind::BackwardWeight);
 
+// Ids are checked first: all later checks index tables with them. Cycles are searched only if all ids are in range,
+// pairs and versions only if nothing else is wrong, because they assume a complete schedule.
 class ScheduleCheck {
  public:
   explicit ScheduleCheck(const Schedule& schedule) : schedule_(schedule) {}

@@ -61,6 +61,9 @@ std::vector<ParameterGroupId> Collectives::unfinished(std::size_t worker, bool e
   return groups;
 }
 
+// Neighbors in each worker's order are the edges of a graph of groups. A cycle in it means that no order of all groups
+// agrees with all workers, so a backend with one queue per worker can block. Edges between neighbors suffice, because
+// others follow from them.
 void Collectives::check_order(Findings& findings) const {
   Graph later(groups_.size());
   for (const auto& groups : order_) {

@@ -34,6 +34,8 @@ Consoles& consoles() {
 
 }  // namespace
 
+// Shared by the writer thread and the Console. The thread takes one text at a time and writes without the lock, so
+// callers only wait for the queue. If the reader is gone, texts are dropped and the run continues.
 struct Console::State {
   struct Text {
     std::string text;

@@ -40,6 +40,7 @@ bool is_replaced(const std::string& path) {
   return !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
 }
 
+// In the same folder, so that the rename is atomic: across file systems it would copy.
 /// A new file next to `path`, with an unused name.
 struct Unfinished {
   explicit Unfinished(const std::string& path) : name(path + ".unfinished") {

@@ -82,6 +82,8 @@ std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
   return chimera_placement_refusal(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
 }
 
+// A unit occupies a fixed pattern of slots, and units follow each other at a fixed distance, so the first forwards of a
+// unit fall into the bubbles among the last backwards of the unit before (SC'21, section 3.5).
 /// Micro-batches laid out together: a block of at most D, or two, and the second may be smaller.
 struct Unit {
   std::int64_t slot;   // First slot
@@ -126,6 +128,8 @@ void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, St
   }
 }
 
+// A counting sort: the slots of a worker are distinct, and nearly all of them are taken. It also proves that no two ops
+// of a worker want one slot.
 /// Takes linear time unless N is far below D.
 std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const Op*>& at) {
   std::vector<Op> ops;
@@ -152,6 +156,8 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
   return ops;
 }
 
+// With slices, forwards of a unit no longer fit between the backwards of Chimera's slots, so the order is greedy. Two
+// ranks are tried, and each with more and more activations until the makespan reaches the lower bound `deadline`.
 Schedule sliced(const PipelineShape& shape) {
   const ListTask task{.placement = chimera_placement(shape), .replica_of = dealt_out(shape), .slices = shape.slices};
   const std::int64_t least = sliced_credits(shape);

@@ -65,6 +65,7 @@ Schedule by_depth(const PipelineShape& shape) {
                        {.admitted = shape.stages / shape.pipelines, .most_held = chimera_stages(shape)});
 }
 
+// I runs first because the neighbor waits for it, F next, and W fills the rest.
 /// I before F before W; within I and F the smaller `slot` first.
 template <class Slot>
 ListRank by_kind_and_slot(Slot slot) {

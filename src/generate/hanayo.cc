@@ -37,6 +37,9 @@ Schedule hanayo_zb(const PipelineShape& shape) {
   return deepest_first(wave_task(shape), {.admitted = shape.stages, .most_held = 2 * shape.waves * shape.stages});
 }
 
+// For N > D no single rule is best: with credits per worker young micro-batches can hold back old ones, with credits
+// per stage a worker can hold too much. The order that ends first is taken, at equal ends the one with fewer
+// activations.
 Schedule hanayo(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
   const std::int64_t stages = 2 * shape.waves * depth;

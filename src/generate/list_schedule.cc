@@ -84,6 +84,9 @@ std::size_t num_workers(const Placement& placement) {
   return workers;
 }
 
+// An event is the end of an op or the arrival of a message. All events of an instant are taken before any worker starts
+// an op, so that the choice does not depend on the order of events. A worker is tried again only if an event affected
+// it (`touched`), so an op costs only its queues.
 class ListScheduler {
  public:
   ListScheduler(const ListTask& task, const ListRank& rank, const DepthLimits& limits)
@@ -321,6 +324,8 @@ class ListScheduler {
     while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
   }
 
+  // If credits are short, only the oldest unfinished micro-batch may start: it has credits reserved, and its backwards
+  // return them. Without this rule, younger micro-batches could take all credits and wait for it forever.
   /// Removes the best ready forward that credits allow and that runs before `rival`.
   std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
     const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };

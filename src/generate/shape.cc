@@ -10,6 +10,7 @@
 
 namespace chimera {
 
+// Limits come before any product of counts is formed, so products cannot overflow.
 std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each) {
   const auto below = [](const std::string& what, std::int64_t least, std::int64_t value) {
     return fmt::format("{} must be at least {}, not {}", what, least, value);

@@ -30,6 +30,8 @@ struct Phase {
   std::int64_t end = 0;  // Slot after the input gradients; `begin` of the next unit if no weight gradient is left
 };
 
+// All pipelines have the same phases, in slots of alternate parity for the two directions, so no two ops of a worker
+// collide. A phase starts so early that the weight gradients of the phase before just fill its free slots.
 class SlicedUnits {
  public:
   explicit SlicedUnits(const PipelineShape& shape)

@@ -65,6 +65,8 @@ Schedule wave_pattern(const PipelineShape& shape,
   return schedule;
 }
 
+// The phases of Qi et al., NeurIPS'24: warm-up down and up, a steady state of six ops per micro-batch, and a drain in
+// which the delayed weight gradients fill the bubbles.
 Schedule zb_v(const PipelineShape& shape) {
   using enum Step;
   const std::int64_t depth = shape.stages;
@@ -122,6 +124,8 @@ std::int64_t& TwoChunks::next_of(Step step) {
   }
 }
 
+// Counters advance also beyond the last micro-batch, as if the ops were written, so that a rule for many micro-batches
+// gives the order of fewer by leaving ops out.
 void TwoChunks::repeat(std::int64_t times, std::initializer_list<Step> steps) {
   for (std::int64_t done = 0; done < times; ++done) {
     const std::size_t before = ops_.size();

@@ -30,6 +30,8 @@ Ops shifted(const Ops& ops, std::int64_t micro_batches) {
   return result;
 }
 
+// Each op that ends a micro-batch frees one activation, so one forward of the next step may follow it: the worker never
+// holds more than in a single step, and it does not wait between steps.
 /// Appends a worker's next step, its warm-up spread over the last `drain` ops of `stream`.
 void append_without_flush(Ops& stream, std::size_t drain, const Ops& next, std::size_t warm_up) {
   const Ops draining(stream.end() - static_cast<std::ptrdiff_t>(drain), stream.end());
@@ -161,6 +163,8 @@ void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t s
   }
 }
 
+// In the middle of a long run all pieces are alike. It is enough to compare two: a piece depends only on the pieces
+// near it, and both have as many neighbors as steps can be in flight.
 /// Returns whether the middle piece equals the piece before it, shifted by a step.
 bool repeats(const Stream& stream) {
   const std::int64_t middle = stream.program.steps / 2;

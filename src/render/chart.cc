@@ -56,6 +56,7 @@ std::vector<SeriesLook> looks_of(const std::vector<Series>& series) {
   return looks;
 }
 
+// A gap (a value that is not finite) lifts the pen: the path continues with M instead of L.
 void draw_curve(const Series& series, const SeriesLook& look, const ChartAxis& x, const ChartAxis& y,
                 std::string& body) {
   std::string path;

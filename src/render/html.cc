@@ -38,6 +38,7 @@ std::string page_title(const std::vector<Panel>& panels) {
   return escaped_markup(title);
 }
 
+// Titles are text of users: a field name in a title must stay as it is.
 /// Fills the template in one pass, so that inserted text is not expanded again.
 std::string filled(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& fields) {
   std::string result;

@@ -39,6 +39,7 @@ std::string pair_argument(const std::vector<Op>& ops, std::size_t i) {
   return fmt::format(R"(,"pair_with":"{}")", to_text(ops[is_first ? i + 1 : i - 1]));
 }
 
+// Viewers draw an arrow from the slice that contains its start, so an arrow begins a moment before the op ends.
 class TimelineTrace {
  public:
   TimelineTrace(const Schedule& schedule, const Timeline& timeline, const TraceFrame& frame, TraceEvents& events)

@@ -208,6 +208,8 @@ Grid in_order(const Schedule& schedule) {
   return grid;
 }
 
+// The most legible form that fits: one cell per unit of time, then one letter per part of a unit, then the ops in order
+// without times.
 Grid grid_of(const Schedule& schedule, const Timeline& timeline, double unit) {
   const double cell = unit / static_cast<double>(schedule.slices);
   if (fits_cells(timeline, cell)) return in_cells(schedule, timeline, cell);
@@ -232,6 +234,7 @@ std::string escape_sequence(const Op& op, const Schedule& schedule) {
   return fmt::format("\x1b[{}38;5;16;48;5;{}m", is_hatched(op.replica, replicas) ? "4;" : "", terminal_color(color));
 }
 
+// A picture wider than the terminal is folded into blocks of columns, each with all workers, as a table would be.
 class TextPicture {
  public:
   TextPicture(const Schedule& schedule, Grid grid, const TextStyle& style)

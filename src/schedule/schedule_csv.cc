@@ -48,6 +48,7 @@ bool is_plain(const Schedule& schedule) {
          implied_placement(schedule.workers, stages) == schedule.placement;
 }
 
+// Appends to one string without intermediate ones, because a schedule may have 10^8 ops.
 class Writer {
  public:
   explicit Writer(const Schedule& schedule) : has_slices_(schedule.slices != 1) {
@@ -121,6 +122,8 @@ void write_transfer(Writer& out, const Instruction& instruction) {
   }
 }
 
+// PyTorch's REDUCE_GRAD comes after a stage's last weight gradient, and after the sends of that op: its runtime sends
+// the gradient before it starts the sum.
 void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
   std::map<StageId, std::int64_t> backwards_left;
   for (const Instruction& instruction : instructions) {
@@ -202,6 +205,9 @@ constexpr std::array<Action, 7> kActions = {{{"SEND_F", kMessages, true},
                                              {"RESHARD", kSharding, false},
                                              {"REDUCE_GRAD", kReduction, false}}};
 
+// Reads cell by cell, in memory linear in the ops. Without a header, the shape of the schedule follows from the ops;
+// the largest ids are kept with their cells, so that an id far beyond the number of ops is refused before memory for it
+// is allocated.
 class CsvReader {
  public:
   explicit CsvReader(TextSource& text) : text_(text) {}

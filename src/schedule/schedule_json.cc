@@ -175,6 +175,9 @@ Rep saturated(std::int64_t value) {
   return static_cast<Rep>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
 }
 
+// A state machine over nlohmann's events. `where_` is the innermost open container. Each object has a range of fields
+// in kFields; `seen_` has a bit for each. Fields may come in any order, so what depends on several fields (slices and
+// weight versions of ops) is checked at the end of the file, with the path of the first op that has or lacks the field.
 /// Receives the parser's events. Scalars of the current object are collected in `values_`; the end of the object turns
 /// them into an op or the schedule's fields.
 class ScheduleReader {
