@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/files.h"
 #include "core/signals.h"
 
 namespace chimera {

@@ -1,7 +1,6 @@
 #include "core/file_descriptor.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -38,23 +37,6 @@ FileDescriptor make_nameless_file(const std::string& folder, std::size_t bytes) 
 bool is_refusal(int error) { return error == EPERM || error == EACCES || error == ENOSYS; }
 
 }  // namespace
-
-int write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written > 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (written == 0) {
-      return ENOSPC;
-    } else if (errno == EAGAIN) {
-      pollfd room{descriptor, POLLOUT, 0};
-      ::poll(&room, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
 
 FileDescriptor make_memory_file(const char* name, std::size_t bytes) {
   const std::string action = "make shared memory of " + std::to_string(bytes) + " bytes";

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -52,10 +51,6 @@ inline int check_system(int result, const std::string& what) {
   if (result < 0) throw Error("cannot " + what + ": " + system_message(errno));
   return result;
 }
-
-/// Writes the whole text. Returns the errno of a failure, or 0. Waits if the descriptor is non-blocking: another
-/// program may have made a terminal so.
-[[nodiscard]] int write_all(int descriptor, std::string_view text);
 
 /// Creates an unnamed file of `bytes` zeros for shared memory, freed with its last descriptor or mapping. Other
 /// processes open it as /proc/PID/fd/N; /proc/PID/maps shows `name`. If a system call filter forbids memfd_create, the

@@ -1,6 +1,7 @@
 #include "core/files.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <string_view>
 #include <system_error>
 
 #include "core/error.h"
@@ -109,6 +109,23 @@ std::optional<std::uint64_t> free_bytes(const std::string& path) {
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(nearest_parent(path), error);
   return error ? std::nullopt : std::optional<std::uint64_t>(space.available);
+}
+
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written == 0) {
+      return ENOSPC;
+    } else if (errno == EAGAIN) {
+      pollfd room{descriptor, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
 }
 
 bool is_same_file(const std::string& one, const std::string& other) {
