@@ -197,13 +197,23 @@ struct Action {
   Dropped dropped;
   bool has_micro_batch;
 };
-constexpr std::array<Action, 7> kActions = {{{"SEND_F", kMessages, true},
-                                             {"RECV_F", kMessages, true},
-                                             {"SEND_B", kMessages, true},
-                                             {"RECV_B", kMessages, true},
-                                             {"UNSHARD", kSharding, false},
-                                             {"RESHARD", kSharding, false},
-                                             {"REDUCE_GRAD", kReduction, false}}};
+/// A name comes before its prefixes. SEND_F_RECV_B and SEND_B_RECV_F are of torch 2.5; other tools write the waits.
+constexpr std::array<Action, 13> kActions = {{{"SEND_F_RECV_B", kMessages, true},
+                                              {"SEND_B_RECV_F", kMessages, true},
+                                              {"SEND_F", kMessages, true},
+                                              {"RECV_F", kMessages, true},
+                                              {"SEND_B", kMessages, true},
+                                              {"RECV_B", kMessages, true},
+                                              {"WAIT_SEND_F", kMessages, true},
+                                              {"WAIT_RECV_F", kMessages, true},
+                                              {"WAIT_SEND_B", kMessages, true},
+                                              {"WAIT_RECV_B", kMessages, true},
+                                              {"UNSHARD", kSharding, false},
+                                              {"RESHARD", kSharding, false},
+                                              {"REDUCE_GRAD", kReduction, false}}};
+
+constexpr const char* kOlderTorch =
+    "in torch 2.5 and older, BW is the whole backward and B the input gradient: write B for BW, and I for B";
 
 // Reads cell by cell, in memory linear in the ops. Without a header, the shape of the schedule follows from the ops;
 // the largest ids are kept with their cells, so that an id far beyond the number of ops is refused before memory for it
@@ -221,6 +231,10 @@ class CsvReader {
     for (std::size_t i = 0; i < kNotes.size(); ++i) {
       if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", text_.name(), dropped_[i], kNotes[i]));
     }
+    const auto has = [&](OpKind kind) { return kinds_[static_cast<std::size_t>(kind)]; };
+    if (has(OpKind::Backward) && has(OpKind::BackwardWeight) && !has(OpKind::BackwardInput)) {
+      result.notes.push_back(fmt::format("{}: has B and W, but no I; {}", text_.name(), kOlderTorch));
+    }
     return result;
   }
 
@@ -230,10 +244,19 @@ class CsvReader {
     throw ConfigError(fmt::format("{}: row {}, column {}: {}", text_.name(), row, column, what));
   }
   [[noreturn]] void refuse(std::string_view cell) const {
+    if (is_whole_backward_of_older_torch(cell)) {
+      fail(fmt::format("'{}' is not a cell of a schedule; {}", printable(cell), kOlderTorch));
+    }
     const bool sliced = schedule_.slices != 1;
     fail(
         fmt::format("'{}' is not a cell of a schedule; expected a cell such as {} (stage, F B I or W, micro-batch{}{})",
                     printable(cell), sliced ? "2F5.3" : "2F5", sliced ? ", slice" : "", suffixes()));
+  }
+
+  static bool is_whole_backward_of_older_torch(std::string_view cell) {
+    if (!take_number(cell) || !cell.starts_with("BW")) return false;
+    cell.remove_prefix(2);
+    return take_number(cell) && cell.empty();
   }
 
   [[nodiscard]] const char* suffixes() const {
@@ -316,6 +339,7 @@ class CsvReader {
   void add(const Op& op) {
     if (++num_ops_ > kMostOps) fail(fmt::format("more than {} ops", kMostOps));
     if (!has_header_) remember_largest(op);
+    kinds_[static_cast<std::size_t>(op.kind)] = true;
     schedule_.workers.back().push_back(op);
   }
 
@@ -401,6 +425,7 @@ class CsvReader {
   Largest stage_;
   Largest micro_batch_;
   std::array<std::int64_t, kNotes.size()> dropped_{};
+  std::array<bool, kOpKinds> kinds_{};  // [kind]: whether an op has it
 };
 
 }  // namespace
