@@ -156,7 +156,7 @@ void show_schedule(DemoStage& stage) {
       "backward into input gradients and weight gradients go further. All of them on eight workers:");
   stage.run({"sweep", "--schedules", "gpipe,1f1b,zb-h1,chimera,chimera-zb", "--stages", "8", "--micro-batches", "8"});
   stage.say(
-      "A schedule is a file, and yours can be one. The checker proves that its program cannot get stuck, or shows who "
+      "A schedule is a file, and yours can be one. The checker proves that its program cannot deadlock, or shows who "
       "waits for whom. This one is PyTorch's CSV with two ops in the wrong order:");
   const std::string broken = stage.file("broken.csv");
   write_whole(broken, "0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n");

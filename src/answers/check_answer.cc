@@ -114,10 +114,10 @@ std::string check_text(const CheckReport& report) {
   text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
                       schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
                       schedule.workers.size(), num_ops(schedule));
-  text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
+  text += fmt::format("  schedule: complete, placed right, no deadlock (no cycle of waits){}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {
-    text += fmt::format("  {}: cannot get stuck; at most {} receives posted ahead on a worker\n", proof.level,
+    text += fmt::format("  {}: cannot deadlock; at most {} receives posted ahead on a worker\n", proof.level,
                         proof.receives_ahead);
   }
   return text;

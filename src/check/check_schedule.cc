@@ -39,7 +39,9 @@ std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
 }
 
 std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
-  std::string message = pairs == Pairs::Together ? "if pairs run together, " : "";
+  std::string message =
+      fmt::format("deadlock{}, a cycle of {} wait{}: ", pairs == Pairs::Together ? " if pairs run together" : "",
+                  cycle.size(), cycle.size() == 1 ? "" : "s");
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const auto& [op, input] = cycle[i];
     message += fmt::format("{}worker {} cannot run {} (its op {}) before {} (op {} of worker {})", i == 0 ? "" : "; ",

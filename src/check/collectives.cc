@@ -73,7 +73,7 @@ void Collectives::check_order(Findings& findings) const {
   }
   const auto cycle = shortest_cycle(later);
   if (cycle.empty()) return;
-  std::string message;
+  std::string message = "a cycle in the order of all-reduces, which can deadlock: ";
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const ParameterGroupId first(cycle[i]);
     const ParameterGroupId second(cycle[(i + 1) % cycle.size()]);
@@ -85,7 +85,7 @@ void Collectives::check_order(Findings& findings) const {
     };
     const auto worker = std::find_if(order_.begin(), order_.end(), are_adjacent) - order_.begin();
     message += fmt::format("{}worker {} starts the all-reduce of stage {} before the all-reduce of stage {}",
-                           message.empty() ? "" : "; ", worker, first.value(), second.value());
+                           i == 0 ? "" : "; ", worker, first.value(), second.value());
   }
   findings.add(ViolationKind::AllReduceOrder, {}, [&] { return message; });
 }
@@ -133,10 +133,10 @@ bool report_deadlock(const Program& program, const std::vector<std::size_t>& nex
     workers = {w};
     ended = *found;
   }
-  std::string message;
+  std::string message = ended ? "deadlock: " : fmt::format("deadlock, a cycle of {} workers: ", workers.size());
   std::vector<Place> places;
   for (const std::uint32_t w : workers) {
-    message += fmt::format("{}worker {} is stuck at instruction {} ({})", message.empty() ? "" : "; ", w, next[w],
+    message += fmt::format("{}worker {} is stuck at instruction {} ({})", places.empty() ? "" : "; ", w, next[w],
                            to_text(program.workers[w][next[w]], program.slices));
     places.push_back({w, next[w]});
   }
