@@ -60,19 +60,22 @@ std::string forecast_table(const RunPage& report) {
          fmt::format("<p>{}</p>\n", escaped_markup(report.forecast_note));
 }
 
+/// The pictures have one time axis and scroll together, so that the eye compares measured and simulated ops.
 std::string timeline_pictures(const std::vector<Panel>& panels) {
+  constexpr double kPageWidth = 1240;  // Fits html_page.h without scrolling
+  const SvgAxis axis = common_axis(panels, kPageWidth);
   std::string text;
+  std::string pictures;
   for (const Panel& panel : panels) {
-    std::int64_t ops = 0;
-    for (const auto& worker : panel.schedule.workers) ops += static_cast<std::int64_t>(worker.size());
+    const std::int64_t ops = num_ops(panel.schedule);
     if (ops > kMostSvgOps / 20) {
       text += fmt::format("<p>{}: {} ops are too many for this page; `--timeline` draws them.</p>\n",
                           escaped_markup(panel.title), ops);
     } else {
-      text += "<div class=\"picture\">" + to_svg(panel) + "</div>\n";
+      pictures += to_svg(panel, axis);
     }
   }
-  return text;
+  return text + (pictures.empty() ? "" : "<div class=\"picture\">\n" + pictures + "</div>\n");
 }
 
 std::string configuration_table(const Configuration& configuration) {
