@@ -14,7 +14,7 @@ namespace chimera {
 namespace {
 
 /// Returns why the op and the next op do not form a valid pair; nothing if they do.
-std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
+std::optional<std::string> pair_error(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
   if (schedule.updates) return "paired; an asynchronous schedule has no pairs";
   if (schedule.slices > 1) return "paired; a schedule with slices has no pairs";
   if (ops[position].kind != OpKind::Forward) return "paired; a pair begins with a forward";
@@ -30,7 +30,7 @@ std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::ve
 }
 
 /// Returns the op, or the pair that it runs in: `0F1&0B0`.
-std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
+std::string describe(const Schedule& schedule, Place place, Pairs pairs) {
   const auto& ops = schedule.workers[place.worker];
   if (place.position > 0 && num_concurrent(ops, place.position - 1, pairs) > 1) --place.position;
   const std::string text = to_text(ops[place.position], schedule.slices);
@@ -38,14 +38,14 @@ std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
                                                         : text;
 }
 
-std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
+std::string describe(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
   std::string message =
       fmt::format("deadlock{}, a cycle of {} wait{}: ", pairs == Pairs::Together ? " if pairs run together" : "",
                   cycle.size(), cycle.size() == 1 ? "" : "s");
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const auto& [op, input] = cycle[i];
     message += fmt::format("{}worker {} cannot run {} (its op {}) before {} (op {} of worker {})", i == 0 ? "" : "; ",
-                           op.worker, in_words(schedule, op, pairs), op.position, in_words(schedule, input, pairs),
+                           op.worker, describe(schedule, op, pairs), op.position, describe(schedule, input, pairs),
                            input.position, input.worker);
   }
   return message;
@@ -198,7 +198,7 @@ void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
   std::vector<Place> places;
   for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
   const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
-  findings.add(kind, std::move(places), [&] { return in_words(schedule, cycle, pairs); });
+  findings.add(kind, std::move(places), [&] { return describe(schedule, cycle, pairs); });
 }
 
 void check_pairs(const Schedule& schedule, Findings& findings) {
@@ -207,7 +207,7 @@ void check_pairs(const Schedule& schedule, Findings& findings) {
     const auto& ops = schedule.workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i].paired) continue;
-      const auto fault = fault_of_pair(schedule, ops, i);
+      const auto fault = pair_error(schedule, ops, i);
       if (!fault) continue;
       all_right = false;
       findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);

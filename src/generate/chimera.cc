@@ -159,7 +159,7 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
 // With slices, forwards of a unit no longer fit between the backwards of Chimera's slots, so the order is greedy. Two
 // ranks are tried, and each with more and more activations until the makespan reaches the lower bound `deadline`.
 Schedule sliced(const PipelineShape& shape) {
-  const ListTask task{.placement = chimera_placement(shape), .replica_of = dealt_out(shape), .slices = shape.slices};
+  const ListTask task{.placement = chimera_placement(shape), .replica_of = deal_out(shape), .slices = shape.slices};
   const std::int64_t least = sliced_credits(shape);
   const std::int64_t idle = 3 * (shape.stages / shape.pipelines - 1);
   const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;

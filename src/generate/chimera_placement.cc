@@ -71,7 +71,7 @@ Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first
   return {first + pipeline * least + std::min(pipeline, extra), least + (pipeline < extra ? 1 : 0)};
 }
 
-std::vector<ReplicaId> dealt_out(const PipelineShape& shape) {
+std::vector<ReplicaId> deal_out(const PipelineShape& shape) {
   std::vector<ReplicaId> replica_of;
   for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
     const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);

@@ -59,7 +59,7 @@ Schedule by_slots(const PipelineShape& shape) {
 Schedule by_depth(const PipelineShape& shape) {
   constexpr std::int64_t kOpTicks = 100;  // Messages of v ticks take little time, but enough to order what they delay
   return deepest_first({.placement = chimera_placement(shape),
-                        .replica_of = dealt_out(shape),
+                        .replica_of = deal_out(shape),
                         .op_ticks = kOpTicks,
                         .latency_ticks = shape.chunks},
                        {.admitted = shape.stages / shape.pipelines, .most_held = chimera_stages(shape)});
@@ -82,7 +82,7 @@ ListRank by_kind_and_slot(Slot slot) {
 /// Returns the best of three greedy orders; each is best for some shapes.
 Schedule best_greedy(const PipelineShape& shape) {
   const std::int64_t stages = chimera_stages(shape);
-  ListTask task{.placement = chimera_placement(shape), .replica_of = dealt_out(shape), .split_backward = true};
+  ListTask task{.placement = chimera_placement(shape), .replica_of = deal_out(shape), .split_backward = true};
   const auto with_credits = [&](std::int64_t units, const ListRank& rank) {
     task.worker_credits.assign(static_cast<std::size_t>(shape.stages), units * shape.chunks);
     return list_schedule(task, rank);
@@ -110,7 +110,7 @@ Schedule best_greedy(const PipelineShape& shape) {
 /// `spare` slices of a worker's share more than sliced_units() holds.
 Schedule greedy_slices(const PipelineShape& shape, std::int64_t latency, std::int64_t spare) {
   ListTask task{.placement = chimera_placement(shape),
-                .replica_of = dealt_out(shape),
+                .replica_of = deal_out(shape),
                 .slices = shape.slices,
                 .split_backward = true,
                 .latency_ticks = latency};

@@ -26,7 +26,7 @@ using Point = std::pair<double, double>;
 bool is_finite(const Point& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
 
 /// Keeps the lowest and highest point of each of `columns` equal parts.
-std::vector<Point> thinned(const std::vector<Point>& points, std::size_t columns) {
+std::vector<Point> thin(const std::vector<Point>& points, std::size_t columns) {
   if (points.size() <= 2 * columns) return points;
   std::vector<Point> kept;
   const std::size_t bucket = (points.size() + columns - 1) / columns;
@@ -63,7 +63,7 @@ void draw_curve(const Series& series, const SeriesLook& look, const ChartAxis& x
   std::string marks;
   bool pen_down = false;
   const auto columns = static_cast<std::size_t>(x.last - x.first);
-  for (const Point& point : thinned(series.points, columns)) {
+  for (const Point& point : thin(series.points, columns)) {
     if (!is_finite(point)) {
       pen_down = false;
       continue;

@@ -26,7 +26,7 @@ bool empty(const std::vector<std::vector<T>>& lists) {
   return std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
 }
 
-std::vector<std::vector<bool>> marked(const Schedule& schedule, const std::vector<Place>& places) {
+std::vector<std::vector<bool>> mark_places(const Schedule& schedule, const std::vector<Place>& places) {
   std::vector<std::vector<bool>> marks;
   for (const auto& ops : schedule.workers) marks.emplace_back(ops.size(), false);
   for (const Place& place : places) marks[place.worker][place.position] = true;
@@ -46,7 +46,7 @@ class TimelineTrace {
       : schedule_(schedule), timeline_(timeline), frame_(frame), events_(events) {}
 
   void write_ops(const std::vector<Place>& critical_path) {
-    const auto critical = marked(schedule_, critical_path);
+    const auto critical = mark_places(schedule_, critical_path);
     name_tracks(TraceProcess::Ops, schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {

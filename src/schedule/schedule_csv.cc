@@ -155,7 +155,7 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
 constexpr std::int64_t kMostLines = kMostOps / 2;  // Each worker has a stage, and each stage at least two ops
 constexpr std::size_t kLongestCell = 200;
 
-std::string_view trimmed(std::string_view text) {
+std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
@@ -279,7 +279,7 @@ class CsvReader {
     schedule_.workers.emplace_back();
     column_ = 1;
     while (read_cell()) ++column_;
-    if (row_ == 1 && column_ == 1 && trimmed(cell_).empty()) {
+    if (row_ == 1 && column_ == 1 && trim(cell_).empty()) {
       fail("expected the ops of worker 0; a first worker without ops needs the first line # {...}");
     }
     if (text_.peek() != TextSource::kEnd) text_.advance();
@@ -306,7 +306,7 @@ class CsvReader {
       text_.advance();
     }
     if (c != ',' && cell_.ends_with('\r')) cell_.pop_back();
-    const std::string_view cell = trimmed(cell_);
+    const std::string_view cell = trim(cell_);
     if (!cell.empty()) add(cell);
     if (c == ',') text_.advance();
     return c == ',';
@@ -328,8 +328,8 @@ class CsvReader {
     constexpr std::string_view kEnd = ")OVERLAP_F_B";
     const auto middle = cell.find(';');
     if (!cell.ends_with(kEnd) || middle == cell.npos) refuse(cell);
-    auto first = as_op(trimmed(cell.substr(1, middle - 1)));
-    const auto second = as_op(trimmed(cell.substr(middle + 1, cell.size() - kEnd.size() - middle - 1)));
+    auto first = as_op(trim(cell.substr(1, middle - 1)));
+    const auto second = as_op(trim(cell.substr(middle + 1, cell.size() - kEnd.size() - middle - 1)));
     if (!first || !second) refuse(cell);
     first->paired = true;
     add(*first);

@@ -171,7 +171,7 @@ enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Worker
 
 /// Clamps an id that the check will reject anyway.
 template <class Rep>
-Rep saturated(std::int64_t value) {
+Rep saturate(std::int64_t value) {
   return static_cast<Rep>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
 }
 
@@ -393,7 +393,7 @@ bool ScheduleReader::string(Json::string_t& value) {
 bool ScheduleReader::integer(std::int64_t value) {
   if (where_ == Where::Holders) {
     if (++num_holders_ > kMostOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMostOps));
-    schedule_.placement.worker_of.back().emplace_back(saturated<std::int32_t>(value));
+    schedule_.placement.worker_of.back().emplace_back(saturate<std::int32_t>(value));
     return accept();
   }
   if (has_type(Type::Number)) return scale(static_cast<double>(value));
@@ -436,12 +436,12 @@ void ScheduleReader::finish_op() {
     if (!op) op = object_path();
   }
   const Op op{.kind = static_cast<OpKind>(values_[kKind]),
-              .replica = ReplicaId(saturated<std::int16_t>(values_[kReplica])),
-              .stage = StageId(saturated<std::int32_t>(values_[kStage])),
-              .micro_batch = MicroBatchId(saturated<std::int32_t>(values_[kMicroBatch])),
-              .weight_version = saturated<std::int32_t>(values_[kWeightVersion]),
+              .replica = ReplicaId(saturate<std::int16_t>(values_[kReplica])),
+              .stage = StageId(saturate<std::int32_t>(values_[kStage])),
+              .micro_batch = MicroBatchId(saturate<std::int32_t>(values_[kMicroBatch])),
+              .weight_version = saturate<std::int32_t>(values_[kWeightVersion]),
               .paired = values_[kPaired] != 0,
-              .slice = saturated<std::int16_t>(values_[kSlice])};
+              .slice = saturate<std::int16_t>(values_[kSlice])};
   auto& ops = schedule_.workers.back();
   if (op.paired && !ops.empty() && ops.back().paired) {
     fail(object_path() + ".paired", "the op before is paired with this one already");
