@@ -129,7 +129,7 @@ void show_schedule(DemoStage& stage) {
       "backward into input gradients and weight gradients go further. All of them on eight workers:");
   stage.run({"sweep", "--schedules", "gpipe,1f1b,zb-h1,chimera,chimera-zb", "--stages", "8", "--micro-batches", "8"});
   print_paragraph(
-      "A schedule is a file, and yours can be one. The checker proves that its program cannot get stuck, or shows who "
+      "A schedule is a file, and yours can be one. The checker proves that its program cannot deadlock, or shows who "
       "waits for whom. This one is PyTorch's CSV with two ops in the wrong order:");
   // Worker 1 has its first backward before the forward that this backward needs.
   const std::string broken = stage.file("broken.csv");

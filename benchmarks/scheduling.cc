@@ -70,7 +70,7 @@ Measurement measure(const std::string& name, std::int64_t size, bool prove) {
   if (!prove) return result;
   timed(result.seconds.prove, [&] {
     for (const auto discipline : {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair}) {
-      require(check(lower(schedule, {.discipline = discipline}), discipline).empty(), name + " could get stuck");
+      require(check(lower(schedule, {.discipline = discipline}), discipline).empty(), name + " could deadlock");
     }
   });
   return result;

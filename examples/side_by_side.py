@@ -59,7 +59,7 @@ def main():
     dist.init_process_group("gloo")
     name = sys.argv[1] if len(sys.argv) > 1 else "interleaved-zb"
     schedule = cp.schedule(name, stages=dist.get_world_size(), micro_batches=BATCHES)
-    assert schedule.check() == []  # proven: it cannot get stuck
+    assert schedule.check() == []  # proven: it cannot deadlock
     torch.manual_seed(1)
     layers = [nn.Sequential(nn.Linear(16, 16), nn.Tanh()).double() for _ in range(8)]
     x, y = torch.randn(2, BATCHES * SIZE, 16, dtype=torch.float64)

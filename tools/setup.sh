@@ -158,6 +158,11 @@ build() { # build PRESET [FLAGS OF CMAKE --BUILD...]
   cmake --build --preset "$chosen" -j "$jobs" "$@"
 }
 
+build_page() { # The page of `chimera playground`, if its packages are installed; its tests are skipped without it
+  command -v em++ >/dev/null && command -v node >/dev/null || return 0
+  build web
+}
+
 make_corpus() { # The default corpus: 4.4 MB of English text
   [ ! -s corpus/bible.txt ] || return 0
   mkdir -p corpus

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -93,6 +94,9 @@ void add_sums(std::vector<GridRun>& grid) {
     }
   }
 }
+
+/// One schedule of each kind.
+constexpr std::array kRepresentativeSchedules = {"gpipe", "1f1b", "chimera", "zb-h1"};
 
 void add_attention(std::vector<GridRun>& grid) {
   for (const char* schedule : kRepresentativeSchedules) {

@@ -151,11 +151,11 @@ std::string check_text(const CheckReport& report) {
                       schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
                       schedule.workers.size(), num_ops(schedule));
   // The proofs are listed, because a bare `valid` would not say what was checked.
-  text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
+  text += fmt::format("  schedule: complete, placed right, no deadlock (no cycle of waits){}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {
-    text += fmt::format("  {}: cannot get stuck (free of deadlock); at most {} receives posted ahead on a worker\n",
-                        proof.level, proof.receives_ahead);
+    text += fmt::format("  {}: cannot deadlock; at most {} receives posted ahead on a worker\n", proof.level,
+                        proof.receives_ahead);
   }
   return text;
 }

@@ -23,7 +23,7 @@ std::size_t copy_of(const Schedule& schedule, const Op& op) {
   return op.replica.index() * static_cast<std::size_t>(schedule.stages) + op.stage.index();
 }
 
-std::string in_words(const Schedule& schedule, Place place) {
+std::string describe_op(const Schedule& schedule, Place place) {
   return fmt::format("worker {}, op {} ({})", place.worker, place.position,
                      to_text(schedule.workers[place.worker][place.position], schedule.slices));
 }
@@ -34,6 +34,8 @@ struct Held {
   std::vector<double> weights;      // [op], shares
 };
 
+// Walks a worker's list in order. That is enough, because the amounts change only when the worker's own ops start and
+// end: no simulation is needed, and the result holds for all op times.
 class Accounts {
  public:
   explicit Accounts(const Schedule& schedule)
@@ -63,6 +65,8 @@ class Accounts {
 
  private:
   /// Returns [op]: old versions of the worker's stages that are kept.
+  // A version is old from the op that makes the next one until its own last use. The intervals are added as differences
+  // (+1 at the start, -1 behind the end), and then summed.
   std::vector<std::int64_t> older_versions(std::size_t worker) {
     const auto& ops = schedule_.workers[worker];
     std::vector<std::int64_t> kept(ops.size() + 1, 0);
@@ -139,7 +143,7 @@ std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limi
   const auto report = [&](ViolationKind kind, const Excess& excess, const char* of, double limit) {
     violations.push_back({kind,
                           fmt::format("{}: {:.10g} {}, {:.10g} allowed; the worker's most is {:.10g}",
-                                      in_words(schedule, excess.place), excess.amount, of, limit, excess.most),
+                                      describe_op(schedule, excess.place), excess.amount, of, limit, excess.most),
                           {excess.place}});
   };
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
@@ -173,7 +177,7 @@ std::vector<Violation> check_sample_order(const Schedule& schedule, Severity sev
         reported[copy] = true;
         findings.add(ViolationKind::SampleOrder, {{w, i}}, [&] {
           return fmt::format("{}: accumulates after micro-batch {} of its replica, out of sample order",
-                             in_words(schedule, {w, i}), newest[copy].value());
+                             describe_op(schedule, {w, i}), newest[copy].value());
         });
       }
       newest[copy] = std::max(newest[copy], op.micro_batch);

@@ -5,15 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <set>
-#include <tuple>
 #include <vector>
 
 #include "check/check_schedule.h"
 #include "check/collectives.h"
 #include "check/run_state.h"
 #include "check/violation.h"
-#include "core/invariant.h"
 #include "schedule/program.h"
 
 namespace chimera {
@@ -86,19 +83,13 @@ struct Progress {
   Findings findings;
 };
 
+// A transfer happens when both ends have issued it at the heads of one queue. A mismatch breaks the queue: the
+// transfers behind it would only repeat the error.
 /// Checks the transfers: which send meets which receive, and that both ends wait.
 class Transfers {
  public:
-  Transfers(Progress& run, ProgramTensors& tensors, ChannelDiscipline discipline, FirstUse first_use)
-      : run_(run),
-        tensors_(tensors),
-        channels_(run.next.size(), discipline),
-        first_use_(first_use),
-        awaited_(run.next.size(), kNoTensor),
-        awaited_peers_(run.next.size()) {}
-
-  /// Returns [worker]: the peers of its transfers that have not happened. Empty with FirstUse::Nothing.
-  [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& awaited_peers() const { return awaited_peers_; }
+  Transfers(Progress& run, ProgramTensors& tensors, ChannelDiscipline discipline)
+      : run_(run), tensors_(tensors), channels_(run.next.size(), discipline), awaited_(run.next.size(), kNoTensor) {}
 
   void start_send(std::size_t worker, const Instruction& instruction) {
     Tensor& sent = tensors_.at(instruction.op);
@@ -125,10 +116,7 @@ class Transfers {
       run_.bad(worker, "waits for a send that was not started on this worker");
       return true;
     }
-    if (sent.send_waited) run_.bad(worker, "was waited for before");
-    if (!sent.is_transferred) return await(worker, instruction.op);
-    sent.send_waited = true;
-    return true;
+    return await(worker, instruction.op, sent, sent.send_waited);
   }
 
   bool wait_receive(std::size_t worker, const Instruction& instruction) {
@@ -137,35 +125,17 @@ class Transfers {
       run_.bad(worker, "waits for a receive that was not posted on this worker");
       return true;
     }
-    if (received.receive_waited) run_.bad(worker, "was waited for before");
-    if (!received.is_transferred) return await(worker, instruction.op);
-    received.receive_waited = true;
-    return true;
+    return await(worker, instruction.op, received, received.receive_waited);
   }
 
  private:
   static constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
 
-  Issue issue_of(std::size_t worker, const Op& op, bool is_send) const {
-    return {tensors_.number(op), static_cast<std::uint32_t>(worker), static_cast<std::uint32_t>(run_.next[worker]),
-            is_send};
-  }
-
-  void record_peers(std::size_t worker, std::uint32_t peer, const std::optional<Issue>& match) {
-    if (first_use_ == FirstUse::Nothing) return;
-    if (!match) return awaited_peers_[worker].push_back(peer);
-    auto& awaited = awaited_peers_[match->worker];
-    const auto found = std::ranges::find(awaited, static_cast<std::uint32_t>(worker));
-    require_invariant(found != awaited.end(), "check: a matched transfer was not awaited by its first end");
-    awaited.erase(found);
-    run_.wake(match->worker);
-  }
-
   void meet(std::size_t worker, const Instruction& instruction, bool is_send, Tensor& own) {
-    const Issue issue = issue_of(worker, instruction.op, is_send);
+    const Issue issue{tensors_.number(instruction.op), static_cast<std::uint32_t>(worker),
+                      static_cast<std::uint32_t>(run_.next[worker]), is_send};
     const auto peer = static_cast<std::uint32_t>(instruction.peer.index());
     const auto other = channels_.issue(issue, peer);
-    record_peers(worker, peer, other);
     if (!other) return;
     if (other->tensor == issue.tensor && other->is_send != is_send) {
       own.is_transferred = true;
@@ -182,17 +152,18 @@ class Transfers {
     });
   }
 
-  bool await(std::size_t worker, const Op& op) {
-    awaited_[worker] = issue_of(worker, op, false).tensor;
+  /// Returns whether the transfer has happened. Sets `waited`, the flag of this end of it, or blocks the worker.
+  bool await(std::size_t worker, const Op& op, const Tensor& tensor, bool& waited) {
+    if (waited) run_.bad(worker, "was waited for before");
+    if (tensor.is_transferred) return waited = true;
+    awaited_[worker] = tensors_.number(op);
     return false;
   }
 
   Progress& run_;
   ProgramTensors& tensors_;
   Channels channels_;
-  FirstUse first_use_;
-  std::vector<std::uint32_t> awaited_;                     // [worker]: tensor of its last blocking wait
-  std::vector<std::vector<std::uint32_t>> awaited_peers_;  // [worker]
+  std::vector<std::uint32_t> awaited_;  // [worker]: tensor of its last blocking wait
 };
 
 /// Checks all-reduces, sums of norms and losses, and optimizer steps.
@@ -222,6 +193,7 @@ class Reductions {
     return true;
   }
 
+  // A worker arrives once, at its first try of the instruction, and is retried when the last worker has arrived.
   bool reduce_scalars(std::size_t worker, std::int64_t step) {
     if (collectives_.arrivals(worker) == 0 || scalars_at_[worker] != run_.next[worker]) {
       if (collectives_.has_arrived(worker)) {
@@ -384,6 +356,7 @@ class Computation {
   }
 
   void check_step(std::size_t worker, const Op& op) {
+    // Steps have equally many micro-batches. The sum of a step must not come before its last op.
     const std::int64_t step = op.micro_batch.value() / (run_.program.micro_batches / run_.program.steps);
     if (step < collectives_.arrivals(worker)) run_.bad(worker, kAlreadySummed);
   }
@@ -439,15 +412,17 @@ class Computation {
   OffloadedActivations offloaded_;
 };
 
+// Runs one worker until it blocks, then the next one that is ready. An instruction that unblocks another worker puts it
+// into Progress::ready, so each blocked instruction is tried once per event that it waits for, and the run is linear.
+// The order of the workers does not matter (check_program.h).
 class ProgramRun {
  public:
-  ProgramRun(const Program& program, ChannelDiscipline discipline, SummedStages summed, FirstUse first_use)
+  ProgramRun(const Program& program, ChannelDiscipline discipline, SummedStages summed)
       : summed_(summed),
-        first_use_(first_use),
         run_(program),
         tensors_(program),
         collectives_(program),
-        transfers_(run_, tensors_, discipline, first_use),
+        transfers_(run_, tensors_, discipline),
         reductions_(run_, collectives_),
         computation_(run_, tensors_, collectives_) {}
 
@@ -461,7 +436,7 @@ class ProgramRun {
       while (next < instructions.size() && step(worker, instructions[next])) ++next;
     }
     collectives_.check_order(run_.findings);
-    if (!report_deadlock(run_.program, run_.next, transfers_.awaited_peers(), collectives_, run_.findings)) {
+    if (!report_deadlock(run_.program, run_.next, collectives_, run_.findings)) {
       report_unfinished();
     }
     return run_.findings.take();
@@ -471,7 +446,6 @@ class ProgramRun {
   /// Returns false if the instruction blocks.
   bool step(std::size_t worker, const Instruction& instruction) {
     if (!run_.in_range(worker, instruction)) return true;
-    if (waits_for_device(worker, instruction)) return false;
     switch (instruction.kind) {
       case InstructionKind::Compute:
         if (begins_pair(instruction)) computation_.check_pair(worker);
@@ -494,15 +468,6 @@ class ProgramRun {
     return true;
   }
 
-  /// Returns whether this is a first use that waits for the worker's transfers or all-reduces.
-  bool waits_for_device(std::size_t worker, const Instruction& instruction) {
-    if (first_use_ == FirstUse::Nothing || !can_wait_for_device(instruction.kind)) return false;
-    if (used_.contains({worker, instruction.kind, instruction.op.kind, instruction.op.stage})) return false;
-    if (!transfers_.awaited_peers()[worker].empty() || collectives_.has_incomplete(worker)) return true;
-    used_.emplace(worker, instruction.kind, instruction.op.kind, instruction.op.stage);
-    return false;
-  }
-
   void report_unfinished() {
     tensors_.report_unfinished(run_.trains, run_.findings);
     computation_.report_unfinished_offloads();
@@ -513,8 +478,6 @@ class ProgramRun {
   }
 
   SummedStages summed_;
-  FirstUse first_use_;
-  std::set<std::tuple<std::size_t, InstructionKind, OpKind, StageId>> used_;  // By worker, if FirstUse::IdleDevice
   Progress run_;
   ProgramTensors tensors_;
   Collectives collectives_;
@@ -525,8 +488,7 @@ class ProgramRun {
 
 }  // namespace
 
-std::vector<Violation> check(const Program& program, ChannelDiscipline discipline, SummedStages summed,
-                             FirstUse first_use) {
+std::vector<Violation> check(const Program& program, ChannelDiscipline discipline, SummedStages summed) {
   Findings findings;
   check_placement(program.placement, program.stages, program.micro_batches, program.slices, program.workers.size(),
                   findings);
@@ -536,7 +498,7 @@ std::vector<Violation> check(const Program& program, ChannelDiscipline disciplin
     });
   }
   if (!findings.empty()) return findings.take();
-  return ProgramRun(program, discipline, summed, first_use).run();
+  return ProgramRun(program, discipline, summed).run();
 }
 
 }  // namespace chimera

@@ -13,8 +13,8 @@
 // runs end in the same state.
 //
 // Rules of progress: a transfer happens only after both its start-send and its post-receive, matched in queue order by
-// the discipline. Workers block only at waits, in ReduceScalars and, with FirstUse::IdleDevice, at the first op of a
-// kind at a stage.
+// the discipline. Workers block only at waits and in ReduceScalars. On a GPU, a first use of an op also waits for the
+// device, so a rank runs all its ops once before the first step (Executor::warm_up).
 //
 // Rules of the work:
 // - Every op runs once, on the worker that holds its stage, with its inputs there: F at every stage for every slice of
@@ -47,21 +47,12 @@ enum class SummedStages : std::uint8_t {
   All                ///< Other groups run the program too, or the reduction is canonical
 };
 
-/// What a worker's first op of a kind at a stage waits for, apart from its inputs.
-enum class FirstUse : std::uint8_t {
-  Nothing,  ///< a CPU, or a GPU whose rank has run the ops before (Executor::warm_up)
-  /// a GPU: also for all transfers and all-reduces that the worker has started, as kernels are loaded and page-locked
-  /// memory is allocated
-  IdleDevice
-};
-
 /// Checks that the program always completes, and that it does the work of a step, by the rules at the head of this
 /// file. Returns the violations found before workers block (20,000 of each kind, then their number), empty if and only
 /// if the program is correct. A deadlock is a shortest cycle of workers that wait for each other, or a worker that
 /// waits for an ended worker. A worker in ReduceScalars waits for the first 64 missing workers. Takes time linear in
 /// the instructions. Never throws; accepts any ids.
 [[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
-                                           SummedStages summed = SummedStages::OfSeveralWorkers,
-                                           FirstUse first_use = FirstUse::Nothing);
+                                           SummedStages summed = SummedStages::OfSeveralWorkers);
 
 }  // namespace chimera

@@ -14,7 +14,7 @@ namespace chimera {
 namespace {
 
 /// Returns why the op and the next op do not form a valid pair; nothing if they do.
-std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
+std::optional<std::string> pair_error(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
   if (schedule.updates) return "paired; an asynchronous schedule has no pairs";
   if (schedule.slices > 1) return "paired; a schedule with slices has no pairs";
   if (ops[position].kind != OpKind::Forward) return "paired; a pair begins with a forward";
@@ -30,7 +30,7 @@ std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::ve
 }
 
 /// Returns the op, or the pair that it runs in: `0F1&0B0`.
-std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
+std::string describe(const Schedule& schedule, Place place, Pairs pairs) {
   const auto& ops = schedule.workers[place.worker];
   if (place.position > 0 && num_concurrent(ops, place.position - 1, pairs) > 1) --place.position;
   const std::string text = to_text(ops[place.position], schedule.slices);
@@ -38,12 +38,14 @@ std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
                                                         : text;
 }
 
-std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
-  std::string message = pairs == Pairs::Together ? "if pairs run together, " : "";
+std::string describe(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
+  std::string message =
+      fmt::format("deadlock{}, a cycle of {} wait{}: ", pairs == Pairs::Together ? " if pairs run together" : "",
+                  cycle.size(), cycle.size() == 1 ? "" : "s");
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const auto& [op, input] = cycle[i];
     message += fmt::format("{}worker {} cannot run {} (its op {}) before {} (op {} of worker {})", i == 0 ? "" : "; ",
-                           op.worker, in_words(schedule, op, pairs), op.position, in_words(schedule, input, pairs),
+                           op.worker, describe(schedule, op, pairs), op.position, describe(schedule, input, pairs),
                            input.position, input.worker);
   }
   return message;
@@ -76,6 +78,8 @@ struct Copy {
   std::size_t last_use = 0;   // Index in last_use_ of its version 0
 };
 
+// One pass over each worker's list, since a stage's versions change only on its own worker. A first pass finds the last
+// use of each version, so that the second knows at an update whether the old version is still needed.
 class VersionCheck {
  public:
   VersionCheck(const Schedule& schedule, Findings& findings)
@@ -182,12 +186,55 @@ class VersionCheck {
   std::vector<std::int32_t> forward_version_;  // [stage][micro-batch]
 };
 
+/// Adds a shortest cycle of ops that wait for each other, if any. Requires ops in range.
+void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
+  // Runs the schedule. Ops that were not visited wait for each other, or for ops that are missing; a missing op is no
+  // cycle.
+  const OpTable table(schedule);
+  const auto visited = visit_in_dependency_order(
+      table, [](OpIndex) {}, pairs);
+  const auto cycle = shortest_wait_cycle(table, visited, pairs);
+  if (cycle.empty()) return;
+  std::vector<Place> places;
+  for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
+  const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
+  findings.add(kind, std::move(places), [&] { return describe(schedule, cycle, pairs); });
+}
+
+void check_pairs(const Schedule& schedule, Findings& findings) {
+  bool all_right = true;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    const auto& ops = schedule.workers[w];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].paired) continue;
+      const auto fault = pair_error(schedule, ops, i);
+      if (!fault) continue;
+      all_right = false;
+      findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);
+    }
+  }
+  if (all_right) check_acyclic(schedule, Pairs::Together, findings);
+}
+
+void check_versions(const Schedule& schedule, Findings& findings) {
+  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
+    findings.add(ViolationKind::OutOfRange, {}, [&] {
+      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
+                         schedule.updates->micro_batches, schedule.updates->versions);
+    });
+    return;
+  }
+  VersionCheck(schedule, findings).run();
+}
+
 /// Kinds of ops seen at one (stage, micro-batch), one bit each.
 using KindSet = std::uint8_t;
 constexpr KindSet bit(OpKind kind) { return static_cast<KindSet>(1U << static_cast<unsigned>(kind)); }
 constexpr KindSet kWhole = bit(OpKind::Forward) | bit(OpKind::Backward);
 constexpr KindSet kSplit = bit(OpKind::Forward) | bit(OpKind::BackwardInput) | bit(OpKind::BackwardWeight);
 
+// Ids are checked first: all later checks index tables with them. Cycles are searched only if all ids are in range,
+// pairs and versions only if nothing else is wrong, because they assume a complete schedule.
 class ScheduleCheck {
  public:
   explicit ScheduleCheck(const Schedule& schedule) : schedule_(schedule) {}
@@ -307,33 +354,6 @@ class ScheduleCheck {
 
 }  // namespace
 
-void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
-  const OpTable table(schedule);
-  const auto visited = visit_in_dependency_order(
-      table, [](OpIndex) {}, pairs);
-  const auto cycle = shortest_wait_cycle(table, visited, pairs);
-  if (cycle.empty()) return;
-  std::vector<Place> places;
-  for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
-  const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
-  findings.add(kind, std::move(places), [&] { return in_words(schedule, cycle, pairs); });
-}
-
-void check_pairs(const Schedule& schedule, Findings& findings) {
-  bool all_right = true;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    const auto& ops = schedule.workers[w];
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].paired) continue;
-      const auto fault = fault_of_pair(schedule, ops, i);
-      if (!fault) continue;
-      all_right = false;
-      findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);
-    }
-  }
-  if (all_right) check_acyclic(schedule, Pairs::Together, findings);
-}
-
 bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
                      std::size_t num_workers, Findings& findings) {
   const bool has_slices = slices >= 1 && slices <= kMostSlices;
@@ -358,17 +378,6 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
   }
   for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
   return has_counts;
-}
-
-void check_versions(const Schedule& schedule, Findings& findings) {
-  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
-    findings.add(ViolationKind::OutOfRange, {}, [&] {
-      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
-                         schedule.updates->micro_batches, schedule.updates->versions);
-    });
-    return;
-  }
-  VersionCheck(schedule, findings).run();
 }
 
 std::vector<Violation> check(const Schedule& schedule) { return ScheduleCheck(schedule).run(); }

@@ -30,11 +30,6 @@ const Collectives::Held* Collectives::find(std::size_t worker, ParameterGroupId 
   return found != held.end() && found->group == group ? &*found : nullptr;
 }
 
-bool Collectives::has_incomplete(std::size_t worker) const {
-  return std::ranges::any_of(held_[worker],
-                             [&](const Held& held) { return held.has_started && !is_complete(held.group); });
-}
-
 bool Collectives::start(std::size_t worker, ParameterGroupId group) {
   find(worker, group)->has_started = true;
   if (members(group).size() > 1) order_[worker].push_back(group);
@@ -66,6 +61,9 @@ std::vector<ParameterGroupId> Collectives::unfinished(std::size_t worker, bool e
   return groups;
 }
 
+// Neighbors in each worker's order are the edges of a graph of groups. A cycle in it means that no order of all groups
+// agrees with all workers, so a backend with one queue per worker can block. Edges between neighbors suffice, because
+// others follow from them.
 void Collectives::check_order(Findings& findings) const {
   Graph later(groups_.size());
   for (const auto& groups : order_) {
@@ -75,7 +73,7 @@ void Collectives::check_order(Findings& findings) const {
   }
   const auto cycle = shortest_cycle(later);
   if (cycle.empty()) return;
-  std::string message;
+  std::string message = "a cycle in the order of all-reduces, which can deadlock: ";
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const ParameterGroupId first(cycle[i]);
     const ParameterGroupId second(cycle[(i + 1) % cycle.size()]);
@@ -87,7 +85,7 @@ void Collectives::check_order(Findings& findings) const {
     };
     const auto worker = std::find_if(order_.begin(), order_.end(), are_adjacent) - order_.begin();
     message += fmt::format("{}worker {} starts the all-reduce of stage {} before the all-reduce of stage {}",
-                           message.empty() ? "" : "; ", worker, first.value(), second.value());
+                           i == 0 ? "" : "; ", worker, first.value(), second.value());
   }
   findings.add(ViolationKind::AllReduceOrder, {}, [&] { return message; });
 }
@@ -97,90 +95,54 @@ namespace {
 /// Maximum number of workers that a worker in ReduceScalars waits for, to keep the graph linear.
 constexpr std::size_t kMostMissing = 64;
 
-class Deadlock {
- public:
-  Deadlock(const Program& program, const std::vector<std::size_t>& next, const Graph& awaited_peers,
-           const Collectives& collectives)
-      : program_(program),
-        next_(next),
-        awaited_peers_(awaited_peers),
-        collectives_(collectives),
-        waits_for_(next.size()) {
-    for (std::size_t w = 0; w < next.size(); ++w) {
-      if (is_stuck(w)) find_waits(w);
+/// Returns the workers that `worker`, stuck at `instruction`, waits for.
+std::vector<std::uint32_t> awaited_workers(std::size_t worker, const Instruction& instruction,
+                                           const Collectives& collectives) {
+  std::vector<std::uint32_t> others;
+  const auto add = [&](std::size_t other) { others.push_back(static_cast<std::uint32_t>(other)); };
+  if (is_transfer(instruction.kind)) {
+    add(instruction.peer.index());
+  } else if (instruction.kind == InstructionKind::ReduceScalars) {
+    for (const std::size_t missing : collectives.first_missing(worker, kMostMissing)) add(missing);
+  } else {
+    for (const WorkerId member : collectives.members(instruction.group)) {
+      if (!collectives.has_started(member.index(), instruction.group)) add(member.index());
     }
   }
-
-  void report(Findings& findings) const {
-    std::vector<std::uint32_t> workers = shortest_cycle(waits_for_);
-    std::optional<std::size_t> ended;
-    for (std::uint32_t w = 0; w < waits_for_.size() && workers.empty(); ++w) {
-      const auto found = std::find_if(waits_for_[w].begin(), waits_for_[w].end(),
-                                      [&](std::uint32_t other) { return !is_stuck(other); });
-      if (found == waits_for_[w].end()) continue;
-      workers = {w};
-      ended = *found;
-    }
-    std::string message;
-    std::vector<Place> places;
-    for (const std::uint32_t w : workers) {
-      const Instruction& instruction = program_.workers[w][next_[w]];
-      message += fmt::format("{}worker {} is stuck at instruction {} ({}{})", message.empty() ? "" : "; ", w, next_[w],
-                             to_text(instruction, program_.slices),
-                             can_wait_for_device(instruction.kind) ? ", whose first use waits for its device" : "");
-      places.push_back({w, next_[w]});
-    }
-    if (ended) message += fmt::format("; worker {} has ended", *ended);
-    findings.add(ViolationKind::Deadlock, places, [&] { return message; });
-  }
-
- private:
-  bool is_stuck(std::size_t worker) const { return next_[worker] < program_.workers[worker].size(); }
-
-  void find_waits(std::size_t worker) {
-    const Instruction& instruction = program_.workers[worker][next_[worker]];
-    auto& others = waits_for_[worker];
-    const auto add = [&](std::size_t other) { others.push_back(static_cast<std::uint32_t>(other)); };
-    if (is_transfer(instruction.kind)) {
-      add(instruction.peer.index());
-    } else if (instruction.kind == InstructionKind::ReduceScalars) {
-      for (const std::size_t missing : collectives_.first_missing(worker, kMostMissing)) add(missing);
-    } else if (can_wait_for_device(instruction.kind)) {
-      others = awaited_peers_[worker];
-      for (std::int64_t group = 0; group < collectives_.num_groups(); ++group) {
-        const ParameterGroupId id(group);
-        if (collectives_.holds(worker, id) && collectives_.has_started(worker, id)) add_missing_members(id, others);
-      }
-    } else {
-      add_missing_members(instruction.group, others);
-    }
-  }
-
-  void add_missing_members(ParameterGroupId group, std::vector<std::uint32_t>& others) const {
-    for (const WorkerId member : collectives_.members(group)) {
-      if (!collectives_.has_started(member.index(), group))
-        others.push_back(static_cast<std::uint32_t>(member.index()));
-    }
-  }
-
-  const Program& program_;
-  const std::vector<std::size_t>& next_;
-  const Graph& awaited_peers_;
-  const Collectives& collectives_;
-  Graph waits_for_;  // [worker]
-};
+  return others;
+}
 
 }  // namespace
 
-bool report_deadlock(const Program& program, const std::vector<std::size_t>& next,
-                     const std::vector<std::vector<std::uint32_t>>& awaited_peers, const Collectives& collectives,
+bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
                      Findings& findings) {
+  const auto is_stuck = [&](std::size_t worker) { return next[worker] < program.workers[worker].size(); };
+  Graph waits_for(next.size());
+  bool any_stuck = false;
   for (std::size_t w = 0; w < next.size(); ++w) {
-    if (next[w] == program.workers[w].size()) continue;
-    Deadlock(program, next, awaited_peers, collectives).report(findings);
-    return true;
+    if (!is_stuck(w)) continue;
+    any_stuck = true;
+    waits_for[w] = awaited_workers(w, program.workers[w][next[w]], collectives);
   }
-  return false;
+  if (!any_stuck) return false;
+  std::vector<std::uint32_t> workers = shortest_cycle(waits_for);
+  std::optional<std::size_t> ended;
+  for (std::uint32_t w = 0; w < waits_for.size() && workers.empty(); ++w) {
+    const auto found = std::ranges::find_if_not(waits_for[w], is_stuck);
+    if (found == waits_for[w].end()) continue;
+    workers = {w};
+    ended = *found;
+  }
+  std::string message = ended ? "deadlock: " : fmt::format("deadlock, a cycle of {} workers: ", workers.size());
+  std::vector<Place> places;
+  for (const std::uint32_t w : workers) {
+    message += fmt::format("{}worker {} is stuck at instruction {} ({})", places.empty() ? "" : "; ", w, next[w],
+                           to_text(program.workers[w][next[w]], program.slices));
+    places.push_back({w, next[w]});
+  }
+  if (ended) message += fmt::format("; worker {} has ended", *ended);
+  findings.add(ViolationKind::Deadlock, places, [&] { return message; });
+  return true;
 }
 
 }  // namespace chimera

@@ -18,7 +18,6 @@ class Collectives {
  public:
   explicit Collectives(const Program& program);
 
-  [[nodiscard]] std::int64_t num_groups() const { return static_cast<std::int64_t>(groups_.size()); }
   [[nodiscard]] const std::vector<WorkerId>& members(ParameterGroupId group) const { return groups_[group.index()]; }
   [[nodiscard]] bool holds(std::size_t worker, ParameterGroupId group) const { return find(worker, group) != nullptr; }
   [[nodiscard]] bool has_started(std::size_t worker, ParameterGroupId group) const {
@@ -30,8 +29,6 @@ class Collectives {
   [[nodiscard]] bool is_complete(ParameterGroupId group) const {
     return num_started_[group.index()] == members(group).size();
   }
-  /// Returns whether the worker has started an all-reduce that another member has not started.
-  [[nodiscard]] bool has_incomplete(std::size_t worker) const;
   /// Records that the worker has started the group's all-reduce. Returns whether all members have started it.
   bool start(std::size_t worker, ParameterGroupId group);
   void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
@@ -78,17 +75,9 @@ class Collectives {
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
-/// See FirstUse::IdleDevice.
-[[nodiscard]] constexpr bool can_wait_for_device(InstructionKind kind) {
-  return kind == InstructionKind::Compute || kind == InstructionKind::Recompute || kind == InstructionKind::Offload;
-}
-
 /// Adds a violation if a worker did not reach the end of its instructions, and returns whether that is so. `next`
-/// [worker] is the index of its first instruction that did not run. `awaited_peers` [worker] lists the peers of the
-/// transfers that the worker has started and that have no match yet: a first use waits for these
-/// (FirstUse::IdleDevice).
-bool report_deadlock(const Program& program, const std::vector<std::size_t>& next,
-                     const std::vector<std::vector<std::uint32_t>>& awaited_peers, const Collectives& collectives,
+/// [worker] is the index of its first instruction that did not run.
+bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
                      Findings& findings);
 
 }  // namespace chimera

@@ -4,6 +4,8 @@
 
 namespace chimera {
 
+// At the end of a program every gradient is in an update, and the newest weights of each stage exist: the next step
+// starts with them.
 void HeldVersions::report_unfinished(Findings& findings) const {
   for (std::size_t copy = 0; copy < gradients_.size(); ++copy) {
     Op newest{OpKind::Backward,

@@ -3,29 +3,13 @@
 namespace chimera {
 
 const char* to_text(ViolationKind kind) {
-  switch (kind) {
-    case ViolationKind::BadPlacement: return "bad_placement";
-    case ViolationKind::OutOfRange: return "out_of_range";
-    case ViolationKind::WrongWorker: return "wrong_worker";
-    case ViolationKind::DoubledOp: return "doubled_op";
-    case ViolationKind::MissingOp: return "missing_op";
-    case ViolationKind::MixedReplicas: return "mixed_replicas";
-    case ViolationKind::Cycle: return "cycle";
-    case ViolationKind::BadPair: return "bad_pair";
-    case ViolationKind::MissingVersion: return "missing_version";
-    case ViolationKind::WrongVersion: return "wrong_version";
-    case ViolationKind::MixedVersions: return "mixed_versions";
-    case ViolationKind::UpdateOrder: return "update_order";
-    case ViolationKind::TooManyVersions: return "too_many_versions";
-    case ViolationKind::OverInFlight: return "over_in_flight";
-    case ViolationKind::OverMemory: return "over_memory";
-    case ViolationKind::SampleOrder: return "sample_order";
-    case ViolationKind::BadDataFlow: return "bad_data_flow";
-    case ViolationKind::Mismatch: return "mismatch";
-    case ViolationKind::AllReduceOrder: return "all_reduce_order";
-    case ViolationKind::Deadlock: return "deadlock";
-  }
-  return "";
+  constexpr std::array kNames = {
+      "bad_placement",  "out_of_range",  "wrong_worker",      "doubled_op",       "missing_op",
+      "mixed_replicas", "cycle",         "bad_pair",          "missing_version",  "wrong_version",
+      "mixed_versions", "update_order",  "too_many_versions", "over_in_flight",   "over_memory",
+      "sample_order",   "bad_data_flow", "mismatch",          "all_reduce_order", "deadlock"};
+  static_assert(kNames.size() == static_cast<std::size_t>(ViolationKind::Deadlock) + 1);
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace chimera

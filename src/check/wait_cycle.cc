@@ -10,6 +10,9 @@ namespace {
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 constexpr std::size_t kMostEffort = 20'000'000;
 
+// A breadth-first search from each node gives the shortest cycle through it. Each search ends at the depth of the best
+// cycle so far, so after the first short cycle the others cost little. The limit on edges bounds the time for graphs
+// that have only long cycles.
 class Search {
  public:
   explicit Search(const Graph& successors)
@@ -89,6 +92,9 @@ class Search {
 
 constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 
+// Edges between waits are not stored: a wait for an op leads to all waits of earlier ops of that worker, which are
+// quadratically many. Instead, a search keeps per worker how far it has tried the worker's waits (`tried_`, in order),
+// so each wait is visited once per search.
 class CycleSearch {
  public:
   CycleSearch(const OpTable& table, const std::vector<std::size_t>& visited, Pairs pairs)

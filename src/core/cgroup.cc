@@ -58,6 +58,8 @@ std::vector<double> numbers_in(const fs::path& path) {
   return numbers;
 }
 
+// A limit of an ancestor holds for its children too, so every directory up to the mount is read, and the lowest limit
+// counts. In a container, the mount may show only the container's own subtree.
 struct Hierarchy {
   fs::path mount;
   fs::path group;  ///< Relative to `mount`; empty: the mount itself

@@ -1,4 +1,6 @@
 #pragma once
+// Characters that a program makes one by one, as input of nlohmann's JSON parser, which takes iterators. Readers of
+// large files use it to parse a text in blocks (text_source.h) instead of loading it.
 
 #include <cstddef>
 #include <iterator>

@@ -41,6 +41,7 @@ std::string listed(std::span<const std::string> names) {
 
 }  // namespace
 
+// A third of the length tolerates one typing error in short names without calling unrelated names near.
 std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates) {
   // Names from a command line may be of any length. A name this long is near no candidate.
   if (name.size() > kLongestName) return std::nullopt;

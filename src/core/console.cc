@@ -16,26 +16,11 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/files.h"
 #include "core/signals.h"
 
 namespace chimera {
 namespace {
-
-/// Returns the errno of a failure, or 0.
-int write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // Another program has made the terminal non-blocking
-      pollfd room{descriptor, POLLOUT, 0};
-      ::poll(&room, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
 
 /// Never destroyed, because the writer threads run until the process ends.
 struct Consoles {
@@ -50,6 +35,8 @@ Consoles& consoles() {
 
 }  // namespace
 
+// Shared by the writer thread and the Console. The thread takes one text at a time and writes without the lock, so
+// callers only wait for the queue. If the reader is gone, texts are dropped and the run continues.
 struct Console::State {
   struct Text {
     std::string text;

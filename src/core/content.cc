@@ -92,6 +92,8 @@ bool is_control(char letter) {
   return letter > '\0' && letter < ' ' && kControlsOfText.find(letter) == kControlsOfText.npos;
 }
 
+// Text in UTF-16 or UTF-32 has zero bytes at fixed positions modulo 4, nearly everywhere: 'a' stands for a position
+// with other bytes, '0' for one with zeros.
 /// Empty for a binary file.
 std::string wide_encoding(std::string_view head) {
   std::array<std::size_t, 4> zeros{};

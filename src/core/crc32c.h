@@ -1,4 +1,5 @@
 #pragma once
+// The checksum of TensorBoard's event files. Checkpoints and messages use XXH3, which is faster.
 
 #include <cstdint>
 #include <string_view>

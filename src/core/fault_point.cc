@@ -146,6 +146,7 @@ void set_fault_rank(int rank) { told_rank = rank; }
 
 int fault_rank() { return told_rank; }
 
+// Calls are counted per thread, because ranks may be threads of one process.
 bool fault_point(std::string_view point) {
   const auto& planned = planned_faults();
   if (planned.empty()) return false;

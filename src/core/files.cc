@@ -1,6 +1,7 @@
 #include "core/files.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <string_view>
 #include <system_error>
 
 #include "core/error.h"
@@ -40,6 +40,7 @@ bool is_replaced(const std::string& path) {
   return !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
 }
 
+// In the same folder, so that the rename is atomic: across file systems it would copy.
 /// A new file next to `path`, with an unused name.
 struct Unfinished {
   explicit Unfinished(const std::string& path) : name(path + ".unfinished") {
@@ -58,17 +59,6 @@ struct Unfinished {
     return file.get() >= 0 || errno != EEXIST;
   }
 };
-
-/// Returns the errno of a failure, or 0.
-int write_all(const FileDescriptor& file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return written < 0 ? errno : ENOSPC;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
 
 FileDescriptor open_existing(const std::string& path) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -121,6 +111,23 @@ std::optional<std::uint64_t> free_bytes(const std::string& path) {
   return error ? std::nullopt : std::optional<std::uint64_t>(space.available);
 }
 
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written == 0) {
+      return ENOSPC;
+    } else if (errno == EAGAIN) {
+      pollfd room{descriptor, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
 bool is_same_file(const std::string& one, const std::string& other) {
   std::error_code error;
   if (one == other || std::filesystem::equivalent(one, other, error)) return true;
@@ -139,13 +146,13 @@ void require_unused(const std::string& flag, const std::string& path, bool overw
 
 void write_whole(const std::string& path, const std::string& text) {
   if (!is_replaced(path)) {
-    const int cause = write_all(open_existing(path), text);
+    const int cause = write_all(open_existing(path).get(), text);
     if (cause != 0) fail(path, cause);
     return;
   }
   make_parents(path);
   const Unfinished unfinished(path);
-  int cause = write_all(unfinished.file, text);
+  int cause = write_all(unfinished.file.get(), text);
   if (cause == 0 && std::rename(unfinished.name.c_str(), path.c_str()) == 0) return;
   if (cause == 0) cause = errno;
   std::remove(unfinished.name.c_str());

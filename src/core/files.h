@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace chimera {
 
@@ -32,6 +33,10 @@ void require_parents(const std::string& path);
 
 /// Returns the bytes that are free for the file `path`, which need not exist; nothing if the system does not say.
 [[nodiscard]] std::optional<std::uint64_t> free_bytes(const std::string& path);
+
+/// Writes the whole text to a descriptor. Returns the errno of a failure, or 0. Waits if the descriptor is
+/// non-blocking: another program may have made a terminal so.
+[[nodiscard]] int write_all(int descriptor, std::string_view text);
 
 /// Returns whether both paths name the same file or, if they do not exist, would do so.
 [[nodiscard]] bool is_same_file(const std::string& one, const std::string& other);

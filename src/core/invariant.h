@@ -1,5 +1,4 @@
 #pragma once
-
 // Checks of the program's own invariants: a state that correct code cannot reach. A broken invariant throws
 // InternalError, whose message names what was missing or impossible, so that a rank reports it like any other failure.
 // Use them at each change of state whose contract another part must keep: tables of activations, requests and weight

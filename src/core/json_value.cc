@@ -15,6 +15,8 @@ namespace chimera {
 
 namespace {
 
+// nlohmann keeps the last of two equal fields without an error. Here it is one, because one of the two values would be
+// ignored.
 /// Parser callback that rejects duplicate fields in one object and nesting deeper than kDeepest.
 class DuplicateFieldCheck {
  public:

@@ -1,4 +1,5 @@
 #pragma once
+// Limits that several flags share, and the error for a value beyond its limits.
 
 #include <fmt/format.h>
 

@@ -97,6 +97,7 @@ std::uint64_t CounterRandom::below(std::uint64_t index, std::uint64_t bound) con
   return static_cast<std::uint64_t>((static_cast<Wide>(bits(index)) * bound) >> 64U);
 }
 
+// Box-Muller needs no rejection, so every index costs one block and gives one number.
 double CounterRandom::normal(std::uint64_t index) const {
   const auto words = block(key_, stream_, index);
   // 1 - u is in (0, 1]

@@ -1,12 +1,12 @@
 #pragma once
+// Random numbers as pure functions of (seed, name, index): a rank draws the numbers of its own layers and samples
+// without the numbers before them, so weights, data order and dropout do not depend on how a model is split. Generator:
+// Philox 4x32 with 10 rounds (Salmon et al., SC'11), as in Random123.
 
 #include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
-
-// Random numbers as pure functions of (seed, name, index). Generator: Philox 4x32 with 10 rounds (Salmon et al.,
-// SC'11), as in Random123.
 
 namespace chimera {
 

@@ -69,6 +69,7 @@ SharedMemory::~SharedMemory() {
 
 SharedAddress SharedMemory::address() const { return {::getpid(), file_.get(), inode_, 0}; }
 
+// The file that begins at or before the address, if the address is inside of it.
 std::optional<SharedAddress> shared_address(const void* address) {
   const auto* byte = static_cast<const std::byte*>(address);
   const std::scoped_lock lock(made().mutex);

@@ -19,6 +19,7 @@ TextSource::TextSource(std::istream& in, std::string name) : name_(std::move(nam
 TextSource::TextSource(std::string_view text, std::string name)
     : name_(std::move(name)), next_(text.data()), end_(text.data() + text.size()) {}
 
+// Looks only into the first block, which peek() has read: nothing is consumed.
 int TextSource::first_visible() {
   if (peek() == kEnd) return kEnd;
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";

@@ -15,8 +15,6 @@
 namespace chimera {
 namespace {
 
-constexpr const char* kChimera = "chimera";
-
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Counts ops; `each_` is the number of a pipeline's micro-batches in a unit of D.
@@ -84,6 +82,8 @@ std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
   return chimera_placement_refusal(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
 }
 
+// A unit occupies a fixed pattern of slots, and units follow each other at a fixed distance, so the first forwards of a
+// unit fall into the bubbles among the last backwards of the unit before (SC'21, section 3.5).
 /// Micro-batches laid out together: a block of at most D, or two, and the second may be smaller.
 struct Unit {
   std::int64_t slot;   // First slot
@@ -128,6 +128,8 @@ void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, St
   }
 }
 
+// A counting sort: the slots of a worker are distinct, and nearly all of them are taken. It also proves that no two ops
+// of a worker want one slot.
 /// Takes linear time unless N is far below D.
 std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const Op*>& at) {
   std::vector<Op> ops;
@@ -154,27 +156,25 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
   return ops;
 }
 
+// With slices, forwards of a unit no longer fit between the backwards of Chimera's slots, so the order is greedy. Two
+// ranks are tried, and each with more and more activations until the makespan reaches the lower bound `deadline`.
 Schedule sliced(const PipelineShape& shape) {
-  const ListTask task{
-      .name = kChimera, .placement = chimera_placement(shape), .replica_of = dealt_out(shape), .slices = shape.slices};
+  const ListTask task{.placement = chimera_placement(shape), .replica_of = deal_out(shape), .slices = shape.slices};
   const std::int64_t least = sliced_credits(shape);
   const std::int64_t idle = 3 * (shape.stages / shape.pipelines - 1);
   const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;
   const CreditRange credits{least, least + shape.chunks * std::max(2 * shape.stages, shape.slices)};
-  const auto deadline = static_cast<double>(busy + idle);
+  const std::int64_t deadline = busy + idle;
   const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
-  return std::move(better(with_fewest_credits(task, older_then_deeper(shape), credits, deadline),
-                          with_fewest_credits(task, forwards_first, credits, deadline))
-                       .schedule);
+  return better(with_fewest_credits(task, older_then_deeper(shape), credits, deadline),
+                with_fewest_credits(task, forwards_first, credits, deadline))
+      .schedule;
 }
 
-}  // namespace
-
 Schedule chimera(const PipelineShape& shape) {
-  require_shape(kChimera, chimera_refusal(shape));
   if (shape.slices > 1) return sliced(shape);
   const bool halved = shape.scale == ScaleMethod::Halving;
-  Schedule schedule = empty_schedule(kChimera, shape, chimera_placement(shape));
+  Schedule schedule = empty_schedule(shape, chimera_placement(shape));
   if (halved) {
     schedule.micro_batches *= 2;
     schedule.micro_batch_scale = 0.5;
@@ -198,14 +198,16 @@ Schedule chimera(const PipelineShape& shape) {
   return schedule;
 }
 
+}  // namespace
+
 Generator chimera_entry() {
   const TakenAxis scale{
       .axis = Axis::Scale, .usual = 0, .planned = [](const PipelineShape& shape) {
         return shape.micro_batches > shape.stages ? std::vector<std::int64_t>{0, 1, 2} : std::vector<std::int64_t>{0};
       }};
   return {
-      .name = kChimera,
-      .generate = chimera,
+      .name = "chimera",
+      .make = chimera,
       .refusal = chimera_refusal,
       .rule = R"(Two pipelines share the workers in opposite directions: the down pipeline holds stage s on worker s,
 the up pipeline on worker D-1-s. In slots of equal length, micro-batch m of a pipeline runs F at stage s in slot s+2m

@@ -23,14 +23,11 @@
 // --micro-batches 4` draws the last picture.
 
 #include "generate/generator.h"
-#include "schedule/schedule.h"
 
 namespace chimera {
 
-/// Returns the schedule of a shape: `pipelines` pipelines (half down, half up) with `chunks` stages each on a worker,
-/// more than D micro-batches by `scale`. The entry has the rule and its makespans. Throws ConfigError, as every
-/// function of this room that makes a schedule, if the entry's refusal() gives a reason.
-[[nodiscard]] Schedule chimera(const PipelineShape& shape);
+/// Returns the entry, which has the rule and its makespans: `pipelines` pipelines (half down, half up) with `chunks`
+/// stages each on a worker, and more than D micro-batches by `scale`.
 [[nodiscard]] Generator chimera_entry();
 
 }  // namespace chimera

@@ -8,7 +8,6 @@
 #include "generate/shape.h"
 
 namespace chimera {
-
 namespace {
 
 /// Returns the legal numbers of pipelines for even D, ascending, up to `most`.
@@ -53,17 +52,10 @@ std::int64_t chimera_stages(const PipelineShape& shape) { return shape.stages * 
 Placement chimera_placement(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
   const std::int64_t f = shape.pipelines / 2;
-  Placement placement;
-  for (const bool down : {true, false}) {
-    for (std::int64_t i = 0; i < f; ++i) {
-      auto& row = placement.worker_of.emplace_back();
-      for (std::int64_t s = 0; s < chimera_stages(shape); ++s) {
-        const std::int64_t place = wave_worker(s, depth);
-        row.emplace_back((i * (depth / f) + (down ? place : depth - 1 - place)) % depth);
-      }
-    }
-  }
-  return placement;
+  return placement_by(2 * f, chimera_stages(shape), [&](std::int64_t r, std::int64_t s) {
+    const std::int64_t place = wave_worker(s, depth);
+    return (r % f * (depth / f) + (r < f ? place : depth - 1 - place)) % depth;
+  });
 }
 
 StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t chunk, const PipelineShape& shape) {
@@ -79,7 +71,7 @@ Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first
   return {first + pipeline * least + std::min(pipeline, extra), least + (pipeline < extra ? 1 : 0)};
 }
 
-std::vector<ReplicaId> dealt_out(const PipelineShape& shape) {
+std::vector<ReplicaId> deal_out(const PipelineShape& shape) {
   std::vector<ReplicaId> replica_of;
   for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
     const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);

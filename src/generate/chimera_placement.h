@@ -47,6 +47,6 @@ struct Share {
 [[nodiscard]] Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first, std::int64_t count);
 
 /// Returns each micro-batch's pipeline, dealt in units of D.
-[[nodiscard]] std::vector<ReplicaId> dealt_out(const PipelineShape& shape);
+[[nodiscard]] std::vector<ReplicaId> deal_out(const PipelineShape& shape);
 
 }  // namespace chimera

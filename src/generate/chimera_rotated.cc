@@ -1,17 +1,21 @@
-#include "generate/chimera_rotated.h"
+// Chimera with rotated instead of reversed pipelines: all replicas run in one direction, each starting some workers
+// after the one before. On four workers with two replicas (stages by replica):
+//
+//   worker       0  1  2  3
+//   replica 0    0  1  2  3    enters at worker 0
+//   replica 1    2  3  0  1    enters at worker 2, where replica 0's first micro-batch arrives two ops later
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "generate/entries.h"
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
 #include "generate/sliced_units.h"
 
 namespace chimera {
 namespace {
-
-constexpr const char* kChimeraRotated = "chimera-rotated";
 
 std::optional<std::string> rotated_refusal(const PipelineShape& shape) {
   if (auto refused = shape_error(shape)) return refused;
@@ -35,11 +39,8 @@ TakenAxis rotated_pipelines() {
           }};
 }
 
-}  // namespace
-
 Schedule chimera_rotated(const PipelineShape& shape) {
-  require_shape(kChimeraRotated, rotated_refusal(shape));
-  ListTask task{.name = kChimeraRotated, .placement = rotated_placement(shape.stages, shape.pipelines)};
+  ListTask task{.placement = rotated_placement(shape.stages, shape.pipelines)};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) task.replica_of.emplace_back(m % shape.pipelines);
   const std::int64_t distance = shape.stages / shape.pipelines;
   if (shape.slices > 1) {
@@ -47,19 +48,19 @@ Schedule chimera_rotated(const PipelineShape& shape) {
     const std::int64_t least = sliced_credits(shape);
     const CreditRange credits{least, least + std::max(shape.stages, shape.slices)};
     const std::int64_t deadline = 3 * (shape.micro_batches * shape.slices + distance - 1);
-    return std::move(
-        with_fewest_credits(std::move(task), older_then_deeper(shape), credits, static_cast<double>(deadline))
-            .schedule);
+    return with_fewest_credits(std::move(task), older_then_deeper(shape), credits, deadline).schedule;
   }
   task.worker_credits.assign(static_cast<std::size_t>(shape.stages), shape.stages + distance);
   const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
-  return std::move(list_schedule(task, forwards_first).schedule);
+  return list_schedule(task, forwards_first).schedule;
 }
+
+}  // namespace
 
 Generator chimera_rotated_entry() {
   return {
-      .name = kChimeraRotated,
-      .generate = chimera_rotated,
+      .name = "chimera-rotated",
+      .make = chimera_rotated,
       .refusal = rotated_refusal,
       .rule =
           "2f replicas run through the workers in one direction, each starting D/2f workers after the previous one "

@@ -1,15 +1,14 @@
-#include "generate/dualpipe.h"
+// DeepSeek-AI's schedules, in which a forward and a backward of different micro-batches run as a pair (Pairs in
+// schedule/schedule.h), so that one computes while the other communicates.
 
 #include <fmt/format.h>
 
+#include "generate/entries.h"
 #include "generate/shape.h"
 #include "generate/two_chunks.h"
 
 namespace chimera {
 namespace {
-
-constexpr const char* kDualpipev = "dualpipev";
-constexpr const char* kDualpipe = "dualpipe";
 
 /// Returns the ops of a worker on which two streams of n micro-batches, n >= 2H, cross 2H stages from opposite ends.
 /// `near` is its stage at distance h < H from its stream's entrance, `far` the other stream's, at distance 2H-1-h. In
@@ -52,12 +51,9 @@ std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
   return std::nullopt;
 }
 
-}  // namespace
-
 Schedule dualpipev(const PipelineShape& shape) {
-  require_shape(kDualpipev, dualpipev_refusal(shape));
   const std::int64_t depth = shape.stages;
-  Schedule schedule = empty_schedule(kDualpipev, shape, wave_placement(depth, 2));
+  Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
   for (std::int64_t w = 0; w < depth; ++w) {
     schedule.workers[static_cast<std::size_t>(w)] =
         dualpipe_order({.stage = StageId(w), .count = shape.micro_batches},
@@ -66,27 +62,10 @@ Schedule dualpipev(const PipelineShape& shape) {
   return schedule;
 }
 
-Generator dualpipev_entry() {
-  return {.name = kDualpipev,
-          .generate = dualpipev,
-          .refusal = dualpipev_refusal,
-          .rule =
-              "DualPipe on 2D workers folded at its middle (Sea AI Lab's \"cut in half\"): one replica, with stages r "
-              "and 2D-1-r on worker r.",
-          .constraints = "N >= 2D",
-          .closed_form = "bubble (D-1)(F+I-W)/2",
-          .activations = "2D+1 halves",
-          .source = "DeepSeek-AI, DualPipe, 2025",
-          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
-}
-
 Schedule dualpipe(const PipelineShape& shape) {
-  require_shape(kDualpipe, dualpipe_refusal(shape));
   const std::int64_t depth = shape.stages;
   const std::int64_t half = shape.micro_batches / 2;
-  Schedule schedule = empty_schedule(kDualpipe, shape, linear_placement(depth));
-  const std::vector<WorkerId>& down = schedule.placement.worker_of.front();
-  schedule.placement.worker_of.emplace_back(down.rbegin(), down.rend());
+  Schedule schedule = empty_schedule(shape, opposite_placement(depth));
   for (std::int64_t w = 0; w < depth; ++w) {
     const Chunk down_chunk{.replica = ReplicaId(0), .stage = StageId(w), .count = half};
     const Chunk up_chunk{.replica = ReplicaId(1), .stage = StageId(depth - 1 - w), .first = half, .count = half};
@@ -97,9 +76,25 @@ Schedule dualpipe(const PipelineShape& shape) {
   return schedule;
 }
 
+}  // namespace
+
+Generator dualpipev_entry() {
+  return {.name = "dualpipev",
+          .make = dualpipev,
+          .refusal = dualpipev_refusal,
+          .rule =
+              "DualPipe on 2D workers folded at its middle (Sea AI Lab's \"cut in half\"): one replica, with stages r "
+              "and 2D-1-r on worker r.",
+          .constraints = "N >= 2D",
+          .closed_form = "bubble (D-1)(F+I-W)/2",
+          .activations = "2D+1 halves",
+          .source = "DeepSeek-AI, DualPipe, 2025",
+          .stages_a_worker = two_stages};
+}
+
 Generator dualpipe_entry() {
-  return {.name = kDualpipe,
-          .generate = dualpipe,
+  return {.name = "dualpipe",
+          .make = dualpipe,
           .refusal = dualpipe_refusal,
           .rule =
               "Two replicas in opposite directions with N/2 micro-batches each, fed from both ends. In the middle, a "

@@ -1,20 +1,12 @@
-#include "generate/gems.h"
-
+#include "generate/entries.h"
 #include "generate/shape.h"
 
 namespace chimera {
 namespace {
 
-constexpr const char* kGems = "gems";
-
-}  // namespace
-
 Schedule gems(const PipelineShape& shape) {
-  require_shape(kGems, shape_error(shape));
   const std::int64_t depth = shape.stages;
-  Schedule schedule = empty_schedule(kGems, shape, linear_placement(depth));
-  auto& up = schedule.placement.worker_of.emplace_back();
-  for (std::int64_t s = 0; s < depth; ++s) up.emplace_back(depth - 1 - s);
+  Schedule schedule = empty_schedule(shape, opposite_placement(depth));
   for (std::int64_t w = 0; w < depth; ++w) {
     auto& ops = schedule.workers[static_cast<std::size_t>(w)];
     for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
@@ -27,9 +19,11 @@ Schedule gems(const PipelineShape& shape) {
   return schedule;
 }
 
+}  // namespace
+
 Generator gems_entry() {
-  return {.name = kGems,
-          .generate = gems,
+  return {.name = "gems",
+          .make = gems,
           .refusal = refuse_bad_counts<2>,
           .rule =
               "Two replicas in opposite directions, one active at a time: even micro-batches use the down pipeline, "

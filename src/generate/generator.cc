@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/choices.h"
+#include "core/error.h"
 
 namespace chimera {
 namespace {
@@ -58,5 +59,12 @@ std::string ShapeAxis::text(std::int64_t value) const {
 std::span<const ShapeAxis> shape_axes() { return kAxes; }
 
 const ShapeAxis& shape_axis(Axis axis) { return kAxes[static_cast<std::size_t>(axis)]; }
+
+Schedule Generator::generate(const PipelineShape& shape) const {
+  if (const auto reason = refusal(shape)) throw ConfigError(name + ": " + *reason);
+  Schedule schedule = make(shape);
+  schedule.name = name;
+  return schedule;
+}
 
 }  // namespace chimera

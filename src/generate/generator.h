@@ -1,12 +1,8 @@
 #pragma once
 // The description of a schedule, from which everything that users see about it is made: its flags and their errors,
-// `chimera schedules`, docs/schedules.md (tools/print_schedules_page), plans and equation 1. A source x.cc of this room
-// defines two functions for each schedule:
-//
-//   Schedule x(const PipelineShape& shape)  makes the orders; throws ConfigError if the entry's refusal() has a reason
-//   Generator x_entry()                     describes the schedule; generators() in registry.cc lists all entries
-//
-// The rule is written once, in the entry.
+// `chimera schedules`, docs/schedules.md (tools/print_schedules_page), plans and equation 1. A source of this room
+// defines a function x_entry() for each schedule; entries.h declares it, and generators() in registry.cc lists it. The
+// rule is written once, in the entry: as text for people, and as `make` for the program.
 
 #include <cstdint>
 #include <functional>
@@ -91,12 +87,13 @@ struct FigureShape {
   std::int64_t micro_batches = 8;
 };
 
-/// An entry of the registry. All functions of a shape are cheap, except generate(). Formulas use the symbols of
-/// docs/schedules.md: D workers, N micro-batches, stage s, and F, I, W and B for the times of a worker's whole share.
+/// An entry of the registry. All functions of a shape are cheap, except make() and generate(). Formulas use the symbols
+/// of docs/schedules.md: D workers, N micro-batches, stage s, and F, I, W and B for the times of a worker's whole
+/// share.
 struct Generator {
   std::string name;  // As users write it: `chimera-zb`
-  /// Generates the schedule. Throws ConfigError, naming the schedule, if refusal() returns a reason.
-  Schedule (*generate)(const PipelineShape& shape) = nullptr;
+  /// Makes the schedule of a shape that refusal() accepts, except its name. Callers use generate().
+  Schedule (*make)(const PipelineShape& shape) = nullptr;
   /// Returns why the shape has no schedule, with flag and legal values; empty if it has one.
   std::optional<std::string> (*refusal)(const PipelineShape& shape) = nullptr;
 
@@ -113,6 +110,9 @@ struct Generator {
   std::int64_t (*replicas)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   bool synchronous = true;                         // All stages update once, at the step's end
   std::optional<PaperModel> paper = std::nullopt;  // Set if equation 1 has a closed form
+
+  /// Returns the schedule. Throws ConfigError, `NAME: reason`, if refusal() returns a reason.
+  [[nodiscard]] Schedule generate(const PipelineShape& shape) const;
 };
 
 }  // namespace chimera

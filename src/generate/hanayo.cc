@@ -1,17 +1,19 @@
-#include "generate/hanayo.h"
+// Wave pipelines of one replica: 2w stages on each of D workers go down the workers and up again, w times. With w = 1
+// and D = 3:
+//
+//   worker 0   stages 0 and 5      F of a micro-batch: 0 1 2 3 4 5, that is down to worker 2 and back up to worker 0
+//   worker 1   stages 1 and 4      B of the same:      5 4 3 2 1 0
+//   worker 2   stages 2 and 3
 
 #include <algorithm>
 #include <utility>
 
-#include "generate/deepest_first.h"
+#include "generate/entries.h"
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
 
 namespace chimera {
 namespace {
-
-constexpr const char* kHanayoZb = "hanayo-zb";
-constexpr const char* kHanayo = "hanayo";
 
 template <std::int64_t kOpsEach>
 std::optional<std::string> wave_refusal(const PipelineShape& shape) {
@@ -25,42 +27,20 @@ TakenAxis waves() {
 }
 
 ListTask wave_task(const PipelineShape& shape) {
-  return {.name = kHanayo,
-          .placement = wave_placement(shape.stages, 2 * shape.waves),
+  return {.placement = wave_placement(shape.stages, 2 * shape.waves),
           .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches))};
 }
 
-}  // namespace
+std::int64_t num_chunks_of_waves(const PipelineShape& shape) { return 2 * shape.waves; }
 
 Schedule hanayo_zb(const PipelineShape& shape) {
-  require_shape(kHanayoZb, wave_refusal<3>(shape));
-  const std::int64_t chunks = 2 * shape.waves;
-  return deepest_first({.name = kHanayoZb,
-                        .placement = wave_placement(shape.stages, chunks),
-                        .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches)),
-                        .admitted = shape.stages,
-                        .most_held = shape.stages * chunks});
+  return deepest_first(wave_task(shape), {.admitted = shape.stages, .most_held = 2 * shape.waves * shape.stages});
 }
 
-Generator hanayo_zb_entry() {
-  return {.name = kHanayoZb,
-          .generate = hanayo_zb,
-          .refusal = wave_refusal<3>,
-          .rule =
-              "Hanayo's waves with B split into I and W. The ready F or I that is farthest along its path runs first, "
-              "and W fills free time. At most D micro-batches are in flight. For F = I = W and D | N no schedule of "
-              "one replica in loop or wave placement is faster.",
-          .constraints = "any D, N, w",
-          .closed_form = "N(F+I+W) + (D-1)F/2w, F=I=W, D | N",
-          .activations = "D",
-          .source = "ours",
-          .figure = {.stages = 4, .micro_batches = 4},
-          .axes = {waves()},
-          .stages_a_worker = [](const PipelineShape& shape) { return 2 * shape.waves; }};
-}
-
+// For N > D no single rule is best: with credits per worker young micro-batches can hold back old ones, with credits
+// per stage a worker can hold too much. The order that ends first is taken, at equal ends the one with fewer
+// activations.
 Schedule hanayo(const PipelineShape& shape) {
-  require_shape(kHanayo, wave_refusal<2>(shape));
   const std::int64_t depth = shape.stages;
   const std::int64_t stages = 2 * shape.waves * depth;
   const auto older = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 1 : 0; };
@@ -82,9 +62,28 @@ Schedule hanayo(const PipelineShape& shape) {
   return std::move(best.schedule);
 }
 
+}  // namespace
+
+Generator hanayo_zb_entry() {
+  return {.name = "hanayo-zb",
+          .make = hanayo_zb,
+          .refusal = wave_refusal<3>,
+          .rule =
+              "Hanayo's waves with B split into I and W. The ready F or I that is farthest along its path runs first, "
+              "and W fills free time. At most D micro-batches are in flight. For F = I = W and D | N no schedule of "
+              "one replica in loop or wave placement is faster.",
+          .constraints = "any D, N, w",
+          .closed_form = "N(F+I+W) + (D-1)F/2w, F=I=W, D | N",
+          .activations = "D",
+          .source = "ours",
+          .figure = {.stages = 4, .micro_batches = 4},
+          .axes = {waves()},
+          .stages_a_worker = num_chunks_of_waves};
+}
+
 Generator hanayo_entry() {
-  return {.name = kHanayo,
-          .generate = hanayo,
+  return {.name = "hanayo",
+          .make = hanayo,
           .refusal = wave_refusal<2>,
           .rule =
               "The model has 2wD stages, placed down and up the workers in w waves. The order is greedy at B = 2F: "
@@ -96,7 +95,7 @@ Generator hanayo_entry() {
           .activations = "2wD chunks",
           .source = "Liu et al., SC'23",
           .axes = {waves()},
-          .stages_a_worker = [](const PipelineShape& shape) { return 2 * shape.waves; }};
+          .stages_a_worker = num_chunks_of_waves};
 }
 
 }  // namespace chimera

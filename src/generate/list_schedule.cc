@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <deque>
 #include <optional>
 #include <queue>
 #include <span>
 #include <utility>
 
-#include "core/error.h"
 #include "core/invariant.h"
 #include "generate/shape.h"
+#include "schedule/dependencies.h"
 
 namespace chimera {
 namespace {
@@ -35,7 +34,7 @@ using ReadyOps = std::priority_queue<RankedOp, std::vector<RankedOp>,
                                      decltype([](const RankedOp& a, const RankedOp& b) { return runs_after(a, b); })>;
 
 struct Event {
-  double time = 0;
+  std::int64_t time = 0;
   bool arrival = false;
   Op op;
 };
@@ -66,7 +65,9 @@ struct Worker {
   bool busy = false;
   bool touched = false;  // Whether an event at the current time affects it
   ReadyOps forwards;     // Ready forwards with a stage credit
-  ReadyOps backwards;
+  ReadyOps backwards;    // Ready B and I
+  // Ready W, best first. They become ready almost in this order, and there may be thousands: a heap would be slower.
+  std::deque<RankedOp> weights;
   std::int64_t in_flight = 0;
   std::vector<std::pair<ReplicaId, StageId>> copies;  // Stages here, ascending
   std::int64_t credits = kNoLimit;
@@ -74,12 +75,6 @@ struct Worker {
   std::size_t oldest = 0;     // Index in by_age_ of the first micro-batch that has not ended here
   std::vector<Visit> visits;  // [micro-batch], if credits are limited
 };
-
-void require_time(const char* what, double value) {
-  if (!std::isfinite(value) || value < 0) {
-    throw ConfigError(fmt::format("list scheduling: {} {} is not a finite time of 0 or more", what, value));
-  }
-}
 
 std::size_t num_workers(const Placement& placement) {
   std::size_t workers = 0;
@@ -89,16 +84,21 @@ std::size_t num_workers(const Placement& placement) {
   return workers;
 }
 
+// An event is the end of an op or the arrival of a message. All events of an instant are taken before any worker starts
+// an op, so that the choice does not depend on the order of events. A worker is tried again only if an event affected
+// it (`touched`), so an op costs only its queues.
 class ListScheduler {
  public:
-  ListScheduler(const ListTask& task, const ListRank& rank)
-      : task_(task), rank_(rank), slices_(task.slices), stages_(task.placement.worker_of.at(0).size()) {
-    require_durations();
+  ListScheduler(const ListTask& task, const ListRank& rank, const DepthLimits& limits)
+      : task_(task),
+        rank_(rank),
+        limits_(limits),
+        slices_(task.slices),
+        stages_(task.placement.worker_of.at(0).size()) {
     order_micro_batches();
     lay_out_stages();
     lay_out_workers();
     auto& schedule = result_.schedule;
-    schedule.name = task.name;
     schedule.stages = static_cast<std::int64_t>(stages_);
     schedule.micro_batches = static_cast<std::int64_t>(task.replica_of.size());
     schedule.placement = task.placement;
@@ -127,21 +127,9 @@ class ListScheduler {
   }
 
  private:
-  void require_durations() const {
-    require_time("latency", task_.latency);
-    if (task_.durations.size() != 1 && task_.durations.size() != stages_) {
-      throw ConfigError(fmt::format("list scheduling: durations of {} stages for {}", task_.durations.size(), stages_));
-    }
-    for (const OpDurations& each : task_.durations) {
-      require_time("duration", each.forward);
-      require_time("duration", each.backward);
-      require_time("duration", each.input_gradient);
-      require_time("duration", each.weight_gradient);
-    }
-  }
-
   void order_micro_batches() {
     members_.resize(task_.placement.num_replicas());
+    admitted_.resize(members_.size(), 0);
     for (std::size_t m = 0; m < task_.replica_of.size(); ++m) {
       auto& members = members_[task_.replica_of[m].index()];
       age_.push_back(static_cast<std::int64_t>(members.size()));
@@ -164,11 +152,10 @@ class ListScheduler {
         workers_[copy.worker.index()].copies.emplace_back(static_cast<std::int64_t>(r), static_cast<std::int64_t>(s));
         if (task_.stage_credits.empty()) continue;
         copy.credits = task_.stage_credits[r][s];
-        if (copy.credits < slices_ && !members_[r].empty()) {
-          throw ConfigError(fmt::format(
-              "{}: worker {} waits for a credit of stage {} of replica {}, which has {}; allow at least {} in flight",
-              task_.name, copy.worker.value(), s, r, copy.credits, slices_));
-        }
+        if (copy.credits >= slices_ || members_[r].empty()) continue;
+        throw InternalError(
+            fmt::format("worker {} waits for a credit of stage {} of replica {}, which has {}; a micro-batch needs {}",
+                        copy.worker.value(), s, r, copy.credits, slices_));
       }
     }
   }
@@ -182,11 +169,10 @@ class ListScheduler {
         if (members_[r].empty()) continue;
         const std::int64_t needed = slices_here(worker, ReplicaId(static_cast<std::int64_t>(r)));
         worker.reserved = std::max(worker.reserved, needed);
-        if (needed > worker.credits) {
-          throw ConfigError(fmt::format(
-              "{}: worker {} waits for a credit, of which it has {}; one micro-batch of replica {} needs {} there",
-              task_.name, w, worker.credits, r, needed));
-        }
+        if (needed <= worker.credits) continue;
+        throw InternalError(fmt::format(
+            "worker {} waits for a credit, of which it has {}; one micro-batch of replica {} needs {} there", w,
+            worker.credits, r, needed));
       }
       worker.visits.resize(task_.replica_of.size());
       advance_oldest(worker);
@@ -207,17 +193,6 @@ class ListScheduler {
 
   StageCopy& copy(ReplicaId replica, StageId stage) { return copies_[replica.index() * stages_ + stage.index()]; }
   StageCopy& copy(const Op& op) { return copy(op.replica, op.stage); }
-
-  double duration(const Op& op) const {
-    const OpDurations& durations = task_.durations[task_.durations.size() == 1 ? 0 : op.stage.index()];
-    switch (op.kind) {
-      case OpKind::Forward: return durations.forward;
-      case OpKind::Backward: return durations.backward;
-      case OpKind::BackwardInput: return durations.input_gradient;
-      case OpKind::BackwardWeight: return durations.weight_gradient;
-    }
-    return 0;
-  }
 
   RankedOp ranked(const Op& op) const {
     const std::int64_t age =
@@ -254,6 +229,7 @@ class ListScheduler {
   void offer_forward(ReplicaId replica, StageId stage) {
     StageCopy& at = copy(replica, stage);
     if (at.offered || at.begun == at.arrived || at.in_flight == at.credits) return;
+    if (stage == StageId(0) && admitted_[replica.index()] == limits_.admitted) return;
     at.offered = true;
     workers_[at.worker.index()].forwards.push(ranked(next_forward(replica, stage)));
   }
@@ -264,7 +240,10 @@ class ListScheduler {
       ++at.arrived;
       offer_forward(op.replica, op.stage);
     } else if (op.kind == OpKind::BackwardWeight) {
-      workers_[at.worker.index()].backwards.push(ranked(op));
+      auto& weights = workers_[at.worker.index()].weights;
+      const RankedOp ready = ranked(op);
+      weights.insert(std::ranges::upper_bound(weights, ready, [](auto& a, auto& b) { return runs_after(b, a); }),
+                     ready);
     } else {
       add_gradients(op, op.stage.index() + 1 == stages_ ? slices_ : 1);
     }
@@ -272,8 +251,8 @@ class ListScheduler {
   }
 
   void send(WorkerId from, const Op& consumer) {
-    if (task_.latency == 0 || copy(consumer).worker == from) return make_ready(consumer);
-    events_.push({now_ + task_.latency, true, consumer});
+    if (task_.latency_ticks == 0 || copy(consumer).worker == from) return make_ready(consumer);
+    events_.push({now_ + task_.latency_ticks, true, consumer});
   }
 
   void touch(WorkerId w) {
@@ -283,14 +262,11 @@ class ListScheduler {
     touched_.push_back(w.index());
   }
 
-  /// Treats times that differ only by rounding as equal.
   void take_events_of_next_instant() {
-    constexpr double kRounding = 1e-12;
-    const double last = events_.top().time * (1 + kRounding);
-    while (!events_.empty() && events_.top().time <= last) {
+    now_ = events_.top().time;
+    while (!events_.empty() && events_.top().time == now_) {
       const Event event = events_.top();
       events_.pop();
-      now_ = event.time;
       event.arrival ? make_ready(event.op) : end(event.op);
     }
   }
@@ -319,7 +295,10 @@ class ListScheduler {
     if (op.kind == OpKind::BackwardWeight) return;
     ++gradients(op).ended;
     offer_backward(op);
-    if (op.stage == StageId(0)) return;
+    if (op.stage == StageId(0)) {
+      --admitted_[op.replica.index()];
+      return offer_forward(op.replica, op.stage);
+    }
     next = op;
     next.stage = StageId(op.stage.value() - 1);
     send(w, next);
@@ -345,6 +324,8 @@ class ListScheduler {
     while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
   }
 
+  // If credits are short, only the oldest unfinished micro-batch may start: it has credits reserved, and its backwards
+  // return them. Without this rule, younger micro-batches could take all credits and wait for it forever.
   /// Removes the best ready forward that credits allow and that runs before `rival`.
   std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
     const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };
@@ -386,13 +367,17 @@ class ListScheduler {
   void begin_best(std::size_t w) {
     Worker& worker = workers_[w];
     const RankedOp* backward = worker.backwards.empty() ? nullptr : &worker.backwards.top();
-    if (const auto forward = take_forward(worker, backward)) {
+    const RankedOp* weight = worker.weights.empty() ? nullptr : &worker.weights.front();
+    const bool is_full = weight != nullptr && worker.in_flight >= limits_.most_held;
+    const bool weight_next = weight != nullptr && (is_full || backward == nullptr || runs_after(*backward, *weight));
+    const RankedOp* rival = weight_next ? weight : backward;
+    if (const auto forward = is_full ? std::nullopt : take_forward(worker, rival)) {
       take_credits(*forward);
       begin(w, *forward);
       offer_forward(forward->replica, forward->stage);
-    } else if (backward != nullptr) {
-      const Op op = backward->op;
-      worker.backwards.pop();
+    } else if (rival != nullptr) {
+      const Op op = rival->op;
+      weight_next ? worker.weights.pop_front() : worker.backwards.pop();
       begin(w, op);
     }
   }
@@ -401,6 +386,7 @@ class ListScheduler {
     StageCopy& at = copy(forward);
     Worker& worker = workers_[at.worker.index()];
     at.offered = false;
+    if (forward.stage == StageId(0)) ++admitted_[forward.replica.index()];
     ++at.begun;
     ++at.in_flight;
     result_.peak_in_flight = std::max(result_.peak_in_flight, ++worker.in_flight);
@@ -410,30 +396,48 @@ class ListScheduler {
   void begin(std::size_t w, const Op& op) {
     workers_[w].busy = true;
     result_.schedule.workers[w].push_back(op);
-    events_.push({now_ + duration(op), false, op});
+    events_.push({now_ + unit_duration(op.kind) * task_.op_ticks, false, op});
   }
 
   const ListTask& task_;
   const ListRank& rank_;
+  const DepthLimits& limits_;
   std::int64_t slices_;
   std::size_t stages_;
   std::vector<std::vector<MicroBatchId>> members_;  // [replica], ascending
   std::vector<std::int64_t> age_;                   // [micro-batch]
   std::vector<MicroBatchId> by_age_;                // Oldest first
+  std::vector<std::int64_t> admitted_;              // [replica]: forwards at stage 0 without an input gradient there
   std::vector<StageCopy> copies_;                   // [replica * stages + stage]
   std::vector<Worker> workers_;
   std::vector<std::size_t> touched_;
   std::priority_queue<Event, std::vector<Event>, decltype([](const auto& a, const auto& b) { return a.time > b.time; })>
       events_;  // Earliest first
-  double now_ = 0;
+  std::int64_t now_ = 0;
   ListResult result_;
 };
 
 }  // namespace
 
-ListResult list_schedule(const ListTask& task, const ListRank& rank) { return ListScheduler(task, rank).run(); }
+ListResult list_schedule(const ListTask& task, const ListRank& rank) { return ListScheduler(task, rank, {}).run(); }
 
-ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits, double deadline) {
+Schedule deepest_first(ListTask task, const DepthLimits& limits) {
+  task.split_backward = true;
+  const auto stages = static_cast<std::int64_t>(task.placement.worker_of.at(0).size());
+  const auto replicas = static_cast<std::int64_t>(task.placement.num_replicas());
+  constexpr std::int64_t kAfterForwards = 1'000'000'000'000;
+  // The rank of an op is requested when it becomes ready, so a count gives the W in order of age.
+  const ListRank deepest = [=, ready_weights = std::int64_t{0}](const Op& op, std::int64_t) mutable {
+    if (op.kind == OpKind::BackwardWeight) return kAfterForwards + ready_weights++;
+    const std::int64_t s = op.stage.value();
+    const std::int64_t steps =
+        op.kind == OpKind::Forward ? s : 2 * stages - 1 - s;  // Done, through all stages and back
+    return op.replica.value() - steps * replicas;
+  };
+  return ListScheduler(task, deepest, limits).run().schedule;
+}
+
+ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits, std::int64_t deadline) {
   constexpr std::int64_t kSteps = 16;
   const std::size_t workers = num_workers(task.placement);
   const std::int64_t step = std::max<std::int64_t>(1, (credits.most - credits.least + kSteps - 1) / kSteps);

@@ -1,33 +1,28 @@
 #pragma once
 // Greedy list scheduling, for orders without a formula: the step is simulated, and a worker that becomes free starts
-// the ready op of the best rank that its limits on activations (*credits*) allow. Schedules with slices and Hanayo use
-// it, and the search as its first order. A generator gives the placement, the deal of micro-batches, and a rank. The
-// scheduler in the source is one class: each event changes an op's stage, its worker and its micro-batch together.
+// the ready op of the best rank that its limits on activations (*credits*) allow. A generator gives the placement, the
+// deal of micro-batches, and a rank. Schedules with slices, Hanayo and chimera-zb use it. deepest_first() is a rank
+// with limits of its own: every worker runs the micro-batch that is farthest along. Ops that arrive late then delay
+// only what needs them, so the order suits latency and unequal op times. The scheduler in the source is one class: each
+// event changes an op's stage, its worker and its micro-batch together.
 
+#include <cstdint>
 #include <functional>
-#include <string>
+#include <limits>
 #include <vector>
 
 #include "schedule/schedule.h"
 
 namespace chimera {
 
-/// Durations of a stage's ops, in any unit.
-struct OpDurations {
-  double forward = 1;
-  double backward = 2;  // Whole B
-  double input_gradient = 1;
-  double weight_gradient = 1;
-};
-
+/// What list_schedule() schedules. Times are in ticks of any length.
 struct ListTask {
-  std::string name;  // Name of the schedule
   Placement placement = {};
-  std::vector<ReplicaId> replica_of = {};     // [micro-batch]
-  std::int64_t slices = 1;                    // k: slices of a micro-batch
-  bool split_backward = false;                // I and W instead of B
-  std::vector<OpDurations> durations = {{}};  // [stage], or one entry for all; of a slice
-  double latency = 0;                         // Latency of a message to another worker
+  std::vector<ReplicaId> replica_of = {};  // [micro-batch]
+  std::int64_t slices = 1;                 // k: slices of a micro-batch
+  bool split_backward = false;             // I and W instead of B
+  std::int64_t op_ticks = 1;               // Duration of F, I and W of a slice; B takes twice as long
+  std::int64_t latency_ticks = 0;          // Latency of a message to another worker
   /// [replica][stage]: maximum number of slices in flight (forward started, B or W not ended). Empty: no limit.
   std::vector<std::vector<std::int64_t>> stage_credits = {};
   /// [worker]: maximum number of (replica, stage, slice) in flight. The credits that one micro-batch can need there are
@@ -41,7 +36,7 @@ using ListRank = std::function<std::int64_t(const Op& op, std::int64_t age)>;
 
 struct ListResult {
   Schedule schedule;
-  double makespan = 0;
+  std::int64_t makespan = 0;        // In ticks
   std::int64_t peak_in_flight = 0;  // Most (replica, stage, slice) in flight on a worker
 };
 
@@ -52,9 +47,28 @@ struct ListResult {
 /// Credits cannot deadlock, because the oldest unfinished micro-batch (smallest age, then smallest replica) always gets
 /// them. Younger ones wait behind it at a stage, and worker credits are reserved for it.
 ///
-/// Throws ConfigError, naming worker and credit, if a limit has no room for a single micro-batch; also if durations or
-/// latency are negative or not finite, or the number of durations is wrong.
+/// Requires ops of at least 1 tick and a latency of at least 0. Throws InternalError, naming worker and credit, if a
+/// limit has no room for a single micro-batch.
 [[nodiscard]] ListResult list_schedule(const ListTask& task, const ListRank& rank);
+
+/// Limits of deepest_first(). The defaults are no limits.
+struct DepthLimits {
+  /// A: maximum number of micro-batches of a replica in flight, from the forward at stage 0 to the input gradient there
+  std::int64_t admitted = std::numeric_limits<std::int64_t>::max();
+  /// Activations (replica, stage, micro-batch) on a worker from which on its oldest W has priority
+  std::int64_t most_held = std::numeric_limits<std::int64_t>::max();
+};
+
+/// Schedules split backwards so that a worker prefers the micro-batch that is farthest along. A replica admits its
+/// micro-batches in order, while fewer than A of them are in flight. A free worker runs the first of these that exists:
+/// 1. its oldest W, if it holds `most_held` activations (F started, W not ended);
+/// 2. of the F and I with arrived input, the op farthest along the way through all stages and back (ties: lower
+///    replica, then older micro-batch);
+/// 3. its oldest W.
+///
+/// It cannot deadlock, because F and I never wait for memory. If A micro-batches of each replica need at most
+/// `most_held` activations on a worker, it never holds more. Requires a task without slices and credits.
+[[nodiscard]] Schedule deepest_first(ListTask task, const DepthLimits& limits);
 
 struct CreditRange {
   std::int64_t least = 0;
@@ -64,7 +78,7 @@ struct CreditRange {
 /// Returns list_schedule() with as many credits for each worker, the fewest of at most 17 in the range that end by
 /// `deadline`; if none does, the result that is best by better().
 [[nodiscard]] ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits,
-                                             double deadline);
+                                             std::int64_t deadline);
 
 /// Returns the result that ends first; ties: fewer in flight, then `a`.
 [[nodiscard]] ListResult better(ListResult a, ListResult b);

@@ -6,17 +6,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "generate/chimera.h"
-#include "generate/chimera_rotated.h"
-#include "generate/chimera_zb.h"
-#include "generate/dualpipe.h"
-#include "generate/gems.h"
-#include "generate/gpipe.h"
-#include "generate/hanayo.h"
-#include "generate/interleaved.h"
-#include "generate/one_f_one_b.h"
-#include "generate/pipedream.h"
-#include "generate/two_chunks.h"
-#include "generate/zero_bubble.h"
+#include "generate/entries.h"
 
 namespace chimera {
 

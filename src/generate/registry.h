@@ -2,7 +2,6 @@
 // Schedules by name, for names that the user or a plan gives. Code that has a schedule reads its properties from the
 // Schedule, never from its name, because a file may have any name.
 
-#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,9 +19,6 @@ inline constexpr const char* kPaperSchedule = "chimera";
 
 /// Simplest schedule: any D and N.
 inline constexpr const char* kPlainSchedule = "1f1b";
-
-/// One schedule of each kind.
-inline constexpr std::array kRepresentativeSchedules = {"gpipe", "1f1b", "chimera", "zb-h1"};
 
 /// Returns all entries, in the order shown to users.
 [[nodiscard]] std::span<const Generator> generators();

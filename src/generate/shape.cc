@@ -6,11 +6,11 @@
 #include <iterator>
 #include <utility>
 
-#include "core/error.h"
 #include "generate/generator.h"
 
 namespace chimera {
 
+// Limits come before any product of counts is formed, so products cannot overflow.
 std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each) {
   const auto below = [](const std::string& what, std::int64_t least, std::int64_t value) {
     return fmt::format("{} must be at least {}, not {}", what, least, value);
@@ -43,8 +43,8 @@ std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t
                      shape.chunks, shape.micro_batches, kMostOps);
 }
 
-Schedule empty_schedule(const char* name, const PipelineShape& shape, Placement placement) {
-  Schedule schedule{.name = name, .micro_batches = shape.micro_batches, .placement = std::move(placement)};
+Schedule empty_schedule(const PipelineShape& shape, Placement placement) {
+  Schedule schedule{.micro_batches = shape.micro_batches, .placement = std::move(placement)};
   schedule.stages = std::ssize(schedule.placement.worker_of.front());
   schedule.workers.resize(static_cast<std::size_t>(shape.stages));
   return schedule;
@@ -62,26 +62,19 @@ TakenAxis slices() {
       .axis = Axis::Slices, .usual = 1, .planned = [](const PipelineShape&) { return std::vector<std::int64_t>{1}; }};
 }
 
-void require_shape(const char* schedule, const std::optional<std::string>& refusal) {
-  if (refusal) throw ConfigError(fmt::format("schedule {}: {}", schedule, *refusal));
-}
-
 Placement linear_placement(std::int64_t stages) { return loop_placement(stages, 1); }
 
+Placement opposite_placement(std::int64_t stages) {
+  return placement_by(2, stages, [&](std::int64_t r, std::int64_t s) { return r == 0 ? s : stages - 1 - s; });
+}
+
 Placement loop_placement(std::int64_t workers, std::int64_t chunks) {
-  Placement placement;
-  auto& row = placement.worker_of.emplace_back();
-  for (std::int64_t s = 0; s < workers * chunks; ++s) row.emplace_back(s % workers);
-  return placement;
+  return placement_by(1, workers * chunks, [&](std::int64_t, std::int64_t s) { return s % workers; });
 }
 
 Placement rotated_placement(std::int64_t stages, std::int64_t replicas) {
-  Placement placement;
-  for (std::int64_t r = 0; r < replicas; ++r) {
-    auto& row = placement.worker_of.emplace_back();
-    for (std::int64_t s = 0; s < stages; ++s) row.emplace_back((r * (stages / replicas) + s) % stages);
-  }
-  return placement;
+  return placement_by(replicas, stages,
+                      [&](std::int64_t r, std::int64_t s) { return (r * (stages / replicas) + s) % stages; });
 }
 
 std::int64_t wave_worker(std::int64_t stage, std::int64_t workers) {
@@ -94,10 +87,7 @@ std::int64_t wave_stage(std::int64_t worker, std::int64_t chunk, std::int64_t wo
 }
 
 Placement wave_placement(std::int64_t workers, std::int64_t chunks) {
-  Placement placement;
-  auto& row = placement.worker_of.emplace_back();
-  for (std::int64_t s = 0; s < workers * chunks; ++s) row.emplace_back(wave_worker(s, workers));
-  return placement;
+  return placement_by(1, workers * chunks, [&](std::int64_t, std::int64_t s) { return wave_worker(s, workers); });
 }
 
 }  // namespace chimera

@@ -1,6 +1,6 @@
 #pragma once
-// What the generators share: reasons to refuse a shape, placements of one replica, and axes. A generator calls
-// require_shape(NAME, reason), then empty_schedule() with a placement, and appends each worker's ops.
+// Parts of the generators: reasons to refuse a shape, placements, and axes. A generator calls empty_schedule() with a
+// placement, and appends each worker's ops.
 
 #include <optional>
 #include <string>
@@ -23,16 +23,13 @@ template <std::int64_t kOpsEach>
 /// Returns why a schedule needs another D: it is not even, or not positive.
 [[nodiscard]] std::optional<std::string> odd_stages(std::int64_t stages, const char* reason);
 
-/// Throws ConfigError, `NAME: reason`, if there is a reason.
-void require_shape(const char* schedule, const std::optional<std::string>& refusal);
-
 /// Returns why no schedule with v = `chunks` has this shape: shape_error(), or too many ops with `ops_each` per stage
 /// and micro-batch.
 [[nodiscard]] std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
 /// Returns a schedule of the shape's D workers and N micro-batches, which have no ops yet. It has as many stages as the
 /// placement.
-[[nodiscard]] Schedule empty_schedule(const char* name, const PipelineShape& shape, Placement placement);
+[[nodiscard]] Schedule empty_schedule(const PipelineShape& shape, Placement placement);
 
 /// Returns the i-th op of a kind on a stage, i from 0, if micro-batches go in ascending order, and their slices
 /// ascending forward and descending backward.
@@ -41,8 +38,22 @@ void require_shape(const char* schedule, const std::optional<std::string>& refus
 /// Returns the axis --slices: 1 by default and in plans.
 [[nodiscard]] TakenAxis slices();
 
+/// Returns replicas of `stages` stages, with stage s of replica r on worker worker_of(r, s).
+template <class WorkerOf>
+[[nodiscard]] Placement placement_by(std::int64_t replicas, std::int64_t stages, const WorkerOf& worker_of) {
+  Placement placement;
+  for (std::int64_t r = 0; r < replicas; ++r) {
+    auto& row = placement.worker_of.emplace_back();
+    for (std::int64_t s = 0; s < stages; ++s) row.emplace_back(worker_of(r, s));
+  }
+  return placement;
+}
+
 /// Returns a replica with stage s on worker s.
 [[nodiscard]] Placement linear_placement(std::int64_t stages);
+
+/// Returns a second replica in the opposite direction: stage s on workers s and D-1-s.
+[[nodiscard]] Placement opposite_placement(std::int64_t stages);
 
 /// Returns a replica with stage s on worker s mod D.
 [[nodiscard]] Placement loop_placement(std::int64_t workers, std::int64_t chunks);

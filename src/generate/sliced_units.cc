@@ -30,6 +30,8 @@ struct Phase {
   std::int64_t end = 0;  // Slot after the input gradients; `begin` of the next unit if no weight gradient is left
 };
 
+// All pipelines have the same phases, in slots of alternate parity for the two directions, so no two ops of a worker
+// collide. A phase starts so early that the weight gradients of the phase before just fill its free slots.
 class SlicedUnits {
  public:
   explicit SlicedUnits(const PipelineShape& shape)
@@ -130,8 +132,8 @@ ListRank older_then_deeper(const PipelineShape& shape) {
   };
 }
 
-Schedule sliced_units(const char* name, const PipelineShape& shape) {
-  Schedule schedule = empty_schedule(name, shape, chimera_placement(shape));
+Schedule sliced_units(const PipelineShape& shape) {
+  Schedule schedule = empty_schedule(shape, chimera_placement(shape));
   schedule.slices = shape.slices;
   const SlicedUnits units(shape);
   for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers[static_cast<std::size_t>(w)] = units.order(w);

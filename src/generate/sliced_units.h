@@ -23,7 +23,7 @@ namespace chimera {
 /// gradients, then forwards until n slices are ahead again; weight gradients fill free slots, oldest first. At k = 1
 /// and D | N these are chimera-zb's slots. docs/slices.md proves makespan N(F+I+W) + (d - 1) F/vk at F = I = W, and
 /// sliced_credits(). Requires has_sliced_units() and a legal shape.
-[[nodiscard]] Schedule sliced_units(const char* name, const PipelineShape& shape);
+[[nodiscard]] Schedule sliced_units(const PipelineShape& shape);
 
 /// Rank for whole backwards with slices: forwards first, of the older micro-batch, then of the lower stage; backwards
 /// from the deepest stage.

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <functional>
 
+#include "generate/entries.h"
 #include "generate/shape.h"
 #include "generate/split_order.h"
 
 namespace chimera {
 namespace {
-
-constexpr const char* kZbV = "zb-v";
-constexpr const char* kVHalf = "v-half";
-constexpr const char* kVMin = "v-min";
 
 std::size_t chunk_of(Step step) { return static_cast<std::size_t>(step) % 2; }
 
@@ -42,12 +39,11 @@ struct PatternSlots {
 /// Returns the schedule of a slot pattern (a building block of Qi et al., NeurIPS'24). Micro-batch m has the slots of
 /// micro-batch 0 plus 6m, because a worker runs six ops per micro-batch; so the four slots must differ modulo 6. Each
 /// free slot takes the W of the oldest pending I, and the rest come last.
-Schedule wave_pattern(const char* name, const PipelineShape& shape,
+Schedule wave_pattern(const PipelineShape& shape,
                       const std::function<PatternSlots(std::int64_t depth, std::int64_t worker)>& slots_of) {
-  require_shape(name, shape_error(shape, 6));
   constexpr std::int64_t kPeriod = 6;
   const std::int64_t depth = shape.stages;
-  Schedule schedule = empty_schedule(name, shape, wave_placement(depth, 2));
+  Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
   for (std::int64_t r = 0; r < depth; ++r) {
     const PatternSlots slots = slots_of(depth, r);
     const StageId down(r);
@@ -69,6 +65,50 @@ Schedule wave_pattern(const char* name, const PipelineShape& shape,
   return schedule;
 }
 
+// The phases of Qi et al., NeurIPS'24: warm-up down and up, a steady state of six ops per micro-batch, and a drain in
+// which the delayed weight gradients fill the bubbles.
+Schedule zb_v(const PipelineShape& shape) {
+  using enum Step;
+  const std::int64_t depth = shape.stages;
+  const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
+  Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
+  for (std::int64_t w = 0; w < depth; ++w) {
+    TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
+                    {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});
+    order.repeat(2 * (depth - w) - 1, {F0});
+    order.repeat(w, {F1, F0});
+    order.repeat(depth - w, {F1, I1, W1});
+    order.repeat(n - (2 * depth - 1 - w), {F0, I0, W0, F1, I1, W1});
+    order.repeat(depth - 1 - w, {I0, W0, F1, I1, W1});
+    order.repeat(w, {I0, I1});
+    order.repeat(depth - w, {I0, W0});
+    order.repeat(w, {W1});
+    order.repeat(w, {W0});
+    schedule.workers[static_cast<std::size_t>(w)] = order.take();
+  }
+  return schedule;
+}
+
+Schedule v_half(const PipelineShape& shape) {
+  return wave_pattern(shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
+    const std::int64_t shift = depth % 2 == 0 ? 3 : 0;  // Keeps the four slots distinct modulo six
+    return {.forward_down = 2 * r,
+            .forward_up = 3 * depth - 2 - r,
+            .gradient_up = 3 * depth - 1 + shift + 2 * r,
+            .gradient_down = 6 * depth - 2 + shift - r};
+  });
+}
+
+Schedule v_min(const PipelineShape& shape) {
+  return wave_pattern(shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
+    const std::int64_t shift = depth % 3 == 0 ? 2 : 0;  // Keeps the four slots distinct modulo six
+    return {.forward_down = r,
+            .forward_up = 2 * depth - 1 - r,
+            .gradient_up = 2 * depth + shift + r,
+            .gradient_down = 4 * depth - 1 + shift - r};
+  });
+}
+
 }  // namespace
 
 TwoChunks::TwoChunks(const Chunk& chunk0, const Chunk& chunk1) : progress_{Progress{chunk0}, Progress{chunk1}} {
@@ -84,6 +124,8 @@ std::int64_t& TwoChunks::next_of(Step step) {
   }
 }
 
+// Counters advance also beyond the last micro-batch, as if the ops were written, so that a rule for many micro-batches
+// gives the order of fewer by leaving ops out.
 void TwoChunks::repeat(std::int64_t times, std::initializer_list<Step> steps) {
   for (std::int64_t done = 0; done < times; ++done) {
     const std::size_t before = ops_.size();
@@ -115,32 +157,9 @@ void TwoChunks::write_oldest_weight_gradient() {
   ops_.push_back(op);
 }
 
-Schedule zb_v(const PipelineShape& shape) {
-  require_shape(kZbV, shape_error(shape, 6));
-  using enum Step;
-  const std::int64_t depth = shape.stages;
-  const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
-  Schedule schedule = empty_schedule(kZbV, shape, wave_placement(depth, 2));
-  for (std::int64_t w = 0; w < depth; ++w) {
-    TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
-                    {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});
-    order.repeat(2 * (depth - w) - 1, {F0});
-    order.repeat(w, {F1, F0});
-    order.repeat(depth - w, {F1, I1, W1});
-    order.repeat(n - (2 * depth - 1 - w), {F0, I0, W0, F1, I1, W1});
-    order.repeat(depth - 1 - w, {I0, W0, F1, I1, W1});
-    order.repeat(w, {I0, I1});
-    order.repeat(depth - w, {I0, W0});
-    order.repeat(w, {W1});
-    order.repeat(w, {W0});
-    schedule.workers[static_cast<std::size_t>(w)] = order.take();
-  }
-  return schedule;
-}
-
 Generator zb_v_entry() {
-  return {.name = kZbV,
-          .generate = zb_v,
+  return {.name = "zb-v",
+          .make = zb_v,
           .refusal = refuse_bad_counts<6>,
           .rule =
               "Each worker holds stages r and 2D-1-r, so a micro-batch returns to the worker where it started. Split "
@@ -151,22 +170,12 @@ Generator zb_v_entry() {
           .closed_form = "N(F+I+W)+(D-1)max(I/2, I-W)",
           .activations = "2D halves",
           .source = "Qi et al., NeurIPS'24",
-          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
-}
-
-Schedule v_half(const PipelineShape& shape) {
-  return wave_pattern(kVHalf, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
-    const std::int64_t shift = depth % 2 == 0 ? 3 : 0;  // Keeps the four slots distinct modulo six
-    return {.forward_down = 2 * r,
-            .forward_up = 3 * depth - 2 - r,
-            .gradient_up = 3 * depth - 1 + shift + 2 * r,
-            .gradient_down = 6 * depth - 2 + shift - r};
-  });
+          .stages_a_worker = two_stages};
 }
 
 Generator v_half_entry() {
-  return {.name = kVHalf,
-          .generate = v_half,
+  return {.name = "v-half",
+          .make = v_half,
           .refusal = refuse_bad_counts<6>,
           .rule =
               "Stages as in ZB-V. One pattern of F and I repeats every six slots: forwards move down the workers at "
@@ -178,22 +187,12 @@ Generator v_half_entry() {
           .activations = "(D+2) div 2",
           .source = "Qi et al., NeurIPS'24",
           .figure = {.stages = 4, .micro_batches = 4},
-          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
-}
-
-Schedule v_min(const PipelineShape& shape) {
-  return wave_pattern(kVMin, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
-    const std::int64_t shift = depth % 3 == 0 ? 2 : 0;  // Keeps the four slots distinct modulo six
-    return {.forward_down = r,
-            .forward_up = 2 * depth - 1 - r,
-            .gradient_up = 2 * depth + shift + r,
-            .gradient_down = 4 * depth - 1 + shift - r};
-  });
+          .stages_a_worker = two_stages};
 }
 
 Generator v_min_entry() {
-  return {.name = kVMin,
-          .generate = v_min,
+  return {.name = "v-min",
+          .make = v_min,
           .refusal = refuse_bad_counts<6>,
           .rule =
               "Like V-Half, but a micro-batch moves down, up and back without waiting, one every six slots. A third "
@@ -204,7 +203,7 @@ Generator v_min_entry() {
           .activations = "(D+4) div 3",
           .source = "Qi et al., NeurIPS'24",
           .figure = {.stages = 4, .micro_batches = 4},
-          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
+          .stages_a_worker = two_stages};
 }
 
 }  // namespace chimera

@@ -1,7 +1,8 @@
 #pragma once
-// Schedules of one replica with two stages on each worker, w and 2D-1-w: a micro-batch goes down the workers and up
-// again, and ends where it started, so the last stage's backward needs no message to begin. TwoChunks writes the list
-// of such a worker, also for DualPipe (dualpipe.h), whose two stages belong to different replicas.
+// The list of a worker with two stages, written in steps such as "next forward of chunk 0". ZB-V, V-Half and V-Min
+// place stages w and 2D-1-w of one replica on worker w: a micro-batch goes down the workers and up again, and ends
+// where it started, so the last stage's backward needs no message to begin. In DualPipe the two stages belong to
+// different replicas.
 
 #include <array>
 #include <cstdint>
@@ -13,18 +14,6 @@
 #include "schedule/schedule.h"
 
 namespace chimera {
-
-/// ZB-V: the activations of 1F1B, no bubble between a worker's first and last op at equal times.
-[[nodiscard]] Schedule zb_v(const PipelineShape& shape);
-[[nodiscard]] Generator zb_v_entry();
-
-/// V-Half: about half the activations of 1F1B.
-[[nodiscard]] Schedule v_half(const PipelineShape& shape);
-[[nodiscard]] Generator v_half_entry();
-
-/// V-Min: about a third of the activations of 1F1B.
-[[nodiscard]] Schedule v_min(const PipelineShape& shape);
-[[nodiscard]] Generator v_min_entry();
 
 /// A stage of a replica, with `count` micro-batches from `first` on.
 struct Chunk {
@@ -39,7 +28,7 @@ struct Chunk {
 /// pair.
 enum class Step : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW, And };
 
-/// Writes a worker's ops from steps such as "next forward of chunk 0".
+/// Writes a worker's ops.
 class TwoChunks {
  public:
   TwoChunks(const Chunk& chunk0, const Chunk& chunk1);
@@ -65,5 +54,8 @@ class TwoChunks {
   std::vector<Op> ops_;
   std::size_t oldest_ = 0;  // No pending I for OldestW before this op
 };
+
+/// Generator::stages_a_worker of these schedules.
+[[nodiscard]] inline std::int64_t two_stages(const PipelineShape&) { return 2; }
 
 }  // namespace chimera

@@ -19,6 +19,9 @@ using Copy = std::pair<ReplicaId, StageId>;
 
 Copy copy_of(const Op& op) { return {op.replica, op.stage}; }
 
+// Follows one worker's list and counts the weight gradients of each stage. A version is dropped after its last use,
+// found in a first pass; the newest one only right before its replacement, since a later op or the next step may use
+// it.
 class UpdatePlacing {
  public:
   UpdatePlacing(const std::vector<Op>& ops, std::int64_t micro_batches, bool sums)
@@ -171,6 +174,8 @@ class PostPlacing {
   }
 
  private:
+  // `turns` ascend, because makers of one channel are sorted by their position in t. With SerialPair both ends issue
+  // the transfers of a pair in the order t, so a post also waits for the own sends before its turn.
   void place_channel(std::size_t peer, std::span<const OpIndex> makers) {
     std::vector<std::size_t> turns;
     for (const OpIndex maker : makers) turns.push_back(turn_position(turns.empty() ? 0 : turns.back(), maker));
@@ -196,6 +201,7 @@ class PostPlacing {
     const auto is_before = [&](std::size_t i) {
       return turn(worker_, plan_.table.first(worker_) + static_cast<OpIndex>(i)) < maker_turn;
     };
+    // Galloping: the next turn is usually a few ops further, so steps double from there before the binary search.
     std::size_t low = from;
     std::size_t step = 1;
     while (low + step <= ops_.size() && is_before(low + step - 1)) {
@@ -310,6 +316,8 @@ class WorkerLowering {
     if (destination_[forward] != kHere && is_answered(ops_[forward])) wait_for_send(forward);
   }
 
+  // The peer sends the gradient of an activation only after it has received the activation, so no wait for the send is
+  // needed before. A recomputed stage frees its output early instead, and waits for the send like other sends.
   /// Returns whether an arriving gradient shows that the op's send has completed.
   bool is_answered(const Op& op) const {
     return op.kind == OpKind::Forward && !plan_.options.recompute.contains(op.stage) &&

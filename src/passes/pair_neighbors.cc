@@ -47,6 +47,8 @@ class Pairing {
     return next_[w] > before;
   }
 
+  // Some worker is at a pair whose first op could run: its second op waits for a result that in turn waits for the
+  // first. In order, the first op runs now. Progress is certain, because the unpaired schedule has no cycle.
   bool take_one_apart() {
     for (std::size_t w = 0; w < next_.size(); ++w) {
       auto& ops = schedule_.workers[w];

@@ -24,12 +24,14 @@ void require_unrollable(const Schedule& step, std::int64_t steps) {
   }
 }
 
-Ops shifted(const Ops& ops, std::int64_t micro_batches) {
+Ops shift_micro_batches(const Ops& ops, std::int64_t micro_batches) {
   Ops result = ops;
   for (Op& op : result) op.micro_batch = MicroBatchId(op.micro_batch.value() + micro_batches);
   return result;
 }
 
+// Each op that ends a micro-batch frees one activation, so one forward of the next step may follow it: the worker never
+// holds more than in a single step, and it does not wait between steps.
 /// Appends a worker's next step, its warm-up spread over the last `drain` ops of `stream`.
 void append_without_flush(Ops& stream, std::size_t drain, const Ops& next, std::size_t warm_up) {
   const Ops draining(stream.end() - static_cast<std::ptrdiff_t>(drain), stream.end());
@@ -52,19 +54,19 @@ std::size_t ops_behind_forwards(const Ops& ops) {
   return static_cast<std::size_t>(std::find_if(ops.rbegin(), ops.rend(), is_forward) - ops.rbegin());
 }
 
-Ops repeated(const Ops& step, std::int64_t steps, std::int64_t micro_batches, bool flush) {
+Ops repeat(const Ops& step, std::int64_t steps, std::int64_t micro_batches, bool flush) {
   const std::size_t drain = ops_behind_forwards(step);
   const std::size_t warm_up = leading_forwards(step);
   Ops stream;
   stream.reserve(step.size() * static_cast<std::size_t>(steps));
   for (std::int64_t k = 0; k < steps; ++k) {
-    append_without_flush(stream, flush || k == 0 ? 0 : drain, shifted(step, k * micro_batches), warm_up);
+    append_without_flush(stream, flush || k == 0 ? 0 : drain, shift_micro_batches(step, k * micro_batches), warm_up);
   }
   return stream;
 }
 
 /// Returns the micro-batches that a worker may have in flight, or 0 to keep the order of its step.
-std::size_t admitted(const Schedule& step, const Ops& ops) {
+std::size_t count_admitted(const Schedule& step, const Ops& ops) {
   if (!step.updates || step.updates->delay || ops.empty()) return 0;
   const std::size_t forwards = leading_forwards(ops);
   const StageId stage = ops.front().stage;
@@ -75,7 +77,7 @@ std::size_t admitted(const Schedule& step, const Ops& ops) {
 }
 
 /// Puts `admitted` forwards first, then one after each op that ends a micro-batch.
-Ops with_bounded_in_flight(const Ops& ops, std::size_t admitted) {
+Ops bound_in_flight(const Ops& ops, std::size_t admitted) {
   Ops forwards;
   Ops others;
   for (const Op& op : ops) (op.kind == OpKind::Forward ? forwards : others).push_back(op);
@@ -143,7 +145,7 @@ std::vector<std::size_t> ends_of_pieces(const std::vector<Instruction>& instruct
   return ends;
 }
 
-std::vector<Instruction> cut(const Stream& stream, std::size_t worker, std::int64_t piece) {
+std::vector<Instruction> piece_of(const Stream& stream, std::size_t worker, std::int64_t piece) {
   const auto& instructions = stream.program.workers[worker];
   const auto& ends = stream.ends[worker];
   const auto at = static_cast<std::size_t>(piece);
@@ -161,13 +163,15 @@ void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t s
   }
 }
 
+// In the middle of a long run all pieces are alike. It is enough to compare two: a piece depends only on the pieces
+// near it, and both have as many neighbors as steps can be in flight.
 /// Returns whether the middle piece equals the piece before it, shifted by a step.
 bool repeats(const Stream& stream) {
   const std::int64_t middle = stream.program.steps / 2;
   for (std::size_t w = 0; w < stream.program.workers.size(); ++w) {
-    auto before = cut(stream, w, middle - 1);
+    auto before = piece_of(stream, w, middle - 1);
     shift(before, stream, 1);
-    if (before != cut(stream, w, middle)) return false;
+    if (before != piece_of(stream, w, middle)) return false;
   }
   return true;
 }
@@ -179,9 +183,9 @@ Schedule unroll(const Schedule& step, std::int64_t steps) {
   Schedule stream = step;
   stream.micro_batches = step.micro_batches * steps;
   for (auto& ops : stream.workers) {
-    const std::size_t at_work = admitted(step, ops);
-    ops = at_work > 0 ? with_bounded_in_flight(repeated(ops, steps, step.micro_batches, /*flush=*/true), at_work)
-                      : repeated(ops, steps, step.micro_batches, /*flush=*/!step.updates);
+    const std::size_t at_work = count_admitted(step, ops);
+    ops = at_work > 0 ? bound_in_flight(repeat(ops, steps, step.micro_batches, /*flush=*/true), at_work)
+                      : repeat(ops, steps, step.micro_batches, /*flush=*/!step.updates);
   }
   if (step.updates) state_versions(stream);
   return stream;
@@ -200,7 +204,7 @@ std::vector<Instruction> Stream::piece(std::size_t worker, std::int64_t step, st
   const std::int64_t middle = program.steps / 2;
   const std::int64_t left_out = steps - program.steps;
   const std::int64_t at = std::max(std::min(step, middle - 1), step - left_out);
-  auto result = cut(*this, worker, at);
+  auto result = piece_of(*this, worker, at);
   shift(result, *this, first + step - at);
   return result;
 }

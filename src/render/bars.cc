@@ -108,6 +108,7 @@ class BarPicture {
 
 }  // namespace
 
+// Ends are rounded, not lengths, so that rounding does not add up over the parts of a bar.
 std::string to_text(const BarChart& chart, int width) {
   const double most = longest(chart);
   const std::size_t label_width = widest_label(chart);

@@ -26,7 +26,7 @@ using Point = std::pair<double, double>;
 bool is_finite(const Point& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
 
 /// Keeps the lowest and highest point of each of `columns` equal parts.
-std::vector<Point> thinned(const std::vector<Point>& points, std::size_t columns) {
+std::vector<Point> thin(const std::vector<Point>& points, std::size_t columns) {
   if (points.size() <= 2 * columns) return points;
   std::vector<Point> kept;
   const std::size_t bucket = (points.size() + columns - 1) / columns;
@@ -56,13 +56,14 @@ std::vector<SeriesLook> looks_of(const std::vector<Series>& series) {
   return looks;
 }
 
+// A gap (a value that is not finite) lifts the pen: the path continues with M instead of L.
 void draw_curve(const Series& series, const SeriesLook& look, const ChartAxis& x, const ChartAxis& y,
                 std::string& body) {
   std::string path;
   std::string marks;
   bool pen_down = false;
   const auto columns = static_cast<std::size_t>(x.last - x.first);
-  for (const Point& point : thinned(series.points, columns)) {
+  for (const Point& point : thin(series.points, columns)) {
     if (!is_finite(point)) {
       pen_down = false;
       continue;
@@ -107,7 +108,7 @@ double width_of(const std::string& words) {
 
 }  // namespace
 
-std::vector<double> ticks(double least, double most, int count) {
+std::vector<double> ticks(double least, double most, double count) {
   if (!(most > least)) {
     const double half = least == 0 ? 1 : std::abs(least) / 2;
     return ticks(least - (least > 0 ? std::min(half, least) : half), least + half, count);
@@ -151,48 +152,6 @@ std::string to_svg(const LineChart& chart) {
     frame.text(x.at(number), area.bottom + 17, short_number(number), "middle", "soft");
   }
   for (std::size_t s = 0; s < chart.series.size(); ++s) draw_curve(chart.series[s], looks[s], x, y, frame.body);
-  return frame.finish();
-}
-
-std::string to_svg(const GroupedBars& chart) {
-  Range up;
-  up.add(0);
-  for (const auto& group : chart.groups) {
-    for (const auto& value : group.values) {
-      if (value && std::isfinite(*value)) up.add(*value);
-    }
-  }
-  std::vector<SeriesLook> looks;
-  for (std::size_t s = 0; s < chart.series.size(); ++s) looks.push_back({s % kSeriesColors, s >= kSeriesColors});
-  ChartFrame frame(chart.size, chart.title);
-  const PlotArea area = frame.begin(chart.series, looks, true, "", chart.y_label);
-  const ChartAxis y = frame.value_axis(area, up.least, up.most > 0 ? up.most * 1.02 : 1);
-  const double room = (area.right - area.left) / static_cast<double>(std::max<std::size_t>(chart.groups.size(), 1));
-  const double width = 0.78 * room / static_cast<double>(std::max<std::size_t>(chart.series.size(), 1));
-  const bool has_labels = width >= 20;
-  for (std::size_t g = 0; g < chart.groups.size(); ++g) {
-    const auto& group = chart.groups[g];
-    const double left = area.left + room * (static_cast<double>(g) + 0.11);
-    frame.text(left + 0.39 * room, area.bottom + 17, group.name, "middle", "soft");
-    for (std::size_t s = 0; s < group.values.size(); ++s) {
-      const double x = left + width * static_cast<double>(s);
-      const auto& value = group.values[s];
-      const double top = value ? y.at(*value) : area.bottom;
-      if (value) {
-        frame.body += fmt::format(
-            "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"f{}\" fill=\"{}\"><title>{} "
-            "{}: "
-            "{:.6g}</title></rect>\n",
-            x, top, width * 0.92, area.bottom - top, looks[s].color, series_color(looks[s].color),
-            escaped_markup(group.name), escaped_markup(s < chart.series.size() ? chart.series[s] : ""), *value);
-      }
-      if (has_labels || !value) {
-        frame.body += fmt::format("<g font-size=\"{}\">", width >= 34 ? 11 : 9);
-        frame.text(x + width * 0.46, top - 4, value ? short_number(*value) : chart.absent, "middle", "ink");
-        frame.body += "</g>";
-      }
-    }
-  }
   return frame.finish();
 }
 

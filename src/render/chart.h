@@ -1,9 +1,9 @@
 #pragma once
-// Line and bar charts as standalone SVG pictures, dark on white, for reports of training runs and benchmarks; in a
-// page, chart_style() sets their colors, dark mode included. Series differ in color, dash and mark: color alone carries
-// no information.
+// Line charts as standalone SVG pictures, dark on white, for reports of training runs and sweeps; in a page,
+// chart_style() sets their colors, dark mode included. Series differ in color, dash and mark: color alone carries no
+// information. ChartFrame has the parts of every chart (title, legend, axes); benchmarks/paper/grouped_bars.h draws
+// bars with it.
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,27 +38,11 @@ struct LineChart {
   ChartSize size = {};
 };
 
-/// Bars in groups. A missing value is drawn as the word `absent`.
-struct GroupedBars {
-  struct Group {
-    std::string name;
-    std::vector<std::optional<double>> values;  ///< [series]
-  };
-  std::string title;
-  std::string y_label;
-  std::vector<std::string> series;
-  std::vector<Group> groups;
-  std::string absent = "–";
-  ChartSize size = {};
-};
-
 /// Returns at most `count` + 2 numbers that cover `least` to `most`, in steps of 1, 2 or 5 times a power of ten.
-[[nodiscard]] std::vector<double> ticks(double least, double most, int count);
+[[nodiscard]] std::vector<double> ticks(double least, double most, double count);
 
 /// Thins curves to what pixels can show, but keeps peaks.
 [[nodiscard]] std::string to_svg(const LineChart& chart);
-/// Labels every bar.
-[[nodiscard]] std::string to_svg(const GroupedBars& chart);
 
 /// Returns a style sheet for charts inside `main`: dark mode, full width, legible minimum size.
 [[nodiscard]] std::string chart_style();

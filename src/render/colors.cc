@@ -35,14 +35,6 @@ int cube_step(std::uint8_t value) { return value < 48 ? 0 : value < 115 ? 1 : (v
 
 std::string to_hex(Color color) { return fmt::format("#{:02x}{:02x}{:02x}", color.red, color.green, color.blue); }
 
-double luminance(Color color) {
-  const auto linear = [](std::uint8_t value) {
-    const double share = value / 255.0;
-    return share <= 0.04045 ? share / 12.92 : std::pow((share + 0.055) / 1.055, 2.4);
-  };
-  return 0.2126 * linear(color.red) + 0.7152 * linear(color.green) + 0.0722 * linear(color.blue);
-}
-
 int terminal_color(Color color) {
   return 16 + 36 * cube_step(color.red) + 6 * cube_step(color.green) + cube_step(color.blue);
 }

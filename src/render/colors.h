@@ -21,8 +21,6 @@ struct Color {
 
 /// Example: `#56b4e9`.
 [[nodiscard]] std::string to_hex(Color color);
-/// Returns the luminance, from 0 (black) to 1 (white). Source: WCAG 2.2, relative luminance.
-[[nodiscard]] double luminance(Color color);
 /// Returns the nearest color, 16 to 231, of the 6 x 6 x 6 cube of 256-color terminals.
 [[nodiscard]] int terminal_color(Color color);
 

@@ -20,6 +20,7 @@ std::string little_endian(const std::vector<std::uint32_t>& values, int width) {
   return bytes;
 }
 
+// The JSON library already replaces invalid bytes when it writes; a round trip saves a second decoder of UTF-8.
 /// Replaces invalid bytes by U+FFFD.
 std::string valid_utf8(std::string_view text) { return read_ordered_json(json_text(Json(text))).get<std::string>(); }
 

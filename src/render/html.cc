@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Escapes `<`, as `</script>` or `<!--` would end or change a script element.
-std::string embedded(const Json& json) {
+std::string embed(const Json& json) {
   std::string text;
   for (const char c : json_text(json)) {
     if (c == '<') {
@@ -38,8 +38,9 @@ std::string page_title(const std::vector<Panel>& panels) {
   return escaped_markup(title);
 }
 
+// Titles are text of users: a field name in a title must stay as it is.
 /// Fills the template in one pass, so that inserted text is not expanded again.
-std::string filled(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& fields) {
+std::string fill_template(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& fields) {
   std::string result;
   while (!text.empty()) {
     std::size_t next = text.size();
@@ -78,10 +79,10 @@ std::string to_html(const std::vector<Panel>& panels) {
   Json data = page_colors();
   data["panels"] = Json::array();
   for (const Panel& panel : panels) data["panels"].push_back(page_panel(panel));
-  return filled(page::kTemplate, {{"@title@", page_title(panels)},
-                                  {"@style@", std::string(page::kStyle)},
-                                  {"@data@", embedded(data)},
-                                  {"@script@", std::string(page::kScript)}});
+  return fill_template(page::kTemplate, {{"@title@", page_title(panels)},
+                                         {"@style@", std::string(page::kStyle)},
+                                         {"@data@", embed(data)},
+                                         {"@script@", std::string(page::kScript)}});
 }
 
 }  // namespace chimera

@@ -15,6 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Lists of all workers are one flat array for the page; worker w has the entries first[w] to first[w + 1] - 1.
 /// The total comes last.
 template <class T>
 std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, std::size_t num_workers) {

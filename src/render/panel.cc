@@ -61,6 +61,8 @@ void add_messages(const Schedule& schedule, const Explanation& explanation, cons
   if (!input.empty()) totals.message_bytes = bytes;
 }
 
+// A ring or recursive halving sends 2(r-1)/r of the gradients from each of r copies. The tied matrix is a group of its
+// own, and does not count in units of stages.
 void add_all_reduces(const Schedule& schedule, const CostModel& costs, Totals& totals) {
   const auto gradients = gradient_bytes(costs);
   const auto groups = gradient_groups(schedule.placement, /*tied=*/true);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 
 #include "core/error.h"
 
@@ -12,14 +13,8 @@ namespace {
 std::size_t thread_of(std::size_t track) { return track + 1; }
 
 const char* name_of(TraceProcess process) {
-  switch (process) {
-    case TraceProcess::Ops: return "ops";
-    case TraceProcess::Idle: return "idle";
-    case TraceProcess::AllReduces: return "all-reduce";
-    case TraceProcess::Memory: return "memory";
-    case TraceProcess::Transfers: return "transfers";
-  }
-  return "";
+  constexpr std::array kNames = {"ops", "idle", "all-reduce", "memory", "transfers"};
+  return kNames[static_cast<std::size_t>(process) - 1];
 }
 
 constexpr double kMicroseconds = 1000;  // Microseconds per unit of time
@@ -31,7 +26,7 @@ bool empty(const std::vector<std::vector<T>>& lists) {
   return std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
 }
 
-std::vector<std::vector<bool>> marked(const Schedule& schedule, const std::vector<Place>& places) {
+std::vector<std::vector<bool>> mark_places(const Schedule& schedule, const std::vector<Place>& places) {
   std::vector<std::vector<bool>> marks;
   for (const auto& ops : schedule.workers) marks.emplace_back(ops.size(), false);
   for (const Place& place : places) marks[place.worker][place.position] = true;
@@ -44,13 +39,14 @@ std::string pair_argument(const std::vector<Op>& ops, std::size_t i) {
   return fmt::format(R"(,"pair_with":"{}")", to_text(ops[is_first ? i + 1 : i - 1]));
 }
 
+// Viewers draw an arrow from the slice that contains its start, so an arrow begins a moment before the op ends.
 class TimelineTrace {
  public:
   TimelineTrace(const Schedule& schedule, const Timeline& timeline, const TraceFrame& frame, TraceEvents& events)
       : schedule_(schedule), timeline_(timeline), frame_(frame), events_(events) {}
 
   void write_ops(const std::vector<Place>& critical_path) {
-    const auto critical = marked(schedule_, critical_path);
+    const auto critical = mark_places(schedule_, critical_path);
     name_tracks(TraceProcess::Ops, schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {

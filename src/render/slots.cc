@@ -29,6 +29,7 @@ std::string replica_name(const Schedule& schedule, std::size_t replica) {
 
 namespace {
 
+// The paper draws all ops with equal lengths, also backwards, which take about twice as long as forwards.
 CostModel slot_costs(const Schedule& schedule, double whole_backward) {
   const StageCosts slot{.backward = whole_backward};
   return {std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), slot)};

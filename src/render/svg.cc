@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "render/chart.h"
 #include "render/colors.h"
 #include "render/encoding.h"
 #include "render/slots.h"
@@ -23,6 +24,9 @@ constexpr double kOpHeight = 22;
 constexpr double kAllReduceHeight = 7;
 constexpr double kMemoryHeight = 14;
 constexpr double kRowGap = 5;
+constexpr double kMargin = 8;  // Left of title, legend and sums
+constexpr double kLegendLine = 20;
+constexpr double kLeastOpWidth = 14;  // On average, if several pictures have one axis
 constexpr double kLetterWidth = 6.3;  // Mean width of a letter in labels
 
 bool takes_time(const TimedUpdate& update) { return update.end > update.start; }
@@ -52,7 +56,10 @@ std::string sums_of(const Panel& panel) {
 /// panel has some.
 class SvgLayout {
  public:
-  explicit SvgLayout(const Panel& panel) : panel_(panel), scale_(chosen_scale()) {
+  SvgLayout(const Panel& panel, const std::optional<SvgAxis>& axis)
+      : panel_(panel),
+        axis_end_(axis ? axis->length : panel.timeline.makespan),
+        scale_(axis && axis->length > 0 ? (axis->width - kLeft - kRight) / axis->length : chosen_scale()) {
     const auto has_any = [](const auto& entries) { return !entries.empty(); };
     if (std::ranges::any_of(panel.explanation.all_reduces, has_any)) all_reduce_height_ = kAllReduceHeight;
     for (const auto& points : panel.explanation.memory) {
@@ -61,6 +68,7 @@ class SvgLayout {
   }
 
   [[nodiscard]] double scale() const { return scale_; }  // Pixels per unit of time
+  [[nodiscard]] double axis_end() const { return axis_end_; }
   [[nodiscard]] double all_reduce_height() const { return all_reduce_height_; }
   [[nodiscard]] double memory_height() const { return most_memory_ > 0 ? kMemoryHeight : 0; }
   [[nodiscard]] double most_memory() const { return most_memory_; }
@@ -100,6 +108,7 @@ class SvgLayout {
   }
 
   const Panel& panel_;
+  double axis_end_;
   double scale_;
   double all_reduce_height_ = 0;
   double most_memory_ = 0;
@@ -153,20 +162,26 @@ class SvgLegend {
     out.put("</defs>\n");
   }
 
-  /// Width of the legend.
+  /// Width of the legend on one line.
   [[nodiscard]] double width() const {
     double width = 0;
     for (const auto& [name, text] : entries()) width += width_of(text);
     return width;
   }
 
-  void draw(SvgText& out, double top) const {
-    double left = 8;
+  /// Draws lines of at most `width` pixels from `top` on, and returns the end of the last line.
+  double draw(SvgText& out, double top, double width) const {
+    double left = kMargin;
     for (const auto& [name, text] : entries()) {
+      if (left > kMargin && left + width_of(text) > width) {
+        left = kMargin;
+        top += kLegendLine;
+      }
       out.put("<path class=\"{}\" d=\"M{} {}h22v12h-22z\"/><text class=\"note\" x=\"{}\" y=\"{}\">{}</text>\n", name,
               pixels(left), pixels(top - 10), pixels(left + 26), pixels(top), text);
       left += width_of(text);
     }
+    return top;
   }
 
  private:
@@ -222,25 +237,30 @@ class SvgLegend {
   std::set<IdleCause> causes_;
 };
 
+// Elements are written in drawing order: idle time, ops on it, then pairs, updates, lanes below, and on top the
+// critical path. Colors are classes of one style sheet, which keeps 200,000 boxes small.
 class SvgPicture {
  public:
-  explicit SvgPicture(const Panel& panel) : panel_(panel), layout_(panel), legend_(panel, layout_) {}
+  SvgPicture(const Panel& panel, const std::optional<SvgAxis>& axis)
+      : panel_(panel), axis_(axis), layout_(panel, axis), legend_(panel, layout_) {}
 
   std::string draw() {
     const std::string sums = sums_of(panel_);
     const double legend_width = std::max(legend_.width(), static_cast<double>(sums.size()) * kLetterWidth);
-    const double width = std::max(layout_.x(panel_.timeline.makespan), legend_width) + kRight;
-    const double height = layout_.y(num_workers()) + 46;
+    const double width = axis_ ? axis_->width : std::max(layout_.x(panel_.timeline.makespan), legend_width) + kRight;
+    const double legend_top = layout_.y(num_workers()) + 16;
+    SvgText unused;
+    const double height = legend_.draw(unused, legend_top, width) + 30;
     out_.begin(width, height, panel_.title);
     legend_.write_styles(out_);
     out_.put("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", pixels(width), pixels(height));
-    out_.put("<text class=\"title\" x=\"8\" y=\"18\">{}</text>\n", escaped_markup(panel_.title));
+    out_.put("<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n", kMargin, escaped_markup(panel_.title));
     axis();
     for (std::size_t w = 0; w < num_workers(); ++w) row(w);
     critical_path();
     end_line();
-    legend_.draw(out_, height - 30);
-    out_.put("<text class=\"note\" x=\"8\" y=\"{}\">{}</text>\n", pixels(height - 8), sums);
+    legend_.draw(out_, legend_top, width);
+    out_.put("<text class=\"note\" x=\"{}\" y=\"{}\">{}</text>\n", kMargin, pixels(height - 8), sums);
     return out_.end();
   }
 
@@ -252,16 +272,11 @@ class SvgPicture {
   [[nodiscard]] std::string label_of(const Op& op) const { return to_text(op, panel_.schedule.slices); }
 
   void axis() {
-    const double rough = 80 / layout_.scale();
-    const double power = std::pow(10, std::floor(std::log10(rough)));
-    double step = power;
-    for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
-      step = factor * power;
-      if (step >= rough) break;
-    }
-    for (int i = 0; i * step <= panel_.timeline.makespan; ++i) {
+    constexpr double kPixels = 80;  // Between two numbers, at least
+    for (const double time : ticks(0, layout_.axis_end(), layout_.axis_end() * layout_.scale() / kPixels)) {
+      if (time > layout_.axis_end()) break;
       out_.put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1:.6g}</text><path class=\"rule\" d=\"M{0} 40v4\"/>\n",
-               pixels(layout_.x(i * step)), i * step);
+               pixels(layout_.x(time)), time);
     }
   }
 
@@ -299,9 +314,9 @@ class SvgPicture {
   void pair(std::size_t worker, std::size_t first, double top) {
     const TimedOp& one = panel_.timeline.workers[worker].ops[first];
     const TimedOp& other = panel_.timeline.workers[worker].ops[first + 1];
-    out_.put("<path class=\"pair\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(layout_.x(one.start)), pixels(top),
+    out_.put("<path class=\"pair\" d=\"M{0} {1}h{2}v{3}H{0}z\"/>\n", pixels(layout_.x(one.start)), pixels(top),
              pixels(std::max(0.0, (std::max(one.end, other.end) - one.start) * layout_.scale() - 0.75)),
-             pixels(kOpHeight), pixels(layout_.x(one.start)));
+             pixels(kOpHeight));
   }
 
   void op(std::size_t worker, std::size_t position, double row_top) {
@@ -381,6 +396,7 @@ class SvgPicture {
   }
 
   const Panel& panel_;
+  std::optional<SvgAxis> axis_;
   SvgLayout layout_;
   SvgLegend legend_;
   SvgText out_;
@@ -388,7 +404,18 @@ class SvgPicture {
 
 }  // namespace
 
-std::string to_svg(const Panel& panel) {
+SvgAxis common_axis(const std::vector<Panel>& panels, double width) {
+  SvgAxis axis{.width = width};
+  for (const Panel& panel : panels) {
+    axis.length = std::max(axis.length, panel.timeline.makespan);
+    for (const auto& ops : panel.schedule.workers) {
+      axis.width = std::max(axis.width, kLeft + kRight + static_cast<double>(ops.size()) * kLeastOpWidth);
+    }
+  }
+  return axis;
+}
+
+std::string to_svg(const Panel& panel, const std::optional<SvgAxis>& axis) {
   const std::int64_t ops = num_ops(panel.schedule);
   if (ops > kMostSvgOps) {
     throw ConfigError(
@@ -396,7 +423,7 @@ std::string to_svg(const Panel& panel) {
                     "micro-batches, or --format html",
                     ops, kMostSvgOps));
   }
-  return SvgPicture(panel).draw();
+  return SvgPicture(panel, axis).draw();
 }
 
 }  // namespace chimera

@@ -66,9 +66,9 @@ struct Grid {
 
 bool is_whole(double value) { return std::abs(value - std::round(value)) < 1e-9; }
 
-std::size_t rounded(double value) { return static_cast<std::size_t>(std::llround(value)); }
+std::size_t round_to_index(double value) { return static_cast<std::size_t>(std::llround(value)); }
 
-std::size_t allowed_columns(std::size_t wanted, std::size_t workers) {
+std::size_t limit_columns(std::size_t wanted, std::size_t workers) {
   return std::min(wanted, std::max<std::size_t>(kMostTextCells / std::max<std::size_t>(workers, 1), 1));
 }
 
@@ -76,7 +76,8 @@ bool fits_cells(const Timeline& timeline, double unit) {
   if (!(timeline.makespan / unit <= 1e9)) return false;
   return std::all_of(timeline.workers.begin(), timeline.workers.end(), [&](const WorkerTimeline& worker) {
     return std::all_of(worker.ops.begin(), worker.ops.end(), [&](const TimedOp& op) {
-      return is_whole(op.start / unit) && is_whole(op.end / unit) && rounded(op.end / unit) > rounded(op.start / unit);
+      return is_whole(op.start / unit) && is_whole(op.end / unit) &&
+             round_to_index(op.end / unit) > round_to_index(op.start / unit);
     });
   });
 }
@@ -89,18 +90,18 @@ void draw_box(std::vector<Cell>& row, std::size_t start, std::size_t end, std::s
   }
 }
 
-Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
+Grid draw_in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
   Grid grid;
-  const std::size_t all = rounded(timeline.makespan / unit);
-  grid.columns = allowed_columns(all, schedule.workers.size());
+  const std::size_t all = round_to_index(timeline.makespan / unit);
+  grid.columns = limit_columns(all, schedule.workers.size());
   grid.left_out = all - grid.columns;
   grid.notes = {". a bubble, found by simulate()"};
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     auto& row = grid.rows.emplace_back(grid.columns);
     const auto& ops = schedule.workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      std::size_t start = rounded(timeline.workers[w].ops[i].start / unit);
-      const std::size_t end = rounded(timeline.workers[w].ops[i].end / unit);
+      std::size_t start = round_to_index(timeline.workers[w].ops[i].start / unit);
+      const std::size_t end = round_to_index(timeline.workers[w].ops[i].end / unit);
       bool joins = i > 0 && ops[i - 1].paired;
       std::string label = to_text(ops[i], schedule.slices);
       if (joins && runs_with_next(ops, timeline.workers[w], i - 1)) {
@@ -160,13 +161,13 @@ Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
 }
 
 /// Draws one cell per letter; nullopt if too wide.
-std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline) {
+std::optional<Grid> draw_to_scale(const Schedule& schedule, const Timeline& timeline) {
   const double scale = extremes(schedule, timeline).scale();
   if (!(timeline.makespan * scale <= static_cast<double>(kMostScaledColumns))) return std::nullopt;
   Grid grid;
   grid.separated = false;
-  const std::size_t all = rounded(timeline.makespan * scale);
-  grid.columns = allowed_columns(all, schedule.workers.size());
+  const std::size_t all = round_to_index(timeline.makespan * scale);
+  grid.columns = limit_columns(all, schedule.workers.size());
   grid.left_out = all - grid.columns;
   grid.notes = {". a bubble, - the op goes on; to scale"};
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
@@ -175,8 +176,8 @@ std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline)
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const std::string label = label_of(schedule, timeline, w, i);
       if (label.empty()) continue;
-      const std::size_t start = rounded(timeline.workers[w].ops[i].start * scale);
-      const std::size_t end = rounded(timeline.workers[w].ops[i].end * scale);
+      const std::size_t start = round_to_index(timeline.workers[w].ops[i].start * scale);
+      const std::size_t end = round_to_index(timeline.workers[w].ops[i].end * scale);
       const bool joined = ops[i].paired && !runs_with_next(ops, timeline.workers[w], i);
       for (std::size_t c = start; c < std::min(end, grid.columns); ++c) {
         if (c + 1 == end) {
@@ -191,11 +192,11 @@ std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline)
   return grid;
 }
 
-Grid in_order(const Schedule& schedule) {
+Grid draw_in_order(const Schedule& schedule) {
   Grid grid;
   std::size_t most = 0;
   for (const auto& ops : schedule.workers) most = std::max(most, ops.size());
-  grid.columns = allowed_columns(most, schedule.workers.size());
+  grid.columns = limit_columns(most, schedule.workers.size());
   grid.left_out = most - grid.columns;
   for (const auto& ops : schedule.workers) {
     auto& row = grid.rows.emplace_back(grid.columns, Cell{"", nullptr, true});
@@ -208,13 +209,15 @@ Grid in_order(const Schedule& schedule) {
   return grid;
 }
 
+// The most legible form that fits: one cell per unit of time, then one letter per part of a unit, then the ops in order
+// without times.
 Grid grid_of(const Schedule& schedule, const Timeline& timeline, double unit) {
   const double cell = unit / static_cast<double>(schedule.slices);
-  if (fits_cells(timeline, cell)) return in_cells(schedule, timeline, cell);
-  return to_scale(schedule, timeline).value_or(in_order(schedule));
+  if (fits_cells(timeline, cell)) return draw_in_cells(schedule, timeline, cell);
+  return draw_to_scale(schedule, timeline).value_or(draw_in_order(schedule));
 }
 
-std::string listed(const std::vector<MicroBatchId>& ids) {
+std::string list_micro_batches(const std::vector<MicroBatchId>& ids) {
   constexpr std::size_t kMost = 6;
   if (ids.empty()) return "no micro-batch";
   std::string text = "micro-batches ";
@@ -232,6 +235,7 @@ std::string escape_sequence(const Op& op, const Schedule& schedule) {
   return fmt::format("\x1b[{}38;5;16;48;5;{}m", is_hatched(op.replica, replicas) ? "4;" : "", terminal_color(color));
 }
 
+// A picture wider than the terminal is folded into blocks of columns, each with all workers, as a table would be.
 class TextPicture {
  public:
   TextPicture(const Schedule& schedule, Grid grid, const TextStyle& style)
@@ -274,7 +278,7 @@ class TextPicture {
         width = std::max(width, names.back().size());
       }
       for (std::size_t r = 0; r < ids.size(); ++r)
-        lines.push_back(fmt::format("{:<{}} {}", names[r], width, listed(ids[r])));
+        lines.push_back(fmt::format("{:<{}} {}", names[r], width, list_micro_batches(ids[r])));
     }
     for (const std::string& note : grid_.notes) {
       lines.push_back(fmt::format("{:<{}} {}", note.substr(0, 1), width, note.substr(2)));

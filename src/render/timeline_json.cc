@@ -10,6 +10,7 @@
 namespace chimera {
 namespace {
 
+// fmt writes the shortest text that reads back as the same double.
 /// The text reads back as the same number, with a fraction for readers of floats.
 std::string number(double value) {
   return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.1f}", value) : fmt::format("{}", value);

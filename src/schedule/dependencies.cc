@@ -6,6 +6,8 @@
 
 namespace chimera {
 
+// One table per kind that occurs, because most schedules have only F and B: four dense tables of 10^8 cells would need
+// 1.6 GB. A schedule of a user may repeat an op. The first one counts, so that checks of such a schedule end.
 OpTable::OpTable(const Schedule& schedule)
     : schedule_(&schedule),
       micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
@@ -29,17 +31,6 @@ OpTable::OpTable(const Schedule& schedule)
   }
 }
 
-DependencyWalk::DependencyWalk(const OpTable& table, Pairs pairs)
-    : table_(table),
-      pairs_(pairs),
-      state_(table.size(), kNone),
-      next_waiter_(table.schedule().workers.size(), kNone),
-      next_(next_waiter_.size(), 0) {
-  for (std::size_t w = next_.size(); w-- > 0;) ready_.push_back(static_cast<std::uint32_t>(w));
-}
-
-std::vector<std::size_t> DependencyWalk::visited() const { return next_; }
-
 std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs) {
   std::vector<std::int64_t> start(table.size(), 0);
   std::vector<std::int64_t> worker_free(table.schedule().workers.size(), 0);
@@ -48,6 +39,7 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs) {
   const auto visit = [&](OpIndex index) {
     ++visited;
     if (index == second) return;
+    // `free` is when the worker has ended its ops so far. Inputs of both ops of a pair delay the start of both.
     const std::span<const Op> ops = table.at_once(index, pairs);
     std::int64_t& free = worker_free[table.worker(index)];
     for (const Op& op : ops) {

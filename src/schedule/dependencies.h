@@ -7,9 +7,10 @@
 //   B(0) <- B(1) <- .. <- B(S-1)
 //
 // A slice also needs the slices whose keys and values, or gradients of them, it uses: F of slice j needs F of slice j-1
-// at the same stage, B or I of slice j needs B or I of slice j+1. OpTable finds these ops, DependencyWalk visits a
-// schedule in an order that they allow, and unit_start_times() gives the order t on which lowering is based.
+// at the same stage, B or I of slice j needs B or I of slice j+1. OpTable finds these ops, visit_in_dependency_order()
+// visits a schedule in an order that they allow, and unit_start_times() gives the order t on which lowering is based.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -115,76 +116,49 @@ inline OpIndex OpTable::consumer(const Op& op) const {
   return find_input_gradient(StageId(op.stage.value() - 1), op.micro_batch, op.slice);
 }
 
-/// Progress of a run. A worker advances until its next op lacks an input, and resumes when that input is done. Takes
-/// time linear in the ops.
-class DependencyWalk {
- public:
-  explicit DependencyWalk(const OpTable& table, Pairs pairs = Pairs::InOrder);
-
-  /// Calls visit(OpIndex) for every op that can run, after its inputs and its predecessor on the worker.
-  template <class Visit>
-  void run(Visit&& visit) {
-    while (!ready_.empty()) {
-      const std::uint32_t worker = ready_.back();
-      ready_.pop_back();
-      advance(worker, visit);
-    }
-  }
-
-  /// Returns the number of visited ops per worker.
-  [[nodiscard]] std::vector<std::size_t> visited() const;
-
- private:
-  // state_[op]: kNone, kDone, or 1 + the last waiting worker; next_waiter_ links the others.
-  static constexpr std::uint32_t kNone = 0;
-  static constexpr std::uint32_t kDone = std::numeric_limits<std::uint32_t>::max();
-
-  template <class Visit>
-  void advance(std::uint32_t worker, Visit&& visit) {
-    const std::vector<Op>& ops = table_.schedule().workers[worker];
-    const OpIndex first = table_.first(worker);
-    for (std::size_t& position = next_[worker]; position < ops.size();) {
-      const std::size_t end = position + num_concurrent(ops, position, pairs_);
-      for (std::size_t i = position; i < end; ++i) {
-        if (waits(worker, ops[i])) return;
-      }
-      for (; position < end; ++position) {
-        const auto index = static_cast<OpIndex>(first + position);
-        visit(index);
-        std::uint32_t waiter = state_[index];
-        state_[index] = kDone;
-        for (; waiter != kNone; waiter = next_waiter_[waiter - 1]) ready_.push_back(waiter - 1);
-      }
-    }
-  }
-
-  /// Returns whether the op lacks an input, and registers the worker as waiting for it.
-  bool waits(std::uint32_t worker, const Op& op) {
-    for (const OpIndex input : table_.inputs(op)) {
-      if (input == kNoOp || state_[input] == kDone) continue;
-      next_waiter_[worker] = state_[input];
-      state_[input] = worker + 1;
+/// Runs the ops as far as they can: a worker advances until its next op (with Pairs::Together, its pair) lacks an
+/// input, and resumes when that input is done. Calls visit(OpIndex) for every op that can run, after its inputs and its
+/// predecessor on the worker. Returns the number of visited ops per worker: all ops if and only if dependencies, worker
+/// orders and pairs form no cycle. The result does not depend on the visiting order, because no op disables another.
+/// Takes time linear in the ops.
+template <class Visit>
+std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&& visit, Pairs pairs = Pairs::InOrder) {
+  constexpr std::uint32_t kNone = 0;
+  constexpr std::uint32_t kDone = std::numeric_limits<std::uint32_t>::max();
+  const auto& workers = table.schedule().workers;
+  std::vector<std::size_t> next(workers.size(), 0);  // [worker]: position of the next op to try
+  // state[op]: kNone, kDone, or 1 + the last worker that waits for it; next_waiter[worker] links the others.
+  std::vector<std::uint32_t> state(table.size(), kNone);
+  std::vector<std::uint32_t> next_waiter(workers.size(), kNone);
+  std::vector<std::uint32_t> ready;  // Workers that may advance
+  for (std::size_t w = workers.size(); w-- > 0;) ready.push_back(static_cast<std::uint32_t>(w));
+  // Returns whether the op lacks an input, and registers the worker as waiting for it.
+  const auto waits = [&](std::uint32_t worker, const Op& op) {
+    for (const OpIndex input : table.inputs(op)) {
+      if (input == kNoOp || state[input] == kDone) continue;
+      next_waiter[worker] = state[input];
+      state[input] = worker + 1;
       return true;
     }
     return false;
+  };
+  while (!ready.empty()) {
+    const std::uint32_t worker = ready.back();
+    ready.pop_back();
+    const std::vector<Op>& ops = workers[worker];
+    for (std::size_t& position = next[worker]; position < ops.size();) {
+      const auto at_once = concurrent_ops(ops, position, pairs);
+      if (std::ranges::any_of(at_once, [&](const Op& op) { return waits(worker, op); })) break;
+      for (const std::size_t end = position + at_once.size(); position < end; ++position) {
+        const auto index = static_cast<OpIndex>(table.first(worker) + position);
+        visit(index);
+        std::uint32_t waiter = state[index];
+        state[index] = kDone;
+        for (; waiter != kNone; waiter = next_waiter[waiter - 1]) ready.push_back(waiter - 1);
+      }
+    }
   }
-
-  const OpTable& table_;
-  Pairs pairs_;
-  std::vector<std::uint32_t> state_;        // [op]
-  std::vector<std::uint32_t> next_waiter_;  // [worker]: next worker that waits for the same op, as in state_
-  std::vector<std::size_t> next_;           // [worker]: position of the next op to try
-  std::vector<std::uint32_t> ready_;        // Workers that may advance
-};
-
-/// Visits as DependencyWalk::run() and returns visited(): all ops if and only if dependencies, worker orders and (with
-/// Pairs::Together) pairs form no cycle. The result does not depend on the visiting order, because no op disables
-/// another.
-template <class Visit>
-std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&& visit, Pairs pairs = Pairs::InOrder) {
-  DependencyWalk walk(table, pairs);
-  walk.run(visit);
-  return walk.visited();
+  return next;
 }
 
 [[nodiscard]] constexpr std::int64_t unit_duration(OpKind kind) { return kind == OpKind::Backward ? 2 : 1; }

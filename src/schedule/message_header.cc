@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x31617265'6d696863;  // "chimera1"
 
+// The layout is fixed: ranks of different builds of one version exchange headers. Fields are ordered by size, so that
+// there is no padding with undefined bytes; reserved bytes are zero and are checked.
 struct HeaderFields {
   std::uint64_t magic = kMagic;
   std::int64_t step = 0;

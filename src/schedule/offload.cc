@@ -8,6 +8,8 @@ namespace chimera {
 
 std::vector<OffloadedForward> offloaded_forwards(const std::vector<Op>& ops, const std::set<StageId>& stages,
                                                  Pairs pairs) {
+  // With fewer ops in between, the copy to the host would still run when the copy back must start, and the device would
+  // hold the activations all the time.
   constexpr std::size_t kLeastBetween = 2;
   std::vector<OffloadedForward> found;
   if (stages.empty()) return found;

@@ -1,17 +1,20 @@
 #include "schedule/op.h"
 
+#include <string_view>
+
 namespace chimera {
 
-char letter(OpKind kind) { return "FBIW"[static_cast<std::size_t>(kind)]; }
+namespace {
+
+constexpr std::string_view kLetters = "FBIW";
+
+}  // namespace
+
+char letter(OpKind kind) { return kLetters[static_cast<std::size_t>(kind)]; }
 
 std::optional<OpKind> op_kind(char letter) {
-  switch (letter) {
-    case 'F': return OpKind::Forward;
-    case 'B': return OpKind::Backward;
-    case 'I': return OpKind::BackwardInput;
-    case 'W': return OpKind::BackwardWeight;
-    default: return std::nullopt;
-  }
+  const auto found = kLetters.find(letter);
+  return found == kLetters.npos ? std::nullopt : std::optional(static_cast<OpKind>(found));
 }
 
 std::string to_text(const Op& op, std::int64_t slices) {

@@ -32,6 +32,8 @@ std::vector<ParameterGroupId> order_of_groups(const OpTable& table, const std::v
   return order;
 }
 
+// The paper's eager-opt: an all-reduce beside a worker's last ops slows them, because both use the same cores or links.
+// It pays only if the worker waits afterwards, since the wait absorbs the delay.
 /// Returns the last op before which the worker waits between its ops; -1 if none.
 std::int64_t last_wait(const OpTable& table, const std::vector<std::int64_t>& start, std::size_t worker) {
   const OpIndex first = table.first(worker);
@@ -74,11 +76,13 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
                    [&](std::size_t group) { last_backward[group] = static_cast<std::int64_t>(i); });
     }
     const std::int64_t until = eager_until(table, start, w, options.placement);
+    // `after` never decreases: a later group of the common order starts no earlier than the groups before it.
     std::int64_t after = -1;
     for (AllReduceStart& sum : result[w]) {
       after = std::max(after, last_backward[sum.group.index()]);
       sum.after = after < until ? after : static_cast<std::int64_t>(ops.size()) - 1;
     }
+    // Only the entries that this worker has set are reset: a loop over all groups would make the function quadratic.
     for (const Op& op : ops) {
       visit_groups(op.stage, stages, options.tied, [&](std::size_t group) { last_backward[group] = -1; });
     }

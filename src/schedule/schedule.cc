@@ -36,6 +36,8 @@ std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, b
   return groups;
 }
 
+// A micro-batch belongs to the replica of its first forward. Ids ascend within a replica, whatever the order of its
+// ops: the order of samples must not depend on the schedule.
 std::vector<std::vector<MicroBatchId>> micro_batches_of_replicas(const Schedule& schedule) {
   std::vector<std::vector<MicroBatchId>> result(schedule.placement.num_replicas());
   for (const auto& ops : schedule.workers) {

@@ -17,6 +17,16 @@
 namespace chimera {
 namespace {
 
+/// Returns the placement that the ops of a text without a `# {...}` line imply: one replica, with each of `stages` on
+/// the worker that names it first, or worker 0. Requires stages in range.
+Placement implied_placement(const std::vector<std::vector<Op>>& workers, std::int64_t stages) {
+  std::vector<WorkerId> holders(static_cast<std::size_t>(stages));
+  for (std::size_t w = workers.size(); w-- > 0;) {
+    for (const Op& op : workers[w]) holders[op.stage.index()] = WorkerId(static_cast<std::int64_t>(w));
+  }
+  return {{std::move(holders)}};
+}
+
 /// Returns whether plain cells express everything but the name.
 bool is_plain(const Schedule& schedule) {
   if (schedule.updates || schedule.slices != 1 || schedule.micro_batch_scale != 1 || schedule.order ||
@@ -25,18 +35,20 @@ bool is_plain(const Schedule& schedule) {
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);
   if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // The reader rejects such ids
-  CsvShape shape;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    for (const Op& op : schedule.workers[w]) {
-      if (op.replica != ReplicaId(0) || op.weight_version != 0) return false;
-      if (op.stage.value() < 0 || op.stage.value() >= schedule.stages) return false;
-      shape.add(op, w);
+  std::int64_t stages = 0;
+  std::int64_t micro_batches = 0;
+  for (const auto& worker : schedule.workers) {
+    for (const Op& op : worker) {
+      if (op.replica != ReplicaId(0) || op.weight_version != 0 || op.stage.value() < 0) return false;
+      stages = std::max(stages, op.stage.value() + 1);
+      micro_batches = std::max(micro_batches, op.micro_batch.value() + 1);
     }
   }
-  return shape.num_stages() == schedule.stages && shape.num_micro_batches() == schedule.micro_batches &&
-         shape.placement() == schedule.placement;
+  return stages == schedule.stages && micro_batches == schedule.micro_batches &&
+         implied_placement(schedule.workers, stages) == schedule.placement;
 }
 
+// Appends to one string without intermediate ones, because a schedule may have 10^8 ops.
 class Writer {
  public:
   explicit Writer(const Schedule& schedule) : has_slices_(schedule.slices != 1) {
@@ -110,6 +122,8 @@ void write_transfer(Writer& out, const Instruction& instruction) {
   }
 }
 
+// PyTorch's REDUCE_GRAD comes after a stage's last weight gradient, and after the sends of that op: its runtime sends
+// the gradient before it starts the sum.
 void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
   std::map<StageId, std::int64_t> backwards_left;
   for (const Instruction& instruction : instructions) {
@@ -141,7 +155,7 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
 constexpr std::int64_t kMostLines = kMostOps / 2;  // Each worker has a stage, and each stage at least two ops
 constexpr std::size_t kLongestCell = 200;
 
-std::string_view trimmed(std::string_view text) {
+std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
@@ -183,14 +197,27 @@ struct Action {
   Dropped dropped;
   bool has_micro_batch;
 };
-constexpr std::array<Action, 7> kActions = {{{"SEND_F", kMessages, true},
-                                             {"RECV_F", kMessages, true},
-                                             {"SEND_B", kMessages, true},
-                                             {"RECV_B", kMessages, true},
-                                             {"UNSHARD", kSharding, false},
-                                             {"RESHARD", kSharding, false},
-                                             {"REDUCE_GRAD", kReduction, false}}};
+/// A name comes before its prefixes. SEND_F_RECV_B and SEND_B_RECV_F are of torch 2.5; other tools write the waits.
+constexpr std::array<Action, 13> kActions = {{{"SEND_F_RECV_B", kMessages, true},
+                                              {"SEND_B_RECV_F", kMessages, true},
+                                              {"SEND_F", kMessages, true},
+                                              {"RECV_F", kMessages, true},
+                                              {"SEND_B", kMessages, true},
+                                              {"RECV_B", kMessages, true},
+                                              {"WAIT_SEND_F", kMessages, true},
+                                              {"WAIT_RECV_F", kMessages, true},
+                                              {"WAIT_SEND_B", kMessages, true},
+                                              {"WAIT_RECV_B", kMessages, true},
+                                              {"UNSHARD", kSharding, false},
+                                              {"RESHARD", kSharding, false},
+                                              {"REDUCE_GRAD", kReduction, false}}};
 
+constexpr const char* kOlderTorch =
+    "in torch 2.5 and older, BW is the whole backward and B the input gradient: write B for BW, and I for B";
+
+// Reads cell by cell, in memory linear in the ops. Without a header, the shape of the schedule follows from the ops;
+// the largest ids are kept with their cells, so that an id far beyond the number of ops is refused before memory for it
+// is allocated.
 class CsvReader {
  public:
   explicit CsvReader(TextSource& text) : text_(text) {}
@@ -204,6 +231,10 @@ class CsvReader {
     for (std::size_t i = 0; i < kNotes.size(); ++i) {
       if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", text_.name(), dropped_[i], kNotes[i]));
     }
+    const auto has = [&](OpKind kind) { return kinds_[static_cast<std::size_t>(kind)]; };
+    if (has(OpKind::Backward) && has(OpKind::BackwardWeight) && !has(OpKind::BackwardInput)) {
+      result.notes.push_back(fmt::format("{}: has B and W, but no I; {}", text_.name(), kOlderTorch));
+    }
     return result;
   }
 
@@ -213,10 +244,19 @@ class CsvReader {
     throw ConfigError(fmt::format("{}: row {}, column {}: {}", text_.name(), row, column, what));
   }
   [[noreturn]] void refuse(std::string_view cell) const {
+    if (is_whole_backward_of_older_torch(cell)) {
+      fail(fmt::format("'{}' is not a cell of a schedule; {}", printable(cell), kOlderTorch));
+    }
     const bool sliced = schedule_.slices != 1;
     fail(
         fmt::format("'{}' is not a cell of a schedule; expected a cell such as {} (stage, F B I or W, micro-batch{}{})",
                     printable(cell), sliced ? "2F5.3" : "2F5", sliced ? ", slice" : "", suffixes()));
+  }
+
+  static bool is_whole_backward_of_older_torch(std::string_view cell) {
+    if (!take_number(cell) || !cell.starts_with("BW")) return false;
+    cell.remove_prefix(2);
+    return take_number(cell) && cell.empty();
   }
 
   [[nodiscard]] const char* suffixes() const {
@@ -239,7 +279,7 @@ class CsvReader {
     schedule_.workers.emplace_back();
     column_ = 1;
     while (read_cell()) ++column_;
-    if (row_ == 1 && column_ == 1 && trimmed(cell_).empty()) {
+    if (row_ == 1 && column_ == 1 && trim(cell_).empty()) {
       fail("expected the ops of worker 0; a first worker without ops needs the first line # {...}");
     }
     if (text_.peek() != TextSource::kEnd) text_.advance();
@@ -266,7 +306,7 @@ class CsvReader {
       text_.advance();
     }
     if (c != ',' && cell_.ends_with('\r')) cell_.pop_back();
-    const std::string_view cell = trimmed(cell_);
+    const std::string_view cell = trim(cell_);
     if (!cell.empty()) add(cell);
     if (c == ',') text_.advance();
     return c == ',';
@@ -288,8 +328,8 @@ class CsvReader {
     constexpr std::string_view kEnd = ")OVERLAP_F_B";
     const auto middle = cell.find(';');
     if (!cell.ends_with(kEnd) || middle == cell.npos) refuse(cell);
-    auto first = as_op(trimmed(cell.substr(1, middle - 1)));
-    const auto second = as_op(trimmed(cell.substr(middle + 1, cell.size() - kEnd.size() - middle - 1)));
+    auto first = as_op(trim(cell.substr(1, middle - 1)));
+    const auto second = as_op(trim(cell.substr(middle + 1, cell.size() - kEnd.size() - middle - 1)));
     if (!first || !second) refuse(cell);
     first->paired = true;
     add(*first);
@@ -299,6 +339,7 @@ class CsvReader {
   void add(const Op& op) {
     if (++num_ops_ > kMostOps) fail(fmt::format("more than {} ops", kMostOps));
     if (!has_header_) remember_largest(op);
+    kinds_[static_cast<std::size_t>(op.kind)] = true;
     schedule_.workers.back().push_back(op);
   }
 
@@ -368,14 +409,10 @@ class CsvReader {
       fail_at(stage_.row, stage_.column,
               fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMostOps));
     }
-    CsvShape shape;
-    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
-      for (const Op& op : schedule_.workers[w]) shape.add(op, w);
-    }
     schedule_.name = "csv";
     schedule_.stages = stages;
     schedule_.micro_batches = micro_batches;
-    schedule_.placement = shape.placement();
+    schedule_.placement = implied_placement(schedule_.workers, stages);
   }
 
   TextSource& text_;
@@ -388,6 +425,7 @@ class CsvReader {
   Largest stage_;
   Largest micro_batch_;
   std::array<std::int64_t, kNotes.size()> dropped_{};
+  std::array<bool, kOpKinds> kinds_{};  // [kind]: whether an op has it
 };
 
 }  // namespace

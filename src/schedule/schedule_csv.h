@@ -4,9 +4,6 @@
 // extended for schedules that they cannot express. schedule_from_csv() reads either dialect, and schedule_from_text()
 // also JSON. docs/schedule_format.md has the grammar.
 
-#include <algorithm>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,34 +12,6 @@
 #include "schedule/schedule.h"
 
 namespace chimera {
-
-/// The shape that the ops of a text without a `# {...}` line imply. The reader takes it for the schedule; the writer
-/// omits that line only if it is the schedule's shape.
-class CsvShape {
- public:
-  /// Requires ids that are not negative. Memory is linear in the largest stage.
-  void add(const Op& op, std::size_t worker) {
-    if (op.stage.index() >= worker_of_.size()) worker_of_.resize(op.stage.index() + 1);
-    auto& holder = worker_of_[op.stage.index()];
-    if (!holder) holder = WorkerId(static_cast<std::int64_t>(worker));
-    num_micro_batches_ = std::max(num_micro_batches_, op.micro_batch.value() + 1);
-  }
-
-  [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(worker_of_.size()); }
-  [[nodiscard]] std::int64_t num_micro_batches() const { return num_micro_batches_; }
-  /// Returns one replica, with each stage on the worker whose row names it first, or worker 0.
-  [[nodiscard]] Placement placement() const {
-    Placement placement{{std::vector<WorkerId>(worker_of_.size())}};
-    for (std::size_t s = 0; s < worker_of_.size(); ++s) {
-      placement.worker_of[0][s] = worker_of_[s].value_or(WorkerId(0));
-    }
-    return placement;
-  }
-
- private:
-  std::vector<std::optional<WorkerId>> worker_of_;  // [stage]
-  std::int64_t num_micro_batches_ = 0;
-};
 
 /// Returns one line per worker and one cell per op: `0F0,2I3,2W3` (PyTorch's compute_only). A pair is one cell:
 /// `(0F1;1B2)OVERLAP_F_B`. If these cells cannot express everything but the name, a first line `# {...}` holds
@@ -65,8 +34,9 @@ struct ReadSchedule {
   std::vector<std::string> notes;
 };
 
-/// Reads either dialect. Without the first line the schedule is named `csv` and has the shape of CsvShape. Drops
-/// messages, sharding and REDUCE_GRAD, and counts them in the notes. Does not validate the schedule; check() does.
+/// Reads either dialect. Without the first line the schedule is named `csv`, and has one replica, with each stage on
+/// the worker whose row names it first, or worker 0. Drops messages, sharding and REDUCE_GRAD, and counts them in the
+/// notes. Does not validate the schedule; check() does.
 ///
 /// Throws ConfigError with row and column (of cells; both from 1) for any other cell, for an id that is not below the
 /// number of ops (without the first line), and for more than kMostOps ops.

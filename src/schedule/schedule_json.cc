@@ -171,10 +171,13 @@ enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Worker
 
 /// Clamps an id that the check will reject anyway.
 template <class Rep>
-Rep saturated(std::int64_t value) {
+Rep saturate(std::int64_t value) {
   return static_cast<Rep>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
 }
 
+// A state machine over nlohmann's events. `where_` is the innermost open container. Each object has a range of fields
+// in kFields; `seen_` has a bit for each. Fields may come in any order, so what depends on several fields (slices and
+// weight versions of ops) is checked at the end of the file, with the path of the first op that has or lacks the field.
 /// Receives the parser's events. Scalars of the current object are collected in `values_`; the end of the object turns
 /// them into an op or the schedule's fields.
 class ScheduleReader {
@@ -390,7 +393,7 @@ bool ScheduleReader::string(Json::string_t& value) {
 bool ScheduleReader::integer(std::int64_t value) {
   if (where_ == Where::Holders) {
     if (++num_holders_ > kMostOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMostOps));
-    schedule_.placement.worker_of.back().emplace_back(saturated<std::int32_t>(value));
+    schedule_.placement.worker_of.back().emplace_back(saturate<std::int32_t>(value));
     return accept();
   }
   if (has_type(Type::Number)) return scale(static_cast<double>(value));
@@ -433,12 +436,12 @@ void ScheduleReader::finish_op() {
     if (!op) op = object_path();
   }
   const Op op{.kind = static_cast<OpKind>(values_[kKind]),
-              .replica = ReplicaId(saturated<std::int16_t>(values_[kReplica])),
-              .stage = StageId(saturated<std::int32_t>(values_[kStage])),
-              .micro_batch = MicroBatchId(saturated<std::int32_t>(values_[kMicroBatch])),
-              .weight_version = saturated<std::int32_t>(values_[kWeightVersion]),
+              .replica = ReplicaId(saturate<std::int16_t>(values_[kReplica])),
+              .stage = StageId(saturate<std::int32_t>(values_[kStage])),
+              .micro_batch = MicroBatchId(saturate<std::int32_t>(values_[kMicroBatch])),
+              .weight_version = saturate<std::int32_t>(values_[kWeightVersion]),
               .paired = values_[kPaired] != 0,
-              .slice = saturated<std::int16_t>(values_[kSlice])};
+              .slice = saturate<std::int16_t>(values_[kSlice])};
   auto& ops = schedule_.workers.back();
   if (op.paired && !ops.empty() && ops.back().paired) {
     fail(object_path() + ".paired", "the op before is paired with this one already");

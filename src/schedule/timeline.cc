@@ -3,14 +3,8 @@
 namespace chimera {
 
 const char* to_text(IdleCause cause) {
-  switch (cause) {
-    case IdleCause::WarmUp: return "warm-up";
-    case IdleCause::Dependency: return "dependency";
-    case IdleCause::Latency: return "latency";
-    case IdleCause::Sync: return "sync";
-    case IdleCause::Imbalance: return "imbalance";
-  }
-  return "";
+  constexpr std::array<const char*, kIdleCauses> kNames = {"warm-up", "dependency", "latency", "sync", "imbalance"};
+  return kNames[static_cast<std::size_t>(cause)];
 }
 
 std::array<double, kIdleCauses> idle_by_cause(std::span<const std::vector<Bubble>> workers) {

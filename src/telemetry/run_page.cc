@@ -60,8 +60,12 @@ std::string forecast_table(const RunPage& report) {
          fmt::format("<p>{}</p>\n", escaped_markup(report.forecast_note));
 }
 
+/// The pictures have one time axis and scroll together, so that the eye compares measured and simulated ops.
 std::string timeline_pictures(const std::vector<Panel>& panels) {
+  constexpr double kPageWidth = 1240;  // Fits html_page.h without scrolling
+  const SvgAxis axis = common_axis(panels, kPageWidth);
   std::string text;
+  std::string pictures;
   for (const Panel& panel : panels) {
     const std::int64_t ops = num_ops(panel.schedule);
     // A page has several pictures and is read on a screen.
@@ -69,10 +73,10 @@ std::string timeline_pictures(const std::vector<Panel>& panels) {
       text += fmt::format("<p>{}: {} ops are too many for this page; `--timeline` draws them.</p>\n",
                           escaped_markup(panel.title), ops);
     } else {
-      text += "<div class=\"picture\">" + to_svg(panel) + "</div>\n";
+      pictures += to_svg(panel, axis);
     }
   }
-  return text;
+  return text + (pictures.empty() ? "" : "<div class=\"picture\">\n" + pictures + "</div>\n");
 }
 
 std::string configuration_table(const Configuration& configuration) {

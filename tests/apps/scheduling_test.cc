@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
               "stage 1 of replica 0 is on worker 1"},
         Fault{"OutOfRange", [](json& s) { s["workers"][2][0]["stage"] = 4; }, "stage 4 is not in 0 to 3"},
         Fault{"TwoReplicas", [](json& s) { s["workers"][3][7]["replica"] = 0; }, "micro-batch 3 belongs to replica 1"},
-        Fault{"Deadlock", [](json& s) { std::swap(s["workers"][0][0], s["workers"][0][7]); }, "cannot run"}),
+        Fault{"Deadlock", [](json& s) { std::swap(s["workers"][0][0], s["workers"][0][7]); }, "deadlock, a cycle of"}),
     [](const auto& fault) { return fault.param.name; });
 
 TEST(CheckCommandTest, NamesTheKindOfAViolation) {
@@ -237,9 +237,9 @@ TEST(CheckCommandTest, ProvesPairsInOrderAndTogether) {
   const auto lines = lines_of(output_of({"check", "-"}, output_of({"schedule", "dualpipe", "--stages", "2",
                                                                    "--micro-batches", "4", "--format", "json"})));
   ASSERT_EQ(lines.size(), 6U);
-  EXPECT_THAT(lines[2], HasSubstr("program, per-direction channels: cannot get stuck"));
-  EXPECT_THAT(lines[4], HasSubstr("program, per-direction channels, pairs together: cannot get stuck"));
-  EXPECT_THAT(lines[5], HasSubstr("program, one serial queue per pair, pairs together: cannot get stuck"));
+  EXPECT_THAT(lines[2], HasSubstr("program, per-direction channels: cannot deadlock"));
+  EXPECT_THAT(lines[4], HasSubstr("program, per-direction channels, pairs together: cannot deadlock"));
+  EXPECT_THAT(lines[5], HasSubstr("program, one serial queue per pair, pairs together: cannot deadlock"));
   const ProgramResult same = run_program({"check", "-"}, "0F0,0B0\n(1F0;1B0)OVERLAP_F_B\n");
   EXPECT_EQ(same.exit_code, 1);
   EXPECT_THAT(same.output, HasSubstr("paired with 1B0, which needs it"));

@@ -59,9 +59,10 @@ TEST(CheckPairsTest, FindsAPairThatNeedsItselfThroughAnotherWorker) {
   ASSERT_TRUE(check(without_pairs(schedule)).empty());
   const Violation violation = only_violation(schedule);
   EXPECT_EQ(violation.kind, ViolationKind::BadPair);
-  EXPECT_EQ(violation.message,
-            "if pairs run together, worker 0 cannot run 0F1&0B0 (its op 2) before 1B0 (op 2 of worker 1); worker 1 "
-            "cannot run 1F1 (its op 1) before 0F1&0B0 (op 1 of worker 0)");
+  EXPECT_EQ(
+      violation.message,
+      "deadlock if pairs run together, a cycle of 2 waits: worker 0 cannot run 0F1&0B0 (its op 2) before 1B0 (op 2 "
+      "of worker 1); worker 1 cannot run 1F1 (its op 1) before 0F1&0B0 (op 1 of worker 0)");
   EXPECT_EQ(violation.places, (std::vector<Place>{{0, 2}, {1, 2}, {1, 1}, {0, 1}}));
 }
 

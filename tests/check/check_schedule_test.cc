@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Fault{"NoReplica", [](Schedule& s) { s.placement.worker_of.clear(); },
                             ViolationKind::BadPlacement, "no replica"},
                       Fault{"BackwardBeforeForward", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[1][5]); },
-                            ViolationKind::Cycle, "worker 1 cannot run 1B0 (its op 0) before"},
+                            ViolationKind::Cycle, "a cycle of 1 wait: worker 1 cannot run 1B0 (its op 0) before"},
                       Fault{"CycleOverWorkers", [](Schedule& s) { std::swap(s.workers[0][1], s.workers[0][4]); },
                             ViolationKind::Cycle, "; worker"}),
     [](const auto& tested) { return tested.param.name; });
@@ -85,7 +85,8 @@ TEST(CheckSlicesTest, SwappedBackwardsOfAMicroBatchWaitForEachOther) {
   const auto violations = check(schedule);
   ASSERT_EQ(violations.size(), 1U);
   EXPECT_EQ(violations[0].kind, ViolationKind::Cycle);
-  EXPECT_EQ(violations[0].message, "worker 1 cannot run 1B0.0 (its op 2) before 1B0.1 (op 4 of worker 1)");
+  EXPECT_EQ(violations[0].message,
+            "deadlock, a cycle of 1 wait: worker 1 cannot run 1B0.0 (its op 2) before 1B0.1 (op 4 of worker 1)");
 }
 
 TEST(CheckSlicesTest, SwappedForwardsOfAMicroBatchWaitForEachOther) {
@@ -93,7 +94,8 @@ TEST(CheckSlicesTest, SwappedForwardsOfAMicroBatchWaitForEachOther) {
   std::swap(schedule.workers[0][0], schedule.workers[0][1]);
   const auto violations = check(schedule);
   ASSERT_EQ(violations.size(), 1U);
-  EXPECT_EQ(violations[0].message, "worker 0 cannot run 0F0.1 (its op 0) before 0F0.0 (op 1 of worker 0)");
+  EXPECT_EQ(violations[0].message,
+            "deadlock, a cycle of 1 wait: worker 0 cannot run 0F0.1 (its op 0) before 0F0.0 (op 1 of worker 0)");
 }
 
 TEST(CheckSlicesTest, EverySliceIsThereOnceAndInRange) {
@@ -187,7 +189,7 @@ TEST(CheckScheduleTest, ACycleNamesOpsThatWaitForEachOther) {
   const auto violations = check(schedule);
   ASSERT_EQ(violations.size(), 1U);
   EXPECT_EQ(violations[0].message,
-            "worker 0 cannot run 0B0 (its op 1) before 1B0 (op 2 of worker 1); "
+            "deadlock, a cycle of 2 waits: worker 0 cannot run 0B0 (its op 1) before 1B0 (op 2 of worker 1); "
             "worker 1 cannot run 1F1 (its op 1) before 0F1 (op 2 of worker 0)");
   EXPECT_THAT(violations[0].places, ::testing::ElementsAre(Place{0, 1}, Place{1, 2}, Place{1, 1}, Place{0, 2}));
 }

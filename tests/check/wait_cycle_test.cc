@@ -75,7 +75,7 @@ TEST(WaitCycleTest, FindsAShortCycleBeyondTheStuckOps) {
   const auto violations = check(schedule);
   ASSERT_EQ(violations.size(), 1U);
   EXPECT_EQ(violations[0].message,
-            "worker 1 cannot run 1B0 (its op 1) before 2B0 (op 3 of worker 2); "
+            "deadlock, a cycle of 2 waits: worker 1 cannot run 1B0 (its op 1) before 2B0 (op 3 of worker 2); "
             "worker 2 cannot run 2F1 (its op 0) before 1F1 (op 2 of worker 1)");
 }
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "generate/chimera.h"
 #include "render/slots.h"
 #include "render/text.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

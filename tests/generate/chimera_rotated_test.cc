@@ -1,12 +1,10 @@
-#include "generate/chimera_rotated.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "generate/chimera.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -7,7 +7,7 @@
 #include <array>
 #include <map>
 
-#include "generate/chimera.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -1,7 +1,5 @@
 // Values are from Li and Hoefler, SC'21, and its artifact.
 
-#include "generate/chimera.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 
 #include "core/error.h"
 #include "render/slots.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -9,9 +9,9 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/chimera_zb.h"
 #include "render/slots.h"
 #include "render/text.h"
+#include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
 

@@ -1,7 +1,5 @@
 // Bounds and peaks of docs/chimera_zb.md.
 
-#include "generate/chimera_zb.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,7 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/chimera.h"
+#include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
 

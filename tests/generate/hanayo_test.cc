@@ -1,10 +1,9 @@
-#include "generate/hanayo.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

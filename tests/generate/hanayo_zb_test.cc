@@ -1,9 +1,8 @@
-#include "generate/hanayo.h"
-
 #include <gtest/gtest.h>
 
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -1,9 +1,8 @@
-#include "generate/interleaved.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

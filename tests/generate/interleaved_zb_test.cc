@@ -1,5 +1,3 @@
-#include "generate/interleaved.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 
 #include "core/error.h"
 #include "schedule/schedule_csv.h"
+#include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
 

@@ -1,5 +1,3 @@
-#include "generate/interleaved.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "core/error.h"
 #include "schedule/schedule_csv.h"
+#include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
 

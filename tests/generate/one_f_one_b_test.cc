@@ -1,8 +1,7 @@
-#include "generate/one_f_one_b.h"
-
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

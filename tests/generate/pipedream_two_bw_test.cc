@@ -1,10 +1,8 @@
-#include "generate/pipedream.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "generate/one_f_one_b.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -10,11 +10,8 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/chimera.h"
-#include "generate/chimera_rotated.h"
-#include "generate/chimera_zb.h"
 #include "generate/sliced_units.h"
-#include "generate/zero_bubble.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -78,7 +75,7 @@ TEST(SlicesTest, OneSliceIsChimeraZbWithoutSlices) {
   for (std::int64_t d = 2; d <= 12; d += 2) {
     for (const std::int64_t units : {1, 2, 3}) {
       const PipelineShape shape = sliced(d, units * d, 1);
-      EXPECT_EQ(sliced_units("chimera-zb", shape).workers, chimera_zb(shape).workers) << d;
+      EXPECT_EQ(sliced_units(shape).workers, chimera_zb(shape).workers) << d;
     }
   }
 }

@@ -1,8 +1,7 @@
-#include "generate/zero_bubble.h"
-
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

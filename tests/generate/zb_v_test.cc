@@ -1,11 +1,10 @@
-#include "generate/two_chunks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "core/error.h"
+#include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {

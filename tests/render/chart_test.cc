@@ -1,4 +1,4 @@
-#include "render/chart.h"
+#include "paper/grouped_bars.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,6 +8,15 @@
 namespace chimera {
 namespace {
 
+/// Returns the luminance, from 0 (black) to 1 (white). Source: WCAG 2.2, relative luminance.
+double luminance(Color color) {
+  const auto linear = [](std::uint8_t value) {
+    const double share = value / 255.0;
+    return share <= 0.04045 ? share / 12.92 : std::pow((share + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * linear(color.red) + 0.7152 * linear(color.green) + 0.0722 * linear(color.blue);
+}
+
 constexpr std::array kKinds = {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput, OpKind::BackwardWeight};
 
 double distance(Color a, Color b) { return std::hypot(a.red - b.red, a.green - b.green, a.blue - b.blue); }

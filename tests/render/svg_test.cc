@@ -83,6 +83,32 @@ TEST(SvgTest, FramesPairsAndStacksPairsThatRunTogether) {
   EXPECT_EQ(count(alone, "pair"), 0);
 }
 
+/// The number in the first match of `pattern`.
+double number_in(const std::string& svg, const std::string& pattern) {
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(svg, found, std::regex(pattern))) << pattern;
+  return found.empty() ? 0 : std::stod(found[1]);
+}
+
+TEST(SvgTest, PicturesWithOneAxisHaveEqualOpsAndFitTheirWidth) {
+  const std::vector<Panel> panels = {testing::panel_of("chimera", {4, 4}), testing::panel_of("gpipe", {4, 8})};
+  const SvgAxis axis = common_axis(panels, 900);
+  EXPECT_EQ(axis.length, panels[1].timeline.makespan);
+  for (const Panel& panel : panels) {
+    const std::string svg = to_svg(panel, axis);
+    EXPECT_EQ(first_unbalanced(svg), "");
+    EXPECT_EQ(number_in(svg, "<svg[^>]* width=\"([0-9.]+)\""), 900);
+    EXPECT_NEAR(number_in(svg, "<rect class=\"F0\"[^>]* width=\"([0-9.]+)\""), (900 - 88) / axis.length - 0.75, 0.01);
+    EXPECT_EQ(number_in(svg, "<text class=\"tick\" x=\"[0-9.]+\" y=\"36\">(30)<"), 30)
+        << "also behind the shorter step";
+    const std::regex legend("<text class=\"note\" x=\"([0-9.]+)\"[^>]*>([^<]*)<");
+    for (std::sregex_iterator it(svg.begin(), svg.end(), legend), last; it != last; ++it) {
+      EXPECT_LE(std::stod((*it)[1]) + 6.3 * static_cast<double>((*it)[2].length()), 900 + 14) << (*it)[2];
+    }
+  }
+  EXPECT_EQ(common_axis({testing::panel_of("gpipe", {4, 100})}, 900).width, 88 + 14 * 200) << "ops stay visible";
+}
+
 TEST(SvgTest, NeedsNoExplanation) {
   Panel panel = testing::panel_of("1f1b", {4, 4});
   panel.explanation = {};

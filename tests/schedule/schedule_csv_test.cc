@@ -143,6 +143,22 @@ TEST(ScheduleCsvTest, NotesDroppedActions) {
                                         StartsWith("text: 2 REDUCE_GRAD are dropped")));
 }
 
+TEST(ScheduleCsvTest, DropsWaitsAndJoinedMessagesLikeSends) {
+  const ReadSchedule result = read(
+      "0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F_RECV_B1,0WAIT_RECV_B0,0B0,0B1\n"
+      "1WAIT_RECV_F0,1F0,1B0,1SEND_B_RECV_F0,1WAIT_SEND_B0,1F1,1B1\n");
+  EXPECT_EQ(ops_of(result.schedule, 0), "0F0 0F1 0B0 0B1");
+  EXPECT_EQ(ops_of(result.schedule, 1), "1F0 1B0 1F1 1B1");
+  EXPECT_THAT(result.notes, ElementsAre(StartsWith("text: 7 sends and receives are dropped")));
+}
+
+TEST(ScheduleCsvTest, ExplainsTheInputGradientsOfOlderTorch) {
+  EXPECT_THAT(read("0F0,0B0,0W0\n").notes,
+              ElementsAre("text: has B and W, but no I; in torch 2.5 and older, BW is the whole backward and B the "
+                          "input gradient: write B for BW, and I for B"));
+  EXPECT_TRUE(read("0F0,0I0,0W0,0F1,0B1\n").notes.empty());
+}
+
 TEST(ScheduleCsvTest, ReadsInvalidSchedulesUnchanged) {
   const Schedule schedule = read("0F0,0F0\n0B0,4W4\n0F1").schedule;
   EXPECT_EQ(schedule.stages, 5);
@@ -188,10 +204,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadCsv{"0F0r0", "row 1, column 1: '0F0r0' is not a cell"}, BadCsv{"\"0F0\"", "row 1, column 1"},
         BadCsv{"0F0,\x01\xFF", "row 1, column 2: '\\x01\\xff'"}, BadCsv{"0F0\r0B0", "row 1, column 1: '0F0\\x0d0B0'"},
         BadCsv{"0SEND_F", "row 1, column 1"}, BadCsv{"0F0,0UNSHARD0", "row 1, column 2"},
-        BadCsv{"0F0,0SEND_X0", "row 1, column 2"}, BadCsv{"(0F0;0B0)", "row 1, column 1"},
-        BadCsv{"(0F0)OVERLAP_F_B", "row 1, column 1"}, BadCsv{"(0F0;0B0;0W0)OVERLAP_F_B", "row 1, column 1"},
-        BadCsv{"(0F0;)OVERLAP_F_B", "row 1, column 1"}, BadCsv{";)OVERLAP_F_B", "row 1, column 1"},
-        BadCsv{"()OVERLAP_F_B", "row 1, column 1"}, BadCsv{"(", "row 1, column 1"},
+        BadCsv{"0F0,0SEND_X0", "row 1, column 2"}, BadCsv{"0F0,0WAIT_SEND_F", "row 1, column 2: '0WAIT_SEND_F' is not"},
+        BadCsv{"0F0,0BW0",
+               "row 1, column 2: '0BW0' is not a cell of a schedule; in torch 2.5 and older, BW is the whole"},
+        BadCsv{"0F0,0BW", "row 1, column 2: '0BW' is not a cell of a schedule; expected"},
+        BadCsv{"(0F0;0B0)", "row 1, column 1"}, BadCsv{"(0F0)OVERLAP_F_B", "row 1, column 1"},
+        BadCsv{"(0F0;0B0;0W0)OVERLAP_F_B", "row 1, column 1"}, BadCsv{"(0F0;)OVERLAP_F_B", "row 1, column 1"},
+        BadCsv{";)OVERLAP_F_B", "row 1, column 1"}, BadCsv{"()OVERLAP_F_B", "row 1, column 1"},
+        BadCsv{"(", "row 1, column 1"},
         BadCsv{"0F0\n0B99999999999999999999", "row 2, column 1: micro-batch 2147483647 in a text of 2 ops"},
         BadCsv{"0F0,2F0", "row 1, column 2: stage 2 in a text of 2 ops"}, BadCsv{"# {}", "top level"},
         BadCsv{"# \n0F0", "JSON"}, BadCsv{"#", "JSON"},

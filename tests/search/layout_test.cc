@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "generate/chimera.h"
+#include "support/generators.h"
 
 namespace chimera {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "generate/chimera.h"
+#include "support/generators.h"
 
 namespace chimera {
 namespace {

@@ -39,6 +39,22 @@ TEST(RunPageTest, HoldsTheResultsOfTheRun) {
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\">layout.stages</th><td>4</td>"));
 }
 
+TEST(RunPageTest, MeasuredAndSimulatedStepsHaveOneAxisAndScrollTogether) {
+  RunPage two = report();
+  two.timelines.push_back(two.timelines[0]);
+  for (TimedOp& op : two.timelines[1].timeline.workers[0].ops) op = {2 * op.start, 2 * op.end};
+  two.timelines[1].timeline.makespan *= 2;
+  const std::string page = to_page(two);
+  const auto first = page.find("<div class=\"picture\">");
+  ASSERT_NE(first, page.npos);
+  EXPECT_EQ(page.find("<div class=\"picture\">", first + 1), page.npos);
+  std::vector<std::string> widths;
+  const std::regex op("<rect class=\"F0\" x=\"72\"[^>]* width=\"([0-9.]+)\"");
+  for (std::sregex_iterator it(page.begin(), page.end(), op), last; it != last; ++it) widths.push_back((*it)[1]);
+  ASSERT_EQ(widths.size(), 2U) << "the first op of worker 0 in both pictures";
+  EXPECT_NEAR(std::stod(widths[1]) + 0.75, 2 * (std::stod(widths[0]) + 0.75), 0.02) << "the second takes twice as long";
+}
+
 TEST(RunPageTest, LoadsNothing) {
   const std::string page = std::regex_replace(to_page(report()), std::regex("http://www.w3.org/2000/svg"), "");
   EXPECT_THAT(page, Not(HasSubstr("http")));

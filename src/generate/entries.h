@@ -1,0 +1,41 @@
+#pragma once
+// The entries of all schedules but Chimera's own (chimera.h). registry.cc lists them; everything else finds a schedule
+// by name in the registry.
+
+#include "generate/generator.h"
+
+namespace chimera {
+
+// alternating.cc: one replica; warm-up forwards, then a forward and a backward in turn
+[[nodiscard]] Generator gpipe_entry();
+[[nodiscard]] Generator one_f_one_b_entry();
+[[nodiscard]] Generator interleaved_one_f_one_b_entry();
+[[nodiscard]] Generator combined_one_f_one_b_entry();
+[[nodiscard]] Generator looped_bfs_entry();
+[[nodiscard]] Generator zb_h1_entry();
+[[nodiscard]] Generator zb_h2_entry();
+[[nodiscard]] Generator interleaved_zb_entry();
+[[nodiscard]] Generator pipedream_entry();
+[[nodiscard]] Generator pipedream_two_bw_entry();
+
+// two_chunks.cc: one replica with stages w and 2D-1-w on worker w
+[[nodiscard]] Generator zb_v_entry();
+[[nodiscard]] Generator v_half_entry();
+[[nodiscard]] Generator v_min_entry();
+
+// dualpipe.cc: forwards and backwards that run as pairs, so that one computes while the other communicates
+[[nodiscard]] Generator dualpipe_entry();
+[[nodiscard]] Generator dualpipev_entry();
+
+// hanayo.cc: one replica that goes down and up the workers in waves
+[[nodiscard]] Generator hanayo_entry();
+[[nodiscard]] Generator hanayo_zb_entry();
+
+// Two replicas in opposite directions, of which one is active at a time
+[[nodiscard]] Generator gems_entry();
+// Replicas that all run in one direction, each entering some workers after the one before
+[[nodiscard]] Generator chimera_rotated_entry();
+// Chimera's placement with split backward
+[[nodiscard]] Generator chimera_zb_entry();
+
+}  // namespace chimera
