@@ -56,10 +56,6 @@ bool is_floating(ElementType type) {
 
 nlohmann::ordered_json sizes_of(ModelConfig model) {
   model.norm_epsilon = norm_epsilon_of(model);
-  if (model.family == Family::Llama) {
-    model.key_value_heads = key_value_heads_of(model);
-    model.head_size = head_size_of(model);
-  }
   nlohmann::ordered_json sizes = layer_sizes_json(model);
   sizes["layers"] = model.layers;
   return sizes;

@@ -54,6 +54,6 @@ void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
 /// Returns the fields of a model file, without `layers`, unset fields, and Llama's fields for other families. They
 /// define one layer of each kind.
-[[nodiscard]] nlohmann::ordered_json layer_sizes_json(const ModelConfig& model);
+[[nodiscard]] nlohmann::ordered_json layer_sizes_json(ModelConfig model);
 
 }  // namespace chimera

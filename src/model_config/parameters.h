@@ -28,6 +28,9 @@ struct ParameterSpec {
   [[nodiscard]] std::int64_t count() const;
 };
 
+/// Returns the number of elements of all parameters.
+[[nodiscard]] std::int64_t parameter_count(const std::vector<ParameterSpec>& parameters);
+
 /// Returns the token embedding, positions (GPT-2, BERT), token types and a layer norm (BERT).
 [[nodiscard]] std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config);
 /// Returns the parameters of the block with the global number `layer`. Every block has the same shapes.
