@@ -16,8 +16,8 @@ DistributedModel::DistributedModel(const std::map<StageId, Stage*>& stages, Stag
 }
 
 void DistributedModel::begin(std::int64_t tokens) {
-  caches_.clear();
-  for (const auto& [index, stage] : stages_) caches_.emplace(index, KeyValueCache(tokens));
+  length_ = 0;
+  for (const auto& [index, stage] : stages_) carried_[index] = std::make_shared<CarriedKeyValues>(tokens);
 }
 
 TokenId DistributedModel::next(std::span<const TokenId> tokens, const Choose& choose) {
@@ -38,12 +38,13 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
     hidden = run(stage, hidden, tokens);
     if (stage < last && !holds(stage + 1)) send(stage, hidden);
   }
+  length_ += std::ssize(tokens);
   if (!holds(last)) return {};
   return stages_.at(last)->logits(hidden.narrow(1, std::ssize(tokens) - 1, 1)).flatten();
 }
 
 at::Tensor DistributedModel::run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens) {
-  MicroBatch batch{.cache = &caches_.at(stage)};
+  MicroBatch batch{.carried = carried_.at(stage), .first_token = length_};
   if (stage == 0) {
     const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
     batch.tokens = at::tensor(ids, at::kLong).unsqueeze(0).to(device_);
