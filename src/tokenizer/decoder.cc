@@ -57,7 +57,7 @@ struct StepRun {
       if (step.cleanup) clean_up(token);
     }
   }
-  void operator()(const ReplaceDecoding& step) const {
+  void operator()(const ReplaceStep& step) const {
     for (std::string& token : tokens) token = replace_all(token, step.from, step.to);
   }
   void operator()(const ByteFallbackDecoding&) const {

@@ -9,16 +9,14 @@
 #include <variant>
 #include <vector>
 
+#include "tokenizer/normalizer.h"
+
 namespace chimera {
 
 struct ByteLevelDecoding {};  ///< invalid UTF-8 becomes U+FFFD
 struct WordPieceDecoding {    ///< blanks between words
   std::string prefix = "##";
   bool cleanup = true;  ///< no blank before English punctuation
-};
-struct ReplaceDecoding {
-  std::string from;  ///< not empty
-  std::string to;
 };
 struct ByteFallbackDecoding {};  ///< runs of <0xNN> to text; each byte of invalid UTF-8 becomes U+FFFD
 struct FuseDecoding {};          ///< joins all tokens
@@ -31,8 +29,8 @@ struct BlankSignDecoding {  ///< Metaspace: sign to blank
   std::string sign;
   bool drop_first = true;  ///< the first token loses it instead
 };
-using DecodingStep = std::variant<ByteLevelDecoding, WordPieceDecoding, ReplaceDecoding, ByteFallbackDecoding,
-                                  FuseDecoding, StripDecoding, BlankSignDecoding>;
+using DecodingStep = std::variant<ByteLevelDecoding, WordPieceDecoding, ReplaceStep, ByteFallbackDecoding, FuseDecoding,
+                                  StripDecoding, BlankSignDecoding>;
 
 class Decoder {
  public:

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "core/choices.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "tokenizer/pipeline_json.h"
@@ -44,16 +44,12 @@ void read_added_tokens_decoder(const JsonValue& file, const std::string& source,
   require_object(tokens);
   for (const auto& item : tokens.json().items()) {
     const std::string& key = item.key();
-    ListedToken token = {.content = "", .source = source};
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
-    if (error != std::errc() || end != key.data() + key.size()) {
-      tokens.fail(fmt::format("'{}' is not a token id", printable(key)));
-    }
+    const auto id = parse_number<TokenId>(key);
+    if (!id) tokens.fail(fmt::format("'{}' is not a token id", printable(key)));
     const JsonValue entry = tokens.field(key.c_str());
     require_object(entry);
-    token.content = entry.text("content");
+    config.listed.push_back({entry.text("content"), *id, source});
     if (has_flags(entry)) config.unsupported = kField;
-    config.listed.push_back(std::move(token));
   }
 }
 

@@ -162,7 +162,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, 
   bpe.merges = read_merges(merges, merges_source);
   bpe.byte_level = true;
   PipelineParts parts;
-  parts.model = std::make_unique<BpeModel>(bpe, merges_source);
+  parts.model = make_bpe_model(bpe, merges_source);
   require_merges_of(bpe, vocabulary_source, merges_source);
   parts.pre_tokenizer = PreTokenizer({WordStep{WordPattern::Gpt2}});
   parts.decoder = Decoder({ByteLevelDecoding{}});
@@ -170,7 +170,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, 
                                vocabulary_source);
   parts.end_of_document = config.token(kEndOfDocument);
   parts.vocabulary.assign(bpe.vocabulary.begin(), bpe.vocabulary.end());
-  return std::make_unique<PipelineTokenizer>(std::move(parts));
+  return make_pipeline_tokenizer(std::move(parts));
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const std::string& source,
@@ -201,14 +201,14 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   words.unknown = find("unk_token");
   if (words.unknown < 0) throw ConfigError(source + ": '[UNK]' is missing; expected BERT's vocabulary, a token a line");
   if (const TokenId cls = find("cls_token"), sep = find("sep_token"); cls >= 0 && sep >= 0) {
-    set_bert_templates(parts, cls, sep);
+    parts.input = {cls, kTextPlace, sep};
   }
   parts.normalizer = Normalizer({config.bert});
   parts.pre_tokenizer = PreTokenizer({BertWordStep{}});
   parts.decoder = Decoder({WordPieceDecoding{}});
   parts.vocabulary.assign(words.vocabulary.begin(), words.vocabulary.end());
-  parts.model = std::make_unique<WordPieceModel>(std::move(words));
-  return std::make_unique<PipelineTokenizer>(std::move(parts));
+  parts.model = make_word_piece_model(std::move(words));
+  return make_pipeline_tokenizer(std::move(parts));
 }
 
 std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
@@ -232,7 +232,7 @@ bool makes_bytes(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
-  if (path == kBytes) return std::make_unique<ByteTokenizer>();
+  if (path == kBytes) return make_byte_tokenizer();
   if (const auto file = main_tokenizer_file(path)) return open_file(file->path);
   throw ConfigError(path + ": holds no tokenizer; expected tokenizer.json, vocab.json and merges.txt, or vocab.txt");
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/choices.h"
@@ -94,7 +95,7 @@ std::unique_ptr<WordModel> read_bpe(const JsonValue& model, const std::string& s
   parts.fuse_unknown = truth_or(model, "fuse_unk", false);
   parts.whole_words_first = truth_or(model, "ignore_merges", false);
   if (!text_or(model, "unk_token", "").empty()) parts.unknown = named_token(model, "unk_token", parts.vocabulary);
-  auto bpe = std::make_unique<BpeModel>(parts, source);
+  auto bpe = make_bpe_model(parts, source);
   vocabulary = std::move(parts.vocabulary);
   return bpe;
 }
@@ -108,7 +109,7 @@ std::unique_ptr<WordModel> read_word_piece(const JsonValue& model, const TextMap
   if (is_set(model, "max_input_chars_per_word")) {
     parts.most_characters = static_cast<std::size_t>(model.count("max_input_chars_per_word"));
   }
-  return std::make_unique<WordPieceModel>(std::move(parts));
+  return make_word_piece_model(std::move(parts));
 }
 
 /// Old files lack the type.
@@ -151,16 +152,11 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
 }
 
 void check_template(const JsonValue& file, const PipelineParts& parts) {
-  std::vector<TokenId> ids;
-  for (const auto& [text, id] : parts.vocabulary) ids.push_back(id);
-  for (const AddedToken& token : parts.added) ids.push_back(token.id);
-  std::sort(ids.begin(), ids.end());
-  for (const auto* places : {&parts.single, &parts.pair}) {
-    for (const TemplatePlace& place : *places) {
-      if (place.token >= 0 && !std::binary_search(ids.begin(), ids.end(), place.token)) {
-        file.fail(fmt::format("post_processor: no token has the id {}", place.token));
-      }
-    }
+  std::set<TokenId> ids = {kTextPlace};
+  for (const auto& [text, id] : parts.vocabulary) ids.insert(id);
+  for (const AddedToken& token : parts.added) ids.insert(token.id);
+  for (const TokenId token : parts.input) {
+    if (!ids.contains(token)) file.fail(fmt::format("post_processor: no token has the id {}", token));
   }
 }
 
@@ -220,7 +216,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
   read_post_processor(file, parts);
   check_template(file, parts);
   parts.end_of_document = end_of_document;
-  auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(parts));
+  auto tokenizer = make_pipeline_tokenizer(std::move(parts));
   if (end_of_document.empty() || tokenizer->find_token(end_of_document)) return tokenizer;
   throw ConfigError(
       fmt::format("{}: {}, the eos_token of tokenizer_config.json, is not one of its tokens; name one of them there",
