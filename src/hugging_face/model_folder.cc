@@ -19,7 +19,6 @@
 #include "hugging_face/config_json.h"
 #include "hugging_face/stored_names.h"
 #include "model_config/config.h"
-#include "safetensors/json_bytes.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/tokenizer_json.h"
 

@@ -5,7 +5,7 @@
 // file it is.
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,22 +17,15 @@
 
 namespace chimera {
 
-struct WeightMap {
-  struct Row {
-    std::string_view tensor;
-    std::uint32_t file = 0;  ///< in `files`
-  };
-  std::vector<std::string> files;  ///< in the order of the index
-  std::deque<Row> rows;            ///< ascending by tensor
-  TextPool texts;                  ///< of the names in `rows`
-};
+/// [tensor]: file of the same folder.
+using WeightMap = std::map<std::string, std::string>;
 
 inline constexpr std::uint64_t kMostIndexBytes = 32'000'000;
 inline constexpr std::size_t kMostWeightFiles = 10'000;
 
 /// Ignores other fields; `path` is for messages. Throws ConfigError unless it is one JSON object in UTF-8, at most
 /// kMostIndexBytes, with one `weight_map`. This must give every tensor, once, the name of a safetensors file in the
-/// same folder.
+/// same folder, without a path: otherwise a foreign index chooses any file.
 [[nodiscard]] WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read);
 
 [[nodiscard]] std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files);
@@ -56,7 +49,7 @@ class WeightFiles {
   [[nodiscard]] std::optional<Found> find(std::string_view tensor) const;
   /// Returns all names, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Files in index order.
+  /// Files by name.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:

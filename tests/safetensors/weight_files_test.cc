@@ -125,16 +125,16 @@ TEST(WeightMapTest, NamesOnlyFilesBesideTheIndex) {
 
 TEST(WeightMapTest, RejectsInvalidIndexes) {
   const std::vector<std::pair<const char*, const char*>> examples = {
-      {"", "no JSON"},
+      {"", "i: JSON: "},
       {"[]", "must be an object"},
       {"{}", "has no weight_map"},
       {R"({"weight_map":[]})", "weight_map must be an object"},
       {R"({"weight_map":{}})", "names no tensor"},
       {R"({"weight_map":{"a":1}})", "tensor 'a': the name of a file must be a text"},
       {R"({"weight_map":{"a":{}}})", "tensor 'a': the name of a file must be a text"},
-      {R"({"weight_map":{"a":"x.safetensors"},"weight_map":{}})", "weight_map is given twice"},
-      {R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "tensor 'a' is given twice"},
-      {R"({"weight_map":{"a":"x.safetensors"}} more)", "no JSON"},
+      {R"({"weight_map":{"a":"x.safetensors"},"weight_map":{}})", "weight_map: the field is given twice"},
+      {R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "weight_map.a: the field is given twice"},
+      {R"({"weight_map":{"a":"x.safetensors"}} more)", "i: JSON: "},
   };
   for (const auto& [text, says] : examples) EXPECT_THAT(index_refusal_of(text), HasSubstr(says)) << text;
 }
