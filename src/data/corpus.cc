@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "core/choices.h"
 #include "core/error.h"
 
 namespace chimera {
@@ -18,11 +18,8 @@ namespace {
 std::optional<double> share_of(const std::string& validation) {
   std::error_code absent;
   if (validation.empty() || std::filesystem::exists(validation, absent)) return std::nullopt;
-  double share = 0;
-  const char* end = validation.data() + validation.size();
-  const auto [rest, error] = std::from_chars(validation.data(), end, share);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  if (share >= 0 && share < 1) return share;
+  const auto share = parse_number<double>(validation);
+  if (!share || (*share >= 0 && *share < 1)) return share;
   throw ConfigError(fmt::format("--validation {}: expected a share of at least 0 and below 1, or a file", validation));
 }
 
@@ -118,9 +115,9 @@ Corpus open_corpus(const DataOptions& options) {
       validation.push_back(open_unsplit(path, path + " (validation)", options.tokens, opened));
     }
   }
-  return {{.sources = std::move(training), .mixture = Mixture(entries, options.seed)},
-          {.sources = std::move(validation), .mixture = Mixture(validation_entries, options.seed)},
-          std::move(opened)};
+  return {.training = {.sources = std::move(training), .mixture = Mixture(entries, options.seed)},
+          .validation = {.sources = std::move(validation), .mixture = Mixture(validation_entries, options.seed)},
+          .opened = std::move(opened)};
 }
 
 WholeSource open_whole_source(const std::string& path, const TokenOptions& options) {
@@ -129,10 +126,7 @@ WholeSource open_whole_source(const std::string& path, const TokenOptions& optio
   }
   OpenedFiles opened;
   TokenView tokens = open_unsplit(path, path, options, opened);
-  return {.tokens = std::move(tokens),
-          .is_plain_text = opened.is_plain_text,
-          .description = std::move(opened.description),
-          .passed_over = opened.passed_over.empty() ? "" : opened.passed_over.front()};
+  return {.tokens = std::move(tokens), .opened = std::move(opened)};
 }
 
 }  // namespace chimera

@@ -15,8 +15,6 @@ class Permutation {
  public:
   /// `stream` distinguishes permutations of a seed. Requires size > 0.
   Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream);
-  /// Uses the stream "data.permutation.NUMBER".
-  Permutation(std::int64_t size, std::uint64_t seed, std::int64_t number);
 
   [[nodiscard]] std::int64_t operator()(std::int64_t i) const;
 

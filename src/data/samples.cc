@@ -17,15 +17,9 @@ namespace {
 
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 30;
 
-std::int64_t shortest_sequence(SampleKind kind) { return kind == SampleKind::MaskedPairs ? 8 : 1; }
-
-std::int64_t targets_of(const SampleOptions& options) {
-  return options.kind == SampleKind::MaskedPairs ? masked_count(options.sequence) : options.sequence;
-}
-
 /// Returns the tokens per window.
 std::int64_t checked_window(std::span<const TokenView> sources, const SampleOptions& options) {
-  const std::int64_t shortest = shortest_sequence(options.kind);
+  const std::int64_t shortest = options.kind == SampleKind::MaskedPairs ? 8 : 1;
   if (options.sequence < shortest || options.sequence > kLongestSequence) {
     throw ConfigError(fmt::format("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest,
                                   kLongestSequence, shortest == 1 ? "" : " for masked pairs"));
@@ -61,8 +55,8 @@ Sample next_token_sample(const TokenView& tokens, const SampleOptions& options, 
 
 /// The stream of source 0 does not depend on the number of sources.
 Permutation epoch_order(std::int64_t windows, std::uint64_t seed, std::size_t source, std::int64_t epoch) {
-  if (source == 0) return {windows, seed, epoch};
-  return {windows, seed, fmt::format("data.permutation.{}.{}", source, epoch)};
+  const std::string stream = source == 0 ? fmt::format("{}", epoch) : fmt::format("{}.{}", source, epoch);
+  return {windows, seed, "data.permutation." + stream};
 }
 
 bool ends_sentence(std::span<const std::int64_t> tokens, std::size_t i) {
@@ -178,23 +172,21 @@ Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_
   return next_token_sample(source, options_, window * window_);
 }
 
-std::int64_t Samples::targets_per_sample() const { return targets_of(options_); }
-
-OrderedSamples::OrderedSamples(TokenView tokens, const SampleOptions& options)
-    : tokens_(std::move(tokens)), options_(options), window_(checked_window({&tokens_, 1}, options)) {}
-
-std::int64_t OrderedSamples::count() const {
-  if (options_.kind == SampleKind::MaskedPairs) return tokens_.size() / window_;
-  return (tokens_.size() - 1) / options_.sequence;
+std::int64_t Samples::targets_per_sample() const {
+  return options_.kind == SampleKind::MaskedPairs ? masked_count(options_.sequence) : options_.sequence;
 }
 
-Sample OrderedSamples::sample(std::int64_t index) const {
-  require_invariant(index >= 0 && index < count(), "a sample lies behind the last of its source");
-  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(tokens_, options_, index, index);
-  return next_token_sample(tokens_, options_, index * options_.sequence);
+std::int64_t Samples::ordered_count() const {
+  const TokenView& source = tokens_.sources.front();
+  return options_.kind == SampleKind::MaskedPairs ? windows(source) : (source.size() - 1) / options_.sequence;
 }
 
-std::int64_t OrderedSamples::targets_per_sample() const { return targets_of(options_); }
+Sample Samples::ordered_sample(std::int64_t index) const {
+  require_invariant(index >= 0 && index < ordered_count(), "a sample lies behind the last of its source");
+  const TokenView& source = tokens_.sources.front();
+  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(source, options_, index, index);
+  return next_token_sample(source, options_, index * options_.sequence);
+}
 
 std::int64_t find_cut(std::span<const std::int64_t> window) {
   const auto length = static_cast<std::int64_t>(window.size());

@@ -58,10 +58,6 @@ MegatronIndex::MegatronIndex(DataFile file, std::int64_t token_bytes)
   check_documents();
 }
 
-std::int64_t MegatronIndex::lengths_at() const { return kHeaderBytes; }
-std::int64_t MegatronIndex::pointers_at() const { return lengths_at() + sequences_ * kLengthBytes; }
-std::int64_t MegatronIndex::documents_at() const { return pointers_at() + sequences_ * kPointerBytes; }
-
 void MegatronIndex::check_header() {
   if (file_.size() < kHeaderBytes) {
     refuse_index(file_, "has {} bytes; the header of an index takes {}", file_.size(), kHeaderBytes);
@@ -179,10 +175,6 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
     file_.read(offset, std::as_writable_bytes(std::span(stored)));
     std::copy(stored.begin(), stored.end(), tokens.begin());
   });
-  require_ids(first, tokens);
-}
-
-void TokenFile::require_ids(std::int64_t first, std::span<const std::int64_t> tokens) const {
   const auto wrong = std::find_if(tokens.begin(), tokens.end(),
                                   [this](std::int64_t token) { return token < 0 || token >= vocabulary_; });
   if (wrong == tokens.end()) return;

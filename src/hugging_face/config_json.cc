@@ -167,7 +167,7 @@ const KnownClass& class_of(const ConfigFields& config) {
   const Json& architectures = config["architectures"];
   if (architectures.is_array() && architectures.size() == 1 && architectures[0] == known->architecture) return *known;
   config.fail(fmt::format("architectures must be [\"{}\"] for model_type {}, not {}", known->architecture, type,
-                          json_text(architectures, -1, JsonLetters::Ascii).substr(0, 100)));
+                          shown_value(architectures)));
 }
 
 void require_plain(const ConfigFields& config) {
@@ -256,8 +256,8 @@ void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
       if (type == "sliding_attention") {
         some_layer_slides = true;
       } else if (type != "full_attention") {
-        config.fail(fmt::format("layer_types has {}; Chimera has full_attention and sliding_attention",
-                                json_text(type, -1, JsonLetters::Ascii).substr(0, 60)));
+        config.fail(
+            fmt::format("layer_types has {}; Chimera has full_attention and sliding_attention", shown_value(type)));
       }
     }
     if (some_layer_slides && !slides) config.fail("layer_types has sliding_attention, but no sliding_window is used");

@@ -190,10 +190,7 @@ void PartWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     offset += static_cast<std::uint64_t>(written);
     unsynced_bytes_ += static_cast<std::uint64_t>(written);
   }
-  if (unsynced_bytes_ >= kMostUnsyncedBytes) sync_data();
-}
-
-void PartWriter::sync_data() {
+  if (unsynced_bytes_ < kMostUnsyncedBytes) return;
   if (::fdatasync(file_.get()) != 0) fail_to_write(path_, errno);
   unsynced_bytes_ = 0;
 }

@@ -34,9 +34,14 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
   at::Tensor hidden;
   for (std::size_t stage = 0; stage <= last; ++stage) {
     if (!holds(stage)) continue;
-    if (stage > 0 && !holds(stage - 1)) hidden = received(stage - 1, std::ssize(tokens));
+    if (stage > 0 && !holds(stage - 1)) {
+      const TensorSpec spec{{1, std::ssize(tokens), hidden_}, dtype_};
+      hidden = transport_.post_receive(ranks_.holders[stage - 1], spec, tag(stage - 1))->wait();
+    }
     hidden = run(stage, hidden, tokens);
-    if (stage < last && !holds(stage + 1)) send(stage, hidden);
+    if (stage < last && !holds(stage + 1)) {
+      transport_.start_send(ranks_.holders[stage + 1], hidden.contiguous(), tag(stage))->wait();
+    }
   }
   length_ += std::ssize(tokens);
   if (!holds(last)) return {};
@@ -50,14 +55,6 @@ at::Tensor DistributedModel::run(std::size_t stage, const at::Tensor& input, std
     batch.tokens = at::tensor(ids, at::kLong).unsqueeze(0).to(device_);
   }
   return stages_.at(stage)->hidden_states(input, batch);
-}
-
-at::Tensor DistributedModel::received(std::size_t from, std::int64_t tokens) {
-  return transport_.post_receive(ranks_.holders[from], {{1, tokens, hidden_}, dtype_}, tag(from))->wait();
-}
-
-void DistributedModel::send(std::size_t stage, const at::Tensor& hidden) {
-  transport_.start_send(ranks_.holders[stage + 1], hidden.contiguous(), tag(stage))->wait();
 }
 
 MessageTag DistributedModel::tag(std::size_t stage) const {

@@ -48,8 +48,6 @@ class DistributedModel {
   /// Returns the scores after `tokens`; undefined on ranks without the last stage.
   [[nodiscard]] at::Tensor read(std::span<const TokenId> tokens);
   [[nodiscard]] at::Tensor run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens);
-  [[nodiscard]] at::Tensor received(std::size_t from, std::int64_t tokens);
-  void send(std::size_t stage, const at::Tensor& hidden);
   [[nodiscard]] MessageTag tag(std::size_t stage) const;
 
   std::map<std::size_t, const TransformerStage*> stages_;

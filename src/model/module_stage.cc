@@ -49,22 +49,19 @@ const char* use_in_words(const ModuleUse& use) {
   return use.recomputed ? "if its forward runs again (recomputation)" : "if several workers train copies of it";
 }
 
-std::string describe(const ModuleStageSpec& spec) {
-  const std::int64_t last = spec.end_layer - 1;
-  return spec.first_layer == last
-             ? fmt::format("stage {} (layer {})", spec.stage.value(), last)
-             : fmt::format("stage {} (layers {} to {})", spec.stage.value(), spec.first_layer, last);
-}
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string current_reason() {
+/// Returns call(), a call of a user's code. An exception becomes a ConfigError that begins with place().
+template <class Call, class Place>
+auto call_user(const Call& call, const Place& place) {
   try {
+    return call();
+  } catch (const UserCodeError&) {
     throw;
   } catch (const c10::Error& error) {
-    return first_line(error.what_without_backtrace());
+    throw ConfigError(fmt::format("{}: {}", place(), first_line(error.what_without_backtrace())));
   } catch (const std::exception& error) {
-    return first_line(error.what());
+    throw ConfigError(fmt::format("{}: {}", place(), first_line(error.what())));
   }
 }
 
@@ -159,7 +156,12 @@ ValueGuard::~ValueGuard() {
 ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use)
     : Stage(trained_parameters(spec, layers, use)), spec_(spec), layers_(std::move(layers)) {}
 
-std::string ModuleStage::name() const { return describe(spec_); }
+std::string ModuleStage::name() const {
+  const std::int64_t last = spec_.end_layer - 1;
+  const std::string layers = spec_.first_layer == last ? fmt::format("layer {}", last)
+                                                       : fmt::format("layers {} to {}", spec_.first_layer, last);
+  return fmt::format("stage {} ({})", spec_.stage.value(), layers);
+}
 
 at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor& source = input.defined() ? input : batch.tokens;
@@ -188,14 +190,11 @@ TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) 
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
     const DropoutScope scope(batch.dropout, index);
-    try {
-      values = layers_[i](values);
-    } catch (const UserCodeError&) {
-      throw;
-    } catch (...) {
-      throw ConfigError(fmt::format("stage {}, layer {} ({}), on an input {}: {}", spec_.stage.value(), index,
-                                    layers_[i].name(), describe(values), current_reason()));
-    }
+    values = call_user([&] { return layers_[i](values); },
+                       [&] {
+                         return fmt::format("stage {}, layer {} ({}), on an input {}", spec_.stage.value(), index,
+                                            layers_[i].name(), describe(values));
+                       });
   }
   return values;
 }
@@ -204,14 +203,8 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
   if (values.size() != 1) {
     throw ConfigError(fmt::format("{} gives {} tensors to the loss, which takes one", name(), values.size()));
   }
-  LossSum loss;
-  try {
-    loss = spec_.loss->sum(values.front(), batch.targets);
-  } catch (const UserCodeError&) {
-    throw;
-  } catch (...) {
-    throw ConfigError(fmt::format("the loss, on an output {}: {}", describe(values), current_reason()));
-  }
+  const LossSum loss = call_user([&] { return spec_.loss->sum(values.front(), batch.targets); },
+                                 [&] { return fmt::format("the loss, on an output {}", describe(values)); });
   if (loss.sum.dim() != 0) {
     throw ConfigError(fmt::format("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum})));
   }
@@ -274,11 +267,8 @@ std::unique_ptr<ModuleStage> make_module_stage(const ModuleStageSpec& spec, cons
   std::vector<Layer> layers;
   for (std::int64_t index = spec.first_layer; index < spec.end_layer; ++index) {
     at::manual_seed(CounterRandom(seed, "layer").bits(static_cast<std::uint64_t>(index)));
-    try {
-      layers.push_back(factories[static_cast<std::size_t>(index)]());
-    } catch (...) {
-      throw ConfigError(fmt::format("layer {} could not be made: {}", index, current_reason()));
-    }
+    layers.push_back(call_user(factories[static_cast<std::size_t>(index)],
+                               [&] { return fmt::format("layer {} could not be made", index); }));
   }
   return std::make_unique<ModuleStage>(spec, std::move(layers), use);
 }

@@ -141,14 +141,10 @@ struct Start {
   }
 };
 
-struct Graph {
+struct Graph : torch::CustomClassHolder {
   at::Tensor input;
   at::Tensor output;
   WeightGradients::Pointer queue;
-};
-
-struct KeptGraph : torch::CustomClassHolder {
-  Graph graph;
 };
 
 /// Replacement for a node off the path: I ends here with the gradient that would have arrived at `edge`.
@@ -276,22 +272,22 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
 struct SplitFunction : torch::autograd::Function<SplitFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*anchor*/,
                             const TensorFunction* function) {
-    auto kept = c10::make_intrusive<KeptGraph>();
-    Graph& graph = kept->graph;
+    auto graph = c10::make_intrusive<Graph>();
     {
       const at::AutoGradMode with_graph(true);
-      graph.input = input.detach().requires_grad_(input.requires_grad());
-      graph.output = (*function)(graph.input);
+      graph->input = input.detach().requires_grad_(input.requires_grad());
+      graph->output = (*function)(graph->input);
     }
-    graph.queue = WeightGradients::current();
-    at::Tensor result = graph.output.detach();
-    context->saved_data["graph"] = at::IValue::make_capsule(std::move(kept));
+    graph->queue = WeightGradients::current();
+    at::Tensor result = graph->output.detach();
+    context->saved_data["graph"] = at::IValue::make_capsule(std::move(graph));
     return result;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto kept = c10::static_intrusive_pointer_cast<KeptGraph>(context->saved_data["graph"].toCapsule());
-    const Graph graph = std::exchange(kept->graph, {});
+    // Taken out, so that the graph is freed as soon as it has run.
+    const auto kept = c10::static_intrusive_pointer_cast<Graph>(context->saved_data["graph"].toCapsule());
+    const Graph graph = std::exchange(*kept, Graph());
     if (!graph.output.requires_grad()) {  // Nothing trained, and no use of the input that has a gradient
       const at::Tensor none = graph.input.requires_grad() ? at::zeros_like(graph.input) : at::Tensor();
       return {none, at::Tensor(), at::Tensor()};

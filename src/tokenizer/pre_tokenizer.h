@@ -61,21 +61,16 @@ class PreTokenizer {
   void split_from(std::size_t step, std::string_view text, bool first, WordBuffers& buffers, const Take& take) const;
   template <class Take>
   static void split_words(WordPattern pattern, std::string_view text, const Take& take);
+  /// Returns the end of the run of digits or non-digits.
+  [[nodiscard]] static std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
+  /// Returns BERT's next word, empty at the end, and moves `start`.
+  [[nodiscard]] static std::string_view next_bert_word(std::string_view text, std::size_t& start);
+  /// Returns the text with signs for blanks.
+  [[nodiscard]] static std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first,
+                                                   std::string& buffer);
 
   std::vector<WordsStep> steps_;
 };
-
-namespace pre_tokenizer_detail {
-
-/// Returns the end of the run of digits or non-digits.
-[[nodiscard]] std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
-/// Returns BERT's next word, empty at the end, and moves `start`.
-[[nodiscard]] std::string_view next_bert_word(std::string_view text, std::size_t& start);
-/// Returns the text with signs for blanks.
-[[nodiscard]] std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first,
-                                          std::string& buffer);
-
-}  // namespace pre_tokenizer_detail
 
 template <class Take>
 void PreTokenizer::split_words(WordPattern pattern, std::string_view text, const Take& take) {
@@ -101,7 +96,7 @@ void PreTokenizer::split_from(std::size_t step, std::string_view text, bool firs
   }
   if (const auto* digits = std::get_if<DigitStep>(&steps_[step])) {
     for (std::size_t start = 0; start < text.size();) {
-      const std::size_t end = pre_tokenizer_detail::end_of_digits(text, start, digits->individual);
+      const std::size_t end = end_of_digits(text, start, digits->individual);
       pass_on(text.substr(start, end - start));
       start = end;
     }
@@ -111,12 +106,11 @@ void PreTokenizer::split_from(std::size_t step, std::string_view text, bool firs
     pass_on(text);
   } else if (std::holds_alternative<BertWordStep>(steps_[step])) {
     std::size_t start = 0;
-    for (auto word = pre_tokenizer_detail::next_bert_word(text, start); !word.empty();
-         word = pre_tokenizer_detail::next_bert_word(text, start)) {
+    for (auto word = next_bert_word(text, start); !word.empty(); word = next_bert_word(text, start)) {
       pass_on(word);
     }
   } else if (const auto* signs = std::get_if<BlankSignStep>(&steps_[step])) {
-    text = pre_tokenizer_detail::with_signs(*signs, text, first, buffer);
+    text = with_signs(*signs, text, first, buffer);
     if (!signs->split) return pass_on(text);
     for (std::size_t start = 0; start < text.size();) {
       const std::size_t end = std::min(text.find(signs->sign, start + 1), text.size());

@@ -141,7 +141,7 @@ TEST_F(CorpusTest, ValidationMayHaveASeparateFile) {
   const Corpus corpus = open_with(write("a.txt", "0123456789"), write("b.txt", "xyz"));
   EXPECT_EQ(text_of(only_source(corpus, Split::Train)), "0123456789");
   EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "xyz");
-  EXPECT_EQ(corpus.files().size(), 2U) << "both belong to what ranks must have in common";
+  EXPECT_EQ(corpus.opened.files.size(), 2U) << "both belong to what ranks must have in common";
 }
 
 TEST_F(CorpusTest, RejectsInvalidValidation) {
@@ -191,7 +191,7 @@ TEST_F(CorpusTest, UnreadShardsAreNotListed) {
   }
   const Corpus corpus = open_with(path("shards"), write("b.txt", "xyz"));
   std::vector<std::string> names;
-  for (const DataFile* file : corpus.files()) names.push_back(file->path());
+  for (const DataFile* file : corpus.opened.files) names.push_back(file->path());
   EXPECT_THAT(names, ::testing::ElementsAre(path("shards/train.txt"), path("b.txt")));
 }
 
@@ -209,8 +209,8 @@ TEST_F(CorpusTest, AMixtureKeepsAShareOfEverySource) {
 TEST_F(CorpusTest, ReportsTheFormatOfItsFiles) {
   EXPECT_TRUE(open_text(write("a.txt", "text")).is_plain_text());
   const Corpus corpus = open_text("1:" + path("a.txt") + " 1:" + write("b.bin", "tokens"));
-  EXPECT_FALSE(corpus.is_plain_text());
-  EXPECT_EQ(corpus.description(),
+  EXPECT_FALSE(corpus.opened.is_plain_text);
+  EXPECT_EQ(corpus.opened.description,
             path("a.txt") + ": text, 4 tokens; " + path("b.bin") + ": raw 16-bit tokens, 3 tokens");
 }
 
@@ -225,8 +225,8 @@ TEST_F(CorpusTest, AWholeSourceKeepsNothingApart) {
   const WholeSource source = open_whole_source(write("a.txt", fmt::format("{:t>38}vv", "")), {});
   EXPECT_EQ(text_of(source.tokens), std::string(38, 't') + "vv");
   EXPECT_EQ(source.tokens.name(), path("a.txt"));
-  EXPECT_TRUE(source.is_plain_text);
-  EXPECT_EQ(source.description, path("a.txt") + ": text, 40 tokens");
+  EXPECT_TRUE(source.opened.is_plain_text);
+  EXPECT_EQ(source.opened.description, path("a.txt") + ": text, 40 tokens");
 }
 
 TEST_F(CorpusTest, AWholeSourceIsNoMixture) {

@@ -149,7 +149,7 @@ std::uint64_t data_hash(const Job& job) {
     for (const TokenView& source : job.data.corpus->split(split).sources) hash.add(source.size());
     for (const std::int64_t share : job.data.corpus->split(split).mixture.shares()) hash.add(share);
   }
-  for (const DataFile* file : job.data.corpus->files()) {
+  for (const DataFile* file : job.data.corpus->opened.files) {
     hash.add(content_hash(*file, default_hash_cache(), note_slow_disk));
   }
   return hash.value();
@@ -157,7 +157,7 @@ std::uint64_t data_hash(const Job& job) {
 
 void hash_large_data(const Job& job) {
   const HashCache cache = default_hash_cache();
-  for (const DataFile* file : job.data.corpus->files()) {
+  for (const DataFile* file : job.data.corpus->opened.files) {
     if (file->size() >= cache.least_bytes && file->state().links > 0)
       static_cast<void>(content_hash(*file, cache, note_slow_disk));
   }
