@@ -54,31 +54,19 @@ void record(const std::shared_ptr<const TokenStream>& stream, OpenedFiles& opene
   }
 }
 
-void describe(const std::string& path, const FoundTokens& found, std::int64_t tokens, OpenedFiles& opened) {
-  if (!opened.description.empty()) opened.description += "; ";
-  opened.description += fmt::format("{}: {}, {} tokens", path, found.format, tokens);
-  if (!found.passed_over.empty()) opened.passed_over.push_back(found.passed_over);
-}
-
-/// Opens a source for training.
-FoundTokens open_training(const std::string& path, const TokenOptions& options, OpenedFiles& opened) {
+/// Opens a source and records its tokens for training. If `whole`, these are all of its tokens, or its validation
+/// shards if it has any.
+FoundTokens open_source(const std::string& path, bool whole, const TokenOptions& options, OpenedFiles& opened) {
   FoundTokens found = open_tokens(path, options);
-  if (!found.training) {
+  if (!found.training && !whole) {
     throw ConfigError(fmt::format("the folder {} has only shards for validation; expected training shards too", path));
   }
+  if (whole && found.validation) found.training = found.validation;
   record(found.training, opened);
-  describe(path, found, found.training->size(), opened);
+  if (!opened.description.empty()) opened.description += "; ";
+  opened.description += fmt::format("{}: {}, {} tokens", path, found.format, found.training->size());
+  if (!found.passed_over.empty()) opened.passed_over.push_back(found.passed_over);
   return found;
-}
-
-/// Opens a source that is not split: its validation shards if it has any, or else all of it. Names the view `name`.
-TokenView open_unsplit(const std::string& path, const std::string& name, const TokenOptions& options,
-                       OpenedFiles& opened) {
-  const FoundTokens found = open_tokens(path, options);
-  const auto& stream = found.validation ? found.validation : found.training;
-  record(stream, opened);
-  describe(path, found, stream->size(), opened);
-  return whole(stream, name);
 }
 
 }  // namespace
@@ -92,7 +80,7 @@ Corpus open_corpus(const DataOptions& options) {
   std::vector<TokenView> training;
   std::vector<TokenView> validation;
   for (const auto& [weight, path] : entries) {
-    const FoundTokens found = open_training(path, options.tokens, opened);
+    const FoundTokens found = open_source(path, /*whole=*/false, options.tokens, opened);
     const auto& stream = found.training;
     if (found.validation && share) {
       throw ConfigError(
@@ -112,7 +100,8 @@ Corpus open_corpus(const DataOptions& options) {
   if (has_files) {
     validation_entries = parse_mixture(options.validation);
     for (const auto& [weight, path] : validation_entries) {
-      validation.push_back(open_unsplit(path, path + " (validation)", options.tokens, opened));
+      const FoundTokens found = open_source(path, /*whole=*/true, options.tokens, opened);
+      validation.push_back(whole(found.training, path + " (validation)"));
     }
   }
   return {.training = {.sources = std::move(training), .mixture = Mixture(entries, options.seed)},
@@ -125,8 +114,8 @@ WholeSource open_whole_source(const std::string& path, const TokenOptions& optio
     throw ConfigError(fmt::format("--data {}: is a mixture; give one file or folder", path));
   }
   OpenedFiles opened;
-  TokenView tokens = open_unsplit(path, path, options, opened);
-  return {.tokens = std::move(tokens), .opened = std::move(opened)};
+  const FoundTokens found = open_source(path, /*whole=*/true, options, opened);
+  return {.tokens = whole(found.training, path), .opened = std::move(opened)};
 }
 
 }  // namespace chimera

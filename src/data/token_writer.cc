@@ -191,9 +191,9 @@ void TokenWriter::write_index() {
     done += static_cast<std::size_t>(got);
   }
   if (::lseek(lengths_.get(), 0, SEEK_SET) < 0 || ::ftruncate(lengths_.get(), 0) != 0) cannot_write(path, errno);
-  const auto code = megatron_code(type_);
-  require_invariant(code.has_value(), "tokens are written in a type that Megatron's format does not have");
-  const MegatronIndexHeader header{.type_code = *code, .sequences = documents, .documents = documents + 1};
+  const auto known = std::ranges::find(kMegatronCodes, type_, [](const auto& pair) { return pair.first; });
+  require_invariant(known != kMegatronCodes.end(), "tokens are written in a type that Megatron's format does not have");
+  const MegatronIndexHeader header{.type_code = known->second, .sequences = documents, .documents = documents + 1};
   write_bytes(lengths_, bytes_of(&header, 1), path);
   write_bytes(lengths_, bytes_of(lengths.data(), documents), path);
   std::vector<std::int64_t> numbers;

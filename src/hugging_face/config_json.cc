@@ -61,11 +61,9 @@ class ConfigFields {
   }
 
   /// Rejects every value except `supported`, the default.
-  void require(const char* name, bool supported) const {
-    if (truth(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
-  }
-  void require(const char* name, double supported) const {
-    if (number(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
+  void require(const char* name, const Json& supported) const {
+    const Json* const value = find(name);
+    if (value != nullptr && *value != supported) refuse(name, "it has " + json_text(supported));
   }
   /// Rejects other texts; the first is the default.
   void require_one_of(const char* name, const std::vector<const char*>& supported) const {
@@ -205,7 +203,7 @@ void read_sizes(const ConfigFields& config, const KnownClass& known, ModelConfig
 /// Reads the rule of rotary positions in the object `name`.
 void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& model) {
   const ConfigFields rope = config.object(name);
-  rope.require("partial_rotary_factor", 1.0);
+  rope.require("partial_rotary_factor", 1);
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";
   for (const Json& value : config[name]) {
     if (value.is_object()) rope.fail("has separate numbers for some layers; Chimera has one rule for all layers");
@@ -231,7 +229,7 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
 
 /// `rope_parameters` (version 5) or `rope_scaling` (version 4); rope_theta may be outside.
 void read_rope(const ConfigFields& config, ModelConfig& model) {
-  config.require("partial_rotary_factor", 1.0);
+  config.require("partial_rotary_factor", 1);
   config.require("rope_interleaved", false);
   model.rope_theta = config.number("rope_theta", model.rope_theta);
   ModelConfig older = model;
@@ -297,19 +295,15 @@ void read_llama(const ConfigFields& config, const KnownClass& known, ModelConfig
   read_window(config, type, model);
 }
 
-struct ElementWord {
-  ElementType type;
-  const char* word;
-};
-constexpr std::array<ElementWord, 4> kElementWords = {{{ElementType::F32, "float32"},
-                                                       {ElementType::F64, "float64"},
-                                                       {ElementType::BF16, "bfloat16"},
-                                                       {ElementType::F16, "float16"}}};
+constexpr std::array<Named<ElementType>, 4> kElementWords = {{{ElementType::F32, "float32"},
+                                                              {ElementType::F64, "float64"},
+                                                              {ElementType::BF16, "bfloat16"},
+                                                              {ElementType::F16, "float16"}}};
 
 const char* word_of(ElementType type) {
-  const auto known = std::ranges::find(kElementWords, type, &ElementWord::type);
+  const auto known = std::ranges::find(kElementWords, type, &Named<ElementType>::value);
   if (known == kElementWords.end()) throw Error("config.json has no name for tensors of " + to_text(type));
-  return known->word;
+  return known->name;
 }
 
 const KnownClass& class_for(const ModelConfig& model) {
@@ -353,14 +347,14 @@ void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
 
 std::vector<std::string> element_type_names() {
   std::vector<std::string> words;
-  for (const ElementWord& known : kElementWords) words.emplace_back(known.word);
+  for (const auto& known : kElementWords) words.emplace_back(known.name);
   return words;
 }
 
 ElementType element_type_of_word(const std::string& what, const std::string& word) {
-  const auto known = std::ranges::find(kElementWords, std::string_view(word), &ElementWord::word);
+  const auto known = std::ranges::find(kElementWords, std::string_view(word), &Named<ElementType>::name);
   if (known == kElementWords.end()) throw ConfigError(unknown_name(what, word, element_type_names()));
-  return known->type;
+  return known->value;
 }
 
 ModelConfig model_from_config_json(const std::string& text, const std::string& source, const std::string& name) {

@@ -16,6 +16,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr double kNoDropout = 0;                                     // argument of ATen's attention
+constexpr double kNever = -std::numeric_limits<double>::infinity();  // score of a key that is hidden
+
 struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     context->save_for_backward({gate, up});
@@ -99,11 +102,9 @@ struct Attended {
 };
 
 void hide(at::Tensor& scores, const Attended& attended) {
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  if (attended.mask && attended.mask->scalar_type() != at::kBool) scores.add_(*attended.mask);
-  if (attended.mask && attended.mask->scalar_type() == at::kBool) {
-    scores.masked_fill_(attended.mask->logical_not(), kNever);
-  }
+  const bool is_added = attended.mask && attended.mask->scalar_type() != at::kBool;
+  if (is_added) scores.add_(*attended.mask);
+  if (attended.mask && !is_added) scores.masked_fill_(attended.mask->logical_not(), kNever);
   if (!attended.causal) return;
   const std::int64_t length = scores.size(-1);
   scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
@@ -140,7 +141,6 @@ at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const
                      const Dropout& masks) {
   const QueryKeyValue split = split_heads(projections, heads);
   if (masks.is_active()) return join_heads(attention_with_dropout(split, attended, masks));
-  constexpr double kNoDropout = 0;
   return join_heads(at::scaled_dot_product_attention(split.query, split.key, split.value, attended.mask, kNoDropout,
                                                      attended.causal, /*scale=*/std::nullopt,
                                                      split.key.size(1) != heads));
@@ -167,7 +167,6 @@ struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunc
                             const at::Tensor& value) {
     const Parts keys(key, query.size(2));
     const Parts values(value, query.size(2));
-    constexpr double kNoDropout = 0;
     const auto [earlier, earlier_sum] =
         at::_scaled_dot_product_flash_attention_for_cpu(query, keys.earlier, values.earlier);
     const auto [own, own_sum] =
@@ -185,7 +184,6 @@ struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunc
     const Parts keys(saved[1], saved[0].size(2));
     const Parts values(saved[2], saved[0].size(2));
     const auto part = [&](const at::Tensor& key, const at::Tensor& value, bool is_causal) {
-      constexpr double kNoDropout = 0;
       return at::_scaled_dot_product_flash_attention_for_cpu_backward(output_gradients[0], saved[0], key, value,
                                                                       saved[3], saved[4], kNoDropout, is_causal);
     };
@@ -215,7 +213,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
         output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], saved[2], weight, bias,
         {context->needs_input_grad(0), weight.requires_grad(), bias.requires_grad()});
     const auto queue = saved_queue(context);
-    submit(queue, [=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
+    queue->submit([=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
       if (weight_term.defined()) add_to_gradient(weight, weight_term, queue);
       if (bias_term.defined()) add_to_gradient(bias, bias_term, queue);
     });
@@ -235,7 +233,6 @@ bool has_flash(const QueryKeyValue& split) {
 /// Flash attention aligns its causal mask with the last key, scaled_dot_product_attention() with the first
 /// (torch/nn/attention/bias.py, LOWER_RIGHT).
 at::Tensor flash_attention(const QueryKeyValue& split) {
-  constexpr double kNoDropout = 0;
   return std::get<0>(at::_scaled_dot_product_flash_attention(split.query, split.key, split.value, kNoDropout,
                                                              /*is_causal=*/true));
 }
@@ -280,7 +277,6 @@ at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads
 at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::int64_t first) {
   const at::Tensor queries = documents.narrow(1, first, documents.size(1) - first);
   const at::Tensor same = queries.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L - first, L]
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
   return at::zeros(same.sizes(), same.options().dtype(type))
       .masked_fill_(same.tril(first).logical_not(), kNever)
       .unsqueeze(1);

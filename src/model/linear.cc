@@ -54,7 +54,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
     const auto queue = saved_queue(context);
-    submit(queue, [layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
+    queue->submit([layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
       add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
     });
     return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
@@ -114,7 +114,10 @@ void WeightGradients::add_terms() {
   at::_foreach_add_(sums, terms);
 }
 
-const WeightGradients::Pointer& WeightGradients::current() { return current_queue; }
+const WeightGradients::Pointer& WeightGradients::current() {
+  if (!current_queue) current_queue = c10::make_intrusive<WeightGradients>();
+  return current_queue;
+}
 
 WeightGradients::Scope::Scope(Pointer queue) : before_(std::exchange(current_queue, std::move(queue))) {}
 
@@ -129,21 +132,11 @@ std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context) 
 }
 
 void save_queue(torch::autograd::AutogradContext* context) {
-  if (current_queue) context->saved_data["queue"] = at::IValue::make_capsule(current_queue);
+  context->saved_data["queue"] = at::IValue::make_capsule(WeightGradients::current());
 }
 
 WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context) {
-  const auto queue = context->saved_data.find("queue");
-  if (queue == context->saved_data.end()) return {};
-  return c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule());
-}
-
-void submit(const WeightGradients::Pointer& queue, std::function<void()> add) {
-  if (queue) {
-    queue->submit(std::move(add));
-  } else {
-    add();
-  }
+  return c10::static_intrusive_pointer_cast<WeightGradients>(context->saved_data["queue"].toCapsule());
 }
 
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue) {

@@ -176,11 +176,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const at::Tensor& factor = output_gradients[0];
     auto add = [problem = std::exchange(kept->problem, {}), last = std::move(result.last_logit_gradient),
                 factor]() mutable { add_weight_gradients(problem, std::exchange(last, {}), factor); };
-    if (kept->queue) {
-      kept->queue->submit(std::move(add));
-    } else {
-      add();
-    }
+    kept->queue->submit(std::move(add));
     return {result.hidden_gradient.mul_(factor), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };

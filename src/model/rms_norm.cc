@@ -155,7 +155,7 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
         at::_fused_rms_norm_backward(output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], weight,
                                      {context->needs_input_grad(0), weight.requires_grad()});
     const auto queue = saved_queue(context);
-    submit(queue, [=, term = term, queue = queue.get()] {
+    queue->submit([=, term = term, queue = queue.get()] {
       if (term.defined()) add_to_gradient(weight, term, queue);
     });
     return {input_gradient, at::Tensor(), at::Tensor()};

@@ -292,7 +292,7 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
       const at::Tensor none = graph.input.requires_grad() ? at::zeros_like(graph.input) : at::Tensor();
       return {none, at::Tensor(), at::Tensor()};
     }
-    if (!graph.queue || !graph.queue->is_deferred()) {
+    if (!graph.queue->is_deferred()) {
       torch::autograd::backward({graph.output}, {output_gradients[0]});
       const bool unused = graph.input.requires_grad() && !graph.input.grad().defined();
       return {unused ? at::zeros_like(graph.input) : graph.input.grad(), at::Tensor(), at::Tensor()};

@@ -41,14 +41,13 @@ Stage::Stage(std::vector<Parameter> parameters, const TiedLeaves& tied, std::opt
 
 at::Tensor Stage::for_compute(const at::Tensor& leaf) {
   if (leaf.scalar_type() == compute_type_) return leaf;
-  for (std::size_t i = 0; i < copied_.size(); ++i) {
-    if (copied_[i].is_same(leaf)) return copies_[i];
+  for (const auto& [copied, copy] : copies_) {
+    if (copied.is_same(leaf)) return copy;
   }
   at::Tensor copy = leaf.detach().to(compute_type_).requires_grad_();
   at::impl::GetVariableHooks()->set_grad_dtype(copy, leaf.scalar_type());  // autograd then adds in this type
   copy.mutable_grad() = leaf.grad();
-  copied_.push_back(leaf);
-  copies_.push_back(copy);
+  copies_.emplace_back(leaf, copy);
   leaves_.push_back(copy);
   return copy;
 }
@@ -66,8 +65,7 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   const at::Tensor packed = at::empty({rows, columns}, first.options().dtype(compute_type_));
   rows = 0;
   for (const at::Tensor& leaf : leaves) {
-    copied_.push_back(leaf);
-    copies_.push_back(packed.narrow(0, rows, leaf.size(0)).copy_(leaf.detach()));
+    copies_.emplace_back(leaf, packed.narrow(0, rows, leaf.size(0)).copy_(leaf.detach()));
     rows += leaf.size(0);
   }
   packed.requires_grad_();
@@ -81,7 +79,7 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
 
 void Stage::update_copies() {
   const at::NoGradGuard no_graph;
-  for (std::size_t i = 0; i < copies_.size(); ++i) copies_[i].copy_(copied_[i]);
+  for (auto& [leaf, copy] : copies_) copy.copy_(leaf);
 }
 
 }  // namespace chimera

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "model/dropout.h"
@@ -84,8 +85,7 @@ class Stage : public ParameterGroup {
  private:
   at::ScalarType compute_type_;
   std::vector<at::Tensor> leaves_;
-  std::vector<at::Tensor> copied_;  // leaves with a low-precision copy
-  std::vector<at::Tensor> copies_;  // copies, in the order of copied_
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // leaf and its low-precision copy
 };
 
 }  // namespace chimera

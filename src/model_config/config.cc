@@ -24,37 +24,28 @@ constexpr std::int64_t kLargestSize = 1'000'000'000;
 constexpr std::int64_t kMostLayers = 1'000'000;
 constexpr double kMostParameters = 1e15;
 
-// gpt2-32, gpt2-64 and bert-48 are the models of Li and Hoefler, SC'21.
-std::vector<ModelConfig> gpt2_and_bert_presets() {
-  constexpr auto kGpt2 = Family::Gpt2;
-  constexpr auto kBert = Family::Bert;
-  // The small models read bytes; BERT adds PAD, CLS, SEP and MASK.
-  return {
-      // name      family layers hidden heads feed_forward vocabulary positions tied
-      {"gpt2-tiny", kGpt2, 4, 64, 4, 256, 256, 1024, false},
-      {"gpt2-mini", kGpt2, 8, 224, 7, 896, 256, 1024, false},
-      {"gpt2", kGpt2, 12, 768, 12, 3072, 50'257, 1024, true},
-      {"gpt2-32", kGpt2, 32, 1280, 20, 5120, 50'257, 1024, false},
-      {"gpt2-64", kGpt2, 64, 1280, 20, 5120, 50'257, 1024, false},
-      {"bert-tiny", kBert, 4, 64, 4, 256, 260, 512, false},
-      {"bert-base", kBert, 12, 768, 12, 3072, 30'522, 512, false},
-      {"bert-large", kBert, 24, 1024, 16, 4096, 30'522, 512, false},
-      {"bert-48", kBert, 48, 1024, 16, 4096, 30'522, 512, false},
-  };
-}
-
-// llama-tiny and llama-mini have about as many parameters as gpt2-tiny and gpt2-mini; the others are as published.
-std::vector<ModelConfig> llama_presets() {
-  constexpr auto kLlama = Family::Llama;
+// gpt2-32, gpt2-64 and bert-48 are the models of Li and Hoefler, SC'21. tiny and mini models read bytes (BERT adds PAD,
+// CLS, SEP and MASK); those of Llama have about as many parameters as those of GPT-2. The others are as published.
+std::vector<ModelConfig> make_presets() {
+  using enum Family;
   std::vector<ModelConfig> models = {
-      // name      family layers hidden heads feed_forward vocabulary positions tied epsilon key_value_heads head_size
-      {"llama-tiny", kLlama, 4, 64, 4, 192, 256, 1024, false, 1e-5, 2},
-      {"llama-mini", kLlama, 8, 224, 7, 720, 256, 1024, false, 1e-5, 1},
-      {"smollm2-135m", kLlama, 30, 576, 9, 1536, 49'152, 8192, true, 1e-5, 3},
-      {"qwen3-0.6b", kLlama, 28, 1024, 16, 3072, 151'936, 40'960, true, 1e-6, 8, 128},
-      {"llama-3.2-1b", kLlama, 16, 2048, 32, 8192, 128'256, 131'072, true, 1e-5, 8},
-      {"llama-3-8b", kLlama, 32, 4096, 32, 14'336, 128'256, 8192, false, 1e-5, 8},
-      {"mistral-7b", kLlama, 32, 4096, 32, 14'336, 32'000, 32'768, false, 1e-5, 8},
+      // name family layers hidden heads feed_forward vocabulary positions tied epsilon key_value_heads head_size
+      {"gpt2-tiny", Gpt2, 4, 64, 4, 256, 256, 1024, false},
+      {"gpt2-mini", Gpt2, 8, 224, 7, 896, 256, 1024, false},
+      {"gpt2", Gpt2, 12, 768, 12, 3072, 50'257, 1024, true},
+      {"gpt2-32", Gpt2, 32, 1280, 20, 5120, 50'257, 1024, false},
+      {"gpt2-64", Gpt2, 64, 1280, 20, 5120, 50'257, 1024, false},
+      {"bert-tiny", Bert, 4, 64, 4, 256, 260, 512, false},
+      {"bert-base", Bert, 12, 768, 12, 3072, 30'522, 512, false},
+      {"bert-large", Bert, 24, 1024, 16, 4096, 30'522, 512, false},
+      {"bert-48", Bert, 48, 1024, 16, 4096, 30'522, 512, false},
+      {"llama-tiny", Llama, 4, 64, 4, 192, 256, 1024, false, 1e-5, 2},
+      {"llama-mini", Llama, 8, 224, 7, 720, 256, 1024, false, 1e-5, 1},
+      {"smollm2-135m", Llama, 30, 576, 9, 1536, 49'152, 8192, true, 1e-5, 3},
+      {"qwen3-0.6b", Llama, 28, 1024, 16, 3072, 151'936, 40'960, true, 1e-6, 8, 128},
+      {"llama-3.2-1b", Llama, 16, 2048, 32, 8192, 128'256, 131'072, true, 1e-5, 8},
+      {"llama-3-8b", Llama, 32, 4096, 32, 14'336, 128'256, 8192, false, 1e-5, 8},
+      {"mistral-7b", Llama, 32, 4096, 32, 14'336, 32'000, 32'768, false, 1e-5, 8},
   };
   const auto model = [&](std::string_view name) -> ModelConfig& {
     return *std::ranges::find(models, name, &ModelConfig::name);
@@ -69,11 +60,7 @@ std::vector<ModelConfig> llama_presets() {
 }
 
 const std::vector<ModelConfig>& presets() {
-  static const std::vector<ModelConfig> models = [] {
-    std::vector<ModelConfig> all = gpt2_and_bert_presets();
-    std::ranges::move(llama_presets(), std::back_inserter(all));
-    return all;
-  }();
+  static const std::vector<ModelConfig> models = make_presets();
   return models;
 }
 

@@ -185,15 +185,14 @@ class TensorTable::HeaderReader {
       name_ = std::move(name);
       return true;
     }
-    if (name == "dtype") {
-      begin_field(Field::Type);
-    } else if (name == "shape") {
-      begin_field(Field::Shape);
-    } else if (name == "data_offsets") {
-      begin_field(Field::Offsets);
-    } else {
-      fail(fmt::format("unknown field {}; known are dtype, shape, data_offsets", shown_name(name)));
+    const auto known = std::ranges::find(kFields, name);
+    if (known == kFields.end()) {
+      fail(fmt::format("unknown field {}; known are {}", shown_name(name), fmt::join(kFields, ", ")));
     }
+    field_ = static_cast<Field>(known - kFields.begin());
+    const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(field_));
+    if ((fields_seen_ & bit) != 0) fail("a field is given twice");
+    fields_seen_ |= bit;
     return true;
   }
   bool end_object() {
@@ -228,7 +227,8 @@ class TensorTable::HeaderReader {
 
  private:
   enum class Where : std::uint8_t { Start, Tensors, Metadata, Tensor, Shape, Offsets };
-  enum class Field : std::uint8_t { None, Type, Shape, Offsets };
+  enum class Field : std::uint8_t { Type, Shape, Offsets };
+  static constexpr std::array<std::string_view, 3> kFields = {"dtype", "shape", "data_offsets"};  // [Field]
 
   [[noreturn]] void fail(const std::string& what) const {
     const bool in_tensor = where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets;
@@ -244,22 +244,14 @@ class TensorTable::HeaderReader {
       case Where::Shape:
       case Where::Offsets: expected = "a whole number from 0 to 2^63"; break;
     }
-    const char* field = "";
-    if (where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets) {
-      field = field_ == Field::Type ? "dtype: " : field_ == Field::Shape ? "shape: " : "data_offsets: ";
-    }
+    const bool in_tensor = where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets;
+    const std::string field = in_tensor ? fmt::format("{}: ", kFields[static_cast<std::size_t>(field_)]) : "";
     const std::string owner =
         where_ == Where::Tensors || where_ == Where::Metadata ? fmt::format("header, {}: ", shown_name(name_)) : "";
     fail(fmt::format("{}{}expected {}, found {}", owner, field, expected, found));
   }
-  void begin_field(Field field) {
-    const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(field));
-    if ((fields_seen_ & bit) != 0) fail("a field is given twice");
-    fields_seen_ |= bit;
-    field_ = field;
-  }
   void add_tensor() {
-    constexpr std::uint8_t kAll = 0b1110;
+    constexpr std::uint8_t kAll = 0b111;
     if (fields_seen_ != kAll) fail("must have the fields dtype, shape and data_offsets");
     const std::uint64_t begin = offsets_[0];
     const std::uint64_t end = offsets_[1];
@@ -290,7 +282,7 @@ class TensorTable::HeaderReader {
   std::string path_;
   TensorTable& table_;
   Where where_ = Where::Start;
-  Field field_ = Field::None;
+  Field field_ = Field::Type;
   std::uint8_t fields_seen_ = 0;
   bool metadata_seen_ = false;
   std::string name_;  // of the current tensor or metadata text

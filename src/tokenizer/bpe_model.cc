@@ -112,7 +112,7 @@ class BpeModel final : public WordModel {
     for (std::size_t byte = 0; byte < bytes_.size(); ++byte) {
       std::string token;
       if (byte_level_) {
-        append_utf8(token, byte_letters()[byte]);
+        append_utf8(token, kByteLetters[byte]);
       } else {
         token = fmt::format("<0x{:02X}>", byte);
       }

@@ -79,7 +79,7 @@ class BpeLearner {
 
   void add_alphabet() {
     std::map<char32_t, std::size_t> by_letter;
-    for (std::size_t byte = 0; byte < 256; ++byte) by_letter.emplace(byte_letters()[byte], byte);
+    for (std::size_t byte = 0; byte < 256; ++byte) by_letter.emplace(kByteLetters[byte], byte);
     for (const auto& [letter, byte] : by_letter) {
       std::string token;
       append_utf8(token, letter);

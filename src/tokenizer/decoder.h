@@ -32,18 +32,12 @@ struct BlankSignDecoding {  ///< Metaspace: sign to blank
 using DecodingStep = std::variant<ByteLevelDecoding, WordPieceDecoding, ReplaceStep, ByteFallbackDecoding, FuseDecoding,
                                   StripDecoding, BlankSignDecoding>;
 
-class Decoder {
- public:
-  Decoder() = default;
-  explicit Decoder(std::vector<DecodingStep> steps) : steps_(std::move(steps)) {}
+/// Steps in their order.
+using Decoder = std::vector<DecodingStep>;
 
-  /// Without steps, blanks separate the tokens.
-  [[nodiscard]] std::string decode(std::vector<std::string> tokens) const;
-  /// Returns whether later tokens may change the text of this last one.
-  [[nodiscard]] bool is_open(std::string_view last_token) const;
-
- private:
-  std::vector<DecodingStep> steps_;
-};
+/// Without steps, blanks separate the tokens.
+[[nodiscard]] std::string decode(const Decoder& decoder, std::vector<std::string> tokens);
+/// Returns whether later tokens may change the text of this last one.
+[[nodiscard]] bool is_open(const Decoder& decoder, std::string_view last_token);
 
 }  // namespace chimera

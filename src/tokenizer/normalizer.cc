@@ -71,8 +71,8 @@ struct Application {
 
 }  // namespace
 
-std::string_view Normalizer::apply(std::string_view text, std::string& buffer, bool continues) const {
-  for (const NormalizerStep& step : steps_) text = std::visit(Application{text, buffer, continues}, step);
+std::string_view normalize(const Normalizer& normalizer, std::string_view text, std::string& buffer, bool continues) {
+  for (const NormalizerStep& step : normalizer) text = std::visit(Application{text, buffer, continues}, step);
   return text;
 }
 

@@ -190,7 +190,7 @@ TextMap<TokenId> read_vocabulary(const JsonValue& value) {
 }
 
 Normalizer read_normalizer(const JsonValue& file) {
-  std::vector<NormalizerStep> steps;
+  Normalizer steps;
   for (const JsonValue& json : parts_of(file, "normalizer", "normalizers")) {
     Part part(json, "normalizer");
     if (part.is("NFC")) {
@@ -211,7 +211,7 @@ Normalizer read_normalizer(const JsonValue& file) {
       part.refuse();
     }
   }
-  return Normalizer(std::move(steps));
+  return steps;
 }
 
 PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
@@ -262,7 +262,7 @@ void read_post_processor(const JsonValue& file, PipelineParts& parts) {
 }
 
 Decoder read_decoder(const JsonValue& file) {
-  std::vector<DecodingStep> steps;
+  Decoder steps;
   for (const JsonValue& json : parts_of(file, "decoder", "decoders")) {
     Part part(json, "decoder");
     if (part.is("ByteLevel", kByteLevelFields)) {
@@ -287,7 +287,7 @@ Decoder read_decoder(const JsonValue& file) {
       part.refuse();
     }
   }
-  return Decoder(std::move(steps));
+  return steps;
 }
 
 }  // namespace chimera

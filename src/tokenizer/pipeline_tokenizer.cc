@@ -15,14 +15,9 @@ bool has_white_space(std::string_view text) {
   return false;
 }
 
-template <class Holds>
-bool holds_of_steps(const Normalizer& normalizer, Holds holds) {
-  return std::all_of(normalizer.steps().begin(), normalizer.steps().end(), holds);
-}
-
 /// Normal forms never affect a blank.
 bool keeps_white_space(const Normalizer& normalizer) {
-  return holds_of_steps(normalizer, [](const NormalizerStep& step) {
+  return std::ranges::all_of(normalizer, [](const NormalizerStep& step) {
     if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
       return !replace->to.empty() && !has_white_space(replace->to) && !has_white_space(replace->from);
     }
@@ -32,11 +27,11 @@ bool keeps_white_space(const Normalizer& normalizer) {
 
 /// BERT's normalizer may double a blank, but never removes it.
 bool is_bert(const Normalizer& normalizer) {
-  return normalizer.steps().size() == 1 && std::holds_alternative<BertStep>(normalizer.steps().front());
+  return normalizer.size() == 1 && std::holds_alternative<BertStep>(normalizer.front());
 }
 
 bool changes_blanks_alone(const Normalizer& normalizer) {
-  return holds_of_steps(normalizer, [](const NormalizerStep& step) {
+  return std::ranges::all_of(normalizer, [](const NormalizerStep& step) {
     const auto* replace = std::get_if<ReplaceStep>(&step);
     return std::holds_alternative<PrependStep>(step) ||
            (replace != nullptr && replace->from == " " && replace->to == "\u2581");
@@ -60,7 +55,7 @@ enum class CutRule {
 
 CutRule cut_rule_of(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer) {
   bool has_signs = false;  // signs for blanks
-  for (const WordsStep& step : pre_tokenizer.steps()) {
+  for (const WordsStep& step : pre_tokenizer) {
     const auto* signs = std::get_if<BlankSignStep>(&step);
     const bool drops_blanks = std::holds_alternative<BertWordStep>(step);
     if (drops_blanks || std::holds_alternative<WordStep>(step) || (signs != nullptr && signs->split)) {
@@ -96,7 +91,7 @@ class TextEncoder final : public Encoder {
 
  private:
   void encode_piece(std::string_view text, TokenIds& ids, bool first, bool continues) {
-    text = parts_.normalizer.apply(text, normal_text_, continues);
+    text = normalize(parts_.normalizer, text, normal_text_, continues);
     first = first && !continues;
     if (normalized_.empty()) return encode_words(text, ids, first);
     normalized_pieces_.clear();
@@ -112,7 +107,7 @@ class TextEncoder final : public Encoder {
 
   void encode_words(std::string_view text, TokenIds& ids, bool first) {
     const WordModel& model = *parts_.model;
-    parts_.pre_tokenizer.split(text, first, buffers_, [&](std::string_view word) {
+    split(parts_.pre_tokenizer, text, first, buffers_, [&](std::string_view word) {
       if (!cache_.append(word, ids)) model.encode(word, ids, cache_);
     });
   }
@@ -144,7 +139,7 @@ class PipelineTokenizer final : public Tokenizer {
         note(token.content, token.id, special);
         std::string buffer;
         const std::string_view pattern =
-            token.normalized ? parts_.normalizer.apply(token.content, buffer) : std::string_view(token.content);
+            token.normalized ? normalize(parts_.normalizer, token.content, buffer) : std::string_view(token.content);
         (token.normalized ? normalized_ : raw_).add(token, pattern);
         if (pattern != token.content) texts_[static_cast<std::size_t>(token.id)].decoded = pattern;
         if (reaches_across_blanks(token, pattern)) cut_rule_ = CutRule::Never;
@@ -184,11 +179,11 @@ class PipelineTokenizer final : public Tokenizer {
         tokens.push_back(token.text);
       }
     }
-    return parts_.decoder.decode(std::move(tokens));
+    return chimera::decode(parts_.decoder, std::move(tokens));
   }
   bool is_open(TokenId last) const override {
     const auto text = token_text(last);
-    return text && parts_.decoder.is_open(*text);
+    return text && chimera::is_open(parts_.decoder, *text);
   }
   TokenIds with_special(const TokenIds& text) const override {
     TokenIds ids;
@@ -232,8 +227,8 @@ class PipelineTokenizer final : public Tokenizer {
     std::string normalized;
     std::string last;
     WordBuffers buffers;
-    parts_.pre_tokenizer.split(parts_.normalizer.apply(text, normalized, true), false, buffers,
-                               [&last](std::string_view word) { last = word; });
+    split(parts_.pre_tokenizer, normalize(parts_.normalizer, text, normalized, true), false, buffers,
+          [&last](std::string_view word) { last = word; });
     return last;
   }
 

@@ -130,7 +130,7 @@ std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t sta
   return end_of_llama3_word<1>({text}, start);
 }
 
-std::size_t PreTokenizer::end_of_digits(std::string_view text, std::size_t start, bool individual) {
+std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual) {
   std::size_t end = start;
   const bool is_number = has_class(next_character(text, end), kNumber);
   if (is_number && individual) return end;
@@ -142,7 +142,7 @@ std::size_t PreTokenizer::end_of_digits(std::string_view text, std::size_t start
   return end;
 }
 
-std::string_view PreTokenizer::next_bert_word(std::string_view text, std::size_t& start) {
+std::string_view next_bert_word(std::string_view text, std::size_t& start) {
   std::size_t end = start;
   while (end < text.size()) {
     std::size_t next = end;
@@ -161,8 +161,7 @@ std::string_view PreTokenizer::next_bert_word(std::string_view text, std::size_t
   return word;
 }
 
-std::string_view PreTokenizer::with_signs(const BlankSignStep& step, std::string_view text, bool first,
-                                          std::string& buffer) {
+std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first, std::string& buffer) {
   buffer.clear();
   const bool wants =
       step.prepend == BlankSignStep::Prepend::Always || (step.prepend == BlankSignStep::Prepend::First && first);

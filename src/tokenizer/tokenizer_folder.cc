@@ -164,8 +164,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, 
   PipelineParts parts;
   parts.model = make_bpe_model(bpe, merges_source);
   require_merges_of(bpe, vocabulary_source, merges_source);
-  parts.pre_tokenizer = PreTokenizer({WordStep{WordPattern::Gpt2}});
-  parts.decoder = Decoder({ByteLevelDecoding{}});
+  parts.pre_tokenizer = {WordStep{WordPattern::Gpt2}};
+  parts.decoder = {ByteLevelDecoding{}};
   parts.added = special_tokens(config, {{kEndOfDocument, kEndOfText}, {"unk_token", kEndOfText}}, bpe.vocabulary,
                                vocabulary_source);
   parts.end_of_document = config.token(kEndOfDocument);
@@ -203,9 +203,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   if (const TokenId cls = find("cls_token"), sep = find("sep_token"); cls >= 0 && sep >= 0) {
     parts.input = {cls, kTextPlace, sep};
   }
-  parts.normalizer = Normalizer({config.bert});
-  parts.pre_tokenizer = PreTokenizer({BertWordStep{}});
-  parts.decoder = Decoder({WordPieceDecoding{}});
+  parts.normalizer = {config.bert};
+  parts.pre_tokenizer = {BertWordStep{}};
+  parts.decoder = {WordPieceDecoding{}};
   parts.vocabulary.assign(words.vocabulary.begin(), words.vocabulary.end());
   parts.model = make_word_piece_model(std::move(words));
   return make_pipeline_tokenizer(std::move(parts));

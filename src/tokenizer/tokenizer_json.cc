@@ -164,7 +164,7 @@ void check_template(const JsonValue& file, const PipelineParts& parts) {
 
 std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens) {
   TrainedBpe bytes;
-  for (const char32_t letter : byte_letters()) append_utf8(bytes.tokens.emplace_back(), letter);
+  for (const char32_t letter : kByteLetters) append_utf8(bytes.tokens.emplace_back(), letter);
   bytes.first_special = bytes.tokens.size();
   bytes.special_tokens = special_tokens.size();
   bytes.tokens.insert(bytes.tokens.end(), special_tokens.begin(), special_tokens.end());
@@ -209,7 +209,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
     parts.model = read_word_piece(model, vocabulary);
   }
   parts.normalizer = read_normalizer(file);
-  parts.pre_tokenizer = PreTokenizer(std::move(words.steps));
+  parts.pre_tokenizer = std::move(words.steps);
   parts.added = read_added(file, vocabulary);
   parts.decoder = read_decoder(file);
   parts.vocabulary.assign(vocabulary.begin(), vocabulary.end());
