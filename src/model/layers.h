@@ -1,5 +1,8 @@
 #pragma once
 
+// Layers of a transformer as functions that do not write to their arguments. Letters in shapes: b sequences of a
+// micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
+
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 #include <concepts>
@@ -13,9 +16,6 @@
 
 #include "model/dropout.h"
 #include "model/linear.h"
-
-// Layers of a transformer as functions that do not write to their arguments. Letters in shapes: b sequences of a
-// micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
 
 namespace chimera {
 

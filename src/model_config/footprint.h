@@ -1,5 +1,11 @@
 #pragma once
 
+// Work and memory of layers and stages, computed from the sizes of a model and a workload, without LibTorch. The
+// formulas count the tensors that src/model keeps and allocates, and tests compare them with measured bytes. The
+// planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a micro-batch, L tokens of a
+// sequence; the ops of a stage are forward (F), backward (B), or its parts, the input-gradient op (I) and the
+// weight-gradient op (W).
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -8,12 +14,6 @@
 #include "model_config/model_config.h"
 #include "model_config/partition.h"
 #include "simulate/costs.h"
-
-// Work and memory of layers and stages, computed from the sizes of a model and a workload, without LibTorch. The
-// formulas count the tensors that src/model keeps and allocates, and tests compare them with measured bytes. The
-// planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a micro-batch, L tokens of a
-// sequence; the ops of a stage are forward (F), backward (B), or its parts, the input-gradient op (I) and the
-// weight-gradient op (W).
 
 namespace chimera {
 

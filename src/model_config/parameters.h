@@ -1,16 +1,16 @@
 #pragma once
 
+// Parameters of a model as names, shapes and initial values, without allocation. They follow Hugging Face's
+// GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its variants for
+// Mistral, Qwen2 and Qwen3, with the global layer index. Stages create their tensors from these specifications,
+// checkpoints and exports name them, and footprints count them.
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "model_config/model_config.h"
 #include "model_config/partition.h"
-
-// Parameters of a model as names, shapes and initial values, without allocation. They follow Hugging Face's
-// GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its variants for
-// Mistral, Qwen2 and Qwen3, with the global layer index. Stages create their tensors from these specifications,
-// checkpoints and exports name them, and footprints count them.
 
 namespace chimera {
 

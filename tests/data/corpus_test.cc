@@ -207,7 +207,7 @@ TEST_F(CorpusTest, AMixtureKeepsAShareOfEverySource) {
 }
 
 TEST_F(CorpusTest, ReportsTheFormatOfItsFiles) {
-  EXPECT_TRUE(open_text(write("a.txt", "text")).is_plain_text());
+  EXPECT_TRUE(open_text(write("a.txt", "text")).opened.is_plain_text);
   const Corpus corpus = open_text("1:" + path("a.txt") + " 1:" + write("b.bin", "tokens"));
   EXPECT_FALSE(corpus.opened.is_plain_text);
   EXPECT_EQ(corpus.opened.description,

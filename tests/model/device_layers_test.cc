@@ -21,6 +21,7 @@
 #include "model/make_stage.h"
 #include "model/rms_norm.h"
 #include "model/rotary.h"
+#include "model_config/config.h"
 #include "support/fake_device.h"
 
 namespace chimera {
