@@ -35,6 +35,7 @@ void check_ids(const TokenStream& stream) {
   constexpr std::int64_t kBlocks = 64;
   constexpr std::int64_t kBlock = std::int64_t{1} << 19;
   std::vector<std::int64_t> block;
+  // Up to 2^25 tokens: a wrong vocabulary shows at once, and a corpus of terabytes is not read before the first step.
   const std::int64_t stride = std::max(kBlock, stream.size() / kBlocks);
   for (std::int64_t first = 0; first < stream.size(); first += stride) {
     block.resize(static_cast<std::size_t>(std::min(kBlock, stream.size() - first)));

@@ -88,6 +88,7 @@ std::uint64_t read_and_hash(const DataFile& file, const std::function<void()>& p
 }  // namespace
 
 DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name) {
+  // A file without a name has the same interface as one on disk, and its memory can be swapped out.
   FileDescriptor file(check_system(::memfd_create("chimera-tokens", MFD_CLOEXEC), "make a file in memory"));
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
@@ -148,6 +149,7 @@ std::uint64_t content_hash(const DataFile& file, const HashCache& cache, const s
   const std::string path = kept_in(cache, before);
   if (const auto hash = kept_hash(path)) return *hash;
   const std::uint64_t hash = read_and_hash(file, progress);
+  // A file that changed while it was read has a mixed content, whose hash fits no version of it.
   if (before == file.state()) keep_hash(cache, path, hash);
   return hash;
 }

@@ -86,6 +86,7 @@ Pair choose_pair(const TokenView& tokens, const SampleOptions& options, std::int
   Pair pair{{own.begin(), own.begin() + cut}, {own.begin() + cut, own.end()}, 0};
   const CounterRandom random(options.seed, "data.pair");
   const auto index = static_cast<std::uint64_t>(position) * 2;
+  // Two numbers per position: whether the second text follows, and from which window it is.
   if (windows == 1 || random.below(index, 2) == 0) return pair;
   auto other = static_cast<std::int64_t>(random.below(index + 1, static_cast<std::uint64_t>(windows) - 1));
   if (other >= window) ++other;
@@ -117,8 +118,10 @@ Sample write_pair(const Pair& pair, const SpecialTokens& special) {
 std::vector<std::size_t> draw_places(const Pair& pair, std::int64_t count, const CounterRandom& random,
                                      std::uint64_t index) {
   std::vector<std::size_t> places(pair.first.size() + pair.second.size());
+  // Skips [CLS] and the first [SEP].
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = i + (i < pair.first.size() ? 1 : 2);
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    // The first steps of a Fisher-Yates shuffle.
     std::swap(places[i], places[i + random.below(index + i, places.size() - i)]);
   }
   places.resize(static_cast<std::size_t>(count));
@@ -163,6 +166,7 @@ std::int64_t Samples::count() const {
 
 Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const {
   require_invariant(step >= 0 && index >= 0 && index < mini_batch, "a sample lies outside its mini-batch");
+  // Only the place decides, so replicas, resumed runs and other partitions read the same sample without messages.
   const std::int64_t place = step * mini_batch + index;
   const auto [number, position] = tokens_.mixture.place(place);
   const TokenView& source = tokens_.sources[number];

@@ -103,6 +103,7 @@ void MegatronIndex::check_sequences() const {
     if (length < 0) refuse_index(file_, "sequence {} has {} tokens; expected at least 1", i, length);
     if (length == 0) refuse_index(file_, "sequence {} is empty; expected at least 1 token", i);
     if (pointer != end) {
+      // Names what is wrong: files of other tools have holes, overlaps or offsets of another .bin.
       const char* fault = pointer < 0 || pointer >= token_bytes_ ? "outside the tokens"
                           : pointer < end                        ? "inside another sequence"
                                                                  : "after a hole";
@@ -152,6 +153,7 @@ std::int64_t MegatronIndex::document_start(std::int64_t document) const {
 }
 
 std::int64_t MegatronIndex::document_of(std::int64_t position) const {
+  // Binary search in the file: the list of starts may not fit into memory.
   std::int64_t first = 0;  // starts at or before the position
   std::int64_t end = documents_;
   while (end - first > 1) {

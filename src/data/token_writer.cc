@@ -53,6 +53,8 @@ FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
   make_parents(path);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) cannot_write(path, errno);
+  // The lock ends with the process, so a killed run leaves no stale lock. A run that finished in between has renamed
+  // the file that we opened.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_named(file, path)) {
     throw ConfigError(path + ": another run is writing it; wait for its end, or give another --output");
   }
@@ -174,6 +176,7 @@ void TokenWriter::flush() {
 
 void TokenWriter::save() {
   flush();
+  // Both files before PREFIX.resume names these positions: it must never be ahead of them.
   if (has_index() && ::fdatasync(lengths_.get()) != 0) cannot_write(index_path_, errno);
   if (::fdatasync(tokens_.get()) != 0) cannot_write(tokens_path_, errno);
 }
@@ -190,6 +193,7 @@ void TokenWriter::write_index() {
       throw ConfigError(fmt::format("{}: cannot be read ({})", path, system_message(got < 0 ? errno : EIO)));
     done += static_cast<std::size_t>(got);
   }
+  // The unfinished index holds only lengths; the final one has a header before them, so it is written anew.
   if (::lseek(lengths_.get(), 0, SEEK_SET) < 0 || ::ftruncate(lengths_.get(), 0) != 0) cannot_write(path, errno);
   const auto known = std::ranges::find(kMegatronCodes, type_, [](const auto& pair) { return pair.first; });
   require_invariant(known != kMegatronCodes.end(), "tokens are written in a type that Megatron's format does not have");

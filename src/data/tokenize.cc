@@ -109,6 +109,7 @@ class JsonLine {
     const auto error = document_.get_object().get(object);
     if (error == simdjson::INCORRECT_TYPE) fail_(0, "expected a JSON object");
     check(error);
+    // Reads the line to its end even after the field was found: malformed lines and repeated fields are errors.
     std::optional<std::string_view> found;
     std::vector<std::string> names;
     for (auto each : object) {
@@ -315,6 +316,7 @@ class OrderedWorkers {
   }
 
   void submit(InputBlock block) {
+    // A packaged task carries an exception to take(), where the main thread rethrows it.
     Task task([block = std::move(block)](BlockEncoder& encoder) mutable { return encoder.encode(block); });
     results_.push_back(task.get_future());
     {
@@ -450,6 +452,7 @@ class Output {
     key_ = resume_key(options.inputs, options.tokenizer,
                       fmt::format("{} {} {} {}", to_text(options.format), options.end_of_document,
                                   to_text(options.invalid), to_text(options.empty)));
+    // A pipe cannot be read again from an offset.
     saves_ = !has_stream(options.inputs);
     for (const std::string& path : TokenWriter::paths(options.output, options.format)) {
       require_no_input(path);
@@ -461,6 +464,7 @@ class Output {
     if (saves_) resume(tokenizer.vocabulary_size());
     if (writer_) return;
     writer_.emplace(options.output, options.format, tokenizer.vocabulary_size());
+    // Behind the lock of the writer, so that the progress of a running call is never deleted.
     std::remove(resume_path().c_str());  // progress file of another run
   }
 
@@ -491,6 +495,7 @@ class Output {
     return TokenWriter::paths(options_.output, options_.format);
   }
 
+  /// Deletes files that no later call can continue.
   void discard() {
     if (writer_ && !has_saved_) writer_->discard();
   }
@@ -590,6 +595,7 @@ TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void
     InputReader reader(options.inputs, *tokenizer, output.state().place, options.block_bytes);
     OrderedWorkers workers(options.workers,
                            [&] { return BlockEncoder(*tokenizer, options, output.type(), separator); });
+    // Blocks in flight: enough that no worker waits, few enough that memory stays small.
     const auto most = static_cast<std::size_t>(2 * options.workers + 2);
     const auto take = [&] {
       output.take(workers.take());

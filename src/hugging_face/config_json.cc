@@ -192,6 +192,7 @@ void read_sizes(const ConfigFields& config, const KnownClass& known, ModelConfig
   const ClassFields& fields = fields_of(known.family);
   for (std::size_t i = 0; i < kNumSizes; ++i) {
     constexpr std::int64_t kWidest = 1'000'000'000;  // prevents overflow
+    // GPT-2's n_inner is null by default: four times the hidden width.
     const bool follows_hidden = known.family == Family::Gpt2 && kSizes[i] == &ModelConfig::feed_forward;
     model.*kSizes[i] = config.integer(
         fields.sizes[i], follows_hidden ? 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest) : known.defaults[i]);
@@ -232,6 +233,7 @@ void read_rope(const ConfigFields& config, ModelConfig& model) {
   config.require("partial_rotary_factor", 1);
   config.require("rope_interleaved", false);
   model.rope_theta = config.number("rope_theta", model.rope_theta);
+  // Version 5 writes rope_parameters, and some files carry both spellings: they must agree.
   ModelConfig older = model;
   if (config.has("rope_parameters")) read_rope_rule(config, "rope_parameters", model);
   if (!config.has("rope_scaling")) return;
@@ -391,6 +393,7 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
   for (const char* rate : fields.dropout_rates) json[rate] = 0.0;
   // Otherwise the class's default ids apply, which may exceed this vocabulary.
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[token] = nullptr;
+  // Reading back is the check that no feature was dropped: each class has its own subset of the fields.
   ModelConfig read_back = model_from_config_json(json_text(json), kConfigName, model.name);
   read_back.norm_epsilon = model.norm_epsilon;  // written even if it is the default
   read_back.key_value_heads = model.key_value_heads;

@@ -35,6 +35,7 @@ ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_byt
   ExportPlan plan;
   auto shards = dealt_out(std::move(tensors), shard_bytes);
   for (std::size_t i = 0; i < shards.size(); ++i) {
+    // Wider elements first, so that each tensor is aligned to its elements.
     std::ranges::stable_sort(shards[i], std::greater<>(),
                              [](const TensorEntry& tensor) { return bits_of(tensor.type); });
     const std::string name =

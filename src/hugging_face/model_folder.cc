@@ -135,6 +135,7 @@ void ModelFolder::require_whole() const {
   for (const SafetensorsFile& file : weights_.files()) {
     std::vector<std::string>& names = found[&file];
     std::ranges::sort(names);
+    // A tensor without use is an error: the folder then holds another model than its config says.
     for (std::size_t i = 0; i < file.tensors().size(); ++i) {
       const std::string tensor = file.tensors()[i].name;
       if (std::ranges::binary_search(names, tensor) || is_ignored_tensor(model_, tensor)) continue;

@@ -23,6 +23,7 @@ void DistributedModel::begin(std::int64_t tokens) {
 TokenId DistributedModel::next(std::span<const TokenId> tokens, const Choose& choose) {
   const at::NoGradGuard no_graph;
   const at::Tensor logits = read(tokens);
+  // The other ranks add zero: a sum distributes the token without a rank that broadcasts.
   std::array<double, 1> token = {logits.defined() ? static_cast<double>(choose(logits)) : 0.0};
   transport_.all_sum(token);
   return static_cast<TokenId>(token[0]);

@@ -41,6 +41,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   }
 };
 
+/// The gradient of a row is the sum over sequences; it is added as one term, so that the order of addition is fixed.
 struct PositionFunction : torch::autograd::Function<PositionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& embedded, const at::Tensor& table,
                             std::int64_t first) {

@@ -19,6 +19,7 @@ using torch::autograd::variable_list;
 constexpr double kNoDropout = 0;                                     // argument of ATen's attention
 constexpr double kNever = -std::numeric_limits<double>::infinity();  // score of a key that is hidden
 
+/// Autograd would keep silu(gate) too; backward computes it again from the gate, which costs no product.
 struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     context->save_for_backward({gate, up});
@@ -82,6 +83,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
       const WeightGradients::Scope scope(saved_queue(context));
       output = function->run(input);
     }
+    // Not grad(): parameters inside accumulate as in a backward without a checkpoint, with the same bits.
     torch::autograd::backward({output}, {output_gradients[0]});
     return {input.grad(), at::Tensor()};
   }
@@ -115,6 +117,7 @@ void hide(at::Tensor& scores, const Attended& attended) {
 at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& attended, const Dropout& masks) {
   const double scale = 1 / std::sqrt(static_cast<double>(split.query.size(-1)));
   const std::int64_t shared = split.key.size(1);
+  // One product per group of query heads; repeating keys and values would take memory for each copy.
   const bool is_grouped = shared != split.query.size(1);
   // [b, heads, L, n] to [b, shared, heads / shared * L, n] and back.
   const auto grouped = [&](const at::Tensor& x) {
@@ -171,6 +174,7 @@ struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunc
         at::_scaled_dot_product_flash_attention_for_cpu(query, keys.earlier, values.earlier);
     const auto [own, own_sum] =
         at::_scaled_dot_product_flash_attention_for_cpu(query, keys.own, values.own, kNoDropout, /*is_causal=*/true);
+    // Two softmaxes over parts of the keys, weighted by their sums of exponentials, are the softmax over all keys.
     const at::Tensor sum = at::logaddexp(earlier_sum, own_sum);  // logarithms
     const at::Tensor earlier_share = (earlier_sum - sum).exp_().unsqueeze(3);
     const at::Tensor own_share = (own_sum - sum).exp_().unsqueeze(3);
@@ -265,6 +269,7 @@ at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads
   if (document_mask.defined()) return attention(projections, heads, {.mask = document_mask}, masks);
   const std::int64_t length = projections.query.size(1);
   const std::int64_t earlier = projections.key.size(1) - length;
+  // Fused kernels know the causal mask of a whole sequence; later tokens alone need another way.
   if (earlier == 0) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
   const QueryKeyValue split = split_heads(projections, heads);
   if (!masks.is_active() && has_flash(split)) return join_heads(flash_attention(split));
@@ -300,6 +305,7 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
 at::Tensor target_indices(const at::Tensor& targets) { return (targets != kIgnored).nonzero().squeeze(1); }
 
 void require_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
+  // Here, because torch's own error names an index without its token or target.
   if (!values.is_cpu() || values.numel() == 0) return;
   const auto largest = values.max().item<std::int64_t>();
   if (largest < vocabulary) return;

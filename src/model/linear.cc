@@ -90,6 +90,7 @@ void WeightGradients::add(const at::Tensor& sum, const at::Tensor& term) {
   if (std::ranges::any_of(sums_, is_sum)) add_terms();
   if (sums_.empty() && !deferred_) {
     auto& engine = torch::autograd::Engine::get_default_engine();
+    // Runs at the end of this backward, when no more terms can come.
     engine.queue_callback([self = Pointer::reclaim_copy(this)] { self->add_terms(); });
   }
   sums_.push_back(sum);
@@ -107,6 +108,7 @@ void WeightGradients::add_terms() {
   for (std::size_t i = 0; i < sums.size(); ++i) {
     if (terms[i].scalar_type() == sums[i].scalar_type()) continue;
     narrow.push_back(terms[i]);
+    // Widened before they are added: _foreach_add_ takes one type.
     terms[i] = at::empty_like(sums[i]);
     widened.push_back(terms[i]);
   }
@@ -178,6 +180,7 @@ void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at:
     }
   }
   if (layer.bias.defined() && layer.bias.requires_grad()) {
+    // Summed in the type of the gradient: a sum over tokens in bfloat16 would lose most terms.
     at::Tensor sum = output_gradient.sum(0, /*keepdim=*/false, gradient_of(layer.bias).scalar_type());
     if (factor.defined()) sum.mul_(factor);
     add_to_gradient(layer.bias, sum, queue);

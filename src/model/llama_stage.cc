@@ -110,6 +110,7 @@ class LlamaStage final : public TransformerStage {
     }
     const std::int64_t query = config().heads * head_size_of(config());
     const std::int64_t key = key_value_heads_of(config()) * head_size_of(config());
+    // Queries and keys turn together, in one kernel.
     const auto parts = linear(normed, layers[0]).split({query + key, key}, /*dim=*/2);
     const auto turned = positioned(parts[0], /*norm=*/{}, first).split({query, key}, /*dim=*/2);
     return {.query = turned[0], .key = turned[1], .value = parts[1]};
@@ -132,6 +133,7 @@ class LlamaStage final : public TransformerStage {
     }
     require_within_window(config(), end);
     if (table_.length() < end) {
+      // Doubled, because generation asks for one more position per token.
       const std::int64_t ahead = std::min(2 * table_.length(), config().positions);
       table_ = rotary_table(config(), std::max(end, ahead), hidden.options());
     }

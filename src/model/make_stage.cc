@@ -15,6 +15,7 @@ namespace {
 at::Tensor normal_values(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
   constexpr std::int64_t kGrain = 1 << 14;  // minimum elements per thread
   const CounterRandom random(seed, spec.name);
+  // Each element is drawn by its own index, so that threads may split the work and every partition gets the same bits.
   const at::Tensor values = at::empty(spec.shape, at::kDouble);
   double* const data = values.mutable_data_ptr<double>();
   at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t kMessageAlignment =
     16;  // elements, so that each tensor begins at a multiple of 32 bytes or more
 
+/// Floating-point types of 8 bits are sent as bytes, like integers.
 bool is_wide(at::ScalarType type) { return at::isFloatingType(type) && at::elementSize(type) > 1; }
 
 bool is_sent_by_value(at::ScalarType type) { return is_wide(type) || type == at::kBool; }
@@ -37,6 +38,7 @@ at::ScalarType message_type(const MessageLayout& layout) {
   return type == at::ScalarType::Undefined ? at::kFloat : type;
 }
 
+/// Integers travel as one number per byte, because a floating-point message does not hold large integers exactly.
 at::Tensor restored(const at::Tensor& flat, const TensorShape& shape) {
   if (is_missing(shape)) return {};
   const at::Tensor source = shape.has_gradient ? flat : flat.detach();

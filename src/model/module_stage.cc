@@ -31,6 +31,7 @@ bool drops_between_layers(const nn::Module& module) {
   return recurrent != nullptr && recurrent->options_base.dropout() > 0;
 }
 
+/// A second forward (recomputation) or a replica would draw other numbers than the first.
 bool draws_random_numbers(const nn::Module& module) {
   if (is_any_of<nn::DropoutImpl, nn::Dropout2dImpl, nn::Dropout3dImpl, nn::AlphaDropoutImpl,
                 nn::FeatureAlphaDropoutImpl, nn::RReLUImpl, nn::FractionalMaxPool2dImpl, nn::FractionalMaxPool3dImpl>(
@@ -107,6 +108,7 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
       at::Tensor value = entry.value();
       if (!value.requires_grad()) continue;
       require_new(value, name);
+      // Gradients of a group lie in one flat tensor, which has the layout of contiguous parameters.
       if (!value.is_contiguous()) value.set_data(value.contiguous());
       parameters.push_back({name, value});
     }
@@ -165,6 +167,7 @@ std::string ModuleStage::name() const {
 
 at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor& source = input.defined() ? input : batch.tokens;
+  // Another stage (a replica on threads) may read the same memory later; torch counts the writes to a tensor.
   const auto versions = versions_of(source, batch);
   const auto finished = [&](const at::Tensor& tensor) {
     const TensorVector values = run(tensor, batch);
@@ -208,6 +211,7 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
   if (loss.sum.dim() != 0) {
     throw ConfigError(fmt::format("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum})));
   }
+  // The scale of the gradients was computed from Loss::count() before this forward.
   if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
     throw ConfigError(fmt::format("the loss counted {} elements, but Loss::count returned {}; both must be equal",
                                   loss.count, count));
@@ -234,6 +238,7 @@ at::Tensor ModuleStage::first_output(const at::Tensor& input, const MicroBatch& 
   at::Tensor output = forward(input, batch);
   if (spec_.loss == nullptr && !is_plain(sent_)) {
     const at::AutoGradMode with_graph(true);  // Tells which tensors have gradients
+    // A second run with a graph: only autograd tells which outputs depend on a parameter or on the input.
     sent_ = layout_of(run(input.defined() ? input.detach().requires_grad_() : batch.tokens, batch));
   }
   return output;

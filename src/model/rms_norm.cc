@@ -106,6 +106,7 @@ std::pair<at::Tensor, at::Tensor> backward_on_cpu(const at::Tensor& x, const at:
         add_row_gradient(from + row * n, weights, incoming + row * n, scale[row], to + row * n, n);
       }
     });
+    // Threads split the columns, not the rows: each column is summed in one order for any number of threads.
     Wide* sums = weight_gradient.data_ptr<Wide>();
     in_parallel(n, rows, [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t row = 0; row < rows; ++row) {

@@ -51,6 +51,7 @@ at::Tensor rotated_on_cpu(const at::Tensor& input, const RotaryTable& table, dou
         }
       }
     };
+    // Tokens are independent, so the number of threads does not change a bit.
     at::parallel_for(0, in.size(0) * length, std::max<std::int64_t>(1, at::internal::GRAIN_SIZE / width), run);
   });
   return out;

@@ -45,6 +45,7 @@ NodePointer make_node(Arguments&&... arguments) {
 class Path {
  public:
   Path(const NodePointer& root, const Node* target) : target_(target) {
+    // Depth first with an explicit stack: graphs of long models would overflow the recursion.
     nodes_.emplace(root.get(), Visit{root, root.get() == target});
     std::vector<std::pair<Node*, std::size_t>> stack{{root.get(), 0}};  // node, next edge
     while (!stack.empty()) {
@@ -149,6 +150,7 @@ struct Graph : torch::CustomClassHolder {
 
 /// Replacement for a node off the path: I ends here with the gradient that would have arrived at `edge`.
 struct Sink : Node {
+  // The engine checks what arrives against this description.
   explicit Sink(const Edge& edge) {
     const auto& metadata = edge.function->input_metadata(edge.input_nr);
     if (metadata.was_default_constructed()) {
@@ -211,6 +213,7 @@ class ParameterFeeder {
     if (sinks_.empty()) return;
     edge_list& edges = node_->next_edges();
     seen_->resize(edges.size());
+    // W then finds the original edges and the gradients that I computed for them.
     for (std::size_t k = 0; k < sinks_.size(); ++k) {
       const auto edge = std::ranges::find(edges, sinks_[k]);
       (*seen_)[static_cast<std::size_t>(edge - edges.begin())] = sunk[k];
@@ -256,6 +259,7 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
     const edge_list& sinks = feeders.emplace_back(node, path).sinks();
     wanted.insert(wanted.end(), sinks.begin(), sinks.end());
   }
+  // W runs the nodes again that compute gradients of parameters, so their saved tensors must outlive I.
   const bool keep_graph = std::ranges::any_of(feeders, [](const auto& feeder) { return feeder.runs_again(); });
   const variable_list gradients = torch::autograd::Engine::get_default_engine().execute(
       {root}, {output_gradient}, keep_graph, /*create_graph=*/false, /*accumulate_grad=*/false, wanted);

@@ -23,7 +23,9 @@ MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end, std:
   for (at::Tensor* tensor : {&batch.tokens, &batch.targets}) {
     if (tensor->defined()) *tensor = tensor->narrow(1, first, end - first);
   }
+  // Not cut at the front: a query attends to earlier tokens of its document, which may lie in earlier slices.
   if (batch.documents.defined()) batch.documents = batch.documents.narrow(1, 0, end);
+  // Dropout draws the mask of the whole sample and uses the part of the slice, so that slices change no bit.
   batch.first_token = batch.dropout.first_token = first;
   batch.dropout.sequence = carried->sequence();
   batch.carried = std::move(carried);
@@ -46,6 +48,7 @@ at::Tensor Stage::for_compute(const at::Tensor& leaf) {
   }
   at::Tensor copy = leaf.detach().to(compute_type_).requires_grad_();
   at::impl::GetVariableHooks()->set_grad_dtype(copy, leaf.scalar_type());  // autograd then adds in this type
+  // Both share one gradient: backward of the copy accumulates in the type of the master weight.
   copy.mutable_grad() = leaf.grad();
   copies_.emplace_back(leaf, copy);
   leaves_.push_back(copy);
@@ -55,6 +58,8 @@ at::Tensor Stage::for_compute(const at::Tensor& leaf) {
 at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   const at::Tensor& first = leaves.front();
   if (first.is_cpu() || first.scalar_type() == compute_type_) return {};
+  // Gradients that lie one after the other are the gradient of the packed matrix; otherwise a copy of them would be
+  // needed in every backward.
   const std::int64_t columns = first.size(1);
   std::int64_t rows = 0;
   for (const at::Tensor& leaf : leaves) {

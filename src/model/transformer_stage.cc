@@ -25,6 +25,7 @@ at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& 
 at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroBatch& batch) const {
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
   const auto blocks = static_cast<std::size_t>(layers_.end_layer - layers_.first_layer);
+  // One mask for all blocks: it has L x L elements.
   at::Tensor mask = batch.attention_mask;
   if (blocks > 0 && batch.documents.defined()) {
     mask = document_mask(batch.documents, hidden.scalar_type(), batch.first_token);
@@ -63,6 +64,7 @@ LayerNorm TransformerStage::layer_norm_named(const std::string& name) {
   return {.weight = weight(name + ".weight"), .bias = weight(name + ".bias"), .epsilon = norm_epsilon_of(config_)};
 }
 
+// Names have the layer's index in the whole model, so that a checkpoint does not depend on the partition.
 std::vector<std::string> TransformerStage::block_names(const std::string& family) const {
   std::vector<std::string> names;
   for (std::int64_t layer = layers_.first_layer; layer < layers_.end_layer; ++layer) {

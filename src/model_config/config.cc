@@ -200,6 +200,7 @@ class Fields {
 
   void expect(const std::vector<std::string>& names) const {
     for (const auto& [key, value] : table_) {
+      // A misspelled field would otherwise silently have its default.
       if (std::ranges::count(names, key.str()) == 0) fail(value, unknown_name("field", key, names));
     }
   }
@@ -287,6 +288,7 @@ std::vector<std::string> preset_names() {
 std::string hub_download(const std::string& name) {
   const auto slash = name.find('/');
   const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  // Exactly one slash, and no path such as ./a/b.
   const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
                        std::ranges::all_of(name.substr(0, slash), is_word) &&
                        std::ranges::all_of(name.substr(slash + 1), is_word);
@@ -307,6 +309,7 @@ ModelConfig find_model(const std::string& name_or_file) {
 ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) {
   config.layers = overrides.layers.value_or(config.layers);
   if (overrides.hidden) {
+    // feed_forward follows --hidden, with the factor of the published models.
     check_size(config, "hidden", *overrides.hidden, kLargestSize);  // prevents overflow
     config.hidden = *overrides.hidden;
     config.feed_forward = (config.family == Family::Llama ? 3 : 4) * config.hidden;

@@ -426,10 +426,12 @@ void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const 
   footprint.memory.keys_and_values = blocks * keys_and_values * (1 + std::max(element, 4.0) / element);
   if (stage.head) {
     const double logits = as_real(workload.slices) * LayerTensors(config, longest).kept_logits();
+    // Each slice keeps the logits of its own last chunk.
     const double more = std::max(0.0, logits - all.kept_logits());
     footprint.memory.activations += more;
     footprint.memory.deferred = footprint.memory.deferred.value_or(0) + more;
   }
+  // Then a slice needs masks over the whole sequence; the whole micro-batch is an upper bound.
   if (workload.dropout || workload.split_documents) return;
   const StageFootprint slice = stage_footprint(config, stage, longest);
   // Gradients of keys and values of all tokens so far, in two parts and joined
@@ -470,6 +472,7 @@ double attention_share(const ModelConfig& config, std::int64_t sequence) {
 
 std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention) {
   constexpr std::int64_t kTile = 16;
+  // Products on GPUs are faster for multiples of 16 rows.
   const std::int64_t unit = sequence % kTile == 0 && sequence >= slices * kTile ? kTile : 1;
   const std::int64_t units = sequence / unit;
   std::vector<std::int64_t> bounds;
@@ -515,6 +518,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
     result.memory.activations -= tensors.freed_output();
   }
   result.memory.deferred = deferred;
+  // Offloading leaves the input of a stage and its last tensors on the device (docs/footprint.md).
   const double end = stage.head ? tensors.kept(LayerKind::Head) : tensors.hidden();
   result.stays = std::min(result.memory.boundary + end, result.memory.activations);
   result.forward_working_set = tensors.forward_working_set(stage);

@@ -260,6 +260,7 @@ class TensorTable::HeaderReader {
       fail(fmt::format("{} [{}] takes {} bytes, but data_offsets give it {}", to_text(type_), fmt::join(shape_, ", "),
                        bytes, end - begin));
     }
+    // Shapes are kept as text in a pool: a malicious header may have millions of tensors with many dimensions.
     const std::string_view shape = table_.texts_.keep(fmt::format("{}", fmt::join(shape_, ",")));
     table_.rows_.push_back({.name = table_.texts_.keep(name_),
                             .shape = shape.data(),
@@ -305,6 +306,7 @@ TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, cons
 }
 
 void TensorTable::require_cover(const std::string& path, std::uint64_t data_bytes) {
+  // In the order of the data, each tensor must begin where the one before it ends.
   std::sort(rows_.begin(), rows_.end(),
             [](const Row& a, const Row& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
   std::uint64_t end = 0;

@@ -43,6 +43,7 @@ bool is_there(const fs::path& path) {
 /// Links must not leave the folder: otherwise a foreign index chooses any file.
 std::string path_within(const std::string& folder, const std::string& index, const std::string& name) {
   std::error_code error;
+  // Resolved before the file is opened: the path that was checked is the path that is read.
   const fs::path real = fs::canonical(fs::path(folder) / name, error);
   if (error) throw ConfigError(fmt::format("{}: {} cannot be found ({})", index, shown_name(name), error.message()));
   if (real.parent_path() == fs::canonical(folder, error)) return real.string();

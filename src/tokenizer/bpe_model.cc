@@ -156,10 +156,13 @@ class BpeModel final : public WordModel {
   }
 
  private:
+  /// Notes the pairs of characters at which some merge joins two tokens. Between any other two characters no token
+  /// extends, so a long text without words can be cut there and its parts cached.
   void note_what_joins(const BpeParts& parts) {
     const auto is_byte = [this](const TextMap<TokenId>& vocabulary, const std::string& token) {
       return std::find(bytes_.begin(), bytes_.end(), vocabulary.find(token)->second) != bytes_.end();
     };
+    // Bytes of unknown characters stay apart if no merge begins or ends with a byte token.
     unknown_apart_ = byte_fallback_ && std::find(bytes_.begin(), bytes_.end(), kNoToken) == bytes_.end();
     for (const auto& [left, right] : parts.merges) {
       if (is_byte(parts.vocabulary, left) || is_byte(parts.vocabulary, right)) unknown_apart_ = false;
@@ -203,6 +206,7 @@ class BpeModel final : public WordModel {
   }
 
   void take_symbols(std::string_view part, TokenIds& symbols) const {
+    // tokenizers puts an unknown token only before the next known one, or fuses it with the next unknown.
     bool unknown_waits = false;
     const auto put_waiting = [&] {
       if (unknown_waits) symbols.push_back(*unknown_);
@@ -239,6 +243,7 @@ class BpeModel final : public WordModel {
   void merge_symbols(TokenIds& symbols) const {
     if (symbols.size() < 2) return;
     if (symbols.size() > kShortWord) return merge_long(symbols);
+    // Quadratic, but words are short: a scan of 48 ranks beats a heap.
     std::array<Merge, kShortWord> merges;  // [symbol]: merge with the next symbol
     const auto look = [&](std::size_t i) {
       const Merge* found = i + 1 < symbols.size() ? merges_.find(symbols[i], symbols[i + 1]) : nullptr;
@@ -296,6 +301,7 @@ class BpeModel final : public WordModel {
       consider(previous[left]);
       consider(left);
     }
+    // Removed symbols are marked until here, so that places keep their meaning.
     std::erase(symbols, kNoToken);
   }
 

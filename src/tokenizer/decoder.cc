@@ -25,6 +25,7 @@ std::optional<char> byte_of(std::string_view token) {
   return static_cast<char>(value);
 }
 
+/// The order matters, as in tokenizers: an earlier change may make the text of a later one.
 void clean_up(std::string& token) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kChanges = {{{" .", "."},
                                                                                        {" ?", "?"},
@@ -43,6 +44,7 @@ void clean_up(std::string& token) {
 struct StepRun {
   Tokens& tokens;
 
+  // All tokens at once: a character may be spread over several tokens.
   void operator()(const ByteLevelDecoding&) const {
     std::string bytes;
     for (const std::string& token : tokens) bytes += bytes_of_letters(token).value_or(token);

@@ -202,6 +202,7 @@ Normalizer read_normalizer(const JsonValue& file) {
     } else if (part.is("Replace", {"pattern", "content"})) {
       steps.emplace_back(ReplaceStep{.from = string_pattern(json), .to = json.text("content")});
     } else if (part.is("BertNormalizer", {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"})) {
+      // BERT strips accents of lower-case models unless the file says otherwise.
       const bool lower = truth_or(json, "lowercase", true);
       steps.emplace_back(BertStep{.clean_text = truth_or(json, "clean_text", true),
                                   .handle_chinese_chars = truth_or(json, "handle_chinese_chars", true),
@@ -218,6 +219,7 @@ PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
   PreTokenizerParts parts;
   for (const JsonValue& json : parts_of(file, "pre_tokenizer", "pretokenizers")) {
     Part part(json, "pre-tokenizer");
+    // Later steps would see letters instead of bytes.
     const bool follows_byte_level = parts.byte_level;
     if (part.is("ByteLevel", kByteLevelFields)) {
       if (truth_or(json, "add_prefix_space", true)) parts.steps.emplace_back(BlankStep{});

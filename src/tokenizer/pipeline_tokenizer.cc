@@ -54,6 +54,8 @@ enum class CutRule {
 };
 
 CutRule cut_rule_of(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer) {
+  // A cut is safe if no step moves the boundary: the normalizer keeps blanks, and a pre-tokenizer begins a word at
+  // the blank. A sign that replaces the blank before that step hides it.
   bool has_signs = false;  // signs for blanks
   for (const WordsStep& step : pre_tokenizer) {
     const auto* signs = std::get_if<BlankSignStep>(&step);
@@ -217,6 +219,7 @@ class PipelineTokenizer final : public Tokenizer {
       return !token.normalized && text.substr(0, place).ends_with(token.content);
     };
     if (std::any_of(parts_.added.begin(), parts_.added.end(), ends_there)) return false;
+    // Without words, the model must never merge the character before the cut with the blank behind it.
     if (cut_rule_ == CutRule::Always) return true;
     std::string left;
     append_utf8(left, before);
@@ -239,6 +242,7 @@ class PipelineTokenizer final : public Tokenizer {
     std::string decoded = {};  // for decoding, if the normalizer changes an added token
   };
   PipelineParts parts_;
+  // Some added tokens match the text as given, others only after normalization.
   TokenFinder raw_;         // tokens in the original text
   TokenFinder normalized_;  // tokens in the normalized text
   std::vector<TokenText> texts_;

@@ -83,6 +83,8 @@ struct Scanner {
   }
 };
 
+/// Tries the alternatives of the pattern in their order. Each starts with another class of character, so the first
+/// character behind an optional blank decides.
 std::size_t end_of_gpt2_word(const Scanner& scanner, std::size_t start) {
   if (const std::size_t end = scanner.contraction(start, false); end > start) return end;
   const std::size_t body = scanner.byte(start) == ' ' ? start + 1 : start;

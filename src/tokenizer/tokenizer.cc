@@ -67,7 +67,9 @@ std::string StreamDecoder::take(bool all) {
   if (!all && tokenizer_.is_open(pending_.back())) return "";
   TokenIds ids = context_;
   ids.insert(ids.end(), pending_.begin(), pending_.end());
+  // Decoded with the tokens before: decoders may join or drop blanks between tokens.
   std::string text = tokenizer_.decode(ids, with_special_);
+  // Perhaps the beginning of a character whose other bytes follow.
   if (!all && text.ends_with(kReplacementCharacter)) return "";
   text.erase(0, tokenizer_.decode(context_, with_special_).size());
   if (text.empty()) return "";  // such as for a special token

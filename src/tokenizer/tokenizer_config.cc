@@ -113,6 +113,7 @@ std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std:
                                     printable(content), field, kRemedy));
     }
   }
+  // A listed token that is not special would be matched as plain text here, but not by transformers.
   for (const ListedToken& listed : config.listed) {
     if (const auto known = find(listed.content); known != tokens.end() && known->id == listed.id) continue;
     throw ConfigError(fmt::format("{}: '{}' with the id {} is not a special token of {}; {}", listed.source,

@@ -101,6 +101,7 @@ std::vector<TokenizerFile> files_of(const fs::path& path) {
   const std::string name = path.filename().string();
   const TokenizerFile config = {(path.parent_path() / kTokenizerConfig).string(), kTokenizerConfig};
   const TokenizerFile added = {(path.parent_path() / kAddedTokens).string(), kAddedTokens};
+  // Any file of a pair finds the other one, also with a common prefix: gpt2-vocab.json, gpt2-merges.txt.
   if (name.ends_with(kVocabulary)) {
     return {{path.string(), kVocabulary}, {sibling(path, kVocabulary, kMerges).string(), kMerges}, config, added};
   }
@@ -120,6 +121,7 @@ std::string read_downloaded(const std::string& path) {
 /// Throws ConfigError if merges make less than half of the tokens of several letters, except those like <name>.
 void require_merges_of(const BpeParts& bpe, const std::string& vocabulary_source, const std::string& merges_source) {
   std::set<std::string> merged;
+  // Merges of another tokenizer open without an error, since most short tokens are common: compare what they make.
   for (const auto& [left, right] : bpe.merges) merged.insert(left + right);
   std::size_t long_tokens = 0;
   std::size_t made = 0;

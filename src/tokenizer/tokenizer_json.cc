@@ -183,6 +183,7 @@ bool is_byte_tokenizer_json(const std::string& text) {
     if (!token.is_object() || !token.contains("content") || !token["content"].is_string()) return false;
     special_tokens.push_back(token["content"]);
   }
+  // Equal content means equal ids; layout and order of fields do not matter.
   return json == read_json(byte_tokenizer_json(special_tokens));
 }
 

@@ -44,6 +44,7 @@ UChar32 take_character(std::string_view text, std::size_t& position) {
   return c;
 }
 
+/// tokenizers normalizes by Unicode 9; ICU knows later characters, which must stay as they are.
 bool is_young(char32_t c) {
   UVersionInfo age{};
   u_charAge(static_cast<UChar32>(c), age);
@@ -128,6 +129,7 @@ void append_utf8(std::string& text, char32_t c) {
 }
 
 std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
+  // Almost every text is valid: the fast check first.
   if (simdjson::validate_utf8(text.data(), text.size())) return std::nullopt;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t start = i;

@@ -31,6 +31,7 @@ class WordPieceModel final : public WordModel {
     std::string piece;
     for (std::size_t start = 0; start < word.size();) {
       const std::string_view prefix = start == 0 ? std::string_view{} : parts_.continuing;
+      // Greedy: the longest token first.
       std::size_t length = std::min(word.size() - start, longest_);
       bool found = false;
       for (; length > 0 && !found; --length) {
