@@ -139,6 +139,7 @@ void ModelFolder::require_whole() const {
     for (std::size_t i = 0; i < file.tensors().size(); ++i) {
       const std::string tensor = file.tensors()[i].name;
       if (std::ranges::binary_search(names, tensor) || is_ignored_tensor(model_, tensor)) continue;
+      if (weights_.find(tensor)->file != &file) continue;  // an equal copy of the tensor
       const auto repeated = repeated_parameter(model_, tensor);
       if (!repeated) {
         throw ConfigError(fmt::format("{}: tensor {} is not part of a {} model of the sizes in {}", path_,
@@ -153,17 +154,7 @@ void ModelFolder::require_whole() const {
 void ModelFolder::require_equal(const std::string& tensor, const ParameterSpec& parameter) const {
   const WeightFiles::Found one = find(parameter);
   const WeightFiles::Found other = *weights_.find(tensor);
-  bool equal = one.tensor.type == other.tensor.type && one.tensor.shape == other.tensor.shape;
-  constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
-  std::vector<std::byte> left(kBlock);
-  std::vector<std::byte> right(kBlock);
-  for (std::uint64_t at = 0; equal && at < one.tensor.bytes; at += kBlock) {
-    const std::size_t bytes = std::min(kBlock, one.tensor.bytes - at);
-    one.file->read(one.tensor, at, std::span(left).first(bytes));
-    other.file->read(other.tensor, at, std::span(right).first(bytes));
-    equal = std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(bytes), right.begin());
-  }
-  if (equal) return;
+  if (are_equal(one, other)) return;
   throw ConfigError(
       fmt::format("{}: tie_word_embeddings is true, but tensor '{}' is not '{}'; set it to false in {}, or "
                   "leave the tensor out",

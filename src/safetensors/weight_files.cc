@@ -1,6 +1,7 @@
 #include "safetensors/weight_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -38,6 +39,22 @@ bool is_there(const fs::path& path) {
                     folder, pickle));
   }
   throw ConfigError(fmt::format("{}: has neither {} nor {}", folder, kWeightsName, kIndexName));
+}
+
+/// Throws ConfigError if files of the index are missing: how many, and some of their names.
+void require_files(const std::string& folder, const std::string& index,
+                   const std::map<std::string, const SafetensorsFile*>& files) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> missing;
+  for (const auto& [name, file] : files) {
+    if (!is_there(fs::path(folder) / name)) missing.push_back(shown_name(name));
+  }
+  if (missing.empty()) return;
+  const std::size_t count = missing.size();
+  missing.resize(std::min(count, kNamed));
+  throw ConfigError(fmt::format("{}: {} of its {} files cannot be found: {}{}; download the folder again", index, count,
+                                files.size(), fmt::join(missing, ", "),
+                                count > kNamed ? fmt::format(" and {} more", count - kNamed) : ""));
 }
 
 /// Links must not leave the folder: otherwise a foreign index chooses any file.
@@ -83,10 +100,13 @@ WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const Re
             fmt::format("weight_map: tensor {}: the name of a file must be a text", shown_name(tensor)));
     const auto& file = name.get_ref<const std::string&>();
     const bool is_plain = file.find('/') == file.npos && file.find('\0') == file.npos && !file.starts_with('.');
-    require(is_plain && file.ends_with(kSuffix),
-            fmt::format("weight_map: tensor {} is said to be in {}; it must be a file of this folder, named without a "
-                        "path, such as model-00001-of-00002{}",
-                        shown_name(tensor), shown_name(file), kSuffix));
+    const std::string place =
+        fmt::format("weight_map: tensor {} is said to be in {}", shown_name(tensor), shown_name(file));
+    require(is_plain && !file.empty(), place + "; it must be a file of this folder, named without a path");
+    require(file.ends_with(kSuffix),
+            fmt::format("{}; Chimera reads weights from files whose names end in {}: save them "
+                        "as safetensors (save_pretrained does), or rename them",
+                        place, kSuffix));
     map.emplace(tensor, file);
   }
   return map;
@@ -108,10 +128,10 @@ std::string weight_index(const std::vector<std::pair<std::string, std::vector<Te
 WeightFiles::WeightFiles(const std::string& folder) {
   const std::string single = (fs::path(folder) / kWeightsName).string();
   const std::string index = (fs::path(folder) / kIndexName).string();
-  if (is_there(single)) {
-    files_.emplace_back(single);
-  } else if (is_there(index)) {
+  if (is_there(index)) {
     open_indexed(folder, index);
+  } else if (is_there(single)) {
+    files_.emplace_back(single);
   } else {
     refuse(folder);
   }
@@ -124,6 +144,12 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
   if (opened.size() > kMostWeightFiles) {
     throw ConfigError(fmt::format("{}: weight_map names more than {} files", index, kMostWeightFiles));
   }
+  // Two sets of weights: transformers reads the single file, whatever it holds.
+  if (!opened.contains(kWeightsName) && is_there(fs::path(folder) / kWeightsName)) {
+    throw ConfigError(fmt::format("{}: has both {} and {}, which names other files; remove the one that is out of date",
+                                  folder, kWeightsName, kIndexName));
+  }
+  require_files(folder, index, opened);
   files_.reserve(opened.size());
   for (auto& [name, file] : opened) file = &files_.emplace_back(path_within(folder, index, name));
   for (const auto& [tensor, name] : map) {
@@ -133,9 +159,17 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
   for (const auto& [name, file] : opened) {
     for (const std::string& tensor : file->tensors().names()) {
       const auto place = map.find(tensor);
-      if (place != map.end() && place->second == name) continue;
-      throw ConfigError(fmt::format("{}: has tensor {}, but {} does not assign this tensor to this file", file->path(),
-                                    shown_name(tensor), kIndexName));
+      if (place == map.end()) {
+        throw ConfigError(fmt::format("{}: has tensor {}, but {} does not assign this tensor to this file",
+                                      file->path(), shown_name(tensor), kIndexName));
+      }
+      const SafetensorsFile* const assigned = opened.at(place->second);
+      if (assigned == file ||
+          are_equal({file, *file->tensors().find(tensor)}, {assigned, *assigned->tensors().find(tensor)})) {
+        continue;
+      }
+      throw ConfigError(fmt::format("{}: tensor {} is in {} and, with other content, in {}; keep one of them", index,
+                                    shown_name(tensor), place->second, name));
     }
   }
 }
@@ -154,7 +188,22 @@ std::vector<std::string> WeightFiles::names() const {
     names.insert(names.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
   std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+bool are_equal(const WeightFiles::Found& one, const WeightFiles::Found& other) {
+  if (one.tensor.type != other.tensor.type || one.tensor.shape != other.tensor.shape) return false;
+  constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
+  std::vector<std::byte> left(std::min(kBlock, one.tensor.bytes));
+  std::vector<std::byte> right(left.size());
+  for (std::uint64_t at = 0; at < one.tensor.bytes; at += kBlock) {
+    const std::size_t bytes = std::min(kBlock, one.tensor.bytes - at);
+    one.file->read(one.tensor, at, std::span(left).first(bytes));
+    other.file->read(other.tensor, at, std::span(right).first(bytes));
+    if (!std::ranges::equal(std::span(left).first(bytes), std::span(right).first(bytes))) return false;
+  }
+  return true;
 }
 
 }  // namespace chimera

@@ -37,9 +37,10 @@ inline constexpr const char* kIndexName = "model.safetensors.index.json";
 /// threads may read.
 class WeightFiles {
  public:
-  /// Opens model.safetensors or, if it does not exist, model.safetensors.index.json and its files. Never reads pickles
-  /// (`*.bin`), which can run code. Throws ConfigError if both are missing, a file is invalid or (through a link)
-  /// outside of the folder, or index and files have different tensors.
+  /// Opens the files that model.safetensors.index.json names or, if it does not exist, model.safetensors. Never reads
+  /// pickles (`*.bin`), which can run code. Throws ConfigError if both are missing, both exist but the index does not
+  /// name model.safetensors, a file is missing, invalid or (through a link) outside of the folder, or index and files
+  /// have different tensors. Several files may have equal copies of a tensor.
   explicit WeightFiles(const std::string& folder);
 
   struct Found {
@@ -57,5 +58,8 @@ class WeightFiles {
 
   std::vector<SafetensorsFile> files_;
 };
+
+/// Returns whether type, shape and elements are equal, bit by bit.
+[[nodiscard]] bool are_equal(const WeightFiles::Found& one, const WeightFiles::Found& other);
 
 }  // namespace chimera
