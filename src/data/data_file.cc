@@ -31,14 +31,23 @@ namespace {
       fmt::format("cannot read the corpus {}: {}; expected a UTF-8 text file or a token file", path, reason));
 }
 
+/// A pipe, a device or standard input: training reads samples in any order, and again in each epoch.
+[[noreturn]] void refuse_stream(const std::string& path, const std::string& reason) {
+  throw ConfigError(
+      fmt::format("cannot read the corpus {}: {}; write the text to a file, or make tokens of it: COMMAND | chimera "
+                  "tokenize - --tokenizer TOKENIZER --output PREFIX",
+                  path, reason));
+}
+
 FileDescriptor open_regular(const std::string& path) {
   // Non-blocking, because opening a pipe would wait for its writer.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0 && path == "-") refuse_stream(path, "it is standard input");
   if (file.get() < 0) refuse_data(path, system_message(errno));
   struct stat status {};
   check_system(::fstat(file.get(), &status), "examine " + path);
   if (S_ISDIR(status.st_mode)) refuse_data(path, "it is a directory");
-  if (!S_ISREG(status.st_mode)) refuse_data(path, "it is not a regular file");
+  if (!S_ISREG(status.st_mode)) refuse_stream(path, "it is not a regular file");
   if (status.st_size == 0) refuse_data(path, "it is empty");
   return file;
 }

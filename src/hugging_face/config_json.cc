@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/printable.h"
 
 namespace chimera {
 namespace {
@@ -153,14 +154,29 @@ constexpr std::array<KnownClass, 6> kClasses = {{
     {"qwen3", "Qwen3ForCausalLM", Family::Llama, {151'936, 32'768, 4096, 32, 32, 22'016}, 32, 128},
 }};
 
+const KnownClass* find_class(std::string_view type) {
+  const auto known = std::ranges::find(kClasses, type, &KnownClass::model_type);
+  return known == kClasses.end() ? nullptr : &*known;
+}
+
+/// Names no nearest type: programs write this field, and a similar name (llama4, qwen2_vl) is another model.
+[[noreturn]] void refuse_class(const ConfigFields& config, const std::string& type) {
+  if (type.empty()) config.fail("has no model_type");
+  std::vector<std::string> types;
+  for (const KnownClass& one : kClasses) types.emplace_back(one.model_type);
+  const std::string text = config.has("text_config") ? config.object("text_config").text("model_type", "") : "";
+  const std::string remedy =
+      find_class(text) != nullptr
+          ? fmt::format("its language model is a {}: save that alone (save_pretrained of the language model)", text)
+          : "train it in Python, where cp.layers_of() cuts models of transformers into layers";
+  config.fail(fmt::format("model_type is '{}'; Chimera's own models are {}. {}", printable(type),
+                          fmt::join(types, ", "), remedy));
+}
+
 const KnownClass& class_of(const ConfigFields& config) {
   const std::string type = config.text("model_type", "");
-  const auto known = std::ranges::find(kClasses, type, &KnownClass::model_type);
-  if (known == kClasses.end()) {
-    std::vector<std::string> types;
-    for (const KnownClass& one : kClasses) types.emplace_back(one.model_type);
-    config.fail(type.empty() ? "has no model_type" : unknown_name("model_type", type, types));
-  }
+  const KnownClass* const known = find_class(type);
+  if (known == nullptr) refuse_class(config, type);
   if (!config.has("architectures")) return *known;
   const Json& architectures = config["architectures"];
   if (architectures.is_array() && architectures.size() == 1 && architectures[0] == known->architecture) return *known;
@@ -316,7 +332,7 @@ const KnownClass& class_for(const ModelConfig& model) {
   if (model.query_key_norm) type = "qwen3";
   if (model.sliding_window) type = model.query_key_norm ? "qwen3" : "mistral";
   if (model.attention_bias == AttentionBias::QueryKeyValue) type = "qwen2";
-  return *std::ranges::find(kClasses, std::string_view(type), &KnownClass::model_type);
+  return *find_class(type);
 }
 
 Json rope_json(const ModelConfig& model) {

@@ -79,11 +79,13 @@ TEST_F(CorpusTest, RefusesWhatIsNotAText) {
   expect_refused(write("a.txt", "text") + "/b.txt", "Not a directory");
   expect_refused(write("empty.txt", ""), "it is empty");
   expect_refused("/dev/null", "it is not a regular file");
+  expect_refused("-",
+                 "it is standard input; write the text to a file, or make tokens of it: COMMAND | chimera tokenize -");
 }
 
 TEST_F(CorpusTest, RefusesAPipeWithoutWaitingForItsWriter) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  expect_refused(path("pipe"), "it is not a regular file");
+  expect_refused(path("pipe"), "it is not a regular file; write the text to a file, or make tokens of it");
 }
 
 /// Drops root, which can read every file, while this object exists.
