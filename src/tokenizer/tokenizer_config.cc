@@ -53,6 +53,15 @@ void read_added_tokens_decoder(const JsonValue& file, const std::string& source,
   }
 }
 
+/// Reads a list or an object of tokens, each a text or {"content": ...}.
+void read_more_special(const JsonValue& file, const char* field, TokenizerConfig& config) {
+  if (!is_set(file, field)) return;
+  for (const nlohmann::json& token : file.json()[field]) {
+    const nlohmann::json& content = token.is_object() && token.contains("content") ? token["content"] : token;
+    if (content.is_string()) config.more_special.push_back(content);
+  }
+}
+
 void read_unsupported(const JsonValue& file, TokenizerConfig& config) {
   for (const auto& [field, expected] : kExpected) {
     if (truth_or(file, field, expected) != expected) config.unsupported = field;
@@ -73,9 +82,14 @@ TokenizerConfig read_tokenizer_config(const std::string& text, const std::string
   const nlohmann::json json = parse_json(text, source);
   const JsonValue file(json, source);
   require_object(file);
-  TokenizerConfig config;
-  config.tokenizer_class = text_or(file, "tokenizer_class", "");
+  TokenizerConfig config{.source = source, .tokenizer_class = text_or(file, "tokenizer_class", "")};
   read_named_tokens(file, config);
+  for (const char* field : {"additional_special_tokens", "extra_special_tokens"})
+    read_more_special(file, field, config);
+  for (const char* flag : {"add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars",
+                           "fix_mistral_regex", "split_special_tokens"}) {
+    if (is_set(file, flag)) config.flags[flag] = file.truth(flag);
+  }
   read_added_tokens_decoder(file, source, config);
   config.bert.lowercase = truth_or(file, "do_lower_case", true);
   config.bert.strip_accents = truth_or(file, "strip_accents", config.bert.lowercase);

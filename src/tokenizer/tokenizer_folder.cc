@@ -149,7 +149,7 @@ std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
     return tokenizer_from_merges(text, source, read_downloaded(merges), merges, config);
   }
   if (name == kWords) return tokenizer_from_words(text, source, config);
-  return tokenizer_from_json(text, source, config.token(kEndOfDocument));
+  return tokenizer_from_json(text, source, config);
 }
 
 }  // namespace
